@@ -1,0 +1,129 @@
+"""Name what went wrong, grouped by what the caller does next.
+
+One root, one class per next step, and a stable ``kind`` for the detail::
+
+    TidelakeError
+      ConflictError        refresh and retry
+      CommitUnknownError   look before acting
+      NotFoundError        also a KeyError
+      AlreadyExistsError
+      InvalidInputError    also a ValueError
+        QueryError         with line, column and a caret
+        InvalidRangeError
+      SchemaError          the change would narrow, or a type is not ours
+      OverlapError         the time window is already held
+      StorageError         retry later
+      CorruptError         stop, keep the evidence
+        CorruptExtent
+      UnavailableError     a budget, a limit, or shutting down
+
+A message is lower case, says what happened, then the facts: ``commit lost the race table=logs expected=41 found=43``.
+It is enough alone, because Spark keeps only the text, and an error pickles with its facts. It does not log or retry.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+
+class TidelakeError(Exception):
+    """The root of every error this package raises on purpose."""
+
+    default_kind: ClassVar[str] = "error"
+
+    def __init__(self, message: str, *, kind: str | None = None, **facts: object) -> None:
+        super().__init__(message)
+        self.message = message
+        self.kind = kind or self.default_kind
+        self.facts = facts
+
+    def __str__(self) -> str:
+        """Give the message and its facts on one line."""
+        facts = " ".join(f"{name}={value}" for name, value in self.facts.items())
+        return f"{self.message} {facts}" if facts else self.message
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle with kind and facts, so that an error crosses processes whole."""
+        return _rebuild, (type(self), self.message, self.kind, self.facts)
+
+
+class ConflictError(TidelakeError):
+    """Another commit won and a rule forbids the rebase: refresh and decide again."""
+
+    default_kind = "conflict"
+
+
+class CommitUnknownError(TidelakeError):
+    """The answer to a commit was lost and could not be found out: look before acting."""
+
+    default_kind = "commit_unknown"
+
+
+class NotFoundError(TidelakeError, KeyError):
+    """A table, snapshot, object or column that was named does not exist."""
+
+    default_kind = "not_found"
+
+
+class AlreadyExistsError(TidelakeError):
+    """The name or key is taken."""
+
+    default_kind = "already_exists"
+
+
+class InvalidInputError(TidelakeError, ValueError):
+    """The caller gave something that cannot be accepted; nothing was changed."""
+
+    default_kind = "invalid_input"
+
+
+class QueryError(InvalidInputError):
+    """A query or expression text is wrong; the message shows where."""
+
+    default_kind = "query"
+
+
+class InvalidRangeError(InvalidInputError):
+    """A time range whose start is not before its end."""
+
+    default_kind = "invalid_range"
+
+
+class SchemaError(TidelakeError):
+    """A schema change would narrow or drop, or a type is not one of ours."""
+
+    default_kind = "schema"
+
+
+class OverlapError(TidelakeError):
+    """A time window that is already held was written again to an exclusive table."""
+
+    default_kind = "overlap"
+
+
+class StorageError(TidelakeError):
+    """The object store or the catalog did not answer well; a later try may succeed."""
+
+    default_kind = "storage"
+
+
+class CorruptError(TidelakeError):
+    """Stored bytes are not what was written: stop, keep the evidence."""
+
+    default_kind = "corrupt"
+
+
+class CorruptExtent(CorruptError):
+    """The bytes of one extent are wrong; the message names the object and the reason."""
+
+    default_kind = "corrupt_extent"
+
+
+class UnavailableError(TidelakeError):
+    """A budget or a limit was reached, or the process is shutting down."""
+
+    default_kind = "unavailable"
+
+
+def _rebuild(cls: type[TidelakeError], message: str, kind: str, facts: dict[str, object]) -> TidelakeError:
+    return cls(message, kind=kind, **facts)

@@ -1,0 +1,271 @@
+"""Say what a table's columns are: eight types, stable ids, and a schema that only widens.
+
+A column keeps its integer id for life; names are for people, ids are for stored statistics. A schema is a numbered
+version, and every change yields a new version that can hold all that the old one held. It does not read or convert data.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal, cast
+
+import pyarrow as pa
+
+from tidelake.errors import InvalidInputError, NotFoundError, SchemaError
+
+Kind = Literal["int", "long", "real", "bool", "string", "timestamp", "dynamic", "vector"]
+
+MAX_COLUMNS = 10_000  # a wider table is a mistake in the data, and every footer repeats the names
+MAX_NAME_BYTES = 255  # names become file and SQL identifiers
+MAX_DIMENSION = 65_536  # 256 KiB a value: no embedding is longer
+
+_SPARK_NAMES: dict[Kind, str] = {
+    "int": "int",
+    "long": "bigint",
+    "real": "double",
+    "bool": "boolean",
+    "string": "string",
+    "timestamp": "timestamp",
+    "dynamic": "variant",
+    "vector": "array<float>",
+}
+_KINDS_BY_SPARK_NAME: dict[str, Kind] = {
+    **{spark: kind for kind, spark in _SPARK_NAMES.items()},
+    "integer": "int",
+    "long": "long",
+    "float8": "real",
+    "timestamp_ltz": "timestamp",
+}
+_VECTOR = re.compile(r"vector\(\s*(\d{1,9})\s*\)")
+
+
+@dataclass(frozen=True, slots=True)
+class DataType:
+    """One of the eight types; a vector also has its dimension."""
+
+    kind: Kind
+    dimension: int | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> DataType:
+        """Read a type's name, such as ``long`` or ``vector(384)``."""
+        name = text.strip().lower()
+        if name in _ARROW_TYPES:
+            return cls(cast(Kind, name))
+        if match := _VECTOR.fullmatch(name):
+            dimension = int(match[1])
+            if not 1 <= dimension <= MAX_DIMENSION:
+                raise SchemaError("vector dimension out of range", type=text, allowed=f"1..{MAX_DIMENSION}")
+            return cls("vector", dimension)
+        raise SchemaError(f"unknown type {text!r}", known=", ".join([*_ARROW_TYPES, "vector(N)"]))
+
+    @classmethod
+    def from_arrow(cls, arrow: pa.DataType) -> DataType:
+        """Give the type that holds every value of an Arrow type; SchemaError if there is none."""
+        if pa.types.is_dictionary(arrow):
+            return cls.from_arrow(arrow.value_type)
+        for kind, accepts in _ARROW_TESTS.items():
+            if accepts(arrow):
+                return cls(kind)
+        if pa.types.is_fixed_size_list(arrow) and pa.types.is_float32(arrow.value_type):
+            return cls.parse(f"vector({arrow.list_size})")
+        raise SchemaError("unsupported arrow type", type=arrow, kind="unsupported_type")
+
+    @classmethod
+    def from_spark(cls, name: str, *, dimension: int | None = None) -> DataType:
+        """Read Spark's simple name of a type; an array of floats needs its dimension told."""
+        kind = _KINDS_BY_SPARK_NAME.get(re.sub(r"\s+", "", name.lower()))
+        if kind is None:
+            raise SchemaError("unsupported spark type", type=name, kind="unsupported_type")
+        if kind != "vector":
+            return cls(kind)
+        if dimension is None:
+            raise SchemaError("a vector's dimension is not part of spark's type: name it", type=name)
+        return cls.parse(f"vector({dimension})")
+
+    @property
+    def arrow(self) -> pa.DataType:
+        """The Arrow type of this column in memory and at rest."""
+        if self.kind == "vector":
+            return pa.list_(pa.field("item", pa.float32(), nullable=False), self.dimension)
+        return _ARROW_TYPES[self.kind]
+
+    @property
+    def spark(self) -> str:
+        """Spark's simple name for this type."""
+        return _SPARK_NAMES[self.kind]
+
+    def __str__(self) -> str:
+        return f"vector({self.dimension})" if self.kind == "vector" else self.kind
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A named, typed column with an id that never changes."""
+
+    id: int
+    name: str
+    type: DataType
+    nullable: bool = True
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.type}" + ("" if self.nullable else " not null")
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """The columns of a table, in order, as one numbered version."""
+
+    columns: tuple[Column, ...]
+    version: int = 1
+
+    def __post_init__(self) -> None:
+        if not self.columns:
+            raise SchemaError("a schema needs at least one column", kind="no_columns")
+        if len(self.columns) > MAX_COLUMNS:
+            raise SchemaError("too many columns", columns=len(self.columns), limit=MAX_COLUMNS)
+        for column in self.columns:
+            _check_name(column.name)
+        if repeated := _repeated(column.name for column in self.columns):
+            raise SchemaError("column name used twice", column=repeated, kind="duplicate_column")
+        if repeated_id := _repeated(column.id for column in self.columns):
+            raise SchemaError("column id used twice", id=repeated_id, kind="duplicate_column")
+
+    @classmethod
+    def of(cls, columns: Mapping[str, str | DataType]) -> Schema:
+        """Make a first schema from names and types, with ids from 1 in the order given."""
+        parsed = ((name, DataType.parse(kind) if isinstance(kind, str) else kind) for name, kind in columns.items())
+        return cls(tuple(Column(id, name, kind) for id, (name, kind) in enumerate(parsed, start=1)))
+
+    @classmethod
+    def from_arrow(cls, arrow: pa.Schema) -> Schema:
+        """Make a first schema that holds every value of an Arrow schema."""
+        columns = []
+        for id, field in enumerate(arrow, start=1):
+            try:
+                columns.append(Column(id, field.name, DataType.from_arrow(field.type), field.nullable))
+            except SchemaError as error:
+                raise SchemaError(error.message, column=field.name, **error.facts, kind=error.kind) from None
+        return cls(tuple(columns))
+
+    @property
+    def arrow(self) -> pa.Schema:
+        """The Arrow schema of this table's rows."""
+        return pa.schema([pa.field(c.name, c.type.arrow, nullable=c.nullable) for c in self.columns])
+
+    @property
+    def spark(self) -> str:
+        """The schema as Spark DDL, names quoted."""
+        return ", ".join(f"`{c.name.replace('`', '``')}` {c.type.spark.upper()}" for c in self.columns)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(column.name for column in self.columns)
+
+    def __iter__(self) -> Iterator[Column]:
+        return iter(self.columns)
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    def __contains__(self, name: object) -> bool:
+        return any(column.name == name for column in self.columns)
+
+    def __getitem__(self, name: str) -> Column:
+        for column in self.columns:
+            if column.name == name:
+                return column
+        raise NotFoundError("no such column", column=name, columns=", ".join(self.names))
+
+    def __repr__(self) -> str:
+        return f"Schema v{self.version}({', '.join(map(str, self.columns))})"
+
+    def widen(self, added: Iterable[Column | tuple[str, DataType]]) -> Schema:
+        """Return this schema with columns added or widened, or this schema itself if nothing changes.
+
+        A column that exists may only keep its type, or go from int to long, or become nullable; anything else is a
+        SchemaError. A new column is nullable whatever was asked, because old extents do not have it.
+        """
+        columns = {column.name: column for column in self.columns}
+        next_id = max(column.id for column in self.columns) + 1
+        for item in added:
+            name, wanted, nullable = (item.name, item.type, item.nullable) if isinstance(item, Column) else (*item, True)
+            if held := columns.get(name):
+                columns[name] = replace(held, type=_wider(held, wanted), nullable=held.nullable or nullable)
+            else:
+                columns[name] = Column(next_id, name, wanted)
+                next_id += 1
+        widened = tuple(columns.values())
+        return self if widened == self.columns else Schema(widened, self.version + 1)
+
+    def to_json(self) -> dict[str, Any]:
+        """Give the stored shape; see from_json."""
+        columns = [{"id": c.id, "name": c.name, "type": str(c.type), "nullable": c.nullable} for c in self.columns]
+        return {"version": self.version, "columns": columns}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Schema:
+        """Read the stored shape, strictly."""
+        try:
+            columns = [
+                Column(int(c["id"]), str(c["name"]), DataType.parse(c["type"]), bool(c["nullable"]))
+                for c in value["columns"]
+            ]
+            return cls(tuple(columns), int(value["version"]))
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise InvalidInputError("not a stored schema", reason=repr(error)) from error
+
+
+_ARROW_TYPES: dict[str, pa.DataType] = {
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "real": pa.float64(),
+    "bool": pa.bool_(),
+    "string": pa.utf8(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "dynamic": pa.binary(),
+}
+
+_ARROW_TESTS: dict[Kind, Any] = {
+    "bool": pa.types.is_boolean,
+    "int": lambda t: t in (pa.int8(), pa.int16(), pa.int32(), pa.uint8(), pa.uint16()),
+    "long": lambda t: t in (pa.int64(), pa.uint32()),
+    "real": lambda t: t in (pa.float16(), pa.float32(), pa.float64()),
+    "string": lambda t: t in (pa.utf8(), pa.large_utf8(), pa.string_view()),
+    "timestamp": pa.types.is_timestamp,
+    "dynamic": lambda t: t in (pa.binary(), pa.large_binary(), pa.binary_view()),
+}
+
+
+def _wider(held: Column, wanted: DataType) -> DataType:
+    if held.type == wanted or (held.type.kind, wanted.kind) == ("long", "int"):
+        return held.type
+    if (held.type.kind, wanted.kind) == ("int", "long"):
+        return wanted
+    raise SchemaError(
+        "a schema only widens: this change would narrow or replace a type",
+        column=held.name,
+        has=held.type,
+        wanted=wanted,
+        kind="narrowing",
+    )
+
+
+def _check_name(name: str) -> None:
+    if not name or name != name.strip():
+        raise SchemaError(f"column name {name!r} is empty or has spaces around it", kind="bad_name")
+    if len(name.encode("utf-8", "surrogatepass")) > MAX_NAME_BYTES:
+        raise SchemaError("column name is too long", column=name[:40] + "…", limit_bytes=MAX_NAME_BYTES, kind="bad_name")
+    if any(ord(char) < 32 or 0xD800 <= ord(char) <= 0xDFFF for char in name):
+        raise SchemaError(f"column name {name!r} has a control character", kind="bad_name")
+
+
+def _repeated(values: Iterable[Any]) -> Any:
+    seen: set[Any] = set()
+    for value in values:
+        if value in seen:
+            return value
+        seen.add(value)
+    return None

@@ -1,7 +1,7 @@
 """Say what a table's columns are: eight types, stable ids, and a schema that only widens.
 
 A column keeps its integer id for life; names are for people, ids are for stored statistics. A schema is a numbered
-version, and every change yields a new version that can hold all that the old one held. It does not read or convert data.
+version, and every change yields a new version that can hold all that the old one held. It does not convert data.
 """
 
 from __future__ import annotations
@@ -191,7 +191,9 @@ class Schema:
         columns = {column.name: column for column in self.columns}
         next_id = max(column.id for column in self.columns) + 1
         for item in added:
-            name, wanted, nullable = (item.name, item.type, item.nullable) if isinstance(item, Column) else (*item, True)
+            name, wanted, nullable = (
+                (item.name, item.type, item.nullable) if isinstance(item, Column) else (*item, True)
+            )
             if held := columns.get(name):
                 columns[name] = replace(held, type=_wider(held, wanted), nullable=held.nullable or nullable)
             else:
@@ -257,7 +259,9 @@ def _check_name(name: str) -> None:
     if not name or name != name.strip():
         raise SchemaError(f"column name {name!r} is empty or has spaces around it", kind="bad_name")
     if len(name.encode("utf-8", "surrogatepass")) > MAX_NAME_BYTES:
-        raise SchemaError("column name is too long", column=name[:40] + "…", limit_bytes=MAX_NAME_BYTES, kind="bad_name")
+        raise SchemaError(
+            "column name is too long", column=name[:40] + "…", limit_bytes=MAX_NAME_BYTES, kind="bad_name"
+        )
     if any(ord(char) < 32 or 0xD800 <= ord(char) <= 0xDFFF for char in name):
         raise SchemaError(f"column name {name!r} has a control character", kind="bad_name")
 

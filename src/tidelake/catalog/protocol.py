@@ -1,0 +1,359 @@
+"""Say what every catalog answers, whatever keeps it.
+
+A catalog is the one place that says which objects a table consists of. Its promises, the same in every store:
+
+- ``commit`` publishes one new snapshot or nothing. It is a compare-and-swap on the snapshot the commits were built on;
+  if that is no longer the head, ``StaleHead`` carries the one that is, and nothing was changed.
+- A commit happens once: a second commit with the same id, the same key or a stream batch that is in changes nothing and
+  gets the first receipt, also when both run at once.
+- A commit answers with receipts, or with an error that means "did not happen", or with ``CommitUnknownError``, which
+  means just that: look for ``receipt(scope, commit_id=…)``, then try the same commit again.
+- Whatever is read at a retained sequence is the same for ever. Reading never blocks a commit.
+- An extent is registered as pending before its first byte is written, and committing it takes the registration away. An
+  extent whose registration was given up for collection cannot be committed any more.
+- A key is offered as garbage only when no retained snapshot and no pending registration has it.
+
+Ids are unique for ever and not reused. It does not read or write objects, and never deletes one.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Literal, Protocol, Self, TypeAlias
+
+from tidelake.errors import ConflictError, InvalidInputError
+from tidelake.predicate import Predicate
+from tidelake.schema import Schema
+from tidelake.snapshot import Commit, Extent, HotBatch, Manifest, Receipt, Scope, Snapshot, make_id
+
+DEFAULT_NAMESPACE = "default"
+MAX_USER_BYTES = 255  # user ids become folder names
+MAX_KEY_BYTES = 1024  # idempotency keys are indexed
+
+Clock: TypeAlias = Callable[[], int]  # microseconds since 1970 UTC
+At: TypeAlias = Callable[[str], None]  # called at each named step, so that tests can stop the world there
+UnitState = Literal["queued", "leased", "done", "dead"]
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,127}")
+
+
+class StaleHead(ConflictError):
+    """The head has moved on: rebase onto ``head`` and commit again."""
+
+    default_kind = "stale"
+
+    def __init__(self, message: str, *, head: Snapshot, kind: str | None = None, **facts: object) -> None:
+        super().__init__(message, kind=kind, **facts)
+        self.head = head
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild_stale, (self.message, self.head, self.kind, self.facts)
+
+
+@dataclass(frozen=True, slots=True)
+class TableInfo:
+    """A table's name and id. The id names it for ever; the name may be used again after a drop."""
+
+    id: str
+    namespace: str
+    name: str
+    created_us: int
+    dropped_us: int | None = None
+
+    @property
+    def scope(self) -> Scope:
+        return Scope(self.id)
+
+    def __str__(self) -> str:
+        return f"{self.namespace}.{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """An object that a writer is about to write, and since when."""
+
+    key: str
+    scope: Scope
+    owner: str
+    since_us: int = 0  # set by the catalog
+
+
+@dataclass(frozen=True, slots=True)
+class Garbage:
+    """An object that nothing can reach, since when, and why: expired, abandoned or dropped."""
+
+    key: str
+    table_id: str
+    since_us: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What differs between two snapshots of a scope. What came and went in between is in neither."""
+
+    added: tuple[Extent, ...]
+    removed: tuple[str, ...]
+    appended: tuple[HotBatch, ...]
+    dropped: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Expired:
+    """How many snapshots were let go, and how many objects nothing can reach since."""
+
+    snapshots: int
+    keys: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkUnit:
+    """A piece of background work: leased to one owner at a time, fenced by a token that rises with every lease."""
+
+    id: str
+    kind: str
+    key: str
+    payload: Mapping[str, Any]
+    state: UnitState
+    priority: int
+    attempts: int
+    max_attempts: int
+    token: int
+    owner: str | None
+    ready_us: int  # not before
+    lease_until_us: int | None
+    created_us: int
+    updated_us: int
+    error: str | None
+
+
+class WorkQueue(Protocol):
+    """Hand out work units, each to one owner at a time."""
+
+    def enqueue(
+        self,
+        kind: str,
+        key: str,
+        payload: Mapping[str, Any],
+        *,
+        priority: int = 0,
+        max_attempts: int = 5,
+        delay_us: int = 0,
+    ) -> WorkUnit:
+        """Add a unit, or give the open one of the same kind and key."""
+        ...
+
+    def claim(self, kinds: Collection[str], *, owner: str, lease_us: int) -> WorkUnit | None:
+        """Lease the most urgent ready unit; one whose lease ran out is ready again, and dead after its last attempt."""
+        ...
+
+    def heartbeat(self, unit: WorkUnit, *, lease_us: int) -> WorkUnit:
+        """Prolong a lease; ConflictError (``fenced``) if it is no longer this owner's."""
+        ...
+
+    def complete(self, unit: WorkUnit) -> None:
+        """Close a unit; ConflictError (``fenced``) if it is no longer this owner's."""
+        ...
+
+    def fail(self, unit: WorkUnit, error: str, *, delay_us: int) -> WorkUnit:
+        """Give a unit back for another attempt after a delay, or to the dead letters after its last."""
+        ...
+
+    def revive(self, unit_id: str) -> WorkUnit:
+        """Queue a dead unit again with fresh attempts."""
+        ...
+
+    def units(self, *, state: UnitState | None = None, kind: str | None = None, limit: int = 100) -> list[WorkUnit]:
+        """List units, newest first."""
+        ...
+
+    def forget(self, *, before_us: int) -> int:
+        """Delete units that were done before a time, and say how many."""
+        ...
+
+
+class Catalog(Protocol):
+    """Say what tables hold; the promises are in this module's text."""
+
+    @property
+    def work(self) -> WorkQueue: ...
+
+    # tables
+
+    def create_table(self, name: str, schema: Schema, settings: Mapping[str, Any]) -> TableInfo:
+        """Make a table with its first snapshot; AlreadyExistsError if the name is taken."""
+        ...
+
+    def table(self, name: str) -> TableInfo:
+        """Find a table by ``name`` or ``namespace.name``; NotFoundError if there is none."""
+        ...
+
+    def tables(self, namespace: str | None = None) -> list[TableInfo]:
+        """List the tables that are not dropped, by name."""
+        ...
+
+    def drop_table(self, name: str) -> TableInfo:
+        """Take a table's name away. What it held stays until ``purge_tables``."""
+        ...
+
+    def schema(self, table_id: str, version: int) -> Schema:
+        """Give one version of a table's schema."""
+        ...
+
+    def scopes(self, table_id: str) -> Iterator[Scope]:
+        """Give every scope of a table that has a snapshot."""
+        ...
+
+    # snapshots
+
+    def head(self, scope: Scope) -> Snapshot:
+        """Give the newest snapshot; for a user without commits, the empty one at sequence 0."""
+        ...
+
+    def snapshot(
+        self, scope: Scope, *, sequence: int | None = None, snapshot_id: str | None = None, at_us: int | None = None
+    ) -> Snapshot:
+        """Give a retained snapshot by exactly one of sequence, id, or the newest at or before a time."""
+        ...
+
+    def history(self, scope: Scope, *, limit: int = 100, before: int | None = None) -> list[Snapshot]:
+        """List retained snapshots, newest first, those below sequence ``before`` if given."""
+        ...
+
+    def extents(
+        self,
+        scope: Scope,
+        *,
+        sequence: int | None = None,
+        start_ns: int | None = None,
+        end_ns: int | None = None,
+        where: Predicate | None = None,
+    ) -> list[Extent]:
+        """List the extents of a snapshot that may hold rows in ``[start_ns, end_ns)`` that match ``where``.
+
+        Never leaves out an extent that does; may give others. By time, those without bounds first. The extents of a
+        user's scope without commits are none.
+        """
+        ...
+
+    def hot(self, scope: Scope, *, sequence: int | None = None) -> list[HotBatch]:
+        """List the hot rows of a snapshot, oldest first."""
+        ...
+
+    def manifest(self, scope: Scope, *, sequence: int | None = None) -> Manifest:
+        """Give a snapshot with everything live in it. Its offsets are the head's."""
+        ...
+
+    def changes(self, scope: Scope, *, after: int, upto: int) -> Changes:
+        """Say what differs between two retained snapshots, the older one not needing to be retained."""
+        ...
+
+    def live(self, scope: Scope, ids: Collection[str]) -> frozenset[str]:
+        """Say which of some extents and hot batches are live at the head."""
+        ...
+
+    # commits
+
+    def commit(self, commits: Sequence[Commit], *, onto: Snapshot) -> list[Receipt]:
+        """Publish commits of one scope, built on ``onto``, as its next snapshot; one receipt each, in order.
+
+        Commits that happened before are left out and get their first receipt, replayed; one whose receipt is forgotten
+        gets the head's. If none is left there is no new snapshot. Raises StaleHead, ConflictError (``not_live``,
+        ``not_pending``, ``fenced``, each with the commit's id as the fact ``commit``), CommitUnknownError, or an error
+        of the input or the storage. Only after CommitUnknownError may something have changed.
+        """
+        ...
+
+    def receipt(self, scope: Scope, *, commit_id: str | None = None, key: str | None = None) -> Receipt | None:
+        """Give the answer a commit got, by its id or its idempotency key; None if it is not in."""
+        ...
+
+    def expire_receipts(self, *, before_us: int) -> int:
+        """Forget ids and keys of commits before a time, so that a later replay of them is a new commit."""
+        ...
+
+    # pending and garbage
+
+    def register_pending(self, pending: Sequence[Pending]) -> None:
+        """Announce objects before their first byte is written; AlreadyExistsError if a key is taken."""
+        ...
+
+    def pending(self, *, table_id: str | None = None) -> list[Pending]:
+        """List the objects that writers announced and did not commit yet, oldest first."""
+        ...
+
+    def release_pending(self, keys: Collection[str]) -> list[str]:
+        """Give up registrations of this caller's own, so that their objects are garbage; those that were there."""
+        ...
+
+    def abandon_pending(self, *, before_us: int) -> list[str]:
+        """Give up registrations made before a time, so that their objects are garbage and cannot be committed."""
+        ...
+
+    def expire_snapshots(self, scope: Scope, *, before_us: int) -> Expired:
+        """Let go of the snapshots that ended before a time, never the head, and of what only they could reach."""
+        ...
+
+    def purge_tables(self, *, before_us: int) -> Expired:
+        """Let go of all that tables held that were dropped before a time."""
+        ...
+
+    def garbage(self, *, before_us: int, limit: int = 1000) -> list[Garbage]:
+        """List objects that nothing could reach since before a time, oldest first."""
+        ...
+
+    def forget_garbage(self, keys: Collection[str]) -> None:
+        """Take keys off the list, once their objects are deleted."""
+        ...
+
+    def close(self) -> None:
+        """Let go of connections; a closed catalog cannot be used again."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+def now_us() -> int:
+    """Read the system clock."""
+    return time.time_ns() // 1000
+
+
+def new_id() -> str:
+    """Make an id that is unique for ever and sorts by time."""
+    return make_id(now_us(), secrets.randbits(76))
+
+
+def nothing_at(point: str) -> None:
+    """Do nothing at a named step."""
+
+
+def parse_table_name(text: str) -> tuple[str, str]:
+    """Part ``namespace.name`` or ``name``, and refuse what could be anything but a name."""
+    namespace, dot, name = text.rpartition(".")
+    if not dot:
+        namespace = DEFAULT_NAMESPACE
+    for part in (namespace, name):
+        if not _NAME.fullmatch(part):
+            raise InvalidInputError(
+                f"{text!r} is not a table name: letters, digits, _ and -, at most one dot", kind="bad_name"
+            )
+    return namespace, name
+
+
+def check_user(user: str) -> None:
+    """Refuse a user id that is not plain printable text of a sane length."""
+    if not user.isprintable() or user != user.strip() or len(user.encode()) > MAX_USER_BYTES:
+        raise InvalidInputError(f"{user[:40]!r} is not a user id", kind="bad_user")
+
+
+def _rebuild_stale(message: str, head: Snapshot, kind: str, facts: dict[str, object]) -> StaleHead:
+    return StaleHead(message, head=head, kind=kind, **facts)

@@ -1,0 +1,309 @@
+"""Turn rows into statistics: one collector per column of an extent, fed block by block.
+
+Exact sets are kept for the extent up to their caps; past a cap, and for each block, a filter stands in, so that pruning
+loses precision and never switches off. It does not keep rows, nor judge predicates: see ``stats``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidelake.filters import MOST_FILL, Filter, Grams, hash_ints, size_for
+from tidelake.kernels import Hashes, TokenTable, add_to_bits, distinct_texts, filter_of
+from tidelake.schema import Kind, Schema
+from tidelake.stats import (
+    DISTINCT_SET_CAP,
+    MERGED_FILTER_BYTES,
+    STRING_BOUND_CAP,
+    Ball,
+    Bound,
+    ColumnStats,
+    Stats,
+    merge_columns,
+)
+
+BLOCK_VALUES_BYTES = 32 << 10  # a block's value filter: 4 bits a key when every row differs
+BLOCK_TERMS_BYTES = 64 << 10  # a block's token filter: words are what people search for
+PROSE_BYTES = 48  # a mean length above any identifier's, offsets included
+VECTOR_ROW_CAP = 50_000  # rows held to find the radius; a ball around more holds nearly everything
+
+NS_MIN, NS_MAX = -(2**63), 2**63 - 1
+_BIGGEST_CHAR = 0x10FFFF
+
+Bounds = tuple[Bound | None, Bound | None]
+
+
+def collect(blocks: Sequence[pa.RecordBatch], schema: Schema) -> tuple[list[Stats], Stats]:
+    """Describe each block, and all of them together as one extent."""
+    return _assembled(blocks, schema, [_collect_column(blocks, schema, at) for at in range(len(schema))])
+
+
+def start_collect(
+    blocks: Sequence[pa.RecordBatch], schema: Schema, pool: Executor
+) -> Callable[[], tuple[list[Stats], Stats]]:
+    """Begin to collect, columns side by side; the answer of the function that comes back is ``collect``'s."""
+    # Text takes longest: it starts first, so that none is left alone at the end.
+    order = sorted(range(len(schema)), key=lambda at: schema.columns[at].type.kind != "string")
+    under_way = {at: pool.submit(_collect_column, blocks, schema, at) for at in order}
+    return lambda: _assembled(blocks, schema, [under_way[at].result() for at in range(len(schema))])
+
+
+def _assembled(
+    blocks: Sequence[pa.RecordBatch], schema: Schema, columns: Sequence[tuple[list[ColumnStats], ColumnStats]]
+) -> tuple[list[Stats], Stats]:
+    per_block = [
+        Stats(block.num_rows, {name: known[0][at] for name, known in zip(schema.names, columns, strict=True)})
+        for at, block in enumerate(blocks)
+    ]
+    whole = {name: known[1] for name, known in zip(schema.names, columns, strict=True)}
+    return per_block, Stats(sum(block.num_rows for block in blocks), whole)
+
+
+def _collect_column(blocks: Sequence[pa.RecordBatch], schema: Schema, at: int) -> tuple[list[ColumnStats], ColumnStats]:
+    collector = _COLLECTORS[schema.columns[at].type.kind]()
+    return [collector.add(block.column(at)) for block in blocks], collector.finish()
+
+
+class _Collector:
+    """Collect nulls and bounds, which every kind has; kinds add what else they know."""
+
+    def __init__(self) -> None:
+        self._rows = 0
+        self._whole = ColumnStats(nulls=0)
+
+    def add(self, values: pa.Array) -> ColumnStats:
+        low, high = self.bounds(values)
+        return self.keep(ColumnStats(nulls=values.null_count, low=low, high=high), len(values))
+
+    def bounds(self, values: pa.Array) -> Bounds:
+        found = pc.min_max(values)
+        return found["min"].as_py(), found["max"].as_py()
+
+    def keep(self, block: ColumnStats, rows: int) -> ColumnStats:
+        bounds = ColumnStats(nulls=block.nulls, low=block.low, high=block.high, tight=block.tight)
+        self._whole = merge_columns(self._whole, bounds, self._rows, rows) if self._rows else bounds
+        self._rows += rows
+        return block
+
+    def finish(self) -> ColumnStats:
+        return self._whole
+
+
+class _Reals(_Collector):
+    """NaN is above every number, so it is a bound like any other."""
+
+    def bounds(self, values: pa.Array) -> Bounds:
+        if values.null_count:
+            values = values.drop_null()
+        if not len(values):
+            return None, None
+        numbers = values.to_numpy(zero_copy_only=False)
+        high = float(numbers.max())  # NaN if there is one
+        return float(np.fmin.reduce(numbers)), high
+
+
+class _Times(_Collector):
+    """Bounds are nanoseconds; a time outside their range leaves the block without bounds."""
+
+    def bounds(self, values: pa.Array) -> Bounds:
+        low, high = super().bounds(values.view(pa.int64()))
+        if low is None or high is None:
+            return None, None
+        low_ns, high_ns = int(low) * 1000, int(high) * 1000
+        return (low_ns, high_ns) if low_ns >= NS_MIN and high_ns <= NS_MAX else (None, None)
+
+
+class _Opaque(_Collector):
+    """Values without an order: nulls only."""
+
+    def bounds(self, values: pa.Array) -> Bounds:
+        return None, None
+
+
+class _Integers(_Collector):
+    """Adds the distinct values: exact for the extent up to the cap, a filter beyond it and for each block."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._exact: set[Bound] | None = set()
+        self._values: _GrowingFilter | None = _GrowingFilter()
+
+    def add(self, values: pa.Array) -> ColumnStats:
+        unique = pc.unique(values)
+        if values.null_count:
+            unique = unique.drop_null()
+        low, high = self.bounds(unique)
+        hashes = hash_ints(unique.cast(pa.int64()).to_numpy())
+        block = ColumnStats(nulls=values.null_count, low=low, high=high, values=self.remember(unique, hashes))
+        return self.keep(block, len(values))
+
+    def remember(self, unique: pa.Array, hashes: Hashes) -> Filter | None:
+        """Keep a block's distinct values for the extent, and give the block's own filter."""
+        if self._exact is not None:
+            self._exact = self._exact.union(unique.to_pylist()) if len(unique) <= DISTINCT_SET_CAP else None
+        if self._exact is not None and len(self._exact) > DISTINCT_SET_CAP:
+            self._exact = None
+        if self._values is not None:
+            self._values.add(hashes)
+        return _useful(_filter_of(hashes, BLOCK_VALUES_BYTES))
+
+    def finish(self) -> ColumnStats:
+        whole = super().finish()
+        if self._exact is None:
+            return replace(whole, values=self._values.finish() if self._values else None)
+        exact: Any = self._exact
+        return replace(whole, distinct=tuple(sorted(exact)))
+
+
+class _Texts(_Integers):
+    """Adds tokens: exact for the extent up to the cap, a filter and grams beyond it and for each block.
+
+    A column of many long and different texts is prose: its values are not kept, because the tokens of a text already
+    tell whether an equal one can be there.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._tokens = TokenTable()
+        self._terms: _GrowingFilter | None = _GrowingFilter()
+        self._grams: Grams | None = None
+        self._is_prose = False
+
+    def add(self, values: pa.Array) -> ColumnStats:
+        present = values.drop_null() if values.null_count else values
+        filter = None
+        if not self._is_prose:
+            present, hashes = distinct_texts(present)
+            self._is_prose = _is_prose(present)
+            filter = self.remember(present, hashes)
+        if self._is_prose:
+            self._exact = self._values = filter = None
+        block = _text_bounds(present, values.null_count)
+        return self.keep(self._with_tokens(replace(block, values=filter), present), len(values))
+
+    def _with_tokens(self, block: ColumnStats, texts: pa.Array) -> ColumnStats:
+        found = self._tokens.add(texts)
+        if found is None:
+            self._terms = self._grams = None
+            return block
+        hashes, grams = found
+        if self._terms is not None:
+            self._terms.add(hashes)
+            self._grams = grams if self._grams is None else self._grams | grams
+        return replace(block, terms=_useful(_filter_of(hashes, BLOCK_TERMS_BYTES)), grams=grams)
+
+    def finish(self) -> ColumnStats:
+        whole = super().finish()
+        tokens = self._tokens.tokens
+        if tokens is not None or self._terms is None:
+            return replace(whole, tokens=tokens)
+        return replace(whole, terms=self._terms.finish(), grams=self._grams)
+
+
+class _Vectors(_Opaque):
+    """Adds the ball that holds every vector of the extent."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._units: list[npt.NDArray[np.float32]] | None = []
+        self._held = 0
+
+    def add(self, values: pa.Array) -> ColumnStats:
+        present = values.drop_null() if values.null_count else values
+        self._held += len(present)
+        if self._held > VECTOR_ROW_CAP:
+            self._units = None
+        if self._units is not None and len(present):
+            rows = present.flatten().to_numpy(zero_copy_only=False).reshape(len(present), -1)
+            self._units.append(_units_of(rows))
+        return super().add(values)
+
+    def finish(self) -> ColumnStats:
+        return replace(super().finish(), ball=_ball_of(self._units) if self._units else None)
+
+
+class _GrowingFilter:
+    """A filter at the size that a whole extent may need, so that blocks unite without loss."""
+
+    def __init__(self) -> None:
+        self._bits = np.zeros(MERGED_FILTER_BYTES, dtype=np.uint8)
+
+    def add(self, hashes: Hashes) -> None:
+        add_to_bits(self._bits, hashes)
+
+    def finish(self) -> Filter | None:
+        return _useful(Filter(self._bits.tobytes()).trimmed())
+
+
+_COLLECTORS: dict[Kind, Callable[[], _Collector]] = {
+    "int": _Integers,
+    "long": _Integers,
+    "real": _Reals,
+    "bool": _Collector,
+    "string": _Texts,
+    "timestamp": _Times,
+    "dynamic": _Opaque,
+    "vector": _Vectors,
+}
+
+
+def _filter_of(hashes: Hashes, max_bytes: int) -> Filter:
+    return filter_of(hashes, min(size_for(len(hashes)), max_bytes))
+
+
+def _useful(filter: Filter) -> Filter | None:
+    return filter if filter.fill <= MOST_FILL else None
+
+
+def _is_prose(unique: pa.Array) -> bool:
+    return len(unique) > DISTINCT_SET_CAP and unique.nbytes > len(unique) * PROSE_BYTES
+
+
+def _text_bounds(texts: pa.Array, nulls: int) -> ColumnStats:
+    """Find text bounds of bounded length: a long low is cut, a long high is cut and raised."""
+    found = pc.min_max(texts)
+    low, high = found["min"].as_buffer(), found["max"].as_buffer()
+    if low is None or high is None:
+        return ColumnStats(nulls=nulls)
+    if pc.max(pc.binary_length(texts)).as_py() <= STRING_BOUND_CAP:
+        return ColumnStats(nulls=nulls, low=str(low, "utf-8"), high=str(high, "utf-8"))
+    short_high = str(high, "utf-8") if high.size <= STRING_BOUND_CAP else _raised(_cut(high))
+    return ColumnStats(nulls=nulls, low=_cut(low), high=short_high, tight=False)
+
+
+def _cut(text: pa.Buffer) -> str:
+    """Cut at the cap, between characters."""
+    return str(text[:STRING_BOUND_CAP], "utf-8", "ignore")
+
+
+def _raised(prefix: str) -> str | None:
+    """Give a text above every text that begins with this prefix, or None if there is none."""
+    for at in range(len(prefix) - 1, -1, -1):
+        code = ord(prefix[at]) + 1
+        if code <= _BIGGEST_CHAR:
+            return prefix[:at] + chr(0xE000 if 0xD800 <= code <= 0xDFFF else code)
+    return None
+
+
+def _units_of(rows: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    lengths = np.sqrt((rows.astype(np.float64) ** 2).sum(axis=1))
+    keep = ~(lengths <= 1e-12)
+    return np.asarray(rows[keep] / lengths[keep, None], dtype=np.float32)
+
+
+def _ball_of(units: list[npt.NDArray[np.float32]]) -> Ball | None:
+    rows = np.concatenate(units)
+    if not len(rows) or not np.isfinite(rows).all():
+        return None
+    centroid = rows.mean(axis=0, dtype=np.float64)
+    radius = math.sqrt(float(((rows - centroid) ** 2).sum(axis=1).max()))
+    return Ball(tuple(centroid.tolist()), radius, len(rows))

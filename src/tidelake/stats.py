@@ -1,0 +1,462 @@
+"""Know enough about a run of rows to skip it: merge what is known, and judge a predicate against it.
+
+The same ``Stats`` describe a block, an extent, or anything merged from them. What is missing is unknown, and unknown
+keeps the data: a bound that is None bounds nothing, a set that is None excludes nothing. Judging a predicate yields the
+set of answers that some row may give, of true, false and null: a run of rows may match when true is among them, and is
+proven when true stands alone. So ``Not`` needs no rule book of its own: it swaps true and false.
+
+``collect`` makes statistics from rows. It does not read files or know their layout.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import reduce
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tidelake.errors import InvalidInputError, TidelakeError
+from tidelake.filters import Filter, Grams, hash_bytes, hash_int
+from tidelake.predicate import (
+    And,
+    DynamicPathEquals,
+    DynamicPathExists,
+    Equals,
+    InSet,
+    IsNull,
+    Leaf,
+    Not,
+    Or,
+    Predicate,
+    Range,
+    StartsWith,
+    StringContains,
+    StringHas,
+    TimeRange,
+    Value,
+    text_holds,
+    time_ns,
+)
+from tidelake.tokens import TOKEN_SET_CAP, Run, runs_of
+
+DISTINCT_SET_CAP = 1_000  # exact values kept per extent and column
+STRING_BOUND_CAP = 256  # bytes: one long line must not bloat every footer
+PATH_SET_CAP = 4_096  # paths kept exactly; past it a filter
+MERGED_FILTER_BYTES = 64 << 10  # the most that a manifest row carries for one column
+EXACT_TEXT_CAP = 64  # distinct texts worth searching one by one; beyond it the tokens judge
+
+Bound: TypeAlias = bool | int | float | str
+
+TRUE, FALSE, NULL = 1, 2, 4
+ANY = TRUE | FALSE | NULL
+
+
+@dataclass(frozen=True, slots=True)
+class Ball:
+    """A ball that holds every vector of a column once scaled to length one."""
+
+    centroid: tuple[float, ...]
+    radius: float
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnStats:
+    """What is known of one column over a run of rows. Every default means unknown."""
+
+    nulls: int | None = None
+    low: Bound | None = None  # no value is below; a time in nanoseconds
+    high: Bound | None = None  # no value is above; NaN is above every number
+    tight: bool = True  # low and high occur, rather than only bound
+    distinct: tuple[Bound, ...] | None = None  # every value, sorted
+    values: Filter | None = None  # of every value
+    tokens: tuple[str, ...] | None = None  # every token, sorted
+    terms: Filter | None = None  # of every token
+    grams: Grams | None = None  # of every token
+    paths: tuple[str, ...] | None = None  # every path of a dynamic column, sorted
+    leaves: Filter | None = None  # of every path, and of every path with its scalar
+    ball: Ball | None = None
+
+
+UNKNOWN = ColumnStats()
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """What is known of a run of rows, by column name. A column that is not there is unknown."""
+
+    rows: int
+    columns: Mapping[str, ColumnStats] = field(default_factory=dict)
+
+
+def may_match(predicate: Predicate, stats: Stats) -> bool:
+    """Say whether some row may satisfy the predicate. False is a proof, true is not."""
+    return bool(outcomes(predicate, stats) & TRUE)
+
+
+def outcomes(predicate: Predicate, stats: Stats) -> int:
+    """Give the answers that rows may give to a predicate, as a set of TRUE, FALSE and NULL."""
+    if stats.rows == 0:
+        return 0
+    match predicate:
+        case And(parts):
+            return reduce(_both, (outcomes(part, stats) for part in parts))
+        case Or(parts):
+            return _negated(reduce(_both, (_negated(outcomes(part, stats)) for part in parts)))
+        case Not(part):
+            return _negated(outcomes(part, stats))
+        case leaf:
+            return _leaf_outcomes(leaf, stats.columns.get(leaf.column, UNKNOWN), stats.rows)
+
+
+def merge(parts: Iterable[Stats]) -> Stats:
+    """Describe the rows of all parts together; what one part does not know, the whole does not know."""
+    return reduce(_merge_two, parts)
+
+
+def column_to_json(known: ColumnStats) -> dict[str, Any]:
+    """Give the stored shape of one column's statistics; what is unknown is left out, but for the two exact sets."""
+    shape: dict[str, Any] = {
+        "distinct": None if known.distinct is None else list(known.distinct),
+        "tokens": None if known.tokens is None else list(known.tokens),
+        "nulls": known.nulls,
+        "min": _bound_to_json(known.low),
+        "max": _bound_to_json(known.high),
+        "loose": None if known.tight else True,
+        "values": known.values and known.values.to_text(),
+        "terms": known.terms and known.terms.to_text(),
+        "grams": known.grams and known.grams.to_text(),
+        "paths": None if known.paths is None else list(known.paths),
+        "leaves": known.leaves and known.leaves.to_text(),
+    }
+    if known.ball:
+        ball = known.ball
+        shape["vec"] = {"centroid": list(ball.centroid), "radius": ball.radius, "count": ball.count, "metric": "cosine"}
+    return {key: value for key, value in shape.items() if value is not None or key in ("distinct", "tokens")}
+
+
+def column_from_json(shape: Mapping[str, Any]) -> ColumnStats:
+    """Read the stored shape of one column's statistics; keys that are not known here are passed over."""
+    try:
+        vec = shape.get("vec")
+        return ColumnStats(
+            nulls=shape.get("nulls"),
+            low=_bound_from_json(shape.get("min")),
+            high=_bound_from_json(shape.get("max")),
+            tight=not shape.get("loose"),
+            distinct=_tuple_or_none(shape.get("distinct")),
+            values=_filter_or_none(shape.get("values")),
+            tokens=_tuple_or_none(shape.get("tokens")),
+            terms=_filter_or_none(shape.get("terms")),
+            grams=None if shape.get("grams") is None else Grams.from_text(shape["grams"]),
+            paths=_tuple_or_none(shape.get("paths")),
+            leaves=_filter_or_none(shape.get("leaves")),
+            ball=None if vec is None else Ball(tuple(vec["centroid"]), float(vec["radius"]), int(vec["count"])),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        reason = error.message if isinstance(error, TidelakeError) else repr(error)
+        raise InvalidInputError("not stored statistics", reason=reason) from error
+
+
+def _leaf_outcomes(leaf: Leaf, known: ColumnStats, rows: int) -> int:
+    if isinstance(leaf, IsNull):
+        if known.nulls is None:
+            return TRUE | FALSE
+        return (TRUE if known.nulls else 0) | (FALSE if known.nulls < rows else 0)
+    if known.nulls == rows:
+        return NULL
+    may_be_null = 0 if known.nulls == 0 else NULL
+    match leaf:
+        case TimeRange(_, start, end):
+            found = (
+                _range_outcomes(Range("", start, end, include_high=False), known)
+                if (start, end) != (None, None)
+                else TRUE
+            )
+        case Equals(_, value):
+            found = _equals_outcomes(value, known)
+        case InSet(_, values):
+            found = reduce(_either, (_equals_outcomes(value, known) for value in values), FALSE)
+        case Range():
+            found = _range_outcomes(leaf, known)
+        case StringHas() | StringContains() | StartsWith():
+            found = _text_outcomes(leaf, known)
+        case DynamicPathExists(_, path):
+            found = FALSE | (TRUE if _may_have_path(known, path) else 0)
+        case DynamicPathEquals(_, path, value):
+            found = FALSE | (TRUE if _may_have_leaf(known, path, value) else 0)
+    return found | may_be_null
+
+
+def _equals_outcomes(value: Value, known: ColumnStats) -> int:
+    wanted = _comparable(value, known)
+    if wanted is None:
+        return TRUE | FALSE
+    only = known.low is not None and known.high is not None and _same(known.low, wanted) and _same(known.high, wanted)
+    return (TRUE if _may_hold(known, wanted) else 0) | (0 if only else FALSE)
+
+
+def _range_outcomes(wanted: Range, known: ColumnStats) -> int:
+    low = None if wanted.low is None else _comparable(wanted.low, known)
+    high = None if wanted.high is None else _comparable(wanted.high, known)
+    if (low is None) != (wanted.low is None) or (high is None) != (wanted.high is None):
+        return TRUE | FALSE
+
+    def inside(value: Bound) -> bool:
+        return _is_above(value, low, wanted.include_low) and _is_below(value, high, wanted.include_high)
+
+    if known.distinct is not None:
+        answers = {inside(value) for value in known.distinct}
+        return (TRUE if True in answers else 0) | (FALSE if False in answers else 0)
+    may = (known.high is None or _is_above(known.high, low, wanted.include_low)) and (
+        known.low is None or _is_below(known.low, high, wanted.include_high)
+    )
+    must = (low is None or (known.low is not None and _is_above(known.low, low, wanted.include_low))) and (
+        high is None or (known.high is not None and _is_below(known.high, high, wanted.include_high))
+    )
+    return (TRUE if may else 0) | (0 if must else FALSE)
+
+
+def _text_outcomes(leaf: StringHas | StringContains | StartsWith, known: ColumnStats) -> int:
+    if any(bound is not None and not isinstance(bound, str) for bound in (known.low, known.high)):
+        return TRUE | FALSE
+    if known.distinct is not None and len(known.distinct) <= EXACT_TEXT_CAP:
+        answers = {text_holds(leaf, text) for text in known.distinct if isinstance(text, str)}
+        return (TRUE if True in answers else 0) | (FALSE if False in answers else 0)
+    match leaf:
+        case StringHas(_, term):
+            runs = runs_of(term, whole=True)
+        case StringContains(_, needle):
+            runs = runs_of(needle)
+        case StartsWith(_, prefix, case_sensitive):
+            runs = runs_of(prefix, anchored=True)
+            if case_sensitive and not _prefix_in_bounds(prefix, known):
+                return FALSE
+    return FALSE | (TRUE if _may_have_runs(known, runs) else 0)
+
+
+def _prefix_in_bounds(prefix: str, known: ColumnStats) -> bool:
+    below = isinstance(known.high, str) and known.high < prefix
+    above = isinstance(known.low, str) and known.low > prefix and not known.low.startswith(prefix)
+    return not (below or above)
+
+
+def _may_hold(known: ColumnStats, wanted: Bound) -> bool:
+    if known.distinct is not None:
+        return _in_sorted(known.distinct, wanted)
+    if known.low is not None and _before(wanted, known.low):
+        return False
+    if known.high is not None and _before(known.high, wanted):
+        return False
+    if isinstance(wanted, str):
+        if known.values is not None and hash_bytes(wanted.encode("utf-8", "surrogatepass")) not in known.values:
+            return False
+        return _may_have_runs(known, runs_of(wanted, whole=True))
+    if known.values is None or isinstance(wanted, bool):
+        return True
+    return wanted == (whole := int(wanted)) and -(2**63) <= whole < 2**63 and hash_int(whole) in known.values
+
+
+def _may_have_runs(known: ColumnStats, runs: list[Run]) -> bool:
+    """Judge the runs that a matching text must have; an edge run may be part of a longer token."""
+    if known.tokens is not None:
+        text = "\n" + "\n".join(known.tokens) + "\n"
+        return all(("\n" * run.starts + run.text + "\n" * run.ends) in text for run in runs)
+    for run in runs:
+        if run.starts and run.ends and known.terms is not None and hash_bytes(run.text.encode()) not in known.terms:
+            return False
+        if known.grams is not None and not known.grams.may_hold(run.text):
+            return False
+    return True
+
+
+def _may_have_path(known: ColumnStats, path: str) -> bool:
+    """Judge a path; one that steps into a list is there only if the list is."""
+    if "[" in path and _may_have_path(known, path[: path.index("[")]):
+        return True
+    if known.paths is not None:
+        return _in_sorted(known.paths, path)
+    return known.leaves is None or hash_bytes(path.encode("utf-8", "surrogatepass")) in known.leaves
+
+
+def _may_have_leaf(known: ColumnStats, path: str, value: Value) -> bool:
+    if not _may_have_path(known, path):
+        return False
+    if known.leaves is None or "[" in path or isinstance(value, bytes | datetime):
+        return True
+    return hash_bytes(leaf_bytes(path, value)) in known.leaves
+
+
+def leaf_bytes(path: str, value: bool | int | float | str) -> bytes:
+    """Give the bytes that stand for a path and its scalar in a filter: equal numbers give equal bytes."""
+    head = path.encode("utf-8", "surrogatepass") + b"\0"
+    match value:
+        case bool():
+            return head + (b"t" if value else b"f")
+        case str():
+            return head + b"s" + value.encode("utf-8", "surrogatepass")
+        case _:
+            if math.isfinite(value) and value == int(value) and -(2**63) <= value < 2**63:
+                return head + b"i" + struct.pack("<q", int(value))
+            return head + b"d" + struct.pack("<d", _double(value))
+
+
+def _comparable(value: Value, known: ColumnStats) -> Bound | None:
+    """Give the value as the column's bounds are kept, or None when the two cannot be compared: unknown."""
+    if isinstance(value, bytes):
+        return None
+    plain = time_ns(value) if isinstance(value, datetime) else value
+    samples = [bound for bound in (known.low, known.high, *(known.distinct or ())[:1]) if bound is not None]
+    family = _family(plain)
+    return plain if all(_family(sample) == family for sample in samples) else None
+
+
+def _family(value: Bound) -> str:
+    return "text" if isinstance(value, str) else "bool" if isinstance(value, bool) else "number"
+
+
+def _is_above(value: Bound, low: Bound | None, inclusive: bool) -> bool:
+    return low is None or _before(low, value) or (inclusive and _same(low, value))
+
+
+def _is_below(value: Bound, high: Bound | None, inclusive: bool) -> bool:
+    return high is None or _before(value, high) or (inclusive and _same(value, high))
+
+
+def _before(a: Bound, b: Bound) -> bool:
+    """Order two values of one family: NaN is above every number."""
+    if isinstance(a, float) and math.isnan(a):
+        return False
+    if isinstance(b, float) and math.isnan(b):
+        return True
+    return a < b  # type: ignore[operator]
+
+
+def _same(a: Bound, b: Bound) -> bool:
+    return a == b or (isinstance(a, float) and isinstance(b, float) and math.isnan(a) and math.isnan(b))
+
+
+def _in_sorted(values: tuple[Any, ...], wanted: Any) -> bool:
+    at = bisect_left(values, wanted)
+    return at < len(values) and values[at] == wanted
+
+
+def _both(a: int, b: int) -> int:
+    """Combine two sets of answers as AND does, over every pair."""
+    found = 0
+    if a & TRUE and b & TRUE:
+        found |= TRUE
+    if (a & FALSE and b) or (b & FALSE and a):
+        found |= FALSE
+    if (a & NULL and b & (TRUE | NULL)) or (b & NULL and a & (TRUE | NULL)):
+        found |= NULL
+    return found
+
+
+def _either(a: int, b: int) -> int:
+    return _negated(_both(_negated(a), _negated(b)))
+
+
+def _negated(a: int) -> int:
+    return (FALSE if a & TRUE else 0) | (TRUE if a & FALSE else 0) | (a & NULL)
+
+
+def _merge_two(a: Stats, b: Stats) -> Stats:
+    if not a.rows or not b.rows:
+        return a if a.rows else b
+    names = a.columns.keys() & b.columns.keys()
+    return Stats(
+        a.rows + b.rows, {name: merge_columns(a.columns[name], b.columns[name], a.rows, b.rows) for name in names}
+    )
+
+
+def merge_columns(a: ColumnStats, b: ColumnStats, a_rows: int, b_rows: int) -> ColumnStats:
+    """Describe one column over two runs of rows of known lengths."""
+    if a.nulls == a_rows or b.nulls == b_rows:  # an all-null run adds nothing but its nulls
+        kept = b if a.nulls == a_rows else a
+        return replace(kept, nulls=None if a.nulls is None or b.nulls is None else a.nulls + b.nulls)
+    low = None if a.low is None or b.low is None else (b.low if _before(b.low, a.low) else a.low)
+    high = None if a.high is None or b.high is None else (a.high if _before(b.high, a.high) else b.high)
+    distinct = _united(a.distinct, b.distinct, DISTINCT_SET_CAP)
+    tokens = _united(a.tokens, b.tokens, TOKEN_SET_CAP)
+    paths = _united(a.paths, b.paths, PATH_SET_CAP)
+    return ColumnStats(
+        nulls=None if a.nulls is None or b.nulls is None else a.nulls + b.nulls,
+        low=low,
+        high=high,
+        tight=a.tight and b.tight,
+        distinct=distinct,
+        values=None if distinct is not None else _united_filters(_values_of(a), _values_of(b)),
+        tokens=tokens,
+        terms=None if tokens is not None else _united_filters(_terms_of(a), _terms_of(b)),
+        grams=None
+        if tokens is not None or (ours := _grams_of(a)) is None or (theirs := _grams_of(b)) is None
+        else ours | theirs,
+        paths=paths,
+        leaves=_united_filters(a.leaves, b.leaves),
+    )
+
+
+def _united(a: tuple[Any, ...] | None, b: tuple[Any, ...] | None, cap: int) -> tuple[Any, ...] | None:
+    if a is None or b is None:
+        return None
+    both = a if a == b else tuple(sorted({*a, *b}))
+    return both if len(both) <= cap else None
+
+
+def _values_of(known: ColumnStats) -> Filter | None:
+    if known.distinct is None:
+        return known.values
+    return _filter_of(hash_bytes(v.encode()) if isinstance(v, str) else hash_int(int(v)) for v in known.distinct)
+
+
+def _terms_of(known: ColumnStats) -> Filter | None:
+    return known.terms if known.tokens is None else _filter_of(hash_bytes(token.encode()) for token in known.tokens)
+
+
+def _grams_of(known: ColumnStats) -> Grams | None:
+    return known.grams if known.tokens is None else Grams.of_tokens(known.tokens)
+
+
+def _filter_of(hashes: Iterable[int]) -> Filter:
+    return Filter.of(np.array(list(hashes), dtype=np.uint64), max_bytes=MERGED_FILTER_BYTES)
+
+
+def _united_filters(a: Filter | None, b: Filter | None) -> Filter | None:
+    return None if a is None or b is None else a | b
+
+
+def _double(value: float) -> float:
+    try:
+        return math.nan if math.isnan(value) else float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
+def _bound_to_json(bound: Bound | None) -> Any:
+    """Keep numbers as JSON numbers; what JSON has no number for goes as text in an object."""
+    if isinstance(bound, float) and not math.isfinite(bound):
+        return {"real": repr(bound)}
+    return bound
+
+
+def _bound_from_json(shape: Any) -> Bound | None:
+    if isinstance(shape, dict):
+        return float(shape["real"])
+    if shape is None or isinstance(shape, bool | int | float | str):
+        return shape
+    raise TypeError(f"not a bound: {shape!r}")
+
+
+def _tuple_or_none(shape: Any) -> tuple[Any, ...] | None:
+    return None if shape is None else tuple(shape)
+
+
+def _filter_or_none(shape: Any) -> Filter | None:
+    return None if shape is None else Filter.from_text(shape)

@@ -17,12 +17,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidelake.cbor import PathTable
 from tidelake.filters import MOST_FILL, Filter, Grams, hash_ints, size_for
 from tidelake.kernels import Hashes, TokenTable, add_to_bits, distinct_texts, filter_of
 from tidelake.schema import Kind, Schema
 from tidelake.stats import (
     DISTINCT_SET_CAP,
     MERGED_FILTER_BYTES,
+    PATH_SET_CAP,
     STRING_BOUND_CAP,
     Ball,
     Bound,
@@ -209,6 +211,54 @@ class _Texts(_Integers):
         return replace(whole, terms=self._terms.finish(), grams=self._grams)
 
 
+class _Dynamics(_Opaque):
+    """Adds paths, the ranges of numbers at them, and filters of leaves and of the tokens in text leaves."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._table = PathTable()
+        self._leaves: _GrowingFilter | None = _GrowingFilter()
+        self._terms: _GrowingFilter | None = _GrowingFilter()
+
+    def add(self, values: pa.Array) -> ColumnStats:
+        found = self._table.add(values.drop_null() if values.null_count else values)
+        block = ColumnStats(nulls=values.null_count)
+        if found is None:
+            self._leaves = self._terms = None
+            return self.keep(block, len(values))
+        exact = len(found.paths) <= PATH_SET_CAP
+        block = replace(
+            block,
+            paths=found.paths if exact else None,
+            ranges=found.ranges if exact else None,
+            leaves=self._filtered("_leaves", found.leaves),
+            terms=self._filtered("_terms", found.terms),
+            grams=found.grams,
+        )
+        return self.keep(block, len(values))
+
+    def _filtered(self, name: str, hashes: Hashes | None) -> Filter | None:
+        """Give a block's filter, and keep its hashes for the extent's."""
+        whole: _GrowingFilter | None = getattr(self, name)
+        if hashes is None:
+            setattr(self, name, None)
+            return None
+        if whole is not None:
+            whole.add(hashes)
+        return _useful(_filter_of(hashes, BLOCK_TERMS_BYTES))
+
+    def keep(self, block: ColumnStats, rows: int) -> ColumnStats:
+        whole = replace(block, leaves=None, terms=None)
+        self._whole = merge_columns(self._whole, whole, self._rows, rows) if self._rows else whole
+        self._rows += rows
+        return block
+
+    def finish(self) -> ColumnStats:
+        leaves = self._leaves.finish() if self._leaves else None
+        terms = self._terms.finish() if self._terms else None
+        return replace(super().finish(), leaves=leaves, terms=terms)
+
+
 class _Vectors(_Opaque):
     """Adds the ball that holds every vector of the extent."""
 
@@ -251,7 +301,7 @@ _COLLECTORS: dict[Kind, Callable[[], _Collector]] = {
     "bool": _Collector,
     "string": _Texts,
     "timestamp": _Times,
-    "dynamic": _Opaque,
+    "dynamic": _Dynamics,
     "vector": _Vectors,
 }
 

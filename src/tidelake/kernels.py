@@ -118,7 +118,7 @@ def _buffers(texts: pa.Array) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int
     return (np.frombuffer(data, dtype=np.uint8) if data else np.zeros(0, dtype=np.uint8)), window
 
 
-def _compiled(loop: Callable[..., Any]) -> Callable[..., Any]:
+def compiled(loop: Callable[..., Any]) -> Callable[..., Any]:
     """Compile a loop, and keep the code on disk where there is a place to keep it."""
     try:
         return numba.njit(cache=True, nogil=True)(loop)
@@ -127,19 +127,19 @@ def _compiled(loop: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @numba.njit(inline="always")
-def _stirred(hash: Any, word: Any) -> Any:
+def stirred(hash: Any, word: Any) -> Any:
     hash = (hash ^ word) * _A
     return hash ^ (hash >> _U(32))
 
 
 @numba.njit(inline="always")
-def _finished(hash: Any) -> Any:
+def finished(hash: Any) -> Any:
     hash = (hash ^ (hash >> _U(30))) * _A
     hash = (hash ^ (hash >> _U(27))) * _B
     return hash ^ (hash >> _U(31))
 
 
-@_compiled
+@compiled
 def _tokenize(
     data: Any, offsets: Any, place: Any, block: Any, slots: Any, letters: Any, marks: Any, lower: Any, code: Any
 ) -> Any:
@@ -165,7 +165,7 @@ def _tokenize(
                 if shift == _U(64):
                     if at - begin == 8:
                         first = word
-                    hash = _stirred(hash, word)
+                    hash = stirred(hash, word)
                     word, shift = _U(0), _U(0)
                 if at == end:
                     break
@@ -178,8 +178,8 @@ def _tokenize(
             if shift:
                 if length < 8:
                     first = word
-                hash = _stirred(hash, word)
-            hash = _finished(hash ^ _U(length))
+                hash = stirred(hash, word)
+            hash = finished(hash ^ _U(length))
             slot = hash & mask
             found = False
             while slots[slot].block != 0:
@@ -214,7 +214,7 @@ def _tokenize(
     return True
 
 
-@_compiled
+@compiled
 def _reinsert(held: Any, slots: Any) -> None:
     mask = _U(len(slots) - 1)
     for i in range(len(held)):
@@ -224,7 +224,7 @@ def _reinsert(held: Any, slots: Any) -> None:
         slots[slot] = held[i]
 
 
-@_compiled
+@compiled
 def _distinct(data: Any, offsets: Any, slots: Any, rows: Any, hashes: Any) -> Any:
     """Find the first row of each distinct value; ``slots`` is a table of places in ``rows``."""
     mask = _U(len(slots) - 1)
@@ -244,7 +244,7 @@ def _distinct(data: Any, offsets: Any, slots: Any, rows: Any, hashes: Any) -> An
                 | _U(data[_U(at + 6)]) << _U(48)
                 | _U(data[_U(at + 7)]) << _U(56)
             )
-            hash = _stirred(hash, word)
+            hash = stirred(hash, word)
             at += 8
         if at < end:
             word, shift = _U(0), _U(0)
@@ -252,8 +252,8 @@ def _distinct(data: Any, offsets: Any, slots: Any, rows: Any, hashes: Any) -> An
                 word |= _U(data[_U(at)]) << shift
                 shift += _U(8)
                 at += 1
-            hash = _stirred(hash, word)
-        hash = _finished(hash ^ _U(end - begin))
+            hash = stirred(hash, word)
+        hash = finished(hash ^ _U(end - begin))
         slot = hash & mask
         while slots[slot] >= 0:
             if hashes[slots[slot]] == hash:
@@ -275,7 +275,7 @@ def _distinct(data: Any, offsets: Any, slots: Any, rows: Any, hashes: Any) -> An
     return count
 
 
-@_compiled
+@compiled
 def _mark(bits: Any, hashes: Any, shift: Any) -> None:
     low32 = _U(0xFFFF_FFFF)
     for i in range(len(hashes)):

@@ -13,7 +13,7 @@ UTF-8 bytes; a time is nanoseconds since 1970 UTC. It does not read rows or stat
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
 
@@ -150,6 +150,18 @@ class DynamicPathEquals:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
+class DynamicPathTest:
+    """The scalar at this path passes a test, whose own column is not looked at; null where the test does not apply."""
+
+    column: str
+    path: str
+    test: PathTest
+
+    def __repr__(self) -> str:
+        return repr(replace(self.test, column=f"{self.column}[{self.path!r}]"))
+
+
+@dataclass(frozen=True, slots=True, repr=False)
 class IsNull:
     """The column is null. Never null itself."""
 
@@ -195,6 +207,7 @@ class Not:
         return f"not ({self.part!r})"
 
 
+PathTest: TypeAlias = InSet | Range | StringHas | StringContains | StartsWith
 Leaf: TypeAlias = (
     TimeRange
     | Equals
@@ -205,6 +218,7 @@ Leaf: TypeAlias = (
     | StartsWith
     | DynamicPathExists
     | DynamicPathEquals
+    | DynamicPathTest
     | IsNull
 )
 Predicate: TypeAlias = Leaf | And | Or | Not

@@ -27,12 +27,14 @@ from tidelake.predicate import (
     And,
     DynamicPathEquals,
     DynamicPathExists,
+    DynamicPathTest,
     Equals,
     InSet,
     IsNull,
     Leaf,
     Not,
     Or,
+    PathTest,
     Predicate,
     Range,
     StartsWith,
@@ -46,6 +48,7 @@ from tidelake.predicate import (
 from tidelake.tokens import TOKEN_SET_CAP, Run, runs_of
 
 DISTINCT_SET_CAP = 1_000  # exact values kept per extent and column
+LEAF_TEXT_CAP = 256  # bytes of a text leaf that its hash reads
 STRING_BOUND_CAP = 256  # bytes: one long line must not bloat every footer
 PATH_SET_CAP = 4_096  # paths kept exactly; past it a filter
 MERGED_FILTER_BYTES = 64 << 10  # the most that a manifest row carries for one column
@@ -80,6 +83,7 @@ class ColumnStats:
     terms: Filter | None = None  # of every token
     grams: Grams | None = None  # of every token
     paths: tuple[str, ...] | None = None  # every path of a dynamic column, sorted
+    ranges: Mapping[str, tuple[float, float]] | None = None  # bounds of the numbers at each path; no entry, no number
     leaves: Filter | None = None  # of every path, and of every path with its scalar
     ball: Ball | None = None
 
@@ -133,6 +137,7 @@ def column_to_json(known: ColumnStats) -> dict[str, Any]:
         "terms": known.terms and known.terms.to_text(),
         "grams": known.grams and known.grams.to_text(),
         "paths": None if known.paths is None else list(known.paths),
+        "ranges": known.ranges and {p: [*map(_bound_to_json, pair)] for p, pair in known.ranges.items()},
         "leaves": known.leaves and known.leaves.to_text(),
     }
     if known.ball:
@@ -156,6 +161,7 @@ def column_from_json(shape: Mapping[str, Any]) -> ColumnStats:
             terms=_filter_or_none(shape.get("terms")),
             grams=None if shape.get("grams") is None else Grams.from_text(shape["grams"]),
             paths=_tuple_or_none(shape.get("paths")),
+            ranges=_ranges_or_none(shape),
             leaves=_filter_or_none(shape.get("leaves")),
             ball=None if vec is None else Ball(tuple(vec["centroid"]), float(vec["radius"]), int(vec["count"])),
         )
@@ -190,7 +196,9 @@ def _leaf_outcomes(leaf: Leaf, known: ColumnStats, rows: int) -> int:
         case DynamicPathExists(_, path):
             found = FALSE | (TRUE if _may_have_path(known, path) else 0)
         case DynamicPathEquals(_, path, value):
-            found = FALSE | (TRUE if _may_have_leaf(known, path, value) else 0)
+            found = FALSE | NULL | (TRUE if _may_have_leaf(known, path, value) else 0)
+        case DynamicPathTest(_, path, test):
+            found = FALSE | NULL | (TRUE if _may_pass_at(known, path, test) else 0)
     return found | may_be_null
 
 
@@ -293,18 +301,47 @@ def _may_have_leaf(known: ColumnStats, path: str, value: Value) -> bool:
     return hash_bytes(leaf_bytes(path, value)) in known.leaves
 
 
+def _may_pass_at(known: ColumnStats, path: str, test: PathTest) -> bool:
+    """Judge what the value at a path must be like."""
+    if not _may_have_path(known, path):
+        return False
+    match test:
+        case InSet(_, values):
+            return any(_may_have_leaf(known, path, value) for value in values)
+        case Range():
+            bounds = [bound for bound in (test.low, test.high) if bound is not None]
+            if known.ranges is None or "[" in path or any(isinstance(b, str | bytes | bool | datetime) for b in bounds):
+                return True
+            if path not in known.ranges:
+                return False
+            low, high = known.ranges[path]
+            return bool(_range_outcomes(test, ColumnStats(low=low, high=high)) & TRUE)
+        case StringHas(_, term):
+            return _may_have_runs(known, runs_of(term, whole=True))
+        case StringContains(_, needle):
+            return _may_have_runs(known, runs_of(needle))
+        case StartsWith(_, prefix):
+            return _may_have_runs(known, runs_of(prefix, anchored=True))
+
+
 def leaf_bytes(path: str, value: bool | int | float | str) -> bytes:
-    """Give the bytes that stand for a path and its scalar in a filter: equal numbers give equal bytes."""
+    """Give the bytes that stand for a path and its scalar in a filter: equal numbers give equal bytes.
+
+    A long text stands for all that begin like it, a number beyond 64 bits for all such numbers.
+    """
     head = path.encode("utf-8", "surrogatepass") + b"\0"
     match value:
         case bool():
             return head + (b"t" if value else b"f")
         case str():
-            return head + b"s" + value.encode("utf-8", "surrogatepass")
+            return head + b"s" + value.encode("utf-8", "surrogatepass")[:LEAF_TEXT_CAP]
         case _:
-            if math.isfinite(value) and value == int(value) and -(2**63) <= value < 2**63:
-                return head + b"i" + struct.pack("<q", int(value))
-            return head + b"d" + struct.pack("<d", _double(value))
+            if isinstance(value, float) and not math.isfinite(value):
+                return head + b"d" + struct.pack("<d", math.nan if math.isnan(value) else value)
+            if not -(2**63) <= value < 2**63:
+                return head + b"b"
+            whole = value == int(value)
+            return head + (b"i" + struct.pack("<q", int(value)) if whole else b"d" + struct.pack("<d", value))
 
 
 def _comparable(value: Value, known: ColumnStats) -> Bound | None:
@@ -399,6 +436,7 @@ def merge_columns(a: ColumnStats, b: ColumnStats, a_rows: int, b_rows: int) -> C
         if tokens is not None or (ours := _grams_of(a)) is None or (theirs := _grams_of(b)) is None
         else ours | theirs,
         paths=paths,
+        ranges=_united_ranges(a.ranges, b.ranges) if paths is not None else None,
         leaves=_united_filters(a.leaves, b.leaves),
     )
 
@@ -432,11 +470,16 @@ def _united_filters(a: Filter | None, b: Filter | None) -> Filter | None:
     return None if a is None or b is None else a | b
 
 
-def _double(value: float) -> float:
-    try:
-        return math.nan if math.isnan(value) else float(value)
-    except OverflowError:
-        return math.inf if value > 0 else -math.inf
+def _united_ranges(
+    a: Mapping[str, tuple[float, float]] | None, b: Mapping[str, tuple[float, float]] | None
+) -> Mapping[str, tuple[float, float]] | None:
+    if a is None or b is None:
+        return None
+    both = dict(a)
+    for path, (low, high) in b.items():
+        held_low, held_high = both.get(path, (low, high))
+        both[path] = (low if _before(low, held_low) else held_low, held_high if _before(high, held_high) else high)
+    return both
 
 
 def _bound_to_json(bound: Bound | None) -> Any:
@@ -456,6 +499,13 @@ def _bound_from_json(shape: Any) -> Bound | None:
 
 def _tuple_or_none(shape: Any) -> tuple[Any, ...] | None:
     return None if shape is None else tuple(shape)
+
+
+def _ranges_or_none(shape: Mapping[str, Any]) -> Mapping[str, tuple[float, float]] | None:
+    """A column with paths and no range of numbers has no numbers."""
+    if shape.get("ranges") is None:
+        return {} if shape.get("paths") is not None else None
+    return {path: (_bound_from_json(low), _bound_from_json(high)) for path, (low, high) in shape["ranges"].items()}  # type: ignore[misc]
 
 
 def _filter_or_none(shape: Any) -> Filter | None:

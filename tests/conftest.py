@@ -1,0 +1,60 @@
+"""Share the servers of a test run: each starts when a test first asks for it, and stops at the end.
+
+It does not hold what only one test file needs.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.servers import S3Server, fresh_database, postgres_server, seaweedfs_server
+from tidelake.objects import ObjectStore, open_store
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[str]:
+    """Give the URL of a PostgreSQL server."""
+    with postgres_server() as url:
+        yield url
+
+
+@pytest.fixture
+def postgres_database(postgres: str) -> str:
+    """Give the URL of an empty PostgreSQL database."""
+    return fresh_database(postgres)
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[S3Server]:
+    """Give an S3 server."""
+    with seaweedfs_server() as server:
+        yield server
+
+
+@pytest.fixture
+def local_store(tmp_path: Path) -> ObjectStore:
+    """Give an empty store in a folder."""
+    return open_store(tmp_path / "lake")
+
+
+@pytest.fixture
+def memory_store() -> ObjectStore:
+    """Give an empty store in memory."""
+    return open_store("memory://")
+
+
+@pytest.fixture
+def s3_store(s3: S3Server) -> ObjectStore:
+    """Give an empty store in a bucket."""
+    return s3.open(f"test-{secrets.token_hex(6)}")
+
+
+@pytest.fixture(params=["local", "memory", "s3"])
+def store(request: pytest.FixtureRequest) -> ObjectStore:
+    """Give an empty store, of each sort in turn."""
+    found: ObjectStore = request.getfixturevalue(f"{request.param}_store")
+    return found

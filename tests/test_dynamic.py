@@ -17,7 +17,15 @@ from tidelake.collect import collect
 from tidelake.dynamic import MISSING, decode, encode, get_path, paths_of, to_json
 from tidelake.errors import CorruptError, InvalidInputError
 from tidelake.filters import hash_bytes
-from tidelake.predicate import DynamicPathEquals, DynamicPathExists, DynamicPathTest, InSet, Range, StringHas
+from tidelake.predicate import (
+    DynamicPathEquals,
+    DynamicPathExists,
+    DynamicPathTest,
+    InSet,
+    Predicate,
+    Range,
+    StringHas,
+)
 from tidelake.schema import DataType, Schema
 from tidelake.stats import leaf_bytes, may_match
 
@@ -168,7 +176,7 @@ def test_stats_of_a_dynamic_column_prune_by_path_value_range_and_word() -> None:
     schema = Schema.of({"d": "dynamic"})
     documents = [{"http": {"status": 200 + n}, "error.code": f"E{n}", "text": "Connection reset"} for n in range(50)]
     _, stats = collect([pa.RecordBatch.from_arrays([column(documents)], schema=schema.arrow)], schema)
-    judged = {
+    judged: dict[Predicate, bool] = {
         DynamicPathExists("d", "http.status"): True,
         DynamicPathExists("d", "http"): True,
         DynamicPathExists("d", "missing"): False,

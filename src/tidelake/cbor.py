@@ -24,6 +24,7 @@ from tidelake.stats import LEAF_TEXT_CAP
 
 MAX_WALK_DEPTH = 64
 MAX_PATH_BYTES = 1024
+MAX_FIND_MAPS = 1024  # maps waiting to be looked into for one path
 BLOCK_LEAF_CAP = 200_000  # distinct leaves of a block: past this a filter would say yes to everything
 PATH_TABLE_CAP = 1 << 16  # distinct paths of a block before the walk gives up
 
@@ -520,53 +521,55 @@ def _walk(
 
 
 @compiled
-def _find(data: Any, at: Any, end: Any, path: Any, path_at: Any) -> Any:
-    """Find the place of what a map has at a path from ``path_at`` on, the longest key first; -1 if nothing is there."""
-    major, argument, at = _head(data, at, end)
-    if major != 5:
-        return np.int64(-1)
-    wanted = len(path) - path_at
-    places = np.empty(8, dtype=np.int64)
-    sizes = np.empty(8, dtype=np.int64)
-    found = 0
-    for _ in range(np.int64(argument)):
+def _find(data: Any, start: Any, end: Any, path: Any, maps: Any, steps: Any) -> Any:
+    """Find the place of what a value has at a path, the longest key first; -1 if nothing is there.
+
+    ``maps`` and ``steps`` are room for the maps still to look into, the next one last, and how much of the path led
+    to each. A path has at most one such map for each of its dots in each map on the way, and those are few.
+    """
+    maps[0], steps[0] = start, 0
+    waiting = 1
+    while waiting > 0:
+        waiting -= 1
+        at, taken = maps[waiting], steps[waiting]
+        wanted = len(path) - taken
+        floor = waiting
         major, argument, at = _head(data, at, end)
-        if major != 3 or argument > _U(end - at):
-            return np.int64(-1)
-        size = np.int64(argument)
-        fits = size <= wanted and (size == wanted or path[path_at + size] == 46)
-        if fits:
-            for i in range(size):
-                if data[at + i] != path[path_at + i]:
-                    fits = False
-                    break
-        at += size
-        if fits and size == wanted:
-            return at
-        if fits and found < 8:
-            places[found], sizes[found] = at, size
-            found += 1
-        at = _skip(data, at, end)
-        if at < 0:
-            return np.int64(-1)
-    while found > 0:
-        best = 0
-        for i in range(found):
-            if sizes[i] > sizes[best]:
-                best = i
-        place = _find(data, places[best], end, path, path_at + sizes[best] + 1)
-        if place >= 0:
-            return place
-        found -= 1
-        places[best], sizes[best] = places[found], sizes[found]
+        if major != 5:
+            continue
+        for _ in range(np.int64(argument)):
+            major, argument, at = _head(data, at, end)
+            if major != 3 or argument > _U(end - at):
+                return np.int64(-1)
+            size = np.int64(argument)
+            fits = size <= wanted and (size == wanted or path[taken + size] == 46)
+            if fits:
+                for i in range(size):
+                    if data[at + i] != path[taken + i]:
+                        fits = False
+                        break
+            at += size
+            if fits and size == wanted:
+                return at
+            if fits and waiting < len(maps):
+                place = waiting  # keep this map's candidates in order of their keys' length, the longest last
+                while place > floor and steps[place - 1] > taken + size + 1:
+                    maps[place], steps[place] = maps[place - 1], steps[place - 1]
+                    place -= 1
+                maps[place], steps[place] = at, taken + size + 1
+                waiting += 1
+            at = _skip(data, at, end)
+            if at < 0:
+                return np.int64(-1)
     return np.int64(-1)
 
 
 @compiled
 def _extract(data: Any, offsets: Any, path: Any, kinds: Any, ints: Any, reals: Any, starts: Any, lengths: Any) -> None:
+    maps, steps = np.empty(MAX_FIND_MAPS, dtype=np.int64), np.empty(MAX_FIND_MAPS, dtype=np.int64)
     for row in range(len(offsets) - 1):
         at, end = np.int64(offsets[row]), np.int64(offsets[row + 1])
-        at = _find(data, at, end, path, 0)
+        at = _find(data, at, end, path, maps, steps)
         if at < 0:
             continue
         begin = at

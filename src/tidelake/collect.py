@@ -35,6 +35,7 @@ from tidelake.stats import (
 
 BLOCK_VALUES_BYTES = 32 << 10  # a block's value filter: 4 bits a key when every row differs
 BLOCK_TERMS_BYTES = 64 << 10  # a block's token filter: words are what people search for
+BLOCK_DISTINCT_CAP = 16  # values of a block kept exactly: so few take no more room than a filter of them
 PROSE_BYTES = 48  # a mean length above any identifier's, offsets included
 VECTOR_ROW_CAP = 50_000  # rows held to find the radius; a ball around more holds nearly everything
 
@@ -132,7 +133,7 @@ class _Opaque(_Collector):
 
 
 class _Integers(_Collector):
-    """Adds the distinct values: exact for the extent up to the cap, a filter beyond it and for each block."""
+    """Adds the distinct values: exact for the extent up to the cap and for a block of few, else a filter."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -140,23 +141,25 @@ class _Integers(_Collector):
         self._values: _GrowingFilter | None = _GrowingFilter()
 
     def add(self, values: pa.Array) -> ColumnStats:
-        unique = pc.unique(values)
-        if values.null_count:
-            unique = unique.drop_null()
-        low, high = self.bounds(unique)
-        hashes = hash_ints(unique.cast(pa.int64()).to_numpy())
-        block = ColumnStats(nulls=values.null_count, low=low, high=high, values=self.remember(unique, hashes))
-        return self.keep(block, len(values))
+        present = values.drop_null() if values.null_count else values
+        ordered = np.sort(present.cast(pa.int64()).to_numpy())
+        unique = ordered[np.concatenate([ordered[:1] == ordered[:1], ordered[1:] != ordered[:-1]])]
+        low, high = (int(unique[0]), int(unique[-1])) if len(unique) else (None, None)
+        block = ColumnStats(nulls=values.null_count, low=low, high=high)
+        return self.keep(self.remember(block, unique.tolist, hash_ints(unique)), len(values))
 
-    def remember(self, unique: pa.Array, hashes: Hashes) -> Filter | None:
-        """Keep a block's distinct values for the extent, and give the block's own filter."""
+    def remember(self, block: ColumnStats, listed: Callable[[], list[Any]], hashes: Hashes) -> ColumnStats:
+        """Keep a block's distinct values for the extent, and add them to the block's own statistics."""
+        count = len(hashes)
         if self._exact is not None:
-            self._exact = self._exact.union(unique.to_pylist()) if len(unique) <= DISTINCT_SET_CAP else None
+            self._exact = self._exact.union(listed()) if count <= DISTINCT_SET_CAP else None
         if self._exact is not None and len(self._exact) > DISTINCT_SET_CAP:
             self._exact = None
         if self._values is not None:
             self._values.add(hashes)
-        return _useful(_filter_of(hashes, BLOCK_VALUES_BYTES))
+        if count <= BLOCK_DISTINCT_CAP and block.tight:
+            return replace(block, distinct=tuple(sorted(listed())))
+        return replace(block, values=_useful(_filter_of(hashes, BLOCK_VALUES_BYTES)))
 
     def finish(self) -> ColumnStats:
         whole = super().finish()
@@ -182,15 +185,16 @@ class _Texts(_Integers):
 
     def add(self, values: pa.Array) -> ColumnStats:
         present = values.drop_null() if values.null_count else values
-        filter = None
-        if not self._is_prose:
-            present, hashes = distinct_texts(present)
-            self._is_prose = _is_prose(present)
-            filter = self.remember(present, hashes)
         if self._is_prose:
-            self._exact = self._values = filter = None
+            return self.keep(self._with_tokens(_text_bounds(present, values.null_count), present), len(values))
+        present, hashes = distinct_texts(present)
         block = _text_bounds(present, values.null_count)
-        return self.keep(self._with_tokens(replace(block, values=filter), present), len(values))
+        if _is_prose(present):
+            self._is_prose = True
+            self._exact = self._values = None
+        else:
+            block = self.remember(block, present.to_pylist, hashes)
+        return self.keep(self._with_tokens(block, present), len(values))
 
     def _with_tokens(self, block: ColumnStats, texts: pa.Array) -> ColumnStats:
         found = self._tokens.add(texts)
@@ -201,7 +205,12 @@ class _Texts(_Integers):
         if self._terms is not None:
             self._terms.add(hashes)
             self._grams = grams if self._grams is None else self._grams | grams
-        return replace(block, terms=_useful(_filter_of(hashes, BLOCK_TERMS_BYTES)), grams=grams)
+        if all(isinstance(value, str) and value.isascii() for value in block.distinct or [None]):
+            return block  # so few plain values answer every search themselves
+        terms = _useful(_filter_of(hashes, BLOCK_TERMS_BYTES))
+        # Where every value is a token of its own, the filter of tokens tells all that one of values would.
+        values = None if terms is not None and len(hashes) >= len(texts) else block.values
+        return replace(block, values=values, terms=terms, grams=grams)
 
     def finish(self) -> ColumnStats:
         whole = super().finish()
@@ -336,18 +345,21 @@ def _cut(text: pa.Buffer) -> str:
 
 
 def _raised(prefix: str) -> str | None:
-    """Give a text above every text that begins with this prefix, or None if there is none."""
+    """Give a text above every text that begins with this prefix, within the cap, or None if there is none."""
     for at in range(len(prefix) - 1, -1, -1):
         code = ord(prefix[at]) + 1
         if code <= _BIGGEST_CHAR:
-            return prefix[:at] + chr(0xE000 if 0xD800 <= code <= 0xDFFF else code)
+            raised = prefix[:at] + chr(0xE000 if 0xD800 <= code <= 0xDFFF else code)
+            if len(raised.encode()) <= STRING_BOUND_CAP:
+                return raised
     return None
 
 
 def _units_of(rows: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
     lengths = np.sqrt((rows.astype(np.float64) ** 2).sum(axis=1))
     keep = ~(lengths <= 1e-12)
-    return np.asarray(rows[keep] / lengths[keep, None], dtype=np.float32)
+    with np.errstate(invalid="ignore"):  # an infinite vector has no direction: it becomes NaN, and the ball unknown
+        return np.asarray(rows[keep] / lengths[keep, None], dtype=np.float32)
 
 
 def _ball_of(units: list[npt.NDArray[np.float32]]) -> Ball | None:

@@ -1,6 +1,6 @@
 """Remember what was seen in a few bytes: may it be here, or is it certainly not?
 
-``Filter`` is a Bloom filter whose size is a power of two, so that a large one folds into a small one and any two can be
+``Filter`` is a Bloom filter whose size is a power of two, so that one folds into half its size and any two can be
 united; ``Grams`` is an exact bitmap of the 46,656 three-letter runs of ``[0-9a-z]``, which lets a search for a part of
 a word prune too. Both may say yes wrongly and never say no wrongly. They hold hashes, not values: see ``hash_bytes``.
 
@@ -71,9 +71,9 @@ class Filter:
         return True
 
     def __or__(self, other: Filter) -> Filter:
-        """Unite two filters at the size of the smaller."""
-        size = min(len(self.bits), len(other.bits))
-        ours, theirs = (np.frombuffer(f.folded(size).bits, dtype=np.uint8) for f in (self, other))
+        """Unite two filters at the size of the larger, whose precision would be lost by folding it."""
+        size = max(len(self.bits), len(other.bits))
+        ours, theirs = (np.frombuffer(f._unfolded(size), dtype=np.uint8) for f in (self, other))
         return Filter((ours | theirs).tobytes())
 
     def folded(self, size: int) -> Filter:
@@ -82,6 +82,11 @@ class Filter:
         while len(marks) > size * 8:
             marks = marks.reshape(-1, 2).max(axis=1)
         return Filter(np.packbits(marks, bitorder="little").tobytes())
+
+    def _unfolded(self, size: int) -> bytes:
+        """Give the bits at a larger size: each stands for all that would fold into it."""
+        marks = np.unpackbits(np.frombuffer(self.bits, dtype=np.uint8), bitorder="little")
+        return np.packbits(np.repeat(marks, size // len(self.bits)), bitorder="little").tobytes()
 
     def trimmed(self) -> Filter:
         """Fold while the filter stays sparse enough to keep its precision."""
@@ -143,9 +148,12 @@ class Grams:
     def from_text(cls, text: str) -> Grams:
         inflate = zlib.decompressobj()
         try:
-            return cls(inflate.decompress(_decoded(text), GRAM_BYTES + 1))
+            bits = inflate.decompress(_decoded(text), GRAM_BYTES + 1)
         except zlib.error as error:
             raise InvalidInputError("not a gram bitmap", reason=error) from error
+        if len(bits) <= GRAM_BYTES and not inflate.eof:
+            raise InvalidInputError("not a gram bitmap", reason="it ends too early")
+        return cls(bits)
 
     def __repr__(self) -> str:
         return f"Grams({int.from_bytes(self.bits, 'little').bit_count()} of {GRAM_COUNT})"

@@ -81,12 +81,13 @@ class TokenTable:
         self._slots = np.zeros(slots, dtype=np.dtype([*fields, ("block", np.int32)]))
 
     def _grow(self) -> None:
-        if self._used * 2 > len(self._letters):
-            self._letters = np.concatenate([self._letters, np.empty(len(self._letters) * 3, dtype=np.uint8)])
+        """Make room in whichever table is full; a token longer than the letters' room makes this happen again."""
         if self._count * 2 >= len(self._slots):
             held = self._slots[self._slots["block"] != 0]
             self._allocate(len(self._slots) * 4)
             _reinsert(held, self._slots)
+        else:
+            self._letters = np.concatenate([self._letters, np.empty(len(self._letters) * 3, dtype=np.uint8)])
 
 
 def distinct_texts(texts: pa.Array) -> tuple[pa.Array, Hashes]:

@@ -4,40 +4,84 @@ A predicate asks a three-valued question of each row: true, false, or null when 
 wanted. Numbers order as in Spark and DuckDB: NaN equals itself and is above every other number; text orders by its
 UTF-8 bytes; a time is nanoseconds since 1970 UTC. It does not read rows or statistics.
 
-``repr`` of a predicate is the text a person would write::
+Predicates combine with ``&``, ``|`` and ``~``. ``repr`` of a predicate is the text a person would write, and
+``expression.parse_where`` reads it back to an equal predicate::
 
-    >>> And((Equals("service", "auth"), Not(IsNull("level"))))
+    >>> Equals("service", "auth") & ~IsNull("level")
     (service == 'auth' and not (level is null))
+
+Not said, and so not read back: the column of a path's test, whether a bound that is not there is included, and that an
+And or an Or has a single part. NaN reads back, and is not equal to itself in Python.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
-from tidelake.errors import InvalidInputError
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidelake.errors import InvalidInputError, QueryError
 
 Value: TypeAlias = bool | int | float | str | bytes | datetime
+
+# Words of the text of a predicate; a column with such a name, in any case, is written in backquotes.
+KEYWORDS = frozenset(
+    ("and", "or", "not", "in", "is", "null", "true", "false", "nan", "inf", "has", "contains", "contains_cs",
+     "startswith", "startswith_cs", "between", "matches", "regex", "exists", "datetime")
+)  # fmt: skip
+PLAIN_NAME = re.compile(r"[^\W\d]\w*")
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
+class _Combined:
+    """Combine predicates with ``&``, ``|`` and ``~``, flat where the meaning is the same."""
+
+    __slots__ = ()
+
+    def __and__(self, other: Predicate) -> And:
+        return And((*_parts_of(And, self), *_parts_of(And, other))) if isinstance(other, _Combined) else NotImplemented
+
+    def __or__(self, other: Predicate) -> Or:
+        return Or((*_parts_of(Or, self), *_parts_of(Or, other))) if isinstance(other, _Combined) else NotImplemented
+
+    def __invert__(self) -> Predicate:
+        return self.part if isinstance(self, Not) else Not(cast("Predicate", self))
+
+
+class _Asked(_Combined):
+    """Say what is asked of a column; of a dynamic path the same can be asked."""
+
+    __slots__ = ()
+
+    column: str
+
+    def __repr__(self) -> str:
+        return self._said_of(_name_text(self.column))
+
+    def _said_of(self, subject: str) -> str:
+        raise NotImplementedError
+
+
 @dataclass(frozen=True, slots=True, repr=False)
-class TimeRange:
+class TimeRange(_Asked):
     """A timestamp in ``[start_ns, end_ns)``; None is unbounded."""
 
     column: str
     start_ns: int | None
     end_ns: int | None
 
-    def __repr__(self) -> str:
-        return f"{self.column} in [{_time_text(self.start_ns, '-∞')}, {_time_text(self.end_ns, '∞')})"
+    def _said_of(self, subject: str) -> str:
+        return f"{subject} in [{_time_text(self.start_ns, '-∞')}, {_time_text(self.end_ns, '∞')})"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Equals:
+class Equals(_Asked):
     """The column has exactly this value."""
 
     column: str
@@ -46,12 +90,12 @@ class Equals:
     def __post_init__(self) -> None:
         _check_value(self.value)
 
-    def __repr__(self) -> str:
-        return f"{self.column} == {_text(self.value)}"
+    def _said_of(self, subject: str) -> str:
+        return f"{subject} == {_text(self.value)}"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class InSet:
+class InSet(_Asked):
     """The column has one of these values."""
 
     column: str
@@ -61,12 +105,12 @@ class InSet:
         for value in self.values:
             _check_value(value)
 
-    def __repr__(self) -> str:
-        return f"{self.column} in ({', '.join(map(_text, self.values))})"
+    def _said_of(self, subject: str) -> str:
+        return f"{subject} in ({', '.join(map(_text, self.values))})"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Range:
+class Range(_Asked):
     """The column lies between two values; None is unbounded."""
 
     column: str
@@ -82,61 +126,78 @@ class Range:
             if value is not None:
                 _check_value(value)
 
-    def __repr__(self) -> str:
-        low = "" if self.low is None else f"{self.column} {'>=' if self.include_low else '>'} {_text(self.low)}"
-        high = "" if self.high is None else f"{self.column} {'<=' if self.include_high else '<'} {_text(self.high)}"
-        return f"({low} and {high})" if low and high else low or high
+    def _said_of(self, subject: str) -> str:
+        if self.low is None and self.high is not None:
+            return f"{subject} {'<=' if self.include_high else '<'} {_text(self.high)}"
+        if self.high is None and self.low is not None:
+            return f"{subject} {'>=' if self.include_low else '>'} {_text(self.low)}"
+        below, above = ("<=" if included else "<" for included in (self.include_low, self.include_high))
+        return f"{_text(cast(Value, self.low))} {below} {subject} {above} {_text(cast(Value, self.high))}"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class StringHas:
+class StringHas(_Asked):
     """The text holds this term, whole, whatever its case: ``has "timeout"`` does not find ``timeouts``."""
 
     column: str
     term: str
 
-    def __repr__(self) -> str:
-        return f"{self.column} has {self.term!r}"
+    def _said_of(self, subject: str) -> str:
+        return f"{subject} has {_text(self.term)}"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class StringContains:
+class StringContains(_Asked):
     """The text holds this needle anywhere, by default whatever its case."""
 
     column: str
     needle: str
     case_sensitive: bool = False
 
-    def __repr__(self) -> str:
-        return f"{self.column} contains{'_cs' if self.case_sensitive else ''} {self.needle!r}"
+    def _said_of(self, subject: str) -> str:
+        return f"{subject} contains{'_cs' if self.case_sensitive else ''} {_text(self.needle)}"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class StartsWith:
+class StartsWith(_Asked):
     """The text begins with this prefix, by default whatever its case."""
 
     column: str
     prefix: str
     case_sensitive: bool = False
 
-    def __repr__(self) -> str:
-        return f"{self.column} startswith{'_cs' if self.case_sensitive else ''} {self.prefix!r}"
+    def _said_of(self, subject: str) -> str:
+        return f"{subject} startswith{'_cs' if self.case_sensitive else ''} {_text(self.prefix)}"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class DynamicPathExists:
-    """The dynamic value has something at this path, keys joined by dots."""
+class StringMatches(_Asked):
+    """The text has a match of this regular expression, in RE2's syntax, anywhere."""
+
+    column: str
+    pattern: str
+
+    def __post_init__(self) -> None:
+        _check_regex(self.pattern)
+
+    def _said_of(self, subject: str) -> str:
+        return f"{subject} matches regex {_text(self.pattern)}"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class DynamicPathExists(_Combined):
+    """The dynamic value has something at this path, keys joined by dots. Never null: a null value has nothing."""
 
     column: str
     path: str
 
     def __repr__(self) -> str:
-        return f"exists({self.column}[{self.path!r}])"
+        return f"exists({_path_text(self.column, self.path)})"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class DynamicPathEquals:
-    """The dynamic value has exactly this scalar at this path."""
+class DynamicPathEquals(_Combined):
+    """The dynamic value has exactly this scalar at this path; null where nothing, or JSON's null, is there."""
 
     column: str
     path: str
@@ -146,33 +207,37 @@ class DynamicPathEquals:
         _check_value(self.value)
 
     def __repr__(self) -> str:
-        return f"{self.column}[{self.path!r}] == {_text(self.value)}"
+        return f"{_path_text(self.column, self.path)} == {_text(self.value)}"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class DynamicPathTest:
-    """The scalar at this path passes a test, whose own column is not looked at; null where the test does not apply."""
+class DynamicPathTest(_Combined):
+    """The scalar at this path passes a test, whose own column is not looked at; null where the test does not apply.
+
+    A range applies to values of its bounds' type, a text test to texts. A set applies to whatever is there, as equality
+    does: a value of another type is not in it. Nothing and JSON's null are null, and the test for null applies to all.
+    """
 
     column: str
     path: str
     test: PathTest
 
     def __repr__(self) -> str:
-        return repr(replace(self.test, column=f"{self.column}[{self.path!r}]"))
+        return self.test._said_of(_path_text(self.column, self.path))
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class IsNull:
+class IsNull(_Asked):
     """The column is null. Never null itself."""
 
     column: str
 
-    def __repr__(self) -> str:
-        return f"{self.column} is null"
+    def _said_of(self, subject: str) -> str:
+        return f"{subject} is null"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class And:
+class And(_Combined):
     """Every part is true."""
 
     parts: tuple[Predicate, ...]
@@ -185,7 +250,7 @@ class And:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Or:
+class Or(_Combined):
     """At least one part is true."""
 
     parts: tuple[Predicate, ...]
@@ -198,16 +263,16 @@ class Or:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Not:
+class Not(_Combined):
     """The part is false; a null part stays null."""
 
     part: Predicate
 
     def __repr__(self) -> str:
-        return f"not ({self.part!r})"
+        return f"not {self.part!r}" if isinstance(self.part, And | Or) else f"not ({self.part!r})"
 
 
-PathTest: TypeAlias = InSet | Range | StringHas | StringContains | StartsWith
+PathTest: TypeAlias = InSet | Range | StringHas | StringContains | StartsWith | StringMatches | IsNull
 Leaf: TypeAlias = (
     TimeRange
     | Equals
@@ -216,6 +281,7 @@ Leaf: TypeAlias = (
     | StringHas
     | StringContains
     | StartsWith
+    | StringMatches
     | DynamicPathExists
     | DynamicPathEquals
     | DynamicPathTest
@@ -291,14 +357,51 @@ def _check_parts(word: str, parts: tuple[Predicate, ...]) -> None:
         raise InvalidInputError(f"{word} of nothing: give at least one part")
 
 
+def _check_regex(pattern: str) -> None:
+    try:
+        pc.match_substring_regex(pa.array([""]), pattern)
+    except (pa.ArrowInvalid, UnicodeEncodeError) as error:
+        reason = str(error).removeprefix("Invalid regular expression: ")
+        raise QueryError(f"not a regular expression: {reason}", pattern=repr(pattern), kind="bad_regex") from None
+
+
+def _parts_of(kind: type[And] | type[Or], predicate: object) -> tuple[Predicate, ...]:
+    return predicate.parts if isinstance(predicate, kind) else (cast("Predicate", predicate),)
+
+
+def _name_text(name: str) -> str:
+    if PLAIN_NAME.fullmatch(name) and name.lower() not in KEYWORDS:
+        return name
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _path_text(column: str, path: str) -> str:
+    return f"{_name_text(column)}[{path!r}]"
+
+
 def _text(value: Value) -> str:
-    return f"datetime({value.isoformat()})" if isinstance(value, datetime) else repr(value)
+    """Write a literal; the plain type's own form, whatever enum or array scalar the value is."""
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case datetime():
+            return f"datetime({value.isoformat()})"
+        case int():
+            return int.__repr__(value)
+        case float():
+            return float.__repr__(value)
+        case str():
+            return str.__repr__(value)
+        case bytes():
+            return bytes.__repr__(value)
 
 
 def _time_text(ns: int | None, unbounded: str) -> str:
     if ns is None:
         return unbounded
     try:
-        return (_EPOCH + timedelta(microseconds=ns // 1000)).isoformat().replace("+00:00", "Z")
+        us_text = (_EPOCH + timedelta(microseconds=ns // 1000)).isoformat().removesuffix("+00:00")
     except OverflowError:
         return f"{ns} ns"
+    below_us = f"{ns % 1000:03}" if ns % 1000 else ""
+    return us_text + ("" if "." in us_text or not below_us else ".000000") + below_us + "Z"

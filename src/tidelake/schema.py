@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, cast
+from typing import Any, Literal, TypeVar, cast
 
 import pyarrow as pa
 
 from tidelake.errors import InvalidInputError, NotFoundError, SchemaError
 
 Kind = Literal["int", "long", "real", "bool", "string", "timestamp", "dynamic", "vector"]
+Scalar = TypeVar("Scalar", bool, int, str)
 
 MAX_COLUMNS = 10_000  # a wider table is a mistake in the data, and every footer repeats the names
 MAX_NAME_BYTES = 255  # names become file and SQL identifiers
@@ -212,10 +213,15 @@ class Schema:
         """Read the stored shape, strictly."""
         try:
             columns = [
-                Column(int(c["id"]), str(c["name"]), DataType.parse(c["type"]), bool(c["nullable"]))
+                Column(
+                    _exactly(int, c["id"]),
+                    _exactly(str, c["name"]),
+                    DataType.parse(_exactly(str, c["type"])),
+                    _exactly(bool, c["nullable"]),
+                )
                 for c in value["columns"]
             ]
-            return cls(tuple(columns), int(value["version"]))
+            return cls(tuple(columns), _exactly(int, value["version"]))
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise InvalidInputError("not a stored schema", reason=repr(error)) from error
 
@@ -253,6 +259,12 @@ def _wider(held: Column, wanted: DataType) -> DataType:
         wanted=wanted,
         kind="narrowing",
     )
+
+
+def _exactly(kind: type[Scalar], value: Any) -> Scalar:
+    if type(value) is not kind:
+        raise TypeError(f"{value!r} is not of type {kind.__name__}")
+    return value
 
 
 def _check_name(name: str) -> None:

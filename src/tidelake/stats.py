@@ -13,13 +13,16 @@ from __future__ import annotations
 import math
 import struct
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import reduce
+from operator import lt
 from typing import Any, TypeAlias
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from tidelake.errors import InvalidInputError, TidelakeError
 from tidelake.filters import Filter, Grams, hash_bytes, hash_int
@@ -40,11 +43,13 @@ from tidelake.predicate import (
     StartsWith,
     StringContains,
     StringHas,
+    StringMatches,
     TimeRange,
     Value,
     text_holds,
     time_ns,
 )
+from tidelake.regex import Needs, needs_of
 from tidelake.tokens import TOKEN_SET_CAP, Run, runs_of
 
 DISTINCT_SET_CAP = 1_000  # exact values kept per extent and column
@@ -52,6 +57,7 @@ LEAF_TEXT_CAP = 256  # bytes of a text leaf that its hash reads
 STRING_BOUND_CAP = 256  # bytes: one long line must not bloat every footer
 PATH_SET_CAP = 4_096  # paths kept exactly; past it a filter
 MERGED_FILTER_BYTES = 64 << 10  # the most that a manifest row carries for one column
+EXACT_IN_DOUBLE = 2**53  # from here on, doubles skip integers
 EXACT_TEXT_CAP = 64  # distinct texts worth searching one by one; beyond it the tokens judge
 
 Bound: TypeAlias = bool | int | float | str
@@ -150,17 +156,20 @@ def column_from_json(shape: Mapping[str, Any]) -> ColumnStats:
     """Read the stored shape of one column's statistics; keys that are not known here are passed over."""
     try:
         vec = shape.get("vec")
+        low, high = _bound_from_json(shape.get("min")), _bound_from_json(shape.get("max"))
+        if low is not None and high is not None and _family(low) != _family(high):
+            raise TypeError(f"bounds {low!r} and {high!r}")
         return ColumnStats(
-            nulls=shape.get("nulls"),
-            low=_bound_from_json(shape.get("min")),
-            high=_bound_from_json(shape.get("max")),
+            nulls=_count_or_none(shape.get("nulls")),
+            low=low,
+            high=high,
             tight=not shape.get("loose"),
-            distinct=_tuple_or_none(shape.get("distinct")),
+            distinct=_set_or_none(shape.get("distinct"), int, float, str),
             values=_filter_or_none(shape.get("values")),
-            tokens=_tuple_or_none(shape.get("tokens")),
+            tokens=_set_or_none(shape.get("tokens"), str),
             terms=_filter_or_none(shape.get("terms")),
             grams=None if shape.get("grams") is None else Grams.from_text(shape["grams"]),
-            paths=_tuple_or_none(shape.get("paths")),
+            paths=_set_or_none(shape.get("paths"), str),
             ranges=_ranges_or_none(shape),
             leaves=_filter_or_none(shape.get("leaves")),
             ball=None if vec is None else Ball(tuple(vec["centroid"]), float(vec["radius"]), int(vec["count"])),
@@ -175,8 +184,10 @@ def _leaf_outcomes(leaf: Leaf, known: ColumnStats, rows: int) -> int:
         if known.nulls is None:
             return TRUE | FALSE
         return (TRUE if known.nulls else 0) | (FALSE if known.nulls < rows else 0)
+    if isinstance(leaf, DynamicPathTest) and isinstance(leaf.test, IsNull):
+        return TRUE | (FALSE if known.nulls != rows and _may_have_path(known, leaf.path) else 0)
     if known.nulls == rows:
-        return NULL
+        return NULL | (FALSE if isinstance(leaf, DynamicPathExists) else 0)
     may_be_null = 0 if known.nulls == 0 else NULL
     match leaf:
         case TimeRange(_, start, end):
@@ -191,7 +202,7 @@ def _leaf_outcomes(leaf: Leaf, known: ColumnStats, rows: int) -> int:
             found = reduce(_either, (_equals_outcomes(value, known) for value in values), FALSE)
         case Range():
             found = _range_outcomes(leaf, known)
-        case StringHas() | StringContains() | StartsWith():
+        case StringHas() | StringContains() | StartsWith() | StringMatches():
             found = _text_outcomes(leaf, known)
         case DynamicPathExists(_, path):
             found = FALSE | (TRUE if _may_have_path(known, path) else 0)
@@ -231,22 +242,41 @@ def _range_outcomes(wanted: Range, known: ColumnStats) -> int:
     return (TRUE if may else 0) | (0 if must else FALSE)
 
 
-def _text_outcomes(leaf: StringHas | StringContains | StartsWith, known: ColumnStats) -> int:
-    if any(bound is not None and not isinstance(bound, str) for bound in (known.low, known.high)):
+def _text_outcomes(leaf: StringHas | StringContains | StartsWith | StringMatches, known: ColumnStats) -> int:
+    if not _is_text(known):
         return TRUE | FALSE
     if known.distinct is not None and len(known.distinct) <= EXACT_TEXT_CAP:
-        answers = {text_holds(leaf, text) for text in known.distinct if isinstance(text, str)}
-        return (TRUE if True in answers else 0) | (FALSE if False in answers else 0)
+        answers = _exact_answers(leaf, [text for text in known.distinct if isinstance(text, str)])
+        if answers is not None:
+            return (TRUE if True in answers else 0) | (FALSE if False in answers else 0)
     match leaf:
         case StringHas(_, term):
-            runs = runs_of(term, whole=True)
+            may = _may_have_runs(known, runs_of(term, whole=True))
         case StringContains(_, needle):
-            runs = runs_of(needle)
+            may = _may_have_runs(known, runs_of(needle))
         case StartsWith(_, prefix, case_sensitive):
-            runs = runs_of(prefix, anchored=True)
-            if case_sensitive and not _prefix_in_bounds(prefix, known):
-                return FALSE
-    return FALSE | (TRUE if _may_have_runs(known, runs) else 0)
+            in_bounds = not case_sensitive or _prefix_in_bounds(prefix, known)
+            may = in_bounds and _may_have_runs(known, runs_of(prefix, anchored=True))
+        case StringMatches(_, pattern):
+            may = _may_meet(known, needs_of(pattern))
+    return FALSE | (TRUE if may else 0)
+
+
+def _exact_answers(leaf: StringHas | StringContains | StartsWith | StringMatches, texts: list[str]) -> set[bool] | None:
+    """Judge each text, or none unless all is ASCII: beyond it, who filters rows may know other letters than we do."""
+    match leaf:
+        case StringHas(_, sought) | StringContains(_, sought) | StartsWith(_, sought) | StringMatches(_, sought):
+            if not sought.isascii() or not all(map(str.isascii, texts)):
+                return None
+    if isinstance(leaf, StringMatches):
+        return set(pc.match_substring_regex(pa.array(texts, pa.utf8()), leaf.pattern).to_pylist())
+    return {text_holds(leaf, text) for text in texts}
+
+
+def _is_text(known: ColumnStats) -> bool:
+    """Say whether the column surely holds texts; a dynamic column has terms and grams as well."""
+    samples = (known.low, known.high, *(known.distinct or ())[:1])
+    return known.tokens is not None or any(isinstance(sample, str) for sample in samples)
 
 
 def _prefix_in_bounds(prefix: str, known: ColumnStats) -> bool:
@@ -265,13 +295,13 @@ def _may_hold(known: ColumnStats, wanted: Bound) -> bool:
     if isinstance(wanted, str):
         if known.values is not None and hash_bytes(wanted.encode("utf-8", "surrogatepass")) not in known.values:
             return False
-        return _may_have_runs(known, runs_of(wanted, whole=True))
+        return not _is_text(known) or _may_have_runs(known, runs_of(wanted, whole=True))
     if known.values is None or isinstance(wanted, bool):
         return True
-    return wanted == (whole := int(wanted)) and -(2**63) <= whole < 2**63 and hash_int(whole) in known.values
+    return _is_long(wanted) and hash_int(int(wanted)) in known.values
 
 
-def _may_have_runs(known: ColumnStats, runs: list[Run]) -> bool:
+def _may_have_runs(known: ColumnStats, runs: Sequence[Run]) -> bool:
     """Judge the runs that a matching text must have; an edge run may be part of a longer token."""
     if known.tokens is not None:
         text = "\n" + "\n".join(known.tokens) + "\n"
@@ -282,6 +312,13 @@ def _may_have_runs(known: ColumnStats, runs: list[Run]) -> bool:
         if known.grams is not None and not known.grams.may_hold(run.text):
             return False
     return True
+
+
+def _may_meet(known: ColumnStats, needs: Needs) -> bool:
+    """Judge what a regular expression needs of a matching text."""
+    if not _may_have_runs(known, needs.runs):
+        return False
+    return all(any(_may_meet(known, side) for side in choice) for choice in needs.choices)
 
 
 def _may_have_path(known: ColumnStats, path: str) -> bool:
@@ -316,12 +353,18 @@ def _may_pass_at(known: ColumnStats, path: str, test: PathTest) -> bool:
                 return False
             low, high = known.ranges[path]
             return bool(_range_outcomes(test, ColumnStats(low=low, high=high)) & TRUE)
+        case IsNull():
+            return True
+        case _ if _is_text(known):  # not a dynamic column: unknown
+            return True
         case StringHas(_, term):
             return _may_have_runs(known, runs_of(term, whole=True))
         case StringContains(_, needle):
             return _may_have_runs(known, runs_of(needle))
         case StartsWith(_, prefix):
             return _may_have_runs(known, runs_of(prefix, anchored=True))
+        case StringMatches(_, pattern):
+            return _may_meet(known, needs_of(pattern))
 
 
 def leaf_bytes(path: str, value: bool | int | float | str) -> bytes:
@@ -351,7 +394,19 @@ def _comparable(value: Value, known: ColumnStats) -> Bound | None:
     plain = time_ns(value) if isinstance(value, datetime) else value
     samples = [bound for bound in (known.low, known.high, *(known.distinct or ())[:1]) if bound is not None]
     family = _family(plain)
-    return plain if all(_family(sample) == family for sample in samples) else None
+    if any(_family(sample) != family or _may_round(plain, sample) for sample in samples):
+        return None
+    return plain
+
+
+def _may_round(plain: Bound, sample: Bound) -> bool:
+    """Say whether an engine that compares integers with reals as doubles may see this one rounded."""
+    mixed = isinstance(plain, float) != isinstance(sample, float)
+    return mixed and not isinstance(plain, str) and EXACT_IN_DOUBLE <= abs(plain) < math.inf
+
+
+def _is_long(number: float) -> bool:
+    return -(2**63) <= number < 2**63 and number == int(number)
 
 
 def _family(value: Bound) -> str:
@@ -497,15 +552,33 @@ def _bound_from_json(shape: Any) -> Bound | None:
     raise TypeError(f"not a bound: {shape!r}")
 
 
-def _tuple_or_none(shape: Any) -> tuple[Any, ...] | None:
-    return None if shape is None else tuple(shape)
+def _count_or_none(shape: Any) -> int | None:
+    if shape is None or (type(shape) is int and shape >= 0):
+        return shape
+    raise TypeError(f"not a count: {shape!r}")
+
+
+def _set_or_none(shape: Any, *kinds: type) -> tuple[Any, ...] | None:
+    """Read an exact set; one out of order would be searched wrongly."""
+    if shape is None:
+        return None
+    if type(shape) is not list or not set(map(type, shape)) <= set(kinds) or not all(map(lt, shape, shape[1:])):
+        raise TypeError(f"not a sorted set of {' or '.join(kind.__name__ for kind in kinds)}")
+    return tuple(shape)
 
 
 def _ranges_or_none(shape: Mapping[str, Any]) -> Mapping[str, tuple[float, float]] | None:
     """A column with paths and no range of numbers has no numbers."""
     if shape.get("ranges") is None:
         return {} if shape.get("paths") is not None else None
-    return {path: (_bound_from_json(low), _bound_from_json(high)) for path, (low, high) in shape["ranges"].items()}  # type: ignore[misc]
+    return {path: (_number_from_json(low), _number_from_json(high)) for path, (low, high) in shape["ranges"].items()}
+
+
+def _number_from_json(shape: Any) -> float:
+    number = _bound_from_json(shape)
+    if number is None or isinstance(number, bool | str):
+        raise TypeError(f"not a number: {shape!r}")
+    return number
 
 
 def _filter_or_none(shape: Any) -> Filter | None:

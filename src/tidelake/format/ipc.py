@@ -167,6 +167,8 @@ def decode_column(
             raise ValueError(f"a buffer of {buffer.size if buffer else 0} bytes where {least} are needed")
     if not piece.nulls:
         buffers[0] = None
+    if _is_text(kind):
+        buffers[2] = buffers[2] or pa.py_buffer(b"")  # no text has a letter
     if pa.types.is_fixed_size_list(kind):
         child = pa.Array.from_buffers(kind.value_type, rows * kind.list_size, [None, buffers[2]], 0)
         array = pa.Array.from_buffers(kind, rows, buffers[:1], piece.nulls, children=[child])

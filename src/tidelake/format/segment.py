@@ -1,15 +1,14 @@
-"""Say what a format of extents must do, and share what every writer does before its own bytes begin.
+"""Say what a format of extents must do, and share what every reader does around its own bytes.
 
 A format is a factory of readers and writers. Catalog, planner, executor and ingest know only the protocols here, so a
-new format is one new file. Rows given to a writer are checked, sorted by time, cut into blocks and described; the
-format's ``encode`` turns blocks into bytes; the object appears whole at ``finish`` or not at all. It does not choose
-keys, nor register what it writes.
+new format is one new file. What an extent says of a block is a JSON entry that all formats share, and all read a block
+by fetching and verifying its columns' bytes; what they share in writing is in ``writing``. It does not choose keys, nor
+register what is written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
@@ -18,16 +17,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
 
-from tidelake.collect import start_collect
 from tidelake.errors import CorruptExtent, InvalidInputError, NotFoundError, SchemaError
-from tidelake.objects import ObjectStore
+from tidelake.objects import ObjectStore, Tail
 from tidelake.predicate import Predicate
 from tidelake.schema import Column, Schema
-from tidelake.stats import UNKNOWN, Stats, column_to_json, may_match
+from tidelake.stats import ColumnStats, Stats, column_from_json, column_to_json, may_match
 
 BLOCK_ROWS = 65_536  # small enough to skip, large enough that a range read is worth its request
-BLOCK_BYTES = 64 << 20  # of a block in memory: long rows make shorter blocks
-THREADS = 2  # encoding and describing overlap; more threads than that wait for each other
+CHECKSUM_LETTERS = 16
+TAIL_BYTES = 64 << 10  # the first request: most footers, and most small extents whole
+
+_TAGS = {"timestamp": "ts", "int": "i64", "long": "i64", "string": "str"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +93,9 @@ class ExtentWriteResult:
     column_stats: Mapping[str, Any]
 
 
+Decode: TypeAlias = Callable[[Column, PieceInfo, pa.Buffer], pa.Array]
+
+
 class ExtentReader(Protocol):
     """Read one extent by range."""
 
@@ -131,83 +134,6 @@ class SegmentFormat(Protocol):
         """Begin an extent that will be stored under this key."""
 
 
-@dataclass(frozen=True, slots=True)
-class Draft:
-    """The blocks of an extent, ready to be encoded."""
-
-    extent_id: str
-    schema: Schema
-    options: WriteOptions
-    blocks: Sequence[pa.RecordBatch]
-
-
-Parts: TypeAlias = Sequence[bytes | pa.Buffer]
-Seal: TypeAlias = Callable[[Sequence[Stats]], Parts]
-Encode: TypeAlias = Callable[[Draft, Executor], Seal]
-
-
-class BlockWriter:
-    """Take rows, and at the end sort, cut, describe and store them.
-
-    ``encode`` is all that formats differ in: it turns blocks into bytes while the statistics are still being collected,
-    and gives a function that seals those bytes with them.
-    """
-
-    def __init__(
-        self,
-        store: ObjectStore,
-        key: str,
-        schema: Schema,
-        *,
-        extent_id: str,
-        options: WriteOptions | None,
-        encode: Encode,
-    ) -> None:
-        self._store, self._key, self._schema, self._extent_id = store, key, schema, extent_id
-        self._options = options or WriteOptions()
-        self._encode = encode
-        self._time = time_column(schema, self._options.time)
-        self._batches: list[pa.RecordBatch] = []
-        self._finished = False
-
-    def append(self, batch: pa.RecordBatch) -> None:
-        self._refuse_when_finished()
-        self._batches.append(conform(batch, self._schema))
-
-    def finish(self) -> ExtentWriteResult:
-        self._refuse_when_finished()
-        if not any(batch.num_rows for batch in self._batches):
-            raise InvalidInputError("an extent needs at least one row", extent=self._extent_id, kind="no_rows")
-        blocks = cut_blocks(self._batches, self._time if self._options.sort else None, self._options.block_rows)
-        self._batches, self._finished = [], True
-        with ThreadPoolExecutor(THREADS, thread_name_prefix="tidelake-extent") as pool:
-            collected = start_collect(blocks, self._schema, pool)
-            seal = self._encode(Draft(self._extent_id, self._schema, self._options, blocks), pool)
-            per_block, whole = collected()
-        data = pa.py_buffer(b"".join(seal(per_block)))
-        self._store.put(self._key, data)
-        return self._result(data.size, len(blocks), whole)
-
-    def _result(self, byte_size: int, block_count: int, whole: Stats) -> ExtentWriteResult:
-        times = whole.columns[self._time.name] if self._time else UNKNOWN
-        paths = {path for known in whole.columns.values() for path in known.paths or ()}
-        return ExtentWriteResult(
-            extent_id=self._extent_id,
-            object_path=self._key,
-            byte_size=byte_size,
-            row_count=whole.rows,
-            block_count=block_count,
-            min_timestamp_nanos=None if times.low is None else int(times.low),
-            max_timestamp_nanos=None if times.high is None else int(times.high),
-            present_paths=tuple(sorted(paths)),
-            column_stats={name: column_to_json(known) for name, known in sorted(whole.columns.items())},
-        )
-
-    def _refuse_when_finished(self) -> None:
-        if self._finished:
-            raise InvalidInputError("the extent is finished", extent=self._extent_id)
-
-
 def time_column(schema: Schema, name: str | None = None) -> Column | None:
     """Find the time column: the one named, or the first timestamp."""
     if name is None:
@@ -218,53 +144,135 @@ def time_column(schema: Schema, name: str | None = None) -> Column | None:
     return column
 
 
-def conform(batch: pa.RecordBatch, schema: Schema) -> pa.RecordBatch:
-    """Give a batch exactly the schema's Arrow types, or say what does not fit."""
-    if batch.schema.names != list(schema.names):
-        missing = [name for name in schema.names if name not in batch.schema.names]
-        extra = [name for name in batch.schema.names if name not in schema]
-        facts = {"missing": missing, "unexpected": extra} if missing or extra else {"order": batch.schema.names}
-        raise SchemaError("the batch does not have the extent's columns", kind="schema_mismatch", **facts)
-    columns = [_conform_column(values, column) for values, column in zip(batch.columns, schema, strict=True)]
-    conformed = pa.RecordBatch.from_arrays(columns, schema=schema.arrow)
-    try:
-        conformed.validate(full=True)
-    except pa.ArrowInvalid as error:
-        raise InvalidInputError("the batch is not valid arrow", reason=error) from error
-    return conformed
-
-
-def cut_blocks(batches: Sequence[pa.RecordBatch], time: Column | None, block_rows: int) -> list[pa.RecordBatch]:
-    """Sort rows by time, stably, unless time is None, and cut them into blocks."""
-    table = pa.Table.from_batches([batch for batch in batches if batch.num_rows])
-    order = None if time is None else _order_by(table.column(time.name))
-    blocks: list[pa.RecordBatch] = []
-    start = 0
-    while start < table.num_rows:
-        rows = min(block_rows, table.num_rows - start)
-        block = table.slice(start, rows) if order is None else table.take(order.slice(start, rows))
-        while block.nbytes > BLOCK_BYTES and rows > 1:
-            rows = (rows + 1) // 2
-            block = block.slice(0, rows)
-        blocks.append(_as_batch(block))
-        start += rows
-    return blocks
-
-
 def surviving_blocks(blocks: Sequence[BlockInfo], predicate: Predicate | None) -> list[int]:
     """Give the blocks whose statistics leave room for a matching row."""
     return [at for at, block in enumerate(blocks) if predicate is None or may_match(predicate, block.stats)]
 
 
-def checksum_of(data: pa.Buffer | bytes) -> str:
+def block_entry(schema: Schema, known: Stats, places: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Give one block's entry of a footer: what every reader of v2 knows in ``cols``, what only ours does in ``tide``.
+
+    A place says where a column's bytes lie (``at``, ``len``), their checksum (``sum``), and what else its format needs.
+    """
+    plain: dict[str, Any] = {}
+    tide: dict[str, Any] = {}
+    for column, place in zip(schema, places, strict=True):
+        stats = known.columns[column.name]
+        extra = {key: value for key, value in column_to_json(stats).items() if value is not None}
+        if (tag := _TAGS.get(column.type.kind)) and stats.low is not None and stats.tight:
+            plain[column.name] = {
+                "k": tag,
+                "min": extra.pop("min"),
+                "max": extra.pop("max"),
+                "nulls": extra.pop("nulls"),
+            }
+        tide[column.name] = {**place, **extra}
+    ordered = dict(sorted(plain.items(), key=lambda item: item[0].encode()))
+    return {"row_count": known.rows, "cols": ordered, "tide": tide}
+
+
+class EntryColumns(Mapping[str, ColumnStats]):
+    """The statistics of one block's columns, decoded when asked for: a footer holds many more than a query needs."""
+
+    def __init__(self, entry: Mapping[str, Any], schema: Schema) -> None:
+        self._plain, self._extra = entry["cols"], entry.get("tide", {})
+        self._schema = schema
+        self._decoded: dict[str, ColumnStats] = {}
+
+    def __getitem__(self, name: str) -> ColumnStats:
+        if name not in self._decoded:
+            if name not in self._plain and name not in self._extra:
+                raise KeyError(name)
+            self._decoded[name] = self._decode(name)
+        return self._decoded[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name in self._schema.names if name in self._plain or name in self._extra)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def _decode(self, name: str) -> ColumnStats:
+        shape = dict(self._extra.get(name, {}))
+        plain = self._plain.get(name)
+        if plain is not None:
+            low, high = _plain_bounds(plain, self._schema[name])
+            shape |= {"min": low, "max": high, "nulls": plain["nulls"]}
+        return column_from_json(shape)
+
+
+def piece_of(place: Mapping[str, Any], end: int) -> PieceInfo:
+    """Read where a column's bytes lie, all before ``end``, and the checksum they must have."""
+    start, length, checksum = place["at"], place["len"], place["sum"]
+    if not (type(start) is type(length) is int) or start < 0 or length < 0 or start + length > end:
+        raise ValueError(f"a column of {length} bytes at {start} does not end before {end}")
+    if not isinstance(checksum, str) or len(checksum) != CHECKSUM_LETTERS:
+        raise ValueError(f"{checksum!r} is not a checksum")
+    return PieceInfo(start, length, checksum)
+
+
+def last_bytes(store: ObjectStore, key: str, tail: Tail, start: int, length: int) -> pa.Buffer:
+    """Give bytes near the end of the object, from the tail already read where they are in it."""
+    held_from = tail.size - tail.data.size
+    return tail.data.slice(start - held_from, length) if start >= held_from else store.get_range(key, start, length)
+
+
+def read_columns(
+    store: ObjectStore, key: str, columns: Sequence[Column], *, block: int, info: BlockInfo, decode: Decode
+) -> pa.RecordBatch:
+    """Fetch the bytes of these columns of a block, verify them, and decode them."""
+    pieces = [info.pieces[column.name] for column in columns]
+    fetched = store.get_ranges(key, [(piece.offset, piece.length) for piece in pieces])
+    arrays = []
+    for column, piece, data in zip(columns, pieces, fetched, strict=True):
+        if piece.checksum is not None and checksum_of(data) != piece.checksum:
+            raise CorruptExtent("checksum mismatch", object=key, block=block, column=column.name, kind="checksum")
+        try:
+            arrays.append(decode(column, piece, data))
+        except (ValueError, SchemaError, pa.ArrowException) as error:
+            raise CorruptExtent(
+                "not a readable column", object=key, block=block, column=column.name, reason=reason_of(error)
+            ) from error
+    if not columns:
+        return pa.RecordBatch.from_struct_array(pa.array([{}] * info.stats.rows, pa.struct([])))
+    schema = pa.schema([pa.field(c.name, c.type.arrow, nullable=c.nullable) for c in columns])
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def converted(array: pa.Array, column: Column) -> pa.Array:
+    """Bring a column from elsewhere to the table's type: times to microseconds UTC, rounded down."""
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    if column.type.kind == "timestamp":
+        return _micros(array).view(column.type.arrow)
+    return checked_vectors(array, column) if column.type.kind == "vector" else array.cast(column.type.arrow)
+
+
+def checked_vectors(values: pa.Array, column: Column) -> pa.Array:
+    """Rebuild a vector column on our own type, whose components cannot be null."""
+    dimension = column.type.dimension or 0
+    components = values.values.slice(values.offset * dimension, len(values) * dimension)
+    if components.null_count:
+        present = values.flatten()
+        if present.null_count:
+            raise SchemaError("a vector has a null component", column=column.name, kind="vector_length")
+        components = pc.fill_null(components, 0.0)
+    return pa.FixedSizeListArray.from_arrays(components, type=column.type.arrow, mask=values.is_null())
+
+
+def checksum_of(*parts: pa.Buffer | bytes) -> str:
     """Checksum bytes as every extent does: XXH3, 64 bits, in hex."""
-    return str(xxhash.xxh3_64_hexdigest(data))
+    total = xxhash.xxh3_64()
+    for part in parts:
+        total.update(part)
+    return str(total.hexdigest())
 
 
-def verify(data: pa.Buffer, piece: PieceInfo, *, key: str, block: int, column: str) -> None:
-    """Refuse bytes that are not the ones written."""
-    if piece.checksum is not None and checksum_of(data) != piece.checksum:
-        raise CorruptExtent("checksum mismatch", object=key, block=block, column=column, kind="checksum")
+def reason_of(error: Exception) -> str:
+    """Say on one line why bytes could not be read."""
+    if isinstance(error, KeyError):
+        return f"no {error.args[0]!r} in the footer"
+    return " ".join(str(error).split()) or type(error).__name__
 
 
 def chosen_columns(schema: Schema, projection: Sequence[str] | None) -> list[Column]:
@@ -279,48 +287,23 @@ def block_of(blocks: Sequence[BlockInfo], block: int, key: str) -> BlockInfo:
     return blocks[block]
 
 
-def _conform_column(values: pa.Array, column: Column) -> pa.Array:
-    wanted = column.type.arrow
-    if values.null_count and not column.nullable:
-        raise SchemaError("null in a column that has none", column=column.name, nulls=values.null_count)
-    if values.type == wanted:
-        return _checked_vectors(values, column) if column.type.kind == "vector" else values
-    if column.type.kind == "vector" and pa.types.is_fixed_size_list(values.type):
-        if values.type.list_size != column.type.dimension:
-            facts = {"expected": column.type.dimension, "found": values.type.list_size}
-            raise SchemaError("vector of the wrong length", column=column.name, kind="vector_length", **facts)
-        if pa.types.is_float32(values.type.value_type):
-            return _checked_vectors(values, column)
-    raise SchemaError(
-        "the batch's type is not the extent's",
-        column=column.name,
-        expected=wanted,
-        found=values.type,
-        kind="schema_mismatch",
-    )
+def _plain_bounds(plain: Mapping[str, Any], column: Column) -> tuple[Any, Any]:
+    """Read the bounds that every v2 reader knows; times are floored to what a table keeps, the microsecond."""
+    low, high, tag = plain["min"], plain["max"], plain["k"]
+    kind = str if tag == "str" else int
+    if tag != _TAGS.get(column.type.kind) or {type(low), type(high)} != {kind} or type(plain["nulls"]) is not int:
+        raise ValueError(f"statistics of column {column.name!r} are not a {column.type}'s")
+    return (low // 1000 * 1000, high // 1000 * 1000) if tag == "ts" else (low, high)
 
 
-def _checked_vectors(values: pa.Array, column: Column) -> pa.Array:
-    """Rebuild a vector column on our own type, whose components cannot be null."""
-    dimension = column.type.dimension or 0
-    components = values.values.slice(values.offset * dimension, len(values) * dimension)
-    if components.null_count:
-        present = values.flatten()
-        if present.null_count:
-            raise SchemaError("a vector has a null component", column=column.name, kind="vector_length")
-        components = pc.fill_null(components, 0.0)
-    return pa.FixedSizeListArray.from_arrays(components, type=column.type.arrow, mask=values.is_null())
-
-
-def _order_by(times: pa.ChunkedArray) -> pa.Array | None:
-    """Give the stable order by time with nulls last, or None when the rows are in it already."""
-    if not times.null_count:
-        numbers = times.to_numpy().view(np.int64)
-        if bool((numbers[1:] >= numbers[:-1]).all()):
-            return None
-    return pc.sort_indices(times, null_placement="at_end")
-
-
-def _as_batch(table: pa.Table) -> pa.RecordBatch:
-    arrays = [column.combine_chunks() if column.num_chunks != 1 else column.chunk(0) for column in table.columns]
-    return pa.RecordBatch.from_arrays(arrays, schema=table.schema)
+def _micros(times: pa.Array) -> pa.Array:
+    numbers = times.view(pa.int64()).fill_null(0).to_numpy()
+    factor = {"s": 1_000_000, "ms": 1_000, "us": 1}.get(times.type.unit)
+    if factor is None:
+        micros = numbers // 1000
+    elif factor > 1 and len(numbers) and max(-int(numbers.min()), int(numbers.max())) > (2**63 - 1) // factor:
+        raise ValueError("a time is outside the range of microseconds")
+    else:
+        micros = numbers * factor
+    mask = np.asarray(times.is_null()) if times.null_count else None
+    return pa.array(micros, pa.int64(), mask=mask)

@@ -19,46 +19,50 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import orjson
 import pyarrow as pa
 
-from tidelake.errors import CorruptExtent, InvalidInputError, SchemaError
+from tidelake.errors import CorruptExtent, NotFoundError, SchemaError
 from tidelake.format import ipc
 from tidelake.format.segment import (
+    TAIL_BYTES,
     BlockInfo,
-    BlockWriter,
-    Draft,
+    EntryColumns,
     ExtentMetadata,
     PieceInfo,
-    Seal,
     WriteOptions,
+    block_entry,
     block_of,
     checksum_of,
     chosen_columns,
+    converted,
+    last_bytes,
+    piece_of,
+    read_columns,
+    reason_of,
     surviving_blocks,
-    verify,
 )
 from tidelake.objects import ObjectStore, Tail
 from tidelake.predicate import Predicate
-from tidelake.schema import Column, DataType, Schema
-from tidelake.stats import ColumnStats, Stats, column_from_json, column_to_json
+from tidelake.schema import Column, Schema
+from tidelake.stats import Stats
+
+if TYPE_CHECKING:
+    from tidelake.format.writing import BlockWriter, Draft, Seal
 
 MAGIC_V1 = b"KYMA\x01"
 MAGIC_V2 = b"KYMA\x02"
-TAIL_BYTES = 64 << 10  # the first request: most footers, and most small extents whole
 HEAD_BYTES = 64 << 10  # of an extent from elsewhere: its schema message
 
 _FRAME_TAIL = 4 + len(MAGIC_V2)
 _LEAST_V2 = len(MAGIC_V2) + _FRAME_TAIL
 _SUM = re.compile(rb',"sum":"([0-9a-f]{16})"}]')
 _SUM_BYTES = len(b',"sum":"0123456789abcdef"}]')
-_TAGS = {"timestamp": "ts", "int": "i64", "long": "i64", "string": "str"}
 _PHYSICAL = {pa.int32(), pa.int64(), pa.float64(), pa.bool_(), pa.utf8(), pa.binary()}
 
 
@@ -74,6 +78,8 @@ class TlmFormat:
     def start_extent(
         self, store: ObjectStore, key: str, schema: Schema, *, extent_id: str, options: WriteOptions | None = None
     ) -> BlockWriter:
+        from tidelake.format.writing import BlockWriter  # brings compiled code, which reading does without
+
         return BlockWriter(store, key, schema, extent_id=extent_id, options=options, encode=_encode)
 
 
@@ -84,8 +90,10 @@ class TlmReader:
         self._store, self._key = store, key
         try:
             self._parts = _open(store, key)
+        except NotFoundError:  # which is a KeyError too, but says nothing of bytes
+            raise
         except (ValueError, KeyError, TypeError, AttributeError, struct.error, RecursionError) as error:
-            raise CorruptExtent("not a readable extent", object=key, reason=_reason(error)) from error
+            raise CorruptExtent("not a readable extent", object=key, reason=reason_of(error)) from error
 
     def metadata(self) -> ExtentMetadata:
         parts = self._parts
@@ -105,24 +113,13 @@ class TlmReader:
         return surviving_blocks(self._parts.blocks, predicate)
 
     def read_block(self, block: int, projection: Sequence[str] | None = None) -> pa.RecordBatch:
-        parts = self._parts
-        info = block_of(parts.blocks, block, self._key)
-        columns = chosen_columns(parts.schema, projection)
-        pieces = [info.pieces[column.name] for column in columns]
-        fetched = self._store.get_ranges(self._key, [(piece.offset, piece.length) for piece in pieces])
-        arrays = []
-        for column, piece, data in zip(columns, pieces, fetched, strict=True):
-            verify(data, piece, key=self._key, block=block, column=column.name)
-            try:
-                arrays.append(parts.decode(block, column, data))
-            except (ValueError, pa.ArrowException) as error:
-                raise CorruptExtent(
-                    "not a readable column", object=self._key, block=block, column=column.name, reason=_reason(error)
-                ) from error
-        schema = pa.schema([pa.field(c.name, c.type.arrow, nullable=c.nullable) for c in columns])
-        if not columns:
-            return pa.RecordBatch.from_struct_array(pa.array([{}] * info.stats.rows, pa.struct([])))
-        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+        info = block_of(self._parts.blocks, block, self._key)
+        columns = chosen_columns(self._parts.schema, projection)
+
+        def decode(column: Column, piece: PieceInfo, data: pa.Buffer) -> pa.Array:
+            return self._parts.decode(block, column, data)
+
+        return read_columns(self._store, self._key, columns, block=block, info=info, decode=decode)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +142,7 @@ class _Parts:
         array = ipc.decode_column(
             kind, layout.rows, layout.pieces[at], data, codec=layout.codec, trusted=self.extent_id is not None
         )
-        return array if kind == column.type.arrow else _converted(array, column.type)
+        return array if kind == column.type.arrow else converted(array, column)
 
 
 def _encode(draft: Draft, pool: Executor) -> Seal:
@@ -161,7 +158,8 @@ def _encode(draft: Draft, pool: Executor) -> Seal:
             body_length = batch.message.size - batch.body_at
             blocks.append(ipc.Block(at, batch.body_at, body_length))
             body_at = len(MAGIC_V2) + at + batch.body_at
-            entries.append(_entry(draft.schema, known, batch.layout, body_at, sums))
+            places = [_place(piece, body_at, sum) for piece, sum in zip(batch.layout.pieces, sums, strict=True)]
+            entries.append(block_entry(draft.schema, known, places))
             at += batch.message.size
         footer = ipc.footer_bytes(schema, blocks)
         arrow_tail = ipc.END_MARK + footer + struct.pack("<i", len(footer)) + ipc.ARROW_MAGIC
@@ -179,31 +177,9 @@ def _encode_block(block: pa.RecordBatch, codec: str | None) -> tuple[ipc.Encoded
     return batch, [checksum_of(piece) for piece in pieces]
 
 
-def _entry(schema: Schema, known: Stats, layout: ipc.BatchLayout, body_at: int, sums: Sequence[str]) -> dict[str, Any]:
-    """Give one block's entry of the JSON: what every reader knows in ``cols``, what only ours does in ``tide``."""
-    plain: dict[str, Any] = {}
-    tide: dict[str, Any] = {}
-    for column, piece, checksum in zip(schema, layout.pieces, sums, strict=True):
-        stats = known.columns[column.name]
-        extra = column_to_json(stats)
-        extra.pop("distinct"), extra.pop("tokens")
-        if (tag := _TAGS.get(column.type.kind)) and stats.low is not None and stats.tight:
-            plain[column.name] = {
-                "k": tag,
-                "min": extra.pop("min"),
-                "max": extra.pop("max"),
-                "nulls": extra.pop("nulls"),
-            }
-        buffers = [list(buffer) for buffer in piece.buffers]
-        tide[column.name] = {
-            "at": body_at + piece.offset,
-            "len": piece.length,
-            "sum": checksum,
-            "bufs": buffers,
-            **extra,
-        }
-    ordered = dict(sorted(plain.items(), key=lambda item: item[0].encode()))
-    return {"row_count": layout.rows, "cols": ordered, "tide": tide}
+def _place(piece: ipc.Piece, body_at: int, checksum: str) -> dict[str, Any]:
+    buffers = [list(buffer) for buffer in piece.buffers]
+    return {"at": body_at + piece.offset, "len": piece.length, "sum": checksum, "bufs": buffers}
 
 
 def _sealed_json(entries: list[dict[str, Any]]) -> bytes:
@@ -231,7 +207,7 @@ def _open_v2(store: ObjectStore, key: str, tail: Tail) -> _Parts:
     if start < len(MAGIC_V2):
         raise ValueError(f"statistics of {length} bytes in an object of {tail.size}")
     _check_head(tail)
-    stats_json = bytes(_last(store, key, tail, start, length))
+    stats_json = bytes(last_bytes(store, key, tail, start, length))
     entries = orjson.loads(stats_json)
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise ValueError("the statistics are not a list of objects")
@@ -251,11 +227,14 @@ def _open_ours(tail: Tail, entries: list[dict[str, Any]], footer_bytes: int) -> 
         pieces, places = [], {}
         for column in schema:
             tide = entry["tide"][column.name]
-            places[column.name] = PieceInfo(tide["at"], tide["len"], tide["sum"])
+            places[column.name] = piece_of(tide, tail.size)
             nulls = tide["nulls"] if "nulls" in tide else entry["cols"][column.name]["nulls"]
-            pieces.append(ipc.Piece(0, tide["len"], nulls, tuple((at, size) for at, size in tide["bufs"])))
+            buffers = tuple((at, size) for at, size in tide["bufs"])
+            if any(type(part) is not int or part < 0 for part in (entry["row_count"], nulls, *sum(buffers, ()))):
+                raise ValueError(f"column {column.name!r} has buffers without a place")
+            pieces.append(ipc.Piece(0, tide["len"], nulls, buffers))
         layouts.append(ipc.BatchLayout(entry["row_count"], extent["codec"], tuple(pieces)))
-        blocks.append(BlockInfo(Stats(entry["row_count"], _Columns(entry, schema)), places))
+        blocks.append(BlockInfo(Stats(entry["row_count"], EntryColumns(entry, schema)), places))
     return _Parts(2, extent["id"], schema, schema.arrow, tail.size, footer_bytes, blocks, layouts)
 
 
@@ -267,11 +246,11 @@ def _open_foreign(
     head = store.get_range(key, body_at, min(HEAD_BYTES, body_end - body_at))
     physical = _read_schema(store, key, head, body_at, body_end)
     schema = Schema.from_arrow(physical)
-    arrow_end = memoryview(_last(store, key, tail, max(body_at, body_end - 10), min(10, body_end - body_at)))
+    arrow_end = memoryview(last_bytes(store, key, tail, max(body_at, body_end - 10), min(10, body_end - body_at)))
     length = ipc.footer_length(arrow_end) + 10
     if length > body_end - body_at:
         raise ValueError("the arrow footer is longer than the body")
-    footer = ipc.footer_of(memoryview(_last(store, key, tail, body_end - length, length)))
+    footer = ipc.footer_of(memoryview(last_bytes(store, key, tail, body_end - length, length)))
     places = ipc.parse_footer(footer)
     if entries is not None and len(entries) != len(places):
         raise ValueError(f"statistics of {len(entries)} blocks for {len(places)} batches")
@@ -293,49 +272,10 @@ def _open_foreign(
         entry = entries[number] if entries is not None else {"row_count": layout.rows, "cols": {}}
         if entry["row_count"] != layout.rows:
             raise ValueError(f"statistics of {entry['row_count']} rows for {layout.rows} in batch {number}")
-        blocks.append(BlockInfo(Stats(layout.rows, dict(_Columns(entry, schema))), pieces))
+        blocks.append(BlockInfo(Stats(layout.rows, dict(EntryColumns(entry, schema))), pieces))
         layouts.append(layout)
     version = 1 if entries is None else 2
     return _Parts(version, None, schema, physical, tail.size, footer_bytes, blocks, layouts)
-
-
-class _Columns(Mapping[str, ColumnStats]):
-    """The statistics of one block's columns, decoded when asked for: a footer holds many more than a query needs."""
-
-    def __init__(self, entry: Mapping[str, Any], schema: Schema) -> None:
-        self._plain, self._extra = entry["cols"], entry.get("tide", {})
-        self._schema = schema
-        self._decoded: dict[str, ColumnStats] = {}
-
-    def __getitem__(self, name: str) -> ColumnStats:
-        if name not in self._decoded:
-            if name not in self._plain and name not in self._extra:
-                raise KeyError(name)
-            self._decoded[name] = self._decode(name)
-        return self._decoded[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return (name for name in self._schema.names if name in self._plain or name in self._extra)
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
-
-    def _decode(self, name: str) -> ColumnStats:
-        shape = dict(self._extra.get(name, {}))
-        plain = self._plain.get(name)
-        if plain is not None:
-            low, high = _plain_bounds(plain, self._schema[name])
-            shape |= {"min": low, "max": high, "nulls": plain["nulls"]}
-        return column_from_json(shape)
-
-
-def _plain_bounds(plain: Mapping[str, Any], column: Column) -> tuple[Any, Any]:
-    """Read the bounds that every v2 reader knows; times are floored to what a table keeps, the microsecond."""
-    low, high, tag = plain["min"], plain["max"], plain["k"]
-    kind = str if tag == "str" else int
-    if tag != _TAGS.get(column.type.kind) or {type(low), type(high)} != {kind} or type(plain["nulls"]) is not int:
-        raise ValueError(f"statistics of column {column.name!r} are not a {column.type}'s")
-    return (low // 1000 * 1000, high // 1000 * 1000) if tag == "ts" else (low, high)
 
 
 def _read_schema(store: ObjectStore, key: str, head: pa.Buffer, body_at: int, body_end: int) -> pa.Schema:
@@ -358,38 +298,7 @@ def _read_schema(store: ObjectStore, key: str, head: pa.Buffer, body_at: int, bo
     return schema.remove_metadata()
 
 
-def _last(store: ObjectStore, key: str, tail: Tail, start: int, length: int) -> pa.Buffer:
-    """Give bytes near the end of the object, from the tail already read where they are in it."""
-    held_from = tail.size - tail.data.size
-    return tail.data.slice(start - held_from, length) if start >= held_from else store.get_range(key, start, length)
-
-
 def _check_head(tail: Tail) -> None:
     """Verify the opening magic when the tail happens to be the whole object."""
     if tail.data.size == tail.size and bytes(tail.data[: len(MAGIC_V2)]) != MAGIC_V2:
         raise ValueError("the opening magic is not the closing one")
-
-
-def _converted(array: pa.Array, kind: DataType) -> pa.Array:
-    """Bring a foreign column to the table's type: times to microseconds UTC, rounded down."""
-    if kind.kind == "timestamp":
-        unit = array.type.unit
-        numbers = array.view(pa.int64()).fill_null(0).to_numpy()
-        factor = {"s": 1_000_000, "ms": 1_000, "us": 1}.get(unit)
-        if factor is None:
-            micros = numbers // 1000
-        elif factor > 1 and len(numbers) and max(-int(numbers.min()), int(numbers.max())) > (2**63 - 1) // factor:
-            raise ValueError("a time is outside the range of microseconds")
-        else:
-            micros = numbers * factor
-        mask = np.asarray(array.is_null()) if array.null_count else None
-        return pa.array(micros, pa.int64(), mask=mask).view(kind.arrow)
-    return array.cast(kind.arrow)
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, InvalidInputError):
-        return str(error)
-    if isinstance(error, KeyError):
-        return f"no {error.args[0]!r} in the footer"
-    return str(error) or type(error).__name__

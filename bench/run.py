@@ -1,0 +1,50 @@
+"""Run benchmarks by name, or all of them, and leave dated results.
+
+    python -m bench.run
+    python -m bench.run extents --rows 400000 --dry
+
+Times mean nothing on a busy machine: the load before the run is written down with them. It does not compare with
+earlier results.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+
+from bench import extents
+from bench.data import ROWS
+from bench.report import Report, machine, markdown, write_report
+
+RESULTS = Path(__file__).parent / "results"
+QUIET_LOAD = 0.5  # above it, others are at work
+
+BENCHMARKS: dict[str, Callable[..., Report]] = {"extents": extents.run}
+
+
+@click.command()
+@click.argument("names", nargs=-1, type=click.Choice(sorted(BENCHMARKS)))
+@click.option("--rows", default=ROWS, show_default=True, help="How many rows to measure with.")
+@click.option("--rounds", default=5, show_default=True, help="How often each contender runs, after a warm-up.")
+@click.option("--dry", is_flag=True, help="Print only; write no results.")
+def main(names: tuple[str, ...], rows: int, rounds: int, dry: bool) -> None:
+    """Measure beside peers and write bench/results."""
+    load = os.getloadavg()[0]
+    if load > QUIET_LOAD:
+        click.echo(f"the machine is busy (load {load:.1f}): do not trust these times", err=True)
+    day = datetime.now(UTC).date()
+    for name in names or sorted(BENCHMARKS):
+        with tempfile.TemporaryDirectory(prefix="tidelake-bench-") as folder:
+            report = BENCHMARKS[name](Path(folder), rows=rows, rounds=rounds)
+        click.echo(markdown(report, day=day, facts=machine()))
+        if not dry:
+            click.echo(f"written: {write_report(report, RESULTS, day=day, load=load).name}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,108 @@
+"""Make the golden files: extents as they were once written, and the rows they must give for ever.
+
+Run ``python -m tests.golden.make`` to add the files that are not there yet. A file that is there is never made anew:
+it stands for what was written in its time, and must stay readable.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from tests.support import foreign
+from tests.support.rows import KEY, Row, batch_of, exact, rows_of, write
+from tidelake.format import WriteOptions, segment_format
+from tidelake.objects import open_store
+from tidelake.schema import Column, DataType, Schema
+
+FOLDER = Path(__file__).parent
+
+TIDE_SCHEMA = Schema(
+    (
+        Column(1, "ts", DataType("timestamp")),
+        Column(2, "service", DataType("string"), nullable=False),
+        Column(5, "n", DataType("int")),
+        Column(6, "long", DataType("long")),
+        Column(7, "real", DataType("real")),
+        Column(8, "ok", DataType("bool")),
+        Column(9, "attributes", DataType("dynamic")),
+        Column(10, "embedding", DataType("vector", 2)),
+    ),
+    version=3,
+)
+NOON_US = 1_776_679_200_000_000
+TIMES_US = (-2_208_988_800_000_000, -1, 0, *(NOON_US + at * 1_000_000 for at in range(8)), None)
+
+
+def tide_rows() -> list[Row]:
+    """Give rows of every type, in the order of time, with what is hard to keep."""
+    texts = ["auth", "billing timeout", "", "é日\U0010ffff", "x" * 300, "OutOfMemoryError"]
+    reals = [0.5, -0.0, math.inf, -math.inf, math.nan, None]
+    documents = [b"\xa0", b"\xa1\x61a\x01", None]
+    return [
+        {
+            "ts": TIMES_US[at],
+            "service": texts[at % 6],
+            "n": None if at % 4 == 3 else at,
+            "long": 2**63 - 1 - at,
+            "real": reals[at % 6],
+            "ok": [True, False, None][at % 3],
+            "attributes": documents[at % 3],
+            "embedding": None if at % 5 == 4 else (float(at), 0.25),
+        }
+        for at in range(12)
+    ]
+
+
+def tide_v2() -> bytes:
+    """Write an extent of three blocks with this project's own writer."""
+    store = open_store("memory://")
+    options = WriteOptions(block_rows=5)
+    write(store, segment_format("tlm"), TIDE_SCHEMA, [batch_of(tide_rows(), TIDE_SCHEMA)], options=options)
+    return bytes(store.get(KEY))
+
+
+def foreign_rows() -> list[list[Row]]:
+    """Give the rows of the foreign extents, block by block, with times floored to microseconds."""
+    blocks = []
+    for batch in foreign.sample_batches():
+        times = [None if ns is None else ns // 1000 for ns in batch.column(0).cast(pa.int64()).to_pylist()]
+        blocks.append([{**row, "timestamp": us} for row, us in zip(rows_of(batch), times, strict=True)])
+    return blocks
+
+
+def as_json(blocks: list[list[Row]]) -> Any:
+    """Give rows as JSON can hold them: a float as its bits in hex, bytes as hex."""
+    plain = [[{name: _as_json(value) for name, value in row.items()} for row in exact(block)] for block in blocks]
+    return json.loads(json.dumps(plain))
+
+
+def _as_json(value: Any) -> Any:
+    return {"hex": value.hex()} if isinstance(value, bytes) else value
+
+
+FILES: dict[str, tuple[Callable[[], bytes], Callable[[], list[list[Row]]]]] = {
+    "kyma_v1": (lambda: foreign.frame_v1(foreign.sample_batches()), foreign_rows),
+    "kyma_v2": (lambda: foreign.frame_v2(foreign.sample_batches()), foreign_rows),
+    "tide_v2": (tide_v2, lambda: [tide_rows()[at : at + 5] for at in (0, 5, 10)]),
+}
+
+
+def main() -> None:
+    """Add the files that are not there yet."""
+    for name, (make_extent, make_rows) in FILES.items():
+        path = FOLDER / f"{name}.tlm"
+        if not path.exists():
+            path.write_bytes(make_extent())
+            rows = json.dumps(as_json(make_rows()), ensure_ascii=False, indent=1)
+            path.with_suffix(".json").write_text(f"{rows}\n")
+            print(f"made {path.name}, {path.stat().st_size} bytes")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,45 @@
+"""Run benchmarks on few rows, so that they still work when somebody needs them."""
+
+from __future__ import annotations
+
+import re
+from datetime import date
+from pathlib import Path
+
+import orjson
+from click.testing import CliRunner
+
+from bench import extents
+from bench.data import log_table
+from bench.report import write_report
+from bench.run import main
+
+ROWS = 5_000
+
+
+def test_rows_are_the_same_every_time() -> None:
+    table = log_table(ROWS)
+    assert table.equals(log_table(ROWS))
+    assert (table.num_columns, table.num_rows) == (8, ROWS)
+    assert all(len(message.split(" ")) == 8 for message in table["message"].slice(0, 100).to_pylist())
+
+
+def test_extents_are_measured_and_written_down(tmp_path: Path) -> None:
+    report = extents.run(tmp_path / "work", rows=ROWS, rounds=2)
+    page = write_report(report, tmp_path / "results", day=date(2026, 3, 14), load=0.1)
+    assert page.name == "2026-03-14-extents.md"
+    assert {len(rounds) for rounds in report.seconds.values()} == {2}
+    assert all(ratio.value > 0 for ratio in report.ratios)
+    shape = orjson.loads(page.with_suffix(".json").read_bytes())
+    assert [ratio["name"] for ratio in shape["ratios"]] == [ratio.name for ratio in report.ratios]
+    assert shape["machine"]["load_before"] == 0.1
+    for text in (page.read_text(), page.with_suffix(".json").read_text()):
+        assert not re.search(r"/(home|root|tmp|work)/", text)
+
+
+def test_command_prints_ratios_first_and_leaves_nothing_when_dry() -> None:
+    before = sorted(Path("bench/results").glob("*"))
+    result = CliRunner().invoke(main, ["extents", "--rows", "5000", "--rounds", "1", "--dry"])
+    assert result.exit_code == 0, result.output
+    assert result.stdout.index("## Ratios") < result.stdout.index("## Times")
+    assert sorted(Path("bench/results").glob("*")) == before

@@ -1,0 +1,161 @@
+"""Drive the command line: inside this process, and once as a user would."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import orjson
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner, Result
+
+import tidelake
+from tests.support.servers import S3Server
+from tidelake.cli import main, open_object
+from tidelake.errors import InvalidInputError, NotFoundError
+from tidelake.format import WriteOptions, segment_format
+from tidelake.inspect import inspect_extent
+from tidelake.objects import ObjectStore, open_store
+from tidelake.schema import Schema
+
+SCHEMA = Schema.of({"ts": "timestamp", "service": "string"})
+
+
+def write(store: ObjectStore, key: str) -> None:
+    columns = [pa.array(range(100), pa.timestamp("us", tz="UTC")), pa.array(["auth", "web"] * 50)]
+    options = WriteOptions(block_rows=25)
+    writer = segment_format("tlm").start_extent(store, key, SCHEMA, extent_id="e1", options=options)
+    writer.append(pa.RecordBatch.from_arrays(columns, schema=SCHEMA.arrow))
+    writer.finish()
+
+
+@pytest.fixture
+def extent(tmp_path: Path) -> Path:
+    """Give the path of an extent."""
+    write(open_store(tmp_path), "a.tlm")
+    return tmp_path / "a.tlm"
+
+
+def run(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+def test_version_is_the_packages() -> None:
+    assert (run("--version").output, run("--version").exit_code) == (f"tidelake {tidelake.__version__}\n", 0)
+
+
+def test_every_command_has_help_with_an_example() -> None:
+    assert set(main.commands) >= {"inspect", "demo"}
+    for name, command in main.commands.items():
+        assert command.get_short_help_str(limit=200) in run("--help").output, name
+        assert f"tidelake {name}" in run(name, "--help").output.partition("Example")[2], name
+
+
+def test_inspect_shows_a_person_the_extent(extent: Path) -> None:
+    result = run("inspect", extent)
+    assert (result.exit_code, result.stderr) == (0, "")
+    for text in ("e1", "a.tlm, tlm v2", "100 rows in 4 blocks", "ok: all 8 pieces match", "'auth' … 'web'"):
+        assert text in result.stdout
+
+
+def test_inspect_gives_machines_the_librarys_report(extent: Path) -> None:
+    result = run("inspect", extent, "--json")
+    report = inspect_extent(open_store(extent.parent), "a.tlm")
+    assert (result.exit_code, orjson.loads(result.stdout)) == (0, orjson.loads(orjson.dumps(report.to_json())))
+
+
+def test_inspect_shows_the_report_and_fails_when_bytes_differ(extent: Path) -> None:
+    piece = inspect_extent(open_store(extent.parent), "a.tlm").blocks[2].pieces["service"]
+    data = bytearray(extent.read_bytes())
+    data[piece.offset] ^= 255
+    extent.write_bytes(data)
+    for arguments in ([], ["--json"]):
+        result = run("inspect", extent, *arguments)
+        assert result.exit_code == 1
+        assert result.stderr == "tidelake: checksum mismatch object=a.tlm block=2 column=service mismatches=1\n"
+        assert "service" in result.stdout
+    assert orjson.loads(result.stdout)["checksums"]["mismatches"] == [{"block": 2, "column": "service"}]
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "message"),
+    [
+        ("missing.tlm", None, "no such object"),
+        ("folder/missing.tlm", None, "no such folder"),
+        ("text.txt", b"hello, world", "no known format"),
+        ("empty.tlm", b"", "no known format"),
+        ("torn.tlm", b"KYMA\x02ARROW1", "not a readable extent"),
+        ("torn.parquet", b"PAR1PAR1", "not a readable extent"),
+    ],
+)
+def test_inspect_says_on_one_line_what_is_wrong(tmp_path: Path, name: str, data: bytes | None, message: str) -> None:
+    if data is not None:
+        (tmp_path / name).write_bytes(data)
+    result = run("inspect", tmp_path / name)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith(f"tidelake: {message} ")
+    assert result.stderr.count("\n") == 1
+    assert "Traceback" not in result.stderr
+    assert not (tmp_path / "folder").exists()
+
+
+@pytest.mark.parametrize("arguments", [["inspect"], ["inspect", "a", "b"], ["inspect", "a", "--xml"], ["no-such"]])
+def test_wrong_usage_exits_with_two(arguments: list[str]) -> None:
+    result = run(*arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "Usage: " in result.stderr
+
+
+def test_inspect_reads_from_a_bucket(s3: S3Server, s3_store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(s3_store, "a.tlm")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", s3.key)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", s3.secret)
+    result = run("inspect", f"{s3_store.url}/a.tlm", "--endpoint", s3.endpoint)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert "ok: all 8 pieces match" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("place", "url", "key"),
+    [
+        ("a.tlm", Path().absolute().as_uri(), "a.tlm"),
+        ("./a.tlm", Path().absolute().as_uri(), "a.tlm"),
+        ("/a.tlm", "file:///", "a.tlm"),
+        ("/tmp/a.tlm", "file:///tmp", "a.tlm"),
+        ("file:///tmp/a.tlm", "file:///tmp", "a.tlm"),
+        ("s3://bucket/a.tlm", "s3://bucket", "a.tlm"),
+        ("s3://bucket/x/y/a.tlm", "s3://bucket/x/y", "a.tlm"),
+    ],
+)
+def test_open_object_finds_the_store_and_the_key(place: str, url: str, key: str) -> None:
+    store, found = open_object(place)
+    assert (store.url, found) == (url, key)
+
+
+@pytest.mark.parametrize("place", ["", "folder/", "s3://bucket", "s3://bucket/", "ftp://host/a.tlm", "file://a.tlm"])
+def test_open_object_refuses_what_names_no_object(place: str) -> None:
+    with pytest.raises((InvalidInputError, NotFoundError)):
+        open_object(place)
+
+
+def test_real_process_prints_utf8_and_exits_cleanly(extent: Path) -> None:
+    whole = subprocess.run([sys.executable, "-m", "tidelake", "inspect", extent], capture_output=True, check=False)
+    assert (whole.returncode, whole.stderr) == (0, b"")
+    assert "'auth' … 'web'" in whole.stdout.decode()
+    missing = subprocess.run([sys.executable, "-m", "tidelake", "inspect", "nothing"], capture_output=True, check=False)
+    assert (missing.returncode, missing.stdout) == (1, b"")
+    assert missing.stderr.startswith(b"tidelake: no such object key=nothing ")
+
+
+def test_help_starts_without_what_only_some_commands_need() -> None:
+    code = """if True:
+        import sys
+        from click.testing import CliRunner
+        from tidelake.cli import main
+        assert CliRunner().invoke(main, ["inspect", "--help"]).exit_code == 0
+        print(sorted({"numba", "numpy", "obstore", "pyarrow", "rich", "sqlalchemy"} & set(sys.modules)))
+    """
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    assert found.stdout == b"[]\n"

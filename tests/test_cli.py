@@ -159,3 +159,53 @@ def test_help_starts_without_what_only_some_commands_need() -> None:
     """
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
     assert found.stdout == b"[]\n"
+
+
+@pytest.fixture
+def lake_folder(tmp_path: Path) -> Path:
+    """Give the folder of a lake with one table of two snapshots."""
+    folder = tmp_path / "lake"
+    with tidelake.connect(folder) as lake:
+        table = lake.create_table("obs.logs", {"ts": "timestamp", "n": "long"})
+        table.append([{"ts": "2026-01-01T00:00:00Z", "n": 1}])
+        table.append(pa.table({"ts": pa.array(range(2000), pa.timestamp("us", tz="UTC")), "n": range(2000)}))
+    return folder
+
+
+def test_tables_lists_tables_for_people_and_machines(lake_folder: Path) -> None:
+    shown = run("tables", "--lake", lake_folder)
+    assert (shown.exit_code, "obs.logs" in shown.output, "2,001" in shown.output) == (0, True, True)
+    rows = orjson.loads(run("tables", "--lake", lake_folder, "--json").output)
+    assert [(row["table"], row["rows"], row["hot_rows"], row["extents"]) for row in rows] == [("obs.logs", 2001, 1, 1)]
+
+
+def test_history_lists_snapshots_newest_first(lake_folder: Path) -> None:
+    rows = orjson.loads(run("history", "obs.logs", "--lake", lake_folder, "--json").output)
+    assert [(row["snapshot"], row["operation"], row["rows_change"], row["rows"]) for row in rows] == [
+        (3, "append", 2000, 2001),
+        (2, "append", 1, 1),
+        (1, "create", 0, 0),
+    ]
+    assert "create" in run("history", "obs.logs", "--lake", lake_folder).output
+
+
+def test_extents_lists_extents_now_and_then(lake_folder: Path) -> None:
+    rows = orjson.loads(run("extents", "obs.logs", "--lake", lake_folder, "--json").output)
+    assert [(row["rows"], row["blocks"], row["from"], row["to"]) for row in rows] == [
+        (2000, 1, "1970-01-01T00:00:00Z", "1970-01-01T00:00:00.001999Z")
+    ]
+    assert orjson.loads(run("extents", "obs.logs", "--lake", lake_folder, "--snapshot", "2", "--json").output) == []
+
+
+@pytest.mark.parametrize("arguments", [("tables",), ("history", "obs.logs"), ("extents", "obs.logs")])
+def test_listing_a_lake_that_is_not_there_is_one_line_and_makes_nothing(tmp_path: Path, arguments: tuple[str]) -> None:
+    result = run(*arguments, "--lake", tmp_path / "nowhere")
+    assert (result.exit_code, result.stderr.count("\n"), result.stdout) == (1, 1, "")
+    assert "no lake here" in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_listing_a_table_that_is_not_there_is_one_line(lake_folder: Path) -> None:
+    result = run("history", "obs.nothing", "--lake", lake_folder)
+    assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
+    assert "obs.nothing" in result.stderr

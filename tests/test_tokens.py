@@ -14,7 +14,7 @@ from tests.support.oracle import tokens_of
 from tests.support.strategies import examples, texts
 from tidelake.filters import GRAM_BYTES, Filter, Grams, hash_bytes
 from tidelake.kernels import BLOCK_TOKEN_CAP, TokenTable, distinct_texts, filter_of
-from tidelake.tokens import TOKEN_SET_CAP, Run, runs_of, tokenize
+from tidelake.tokens import TOKEN_LENGTH_CAP, TOKEN_SET_CAP, Run, runs_of, tokenize
 
 BLOCKS = st.lists(st.lists(texts(), max_size=8), min_size=1, max_size=4)
 
@@ -50,24 +50,25 @@ def test_tokenize_gives_the_seed_words() -> None:
 @examples(200)
 @given(BLOCKS)
 @example([["a" * 40_000 + " bb"], ["bb", "c" * 200_000]])
+@example([["a" * 256, "b" * 256], ["c" * 257]])
 @example([["abcdefghi abcdefghj abcdefgh abcdefg"], ["ABCDEFGHI"]])
 def test_token_table_finds_the_tokens_of_every_block(blocks: list[list[str]]) -> None:
-    table = TokenTable()
+    table, tokens = TokenTable(), set[str]()
     for block in blocks:
         wanted = [token for text in block for token in tokens_of(text)]
         assert described(table, block) == (hashes_of(wanted), Grams.of_tokens(wanted))
-    everything = {token for block in blocks for text in block for token in tokens_of(text)}
-    assert table.tokens == tuple(sorted(everything))
+        tokens |= set(wanted)
+        too_long = any(len(token) > TOKEN_LENGTH_CAP for token in tokens)
+        assert table.tokens == (None if too_long else tuple(sorted(tokens)))
 
 
 @examples(100)
 @given(st.lists(st.none() | texts(), max_size=12), st.integers(0, 12), st.integers(0, 12))
 def test_token_table_reads_only_the_slice_it_is_given(texts: list[str | None], start: int, length: int) -> None:
-    sliced = pa.array(texts, pa.utf8()).slice(start, length).drop_null()
-    table = TokenTable()
-    table.add(sliced)
-    wanted = {token for text in texts[start : start + length] if text is not None for token in tokens_of(text)}
-    assert table.tokens == tuple(sorted(wanted))
+    found = TokenTable().add(pa.array(texts, pa.utf8()).slice(start, length).drop_null())
+    wanted = [token for text in texts[start : start + length] if text is not None for token in tokens_of(text)]
+    assert found is not None
+    assert (set(found[0].tolist()), found[1]) == (hashes_of(wanted), Grams.of_tokens(wanted))
 
 
 def test_token_table_reads_a_slice_of_a_whole_array_where_it_lies() -> None:
@@ -86,8 +87,9 @@ def test_token_table_keeps_every_token_when_it_grows() -> None:
 def test_token_table_takes_a_token_longer_than_all_before_it() -> None:
     letters = "abcdefghij" * 30_000
     table = TokenTable()
-    assert described(table, ["ab", letters, letters.upper()])[0] == hashes_of(["ab", letters])
-    assert table.tokens == ("ab", letters)
+    hashes, grams = described(table, ["ab", letters, letters.upper()])
+    assert (hashes, grams) == (hashes_of(["ab", letters]), Grams.of_tokens(["ab", letters]))
+    assert table.tokens is None
 
 
 def test_token_table_is_exact_up_to_its_cap_and_none_past_it() -> None:

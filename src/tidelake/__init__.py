@@ -1,4 +1,11 @@
-"""Keep time-stamped data as immutable columnar extents, and read almost nothing you do not need."""
+"""Keep time-stamped data as immutable columnar extents, and read almost nothing you do not need.
+
+``connect`` opens a lake, ``col`` begins an expression. The engine behind them is imported when it is first asked for,
+so that ``import tidelake`` costs nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from tidelake.errors import (
     AlreadyExistsError,
@@ -16,7 +23,21 @@ from tidelake.errors import (
     UnavailableError,
 )
 
+if TYPE_CHECKING:
+    from tidelake.expression import col
+    from tidelake.lake import Lake, connect
+    from tidelake.schema import Schema
+    from tidelake.table import Table
+
 __version__ = "0.1.0"
+
+_LATER = {
+    "Lake": "tidelake.lake",
+    "Schema": "tidelake.schema",
+    "Table": "tidelake.table",
+    "col": "tidelake.expression",
+    "connect": "tidelake.lake",
+}
 
 __all__ = [
     "AlreadyExistsError",
@@ -25,12 +46,27 @@ __all__ = [
     "CorruptError",
     "InvalidInputError",
     "InvalidRangeError",
+    "Lake",
     "NotFoundError",
     "OverlapError",
     "QueryError",
+    "Schema",
     "SchemaError",
     "StorageError",
+    "Table",
     "TidelakeError",
     "UnavailableError",
     "__version__",
+    "col",
+    "connect",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module 'tidelake' has no attribute {name!r}")
+    return getattr(import_module(_LATER[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -9,6 +9,8 @@ with an example; ``open_object`` and ``console`` are here for it. It does not ho
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from functools import wraps
 from typing import IO, TYPE_CHECKING, Any
 
 import click
@@ -19,6 +21,8 @@ from tidelake.errors import CorruptExtent, InvalidInputError, TidelakeError
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from tidelake.lake import Lake
+    from tidelake.listing import Listing
     from tidelake.objects import ObjectStore
 
 PIPE_WIDTH = 120  # columns of a table that nobody's terminal limits
@@ -48,6 +52,26 @@ class _Group(click.Group):
 @click.version_option(__version__, message="tidelake %(version)s")
 def main() -> None:
     """Keep time-stamped data as immutable extents, and read almost nothing you do not need."""
+
+
+def lake_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options that say which lake, and pass it that lake, open."""
+
+    @click.option("--lake", "where", envvar="TIDELAKE_LAKE", default="lake", show_default=True, metavar="WHERE",
+                  help="A folder, postgresql://…, or log:/root; also TIDELAKE_LAKE.")  # fmt: skip
+    @click.option(
+        "--objects", envvar="TIDELAKE_OBJECTS", metavar="WHERE", help="The object store beside a PostgreSQL catalog."
+    )
+    @click.option("--endpoint", metavar="URL", help="Where the S3 server is, if it is not AWS.")
+    @click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")
+    @wraps(command)
+    def opened(*, where: str, objects: str | None, endpoint: str | None, **options: Any) -> None:
+        from tidelake.lake import connect
+
+        with connect(where, objects=objects, endpoint=endpoint, create=False) as lake:
+            command(lake=lake, **options)
+
+    return opened
 
 
 @main.command()
@@ -95,6 +119,65 @@ def demo(folder: str) -> None:
     from tidelake.demo import run_demo
 
     run_demo(folder, console())
+
+
+@main.command()
+@click.option("--namespace", metavar="NAME", help="Only the tables of this namespace.")
+@lake_options
+def tables(lake: Lake, as_json: bool, namespace: str | None) -> None:
+    """List the tables of a lake.
+
+    \b
+    Examples:
+      tidelake tables --lake lake
+      TIDELAKE_LAKE=lake tidelake tables --json
+    """
+    from tidelake.listing import list_tables
+
+    show(list_tables(lake, namespace), as_json)
+
+
+@main.command()
+@click.argument("table")
+@click.option("--limit", default=20, show_default=True, help="How many snapshots, newest first.")
+@lake_options
+def history(lake: Lake, as_json: bool, table: str, limit: int) -> None:
+    """List the snapshots of a table, newest first.
+
+    \b
+    Example:
+      tidelake history obs.logs --lake lake
+    """
+    from tidelake.listing import list_history
+
+    show(list_history(lake, table, limit), as_json)
+
+
+@main.command()
+@click.argument("table")
+@click.option("--as-of", metavar="TIME", help="As the table was at this time, 2026-01-31T12:00:00Z.")
+@click.option("--snapshot", metavar="N", type=int, help="As the table was in this snapshot.")
+@lake_options
+def extents(lake: Lake, as_json: bool, table: str, as_of: str | None, snapshot: int | None) -> None:
+    """List the extents of a table and what each one holds.
+
+    \b
+    Example:
+      tidelake extents obs.logs --lake lake
+    """
+    from tidelake.listing import list_extents
+
+    show(list_extents(lake, table, as_of=as_of, snapshot=snapshot), as_json)
+
+
+def show(listing: Listing, as_json: bool) -> None:
+    """Print a listing as a table for people, or as JSON for machines."""
+    if as_json:
+        import orjson
+
+        click.echo(orjson.dumps(listing.to_json(), option=orjson.OPT_INDENT_2))
+    else:
+        console().print(listing.to_table())
 
 
 def open_object(place: str, *, endpoint: str | None = None) -> tuple[ObjectStore, str]:

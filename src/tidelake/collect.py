@@ -152,7 +152,7 @@ class _Integers(_Collector):
         """Keep a block's distinct values for the extent, and add them to the block's own statistics."""
         count = len(hashes)
         if self._exact is not None:
-            self._exact = self._exact.union(listed()) if count <= DISTINCT_SET_CAP else None
+            self._exact = self._exact.union(listed()) if count <= DISTINCT_SET_CAP and block.tight else None
         if self._exact is not None and len(self._exact) > DISTINCT_SET_CAP:
             self._exact = None
         if self._values is not None:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tidelake.filters import GRAM_COUNT, GRAM_LETTERS, MIX_A, MIX_B, PROBES, SEED, Filter, Grams
-from tidelake.tokens import TOKEN_SET_CAP
+from tidelake.tokens import TOKEN_LENGTH_CAP, TOKEN_SET_CAP
 
 BLOCK_TOKEN_CAP = 200_000  # past this a block's filter would say yes to everything
 
@@ -68,10 +68,10 @@ class TokenTable:
 
     @property
     def tokens(self) -> tuple[str, ...] | None:
-        """Every token seen so far, sorted, or None past the cap."""
-        if not self._complete:
-            return None
+        """Every token seen so far, sorted, or None past the cap or with a token too long to keep."""
         held = self._slots[self._slots["block"] != 0]
+        if not self._complete or (held["length"] > TOKEN_LENGTH_CAP).any():
+            return None
         letters = self._letters.tobytes()
         spans = zip(held["start"].tolist(), held["length"].tolist(), strict=True)
         return tuple(sorted(letters[start : start + length].decode() for start, length in spans))

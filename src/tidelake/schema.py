@@ -22,6 +22,8 @@ MAX_COLUMNS = 10_000  # a wider table is a mistake in the data, and every footer
 MAX_NAME_BYTES = 255  # names become file and SQL identifiers
 MAX_DIMENSION = 65_536  # 256 KiB a value: no embedding is longer
 
+DYNAMIC_FIELD = {b"tidelake.type": b"dynamic"}  # metadata of a binary Arrow field whose values are CBOR as we write it
+
 _SPARK_NAMES: dict[Kind, str] = {
     "int": "int",
     "long": "bigint",

@@ -328,7 +328,8 @@ def rebase(commit: Commit, onto: Snapshot, *, live: Container[str], held: Held =
             raise OverlapError(
                 "the time window is already held", entity=claim.entity, buckets=f"{claim.first}..{claim.last}"
             )
-    return replace(commit, base=onto.sequence, actions=tuple(_rebase_actions(commit, onto)))
+    actions = tuple(_rebase_actions(commit, onto)) or (UpdateTable(),)  # all of it was there already
+    return replace(commit, base=onto.sequence, actions=actions)
 
 
 def gather(
@@ -411,9 +412,9 @@ def apply(manifest: Manifest, commits: Sequence[Commit], *, snapshot_id: str, at
                 _check_new(batch.id, extents, hot)
                 hot[batch.id] = replace(batch, added_seq=sequence, removed_seq=None)
             case RemoveExtent(extent_id):
-                removed += count_of(_taken(extents, extent_id))
+                removed += count_of(_taken(extents, extent_id, sequence))
             case DropHot(batch_id):
-                removed += count_of(_taken(hot, batch_id))
+                removed += count_of(_taken(hot, batch_id, sequence))
             case RecordOffset(stream, batch_number):
                 if batch_number <= offsets.get(stream, -1):
                     raise ConflictError("a stream's batch is in", stream=stream, batch=batch_number, kind="replayed")
@@ -501,8 +502,8 @@ def _added_by(commits: Iterable[Commit]) -> Counts:
     return added
 
 
-def _taken(held: dict[str, Any], item: str) -> Any:
-    if item not in held:
+def _taken(held: dict[str, Any], item: str, sequence: int) -> Any:
+    if item not in held or held[item].added_seq == sequence:
         raise ConflictError("an input is no longer live", input=item, kind="not_live")
     return held.pop(item)
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 SHORTEST = 2  # single letters are everywhere: keeping them prunes nothing
 TOKEN_SET_CAP = 10_000  # exact tokens kept per extent and column
+TOKEN_LENGTH_CAP = 256  # letters: one long word must not bloat every manifest
 
 _RUN = re.compile(r"[0-9A-Za-z]+")
 

@@ -123,7 +123,8 @@ def _leaf_answers(leaf: Leaf, row: Row, schema: Schema) -> Answers:
         case DynamicPathEquals(_, path, wanted):
             return _scalar_answers(value, path, InSet("", (wanted,))) if kind == "dynamic" else UNKNOWN
         case DynamicPathTest(_, path, test):
-            return _scalar_answers(value, path, test) if kind == "dynamic" else UNKNOWN
+            unknown = EITHER if isinstance(test, IsNull) else UNKNOWN
+            return _scalar_answers(value, path, test) if kind == "dynamic" else unknown
         case StringHas() | StringContains() | StartsWith() | StringMatches():
             return frozenset({_text_answer(leaf, value)}) if kind == "string" else EITHER
 

@@ -1,19 +1,19 @@
 """Model the commit protocol as a small world, and visit every state it can get into.
 
 Writers append one row each, compactors merge all that is live, a collector gives up, expires and deletes. A step is one
-thing that others can see; between any two steps anybody else may act, crash, or have a commit arrive late whose sender
-has stopped waiting for the answer::
+thing that others can see. Between any two steps anybody else may act, anybody may crash, and a commit may arrive whose
+sender has stopped waiting for the answer::
 
-    idle ──▶ claimed ──▶ based ──▶ registered ──▶ ready ──commit──▶ receipted ──▶ done
-              (leases)                             ▲ │ stale, or looked and not in: behind, then rebase
-                                                   └─┘ lost: unknown, then look · refused: refused, then look
+    idle ─▶ claimed ─▶ registered ─▶ ready ──commit──▶ receipted ─▶ done
+           (leased only)              ▲ │ stale ─▶ behind ─▶ rebase
+                                      └─┘ lost ─▶ unknown ─▶ look by id · refused ─▶ look by id
 
 Rebasing and applying are the engine's own functions. The catalog is modelled as the SQL catalog keeps it, extents with
-the sequence that added and the one that removed them, so that what it shows can be compared with what ``apply`` gives.
+the sequence that added and the one that removed them, so that what it shows can be held against what ``apply`` gives.
 An extent's name ends in the rows it holds: ``c1/abs`` is the first extent of compactor c, with the rows a, b and s.
 
-``Rules`` are what the protocol does; a rule that is switched off is a bug, and ``explore`` must find what it breaks. An
-observer notes what really happened in fields that no step reads. It does not model time: whoever waits for a time may
+``Rules`` are what the protocol does; one that is switched off is a bug, and ``explore`` must find what it breaks. An
+observer notes what really happened, in fields that no step reads. It does not model time: whoever waits for a time may
 find that it has come at once, or never.
 """
 
@@ -22,49 +22,52 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, Literal, NamedTuple, TypeAlias
+from functools import cache
+from typing import Literal, NamedTuple, TypeAlias
 
 from tidelake import snapshot
 from tidelake.errors import TidelakeError
 from tidelake.schema import Schema
-from tidelake.snapshot import AddExtent, Commit, Extent, Manifest, RemoveExtent, Scope, Snapshot
+from tidelake.snapshot import AddExtent, Commit, Extent, Fence, Manifest, RemoveExtent, Scope, Snapshot
 
 Phase: TypeAlias = Literal[
-    "idle", "claimed", "based", "registered", "ready", "behind", "unknown", "refused", "receipted", "done", "gone"
+    "idle", "claimed", "registered", "ready", "compared", "behind", "unknown", "refused", "receipted", "done", "gone"
 ]
 Role: TypeAlias = Literal["writer", "writer without key", "compactor", "leased compactor"]
+Answer: TypeAlias = int | Literal["stale", "fenced", "not_live", "not_pending"]  # the sequence of a receipt, or why not
 Names: TypeAlias = frozenset[str]
-Step: TypeAlias = str  # what happened, for a person
+Held: TypeAlias = frozenset[tuple[str, int, int]]  # extents: name, added, removed or 0
 
 SCOPE = Scope("t")
 SCHEMA = Schema.of({"row": "string"})
 SEED = "s0/s"  # the extent that is there in the beginning
+UNIT = "unit"
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What the protocol does. Each is needed: see the tests, which switch them off."""
+    """What the protocol does."""
 
     # the catalog
+    rebases_itself: bool = False  # while it holds the head still: the one choice that is not a bug
     compares_head: bool = True
     swaps_at_once: bool = True  # compares and publishes in one transaction
     finds_replays: bool = True
-    answers_replays_first: bool = True  # with the first receipt, not with the newest snapshot
+    answers_first: bool = True  # a replay gets the first receipt
     keeps_keys_with_commit: bool = True
     checks_live: bool = True
     checks_pending: bool = True
     checks_fence: bool = True
-    marks_removed: bool = True  # and does not delete what older snapshots have
+    marks_removed: bool = True  # and keeps for older snapshots what it removes
     expires_below_head: bool = True
-    expires_unseen: bool = True  # only what no retained snapshot has
+    expires_unseen: bool = True  # lets go only of what no retained snapshot has
     # whoever commits
     registers_first: bool = True
     stays_registered: bool = True  # until the commit
     names_anew: bool = True  # each try has its own extent
-    acknowledges_after_commit: bool = True
+    acknowledges_last: bool = True
     looks_when_unknown: bool = True
-    looks_for_receipt: bool = True  # and does not guess from the head or the extents
+    looks_for_receipt: bool = True  # and does not take a moved head for an answer
     looks_when_refused: bool = True
     # the collector
     heeds_pending: bool = True
@@ -75,14 +78,17 @@ class Rules:
     apply: Callable[..., Manifest] = snapshot.apply
 
 
+RULES = Rules()
+
+
 @dataclass(frozen=True, slots=True)
 class Cast:
-    """Who takes part, by name, and how much may go wrong."""
+    """Who takes part, by name, and how often something goes wrong."""
 
     roles: tuple[tuple[str, Role], ...]
-    crashes: int
-    losses: int
-    abandons: int
+    crashes: int = 0
+    losses: int = 0  # of answers
+    abandons: int = 0  # of registrations
 
 
 class Plan(NamedTuple):
@@ -97,7 +103,7 @@ class Plan(NamedTuple):
 
 
 class Actor(NamedTuple):
-    """Somebody who commits: how far the present try has got."""
+    """Somebody who commits, and how far the present try has got."""
 
     phase: Phase
     attempt: int
@@ -110,25 +116,44 @@ class World(NamedTuple):
     """Everything that is the case. The last fields are the observer's."""
 
     actors: tuple[Actor, ...]
+    crashes: int = 0  # left
+    losses: int = 0
+    abandons: int = 0
     head: int = 1
     oldest: int = 1
-    extents: frozenset[tuple[str, int, int]] = frozenset({(SEED, 1, 0)})  # name, added, removed or 0
+    extents: Held = frozenset({(SEED, 1, 0)})
     receipts: frozenset[tuple[str, int]] = frozenset()
     keys: frozenset[tuple[str, str]] = frozenset()  # key, commit
     pending: Names = frozenset()
     garbage: Names = frozenset()
     objects: Names = frozenset({SEED})
-    token: int = 0
-    network: frozenset[Plan] = frozenset()  # sent, unanswered
-    swept: str = ""  # what the collector is about to do, and to which object
-    crashes: int = 0  # left
-    losses: int = 0
-    abandons: int = 0
+    token: int = 0  # of the last lease
+    network: frozenset[Plan] = frozenset()  # sent and not answered
+    listed: str = ""  # the object that the collector is about to delete
     published: tuple[Names, ...] = (frozenset({SEED}),)  # what each retained snapshot held when it was published
     acknowledged: frozenset[tuple[str, int]] = frozenset({("s", 1)})  # row, and the sequence its writer was told
     denied: Names = frozenset()  # commits whose senders were told that they did not happen
     overtaken: Names = frozenset()  # objects that were collected before they were written
     fault: str = ""
+
+
+class Step(NamedTuple):
+    """Something that happened; if it was a commit reaching the catalog, which one and what the catalog said."""
+
+    who: str
+    does: str
+    what: object = ""
+    plan: Plan | None = None
+    answer: Answer | None = None
+
+    def __str__(self) -> str:
+        parts = [self.who, self.does, self.what]
+        if self.plan is not None:
+            parts += [self.plan.id, f"onto {self.plan.base}: {self.answer}"]
+        return " ".join(str(part) for part in parts if part != "")
+
+
+Next: TypeAlias = Iterator[tuple[Step, World]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,95 +167,116 @@ class Exploration:
     trace: tuple[Step, ...] = ()
 
     def __str__(self) -> str:
-        seen = f"{self.states:,} states, {self.steps:,} steps, {self.endings:,} endings"
         if self.violation is None:
-            return seen
-        return "\n".join([f"{self.violation}, after {len(self.trace)} steps", *(f"  {step}" for step in self.trace)])
+            return f"{self.states:,} states, {self.steps:,} steps, {self.endings:,} endings"
+        lines = [f"{at:>3}. {step}" for at, step in enumerate(self.trace, start=1)]
+        return "\n".join([f"{self.violation}, after {len(self.trace)} steps:", *lines])
 
 
-def explore(cast: Cast, rules: Rules = Rules()) -> Exploration:  # noqa: B008 - a frozen value
-    """Visit every state, nearest first, until one violates an invariant."""
-    start = World(
-        tuple(Actor("idle", 1) for _ in cast.roles),
-        crashes=cast.crashes,
-        losses=cast.losses,
-        abandons=cast.abandons,
-    )
-    ways: dict[World, tuple[World | None, Step]] = {start: (None, "")}
+def explore(cast: Cast, rules: Rules = RULES, *, shortcuts: bool = True) -> Exploration:
+    """Visit every state, nearest first, until one violates an invariant.
+
+    The shortcut is not to try the orders that cannot matter; see ``next_steps``.
+    """
+    start = first_world(cast)
+    parents: dict[World, World | None] = {start: None}
     waiting = deque([start])
     steps = endings = 0
     while waiting:
         world = waiting.popleft()
         found = violation(world)
-        is_end = True
         if found is None:
-            for step, after in next_steps(world, cast, rules):
+            before = steps
+            for _, after in next_steps(world, cast, rules, shortcuts=shortcuts):
                 steps += 1
-                is_end = False
-                if after not in ways:
-                    ways[after] = world, step
+                if after not in parents:
+                    parents[after] = world
                     waiting.append(after)
-            if is_end:
+            if steps == before:
                 endings += 1
-                found = wedged(world, cast)
+                found = stuck(world, cast)
         if found is not None:
-            return Exploration(len(ways), steps, endings, found, _way(ways, world))
-    return Exploration(len(ways), steps, endings)
+            return Exploration(len(parents), steps, endings, found, _way_to(world, parents, cast, rules))
+    return Exploration(len(parents), steps, endings)
 
 
-def next_steps(world: World, cast: Cast, rules: Rules) -> Iterator[tuple[Step, World]]:
-    """Give all that can happen next."""
-    urgent = [at for at, actor in enumerate(world.actors) if _is_urgent(world, actor)][:1]
+def first_world(cast: Cast) -> World:
+    """Give the state before anything has happened: one snapshot with one row."""
+    return World(tuple(Actor("idle", 1) for _ in cast.roles), cast.crashes, cast.losses, cast.abandons)
+
+
+def next_steps(world: World, cast: Cast, rules: Rules, *, shortcuts: bool = True) -> Next:
+    """Give all that can happen next.
+
+    Whose step nobody else can notice or disturb goes first: any other order leads to the same endings.
+    """
+    private = (at for at, actor in enumerate(world.actors) if shortcuts and _is_private(world, actor))
+    urgent = next(private, None)
     for at, (name, role) in enumerate(cast.roles):
-        if urgent and at not in urgent:
+        if urgent is not None and at != urgent:
             continue
         actor = world.actors[at]
-        for step, after in _act(_Turn(world, at, name, role, rules), actor):
-            yield f"{name} {step}", after
+        yield from _ACTS[actor.phase](_Turn(world, at, name, role, rules), actor)
         if world.crashes and actor.phase not in ("idle", "done", "gone"):
             over = Actor("gone", 0) if role == "writer without key" else Actor("idle", actor.attempt + 1)
-            yield f"{name} crashes", _set(world, at, over)._replace(crashes=world.crashes - 1)
-    if urgent:
-        return
-    for plan in world.network:
-        arrived = world._replace(network=world.network - {plan})
-        yield f"the commit {plan.id} arrives late", _publish(arrived, plan, rules)[0]
-    yield from _sweep(world, rules)
+            yield Step(name, "crashes"), _set(world, at, over)._replace(crashes=world.crashes - 1)
+    if urgent is None:
+        for plan in world.network:
+            after, answer = _publish(world._replace(network=world.network - {plan}), plan, rules)
+            yield Step("the network", "delivers late", "", plan, answer), after
+        yield from _sweep(world, rules)
 
 
 def violation(world: World) -> str | None:
     """Say which invariant a state breaks."""
     if world.fault:
         return world.fault
-    found, reachable = _history_violation(world.extents, world.oldest, world.head, world.published)
+    found, reachable = _read_history(world.extents, world.oldest, world.head, world.published)
     if found is not None:
         return found
-    if lost := reachable - world.objects:
-        return f"a retained snapshot reaches {min(lost)}, which is deleted"
+    if not reachable <= world.objects:
+        return f"a retained snapshot reaches {min(reachable - world.objects)}, which is deleted"
     for row, sequence in world.acknowledged:
         for at in range(max(sequence, world.oldest), world.head + 1):
             if row not in _rows(world.published[at - world.oldest]):
                 return f"the acknowledged row {row} is not in snapshot {at}"
+        if sequence > world.head:
+            return f"the row {row} was acknowledged for snapshot {sequence}, which is not there"
         if sequence > world.oldest and row in _rows(world.published[sequence - 1 - world.oldest]):
             return f"the row {row} was acknowledged for snapshot {sequence} and is in an earlier one"
-    if lies := world.denied & {commit for commit, _ in world.receipts}:
+    if world.denied and (lies := world.denied.intersection(commit for commit, _ in world.receipts)):
         return f"the sender of {min(lies)} was told that it did not happen, and it did"
     if orphans := world.objects - reachable - world.pending - world.garbage - world.overtaken:
-        return f"nobody will ever collect {min(orphans)}"
+        orphans -= {actor.plan.adds for actor in world.actors if actor.plan is not None}
+        if orphans:
+            return f"nobody will ever collect {min(orphans)}"
     return None
 
 
-def wedged(world: World, cast: Cast) -> str | None:
-    """Say who is stuck in a state after which nothing can happen."""
+def stuck(world: World, cast: Cast) -> str | None:
+    """Say who has not finished in a state after which nothing can happen."""
     for (name, role), actor in zip(cast.roles, world.actors, strict=True):
         if role == "writer" and actor.phase != "done":
             return f"{name} is stuck: {actor.phase}"
     return None
 
 
-def visible(extents: frozenset[tuple[str, int, int]], sequence: int) -> tuple[str, ...]:
+def visible(extents: Held, sequence: int) -> tuple[str, ...]:
     """Give the extents that a snapshot shows."""
     return tuple(sorted(name for name, added, gone in extents if added <= sequence and (not gone or gone > sequence)))
+
+
+def commit_of(plan: Plan) -> Commit:
+    """Give a plan as the engine's own value."""
+    removes = tuple(RemoveExtent(name) for name in plan.removes)
+    fence = Fence(UNIT, plan.token) if plan.token else None
+    actions = (AddExtent(extent_of(plan.adds)), *removes)
+    return Commit(plan.id, SCOPE, plan.base, actions, key=plan.key, fence=fence)
+
+
+def extent_of(name: str) -> Extent:
+    """Give an extent as the engine's own value."""
+    return Extent(name, name, "tlm", 1, len(_rows_of(name)), 1, None, None, 1)
 
 
 class _Turn(NamedTuple):
@@ -242,228 +288,241 @@ class _Turn(NamedTuple):
     role: Role
     rules: Rules
 
+    def to(self, actor: Actor) -> World:
+        return _set(self.world, self.at, actor)
 
-def _act(turn: _Turn, actor: Actor) -> Iterator[tuple[Step, World]]:
+    def give_up(self, plan: Plan, actor: Actor) -> World:
+        """Leave an extent to the collector, unless it is published."""
+        return _set(_release(self.world, plan.adds), self.at, actor)
+
+
+def _rest(turn: _Turn, actor: Actor) -> Next:
+    return iter(())
+
+
+def _start(turn: _Turn, actor: Actor) -> Next:
+    if turn.role != "leased compactor":
+        yield from _register(turn, actor)
+        return
+    token = turn.world.token + 1
+    claimed = turn.to(actor._replace(phase="claimed", token=token))
+    yield Step(turn.name, "leases the work with token", token), claimed._replace(token=token)
+
+
+def _register(turn: _Turn, actor: Actor) -> Next:
+    """Read the head, decide on a commit, and announce its extent."""
     world, rules = turn.world, turn.rules
-    match actor.phase:
-        case "idle" if turn.role == "leased compactor":
-            token = world.token + 1
-            claimed = actor._replace(phase="claimed", token=token)
-            yield f"leases the work, token {token}", _set(world, turn.at, claimed)._replace(token=token)
-        case "idle" | "claimed":
-            yield from _begin(turn, actor)
-        case "based":
-            yield from _register(turn, actor)
-        case "registered":
-            yield from _write(turn, actor)
-        case "ready":
-            yield from _commit(turn, actor)
-        case "behind":
-            yield from _rebase(turn, actor)
-        case "unknown":
-            yield from _look(turn, actor)
-        case "refused":
-            yield from _face_refusal(turn, actor)
-        case "receipted":
-            yield from _acknowledge(turn, actor)
-        case "done" | "gone":
-            pass
-
-
-def _begin(turn: _Turn, actor: Actor) -> Iterator[tuple[Step, World]]:
-    world = turn.world
     removes: tuple[str, ...] = ()
     rows = turn.name
-    key = turn.name if turn.role == "writer" else None
     if "compactor" in turn.role:
         removes = visible(world.extents, world.head)
         if len(removes) < 2:
             return
         rows = "".join(sorted("".join(map(_rows_of, removes))))
     own = f"{turn.name}{actor.attempt}"
-    adds = f"{own if turn.rules.names_anew else turn.name}/{rows}"
-    plan = Plan(own, world.head, adds, removes, key, actor.token)
-    yield from _register(turn, actor._replace(phase="based", plan=plan))
+    key = turn.name if turn.role == "writer" else None
+    plan = Plan(own, world.head, f"{own if rules.names_anew else turn.name}/{rows}", removes, key, actor.token)
+    after = turn.to(actor._replace(phase="registered", plan=plan))
+    if rules.registers_first:
+        announced = after._replace(pending=world.pending | {plan.adds})
+        yield Step(turn.name, f"reads snapshot {world.head} and registers", plan.adds), announced
+    else:
+        yield Step(turn.name, f"reads snapshot {world.head} and writes", plan.adds), _written(after, plan)
 
 
-def _is_urgent(world, actor):
-    match actor.phase:
-        case "receipted": return True
-        case "registered": return not world.abandons and actor.plan.adds in world.pending
-        case "refused" | "unknown": return not any(p.id == actor.plan.id for p in world.network)
-        case _: return False
-
-
-def _register(turn: _Turn, actor: Actor) -> Iterator[tuple[Step, World]]:
-    world, plan = turn.world, _plan(actor)
-    if not turn.rules.registers_first:
-        if plan.adds not in world.objects:
-            after = _set(world, turn.at, actor._replace(phase="registered"))
-            yield f"writes {plan.adds}", after._replace(objects=world.objects | {plan.adds})
-        return
-    if turn.rules.names_anew and plan.adds in world.pending | world.garbage:
-        return
-    after = _set(world, turn.at, actor._replace(phase="registered"))
-    yield f"registers {plan.adds}", after._replace(pending=world.pending | {plan.adds})
-
-
-def _write(turn: _Turn, actor: Actor) -> Iterator[tuple[Step, World]]:
+def _write(turn: _Turn, actor: Actor) -> Next:
     world, plan, rules = turn.world, _plan(actor), turn.rules
-    if not rules.registers_first:
-        after = _set(world, turn.at, actor._replace(phase="ready"))
-        yield f"registers {plan.adds}", after._replace(pending=world.pending | {plan.adds})
-        return
     if not world.objects.issuperset(plan.removes):
-        yield "finds an input deleted", _give_up(world, turn.at, plan, Actor("gone", 0))
+        yield Step(turn.name, "finds an input deleted"), turn.give_up(plan, Actor("gone", 0))
         return
-    after = _set(world, turn.at, actor._replace(phase="ready"))._replace(objects=world.objects | {plan.adds})
+    after = turn.to(actor._replace(phase="ready"))
+    if not rules.registers_first:
+        yield Step(turn.name, "registers", plan.adds), after._replace(pending=world.pending | {plan.adds})
+        return
+    after = _written(after, plan)
     if not rules.stays_registered:
         after = _release(after, plan.adds)
-    if not rules.acknowledges_after_commit and plan.key:
+    if not rules.acknowledges_last and plan.key:
         after = after._replace(acknowledged=after.acknowledged | {(turn.name, plan.base + 1)})
-    yield f"writes {plan.adds}", after
+    yield Step(turn.name, "writes", plan.adds), after
 
 
-def _commit(turn: _Turn, actor: Actor) -> Iterator[tuple[Step, World]]:
+def _commit(turn: _Turn, actor: Actor) -> Next:
     world, plan, rules = turn.world, _plan(actor), turn.rules
     if world.losses:
-        lost = _set(world, turn.at, actor._replace(phase="unknown"))
-        sent = lost._replace(network=world.network | {plan}, losses=world.losses - 1)
-        yield f"commits {plan.id} onto {plan.base} and gets no answer", sent
-    after, answer = _publish(world, plan, rules)
+        sent = turn.to(actor._replace(phase="unknown"))
+        sent = sent._replace(network=world.network | {plan}, losses=world.losses - 1)
+        yield Step(turn.name, "commits and gets no answer:", plan.id), sent
+    if not rules.swaps_at_once and plan.base == world.head:
+        yield Step(turn.name, "finds that the head is still", plan.base), turn.to(actor._replace(phase="compared"))
+    else:
+        yield from _commit_now(turn, actor)
+
+
+def _commit_now(turn: _Turn, actor: Actor) -> Next:
+    after, answer = _publish(turn.world, _plan(actor), turn.rules)
     if isinstance(answer, int):
         told = actor._replace(phase="receipted", sequence=answer)
-        yield f"commits {plan.id} onto {plan.base}: snapshot {answer}", _set(after, turn.at, told)
     else:
-        step = f"commits {plan.id} onto {plan.base}: {answer}"
-        yield step, _set(after, turn.at, actor._replace(phase="behind" if answer == "stale" else "refused"))
+        told = actor._replace(phase="behind" if answer == "stale" else "refused")
+    yield Step(turn.name, "commits", "", actor.plan, answer), _set(after, turn.at, told)
 
 
-def _rebase(turn: _Turn, actor: Actor) -> Iterator[tuple[Step, World]]:
+def _rebase(turn: _Turn, actor: Actor) -> Next:
     world = turn.world
     fitted = _rebased(turn.rules.rebase, _plan(actor), world.head, visible(world.extents, world.head))
     if fitted is None:
-        yield "cannot rebase", _set(world, turn.at, actor._replace(phase="refused"))
+        yield Step(turn.name, "cannot rebase onto", world.head), turn.to(actor._replace(phase="refused"))
     else:
-        after = actor._replace(phase="ready", plan=fitted)
-        yield f"rebases onto {world.head}", _set(world, turn.at, after)
+        yield Step(turn.name, "rebases onto", world.head), turn.to(actor._replace(phase="ready", plan=fitted))
 
 
-def _look(turn: _Turn, actor: Actor) -> Iterator[tuple[Step, World]]:
-    """Find out what became of a commit whose answer was lost, or stop waiting."""
+def _find_out(turn: _Turn, actor: Actor) -> Next:
+    """Look what became of a commit whose answer was lost, or stop waiting and tell the caller that it is not known."""
     world, plan, rules = turn.world, _plan(actor), turn.rules
+    again = Actor("idle", actor.attempt + 1)
     if not rules.looks_when_unknown:
-        again = Actor("idle", actor.attempt + 1)
-        yield "takes it for failed", _give_up(world, turn.at, plan, again)
+        yield Step(turn.name, "takes it for failed:", plan.id), turn.give_up(plan, again)
         return
-    if rules.looks_for_receipt:
-        found = dict(world.receipts).get(plan.id, 0)
+    found = dict(world.receipts).get(plan.id)
+    if not rules.looks_for_receipt:
+        found = plan.base + 1 if world.head > plan.base else None
+    if found is None:
+        yield Step(turn.name, "looks, and it is not in:", plan.id), turn.to(actor._replace(phase="behind"))
     else:
-        found = plan.base + 1 if world.head > plan.base else 0
-    if found:
         told = actor._replace(phase="receipted", sequence=found)
-        yield f"looks for {plan.id}: snapshot {found}", _set(world, turn.at, told)
-    else:
-        yield f"looks for {plan.id}: not in", _set(world, turn.at, actor._replace(phase="behind"))
-    over = Actor("idle", actor.attempt + 1) if turn.role != "writer without key" else Actor("gone", 0)
-    yield "gives up waiting", _give_up(world, turn.at, plan, over)
+        yield Step(turn.name, f"looks, and it is in {found}:", plan.id), turn.to(told)
+    over = Actor("gone", 0) if turn.role == "writer without key" else again
+    yield Step(turn.name, "gives up on", plan.id), turn.give_up(plan, over)
 
 
-def _face_refusal(turn: _Turn, actor: Actor) -> Iterator[tuple[Step, World]]:
-    """Tell the caller that it did not happen, unless it did."""
+def _face_refusal(turn: _Turn, actor: Actor) -> Next:
+    """Tell the caller that a commit did not happen, unless it did."""
     world, plan = turn.world, _plan(actor)
-    found = dict(world.receipts).get(plan.id, 0) if turn.rules.looks_when_refused else 0
-    if found:
+    found = dict(world.receipts).get(plan.id)
+    if found is not None and turn.rules.looks_when_refused:
         told = actor._replace(phase="receipted", sequence=found)
-        yield f"looks for {plan.id}: snapshot {found}", _set(world, turn.at, told)
+        yield Step(turn.name, f"looks, and it is in {found}:", plan.id), turn.to(told)
         return
     over = Actor("idle", actor.attempt + 1) if "writer" in turn.role else Actor("gone", 0)
-    after = _give_up(world, turn.at, plan, over)
-    yield f"says that {plan.id} did not happen", after._replace(denied=world.denied | {plan.id})
+    denied = turn.give_up(plan, over)._replace(denied=world.denied | {plan.id})
+    yield Step(turn.name, "says that it did not happen:", plan.id), denied
 
 
-def _acknowledge(turn: _Turn, actor: Actor) -> Iterator[tuple[Step, World]]:
+def _acknowledge(turn: _Turn, actor: Actor) -> Next:
     world, plan = turn.world, _plan(actor)
     if plan.key and not turn.rules.keeps_keys_with_commit and plan.key not in dict(world.keys):
-        yield f"records the key {plan.key}", world._replace(keys=world.keys | {(plan.key, plan.id)})
+        yield Step(turn.name, "records its key", plan.key), world._replace(keys=world.keys | {(plan.key, plan.id)})
         return
-    after = _give_up(world, turn.at, plan, Actor("done", 0))  # a replay leaves an extent that nobody wants
+    after = turn.give_up(plan, Actor("done", 0))  # after a replay, an extent is left that nobody wants
     if "writer" in turn.role:
         after = after._replace(acknowledged=world.acknowledged | {(turn.name, actor.sequence)})
-    yield "acknowledges", after
+    yield Step(turn.name, "acknowledges snapshot", actor.sequence), after
 
 
-def _publish(world: World, plan: Plan, rules: Rules) -> tuple[World, int | str]:
-    """Commit as the catalog does; give the sequence of a receipt, or why not."""
+_ACTS: dict[Phase, Callable[[_Turn, Actor], Next]] = {
+    "idle": _start,
+    "claimed": _register,
+    "registered": _write,
+    "ready": _commit,
+    "compared": _commit_now,
+    "behind": _rebase,
+    "unknown": _find_out,
+    "refused": _face_refusal,
+    "receipted": _acknowledge,
+    "done": _rest,
+    "gone": _rest,
+}
+
+
+def _is_private(world: World, actor: Actor) -> bool:
+    """Tell whether an actor's next step neither changes nor reads what another's step reads or changes."""
+    match actor.phase:
+        case "receipted":
+            return True
+        case "registered":
+            return not world.abandons and _plan(actor).adds in world.pending and not _plan(actor).removes
+        case "refused" | "unknown":
+            return all(plan.id != _plan(actor).id for plan in world.network)
+        case _:
+            return False
+
+
+def _publish(world: World, plan: Plan, rules: Rules) -> tuple[World, Answer]:
+    """Commit as the catalog does."""
     # 1. Swap.
-    if rules.compares_head and plan.base != world.head:
+    if rules.rebases_itself:
+        plan = _rebased(rules.rebase, plan, world.head, plan.removes) or plan
+    if rules.compares_head and rules.swaps_at_once and plan.base != world.head:
         return world, "stale"
     # 2. Leave out what happened before.
     receipts = dict(world.receipts)
-    if rules.finds_replays:
-        first = receipts.get(plan.id) or receipts.get(dict(world.keys).get(plan.key or "", ""))
-        if first:
-            return world, first if rules.answers_replays_first else world.head
+    if rules.finds_replays and (
+        first := receipts.get(plan.id) or receipts.get(dict(world.keys).get(plan.key or "", ""))
+    ):
+        return world, first if rules.answers_first else world.head
     # 3. Check, and take away.
-    live = visible(world.extents, world.head)
     if rules.checks_fence and plan.token and plan.token != world.token:
         return world, "fenced"
-    if rules.checks_live and not set(plan.removes) <= set(live):
-        return world, "not live"
+    if rules.checks_live and not set(plan.removes) <= set(visible(world.extents, world.head)):
+        return world, "not_live"
     if rules.checks_pending and plan.adds not in world.pending:
-        return world, "not pending"
+        return world, "not_pending"
     # 4. Write.
     sequence = plan.base + 1
-    kept = frozenset(
+    left = frozenset(
         (name, added, sequence if name in plan.removes and not gone else gone)
         for name, added, gone in world.extents
         if rules.marks_removed or name not in plan.removes
     )
     after = world._replace(
         head=max(sequence, world.head),
-        extents=kept | {(plan.adds, sequence, 0)},
+        extents=left | {(plan.adds, sequence, 0)},
         receipts=world.receipts | {(plan.id, sequence)},
         pending=world.pending - {plan.adds},
     )
     if plan.key and rules.keeps_keys_with_commit:
         after = after._replace(keys=world.keys | {(plan.key, plan.id)})
+    if rules.compares_head and rules.swaps_at_once and not rules.rebases_itself:
+        after = after._replace(network=frozenset())  # what is still under way is built on an older snapshot
     return _observed(world, after, plan, rules), sequence
 
 
 def _observed(before: World, after: World, plan: Plan, rules: Rules) -> World:
-    """Note what a snapshot holds by the engine's own function, and what should never have been published."""
+    """Note what the new snapshot holds by the engine's own function, or why it should not have been published."""
+    live = visible(before.extents, before.head)
     if plan.token and plan.token != before.token:
         return after._replace(fault=f"{plan.id} was published after its lease was lost")
-    if plan.base != before.head:
-        return after  # a snapshot that was there is there no more, as the history shows
-    if not set(plan.removes) <= set(visible(before.extents, before.head)):
+    if not set(plan.removes) <= set(live):
         return after._replace(fault=f"{plan.id} was published and its inputs were not live")
-    held = _applied(rules.apply, plan, before.head, visible(before.extents, before.head))
+    if plan.base != before.head:
+        return after  # the history shows what became of the snapshot that was there
+    held = _applied(rules.apply, plan, before.head, live)
     if isinstance(held, str):
         return after._replace(fault=f"{plan.id} was published and cannot be applied: {held}")
     return after._replace(published=(*before.published, held))
 
 
-def _sweep(world: World, rules: Rules) -> Iterator[tuple[Step, World]]:
+def _sweep(world: World, rules: Rules) -> Next:
     """Give up registrations, expire snapshots, and delete what is garbage, one object at a time."""
+    who = "the collector"
     if world.abandons:
         for name in sorted(world.pending):
-            after = _release(world, name)
-            yield f"the collector gives up {name}", after._replace(abandons=world.abandons - 1)
+            yield Step(who, "abandons", name), _release(world, name)._replace(abandons=world.abandons - 1)
     if world.oldest < world.head or not rules.expires_below_head:
-        yield f"the collector expires snapshot {world.oldest}", _expire(world, rules)
-    name = world.swept
-    if not name:
-        for found in sorted(_collectable(world, rules)):
-            yield f"the collector lists {found}", world._replace(swept=found)
+        yield Step(who, "expires snapshot", world.oldest), _expire(world, rules)
+    if not world.listed:
+        for name in sorted(_collectable(world, rules)):
+            yield Step(who, "lists", name), world._replace(listed=name)
         return
-    writing = any(actor.phase == "registered" and _plan(actor).adds == name for actor in world.actors)
-    overtaken = world.overtaken | {name} if writing else world.overtaken
-    deleted = world._replace(swept="", objects=world.objects - {name}, overtaken=overtaken)
-    yield f"the collector deletes {name}", deleted._replace(garbage=world.garbage - {name})
+    name = world.listed
+    is_unwritten = any(actor.phase == "registered" and _plan(actor).adds == name for actor in world.actors)
+    overtaken = world.overtaken | {name} if is_unwritten else world.overtaken
+    deleted = world._replace(listed="", objects=world.objects - {name}, overtaken=overtaken)
+    yield Step(who, "deletes and forgets", name), deleted._replace(garbage=world.garbage - {name})
     if world.crashes:
-        after = deleted if rules.forgets_last else world._replace(swept="", garbage=world.garbage - {name})
-        yield f"the collector crashes between deleting and forgetting {name}", after._replace(crashes=world.crashes - 1)
+        half = deleted if rules.forgets_last else world._replace(listed="", garbage=world.garbage - {name})
+        yield Step(who, "crashes half way through", name), half._replace(crashes=world.crashes - 1)
 
 
 def _collectable(world: World, rules: Rules) -> Names:
@@ -479,12 +538,12 @@ def _expire(world: World, rules: Rules) -> World:
     oldest = min(world.oldest + 1, world.head)
     seen_from = oldest if rules.expires_unseen else oldest + 1
     gone = frozenset(extent for extent in world.extents if 0 < extent[2] <= seen_from)
-    if not rules.expires_below_head and world.oldest == world.head:
+    if world.oldest == world.head:
         gone = world.extents
     return world._replace(
         oldest=oldest,
         extents=world.extents - gone,
-        garbage=world.garbage | {extent[0] for extent in gone},
+        garbage=world.garbage | {name for name, _, _ in gone},
         published=world.published[oldest - world.oldest :],
     )
 
@@ -493,9 +552,8 @@ def _set(world: World, at: int, actor: Actor) -> World:
     return world._replace(actors=(*world.actors[:at], actor, *world.actors[at + 1 :]))
 
 
-def _give_up(world: World, at: int, plan: Plan, actor: Actor) -> World:
-    """Leave an extent to the collector, unless it is published."""
-    return _set(_release(world, plan.adds), at, actor)
+def _written(world: World, plan: Plan) -> World:
+    return world._replace(objects=world.objects | {plan.adds})
 
 
 def _release(world: World, name: str) -> World:
@@ -513,16 +571,14 @@ def _rows_of(extent: str) -> str:
     return extent.partition("/")[2]
 
 
-@lru_cache(maxsize=None)
+@cache
 def _rows(extents: Names) -> str:
     return "".join(map(_rows_of, extents))
 
 
-@lru_cache(maxsize=None)
-def _history_violation(
-    extents: frozenset[tuple[str, int, int]], oldest: int, head: int, published: tuple[Names, ...]
-) -> tuple[str | None, Names]:
-    """Say what is wrong with the retained snapshots, and what they reach."""
+@cache
+def _read_history(extents: Held, oldest: int, head: int, published: tuple[Names, ...]) -> tuple[str | None, Names]:
+    """Say what is wrong with the retained snapshots, if anything, and what they reach."""
     reachable: set[str] = set()
     for sequence, held in zip(range(oldest, head + 1), published, strict=True):
         shown = visible(extents, sequence)
@@ -535,45 +591,32 @@ def _history_violation(
     return None, frozenset(reachable)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _rebased(rebase: Callable[..., Commit], plan: Plan, head: int, live: tuple[str, ...]) -> Plan | None:
     try:
-        commit = rebase(_commit_of(plan), _snapshot_at(head), live=live)
+        commit = rebase(commit_of(plan), _snapshot_at(head), live=live)
     except TidelakeError:
         return None
     removes = tuple(action.extent_id for action in commit.actions if isinstance(action, RemoveExtent))
     return plan._replace(base=commit.base, removes=removes)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _applied(apply: Callable[..., Manifest], plan: Plan, head: int, live: tuple[str, ...]) -> Names | str:
-    manifest = Manifest(_snapshot_at(head), {name: _extent_of(name) for name in live})
+    manifest = Manifest(_snapshot_at(head), {name: extent_of(name) for name in live})
     try:
-        return frozenset(apply(manifest, [_commit_of(plan)], snapshot_id=f"{head + 1}", at_us=head + 1).extents)
+        return frozenset(apply(manifest, [commit_of(plan)], snapshot_id=f"{head + 1}", at_us=head + 1).extents)
     except TidelakeError as error:
         return str(error)
-
-
-def _commit_of(plan: Plan) -> Commit:
-    removes = tuple(RemoveExtent(name) for name in plan.removes)
-    return Commit(plan.id, SCOPE, plan.base, (AddExtent(_extent_of(plan.adds)), *removes), key=plan.key)
-
-
-def _extent_of(name: str) -> Extent:
-    return Extent(name, name, "tlm", 1, len(_rows_of(name)), 1, None, None, 1)
 
 
 def _snapshot_at(sequence: int) -> Snapshot:
     return Snapshot(SCOPE, sequence, f"{sequence}", None, sequence, "append", SCHEMA, {})
 
 
-def _way(ways: dict[World, tuple[World | None, Step]], world: World) -> tuple[Step, ...]:
+def _way_to(world: World, parents: dict[World, World | None], cast: Cast, rules: Rules) -> tuple[Step, ...]:
     steps: list[Step] = []
-    at: World | None = world
-    while at is not None:
-        at, step = ways[at]
-        steps.append(step)
-    return tuple(reversed(steps[:-1]))
-
-
-_unused: Any = None
+    while (before := parents[world]) is not None:
+        steps.append(next(step for step, after in next_steps(before, cast, rules) if after == world))
+        world = before
+    return tuple(reversed(steps))

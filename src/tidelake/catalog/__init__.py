@@ -1,5 +1,9 @@
 """Keep what tables consist of: one Catalog protocol, and the stores behind it."""
 
+from __future__ import annotations
+
+from pathlib import Path
+
 from tidelake.catalog.protocol import (
     Catalog,
     Changes,
@@ -11,6 +15,10 @@ from tidelake.catalog.protocol import (
     WorkQueue,
     WorkUnit,
 )
+from tidelake.catalog.sql import SqlCatalog
+from tidelake.errors import InvalidInputError, NotFoundError, StorageError
+
+CATALOG_FILE = "catalog.sqlite"
 
 __all__ = [
     "Catalog",
@@ -22,4 +30,28 @@ __all__ = [
     "TableInfo",
     "WorkQueue",
     "WorkUnit",
+    "open_catalog",
 ]
+
+
+def open_catalog(where: str | Path, *, create: bool = True) -> Catalog:
+    """Open the catalog of a lake: ``postgresql://…``, or the one inside a folder, which is made if need be.
+
+    A folder that holds anything but a lake is InvalidInputError; one that holds nothing is NotFoundError unless it may
+    be made.
+    """
+    if isinstance(where, str) and "://" in where:
+        return SqlCatalog(where)
+    folder = Path(where)
+    file = folder / CATALOG_FILE
+    try:
+        if not file.exists():
+            held = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
+            if held and not file.exists():  # unless another has just made it
+                raise InvalidInputError("not a lake", folder=folder, kind="not_a_lake")
+            if not held and not create:
+                raise NotFoundError("no lake here", folder=folder)
+            folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError("the lake's folder cannot be used", folder=folder, reason=error.strerror) from error
+    return SqlCatalog(file)

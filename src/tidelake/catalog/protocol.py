@@ -233,11 +233,12 @@ class Catalog(Protocol):
         start_ns: int | None = None,
         end_ns: int | None = None,
         where: Predicate | None = None,
+        stats: Collection[str] | None = None,
     ) -> list[Extent]:
         """List the extents of a snapshot that may hold rows in ``[start_ns, end_ns)`` that match ``where``.
 
-        Never leaves out an extent that does; may give others. By time, those without bounds first. The extents of a
-        user's scope without commits are none.
+        Never leaves out an extent that does; may give others. By time, those without bounds first. Their statistics are
+        those of the columns in ``stats``, or of every column.
         """
         ...
 
@@ -250,7 +251,7 @@ class Catalog(Protocol):
         ...
 
     def changes(self, scope: Scope, *, after: int, upto: int) -> Changes:
-        """Say what differs between two retained snapshots, the older one not needing to be retained."""
+        """Say what differs between two retained snapshots; ``after`` 0 stands for the empty scope."""
         ...
 
     def live(self, scope: Scope, ids: Collection[str]) -> frozenset[str]:
@@ -259,8 +260,11 @@ class Catalog(Protocol):
 
     # commits
 
-    def commit(self, commits: Sequence[Commit], *, onto: Snapshot) -> list[Receipt]:
+    def commit(self, commits: Sequence[Commit], *, onto: Snapshot, rebase: bool = False) -> list[Receipt]:
         """Publish commits of one scope, built on ``onto``, as its next snapshot; one receipt each, in order.
+
+        With ``rebase``, a store that can hold its head still may rebase the commits onto it and publish them there, if
+        no rule forbids it: their receipts then name a later sequence. Without, ``onto`` must be the head.
 
         Commits that happened before are left out and get their first receipt, replayed; one whose receipt is forgotten
         gets the head's. If none is left there is no new snapshot. Raises StaleHead, ConflictError (``not_live``,

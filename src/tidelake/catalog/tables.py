@@ -7,36 +7,59 @@
             ├─ settings (sequence)          as they are since a sequence of the shared scope
             └─ scopes (user) ─┬─ snapshots (sequence)
                               ├─ extents, hot_batches      visible from added_seq up to, not including, removed_seq
+                              │    └─ extent_columns       what is known of each column
                               ├─ receipts (commit id), commit_keys, offsets
     pending, garbage ─ objects on their way in and on their way out
     work_units
 
-A scope has a small integer id, so that indexes stay narrow. Bounds are int64 nanoseconds; an unknown one is stored as the
-end of the range, which no comparison excludes. It does not run queries.
+A scope has a small integer id, so that indexes stay narrow. Bounds are int64 nanoseconds; an unknown one is stored as
+the end of the range, which no comparison excludes. It does not hold the queries.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
 
 from sqlalchemy import (
     BigInteger,
     Column,
     Dialect,
+    Double,
     Index,
+    Insert,
     Integer,
     LargeBinary,
     MetaData,
     PrimaryKeyConstraint,
+    Select,
     Table,
     Text,
     UniqueConstraint,
+    bindparam,
+    func,
+    insert,
+    literal_column,
+    select,
+    text,
+    update,
 )
 from sqlalchemy.schema import CreateIndex, CreateTable
+from sqlalchemy.sql import ClauseElement
+
+from tidelake.catalog.driver import Database, Row
+from tidelake.catalog.protocol import Clock
+from tidelake.errors import CorruptError, InvalidInputError
 
 VERSION = 1
 
 LEAST_NS, MOST_NS = -(2**63), 2**63 - 1  # stand for an unknown bound
 
+SPANS = 65  # classes of time ranges, from a single time to all of it
+MAX_ADDED = 1 << 20  # extents or hot batches in one snapshot; leaves 2^43 snapshots to a scope
+
 metadata = MetaData()
+_ByteOrdered = Text().with_variant(Text(collation="C"), "postgresql")
 _Serial = BigInteger().with_variant(Integer, "sqlite")  # sqlite numbers rows itself only under this name
 
 
@@ -124,8 +147,8 @@ Index("snapshots_by_time", snapshots.c.scope_id, snapshots.c.committed_us)
 extents = Table(
     "extents",
     metadata,
-    Column("n", _Serial, primary_key=True),
     _long("scope_id"),
+    _long("ordinal"),  # see ordinal_of
     _text("id"),
     _text("key"),
     _text("format"),
@@ -134,21 +157,23 @@ extents = Table(
     _long("block_count"),
     _long("min_ts_ns"),
     _long("max_ts_ns"),
+    _long("span"),  # see span_of
     _long("schema_version"),
     _long("level"),
     _long("added_seq"),
     _long("removed_seq", nullable=True),
     _text("coverage_key", nullable=True),
     _text("present_paths"),
-    _text("bounds"),  # {"column": [least, most]}, small: what SQL compares
-    Column("column_stats", LargeBinary, nullable=False),  # last, so that a row can be judged without reading it
+    PrimaryKeyConstraint("scope_id", "ordinal"),
     UniqueConstraint("scope_id", "id"),
+    sqlite_with_rowid=False,
 )
 _live_extents = extents.c.removed_seq.is_(None)
 _gone_extents = extents.c.removed_seq.is_not(None)
 Index(
     "live_extents_by_time",
     extents.c.scope_id,
+    extents.c.span,
     extents.c.max_ts_ns,
     extents.c.min_ts_ns,
     sqlite_where=_live_extents,
@@ -161,13 +186,30 @@ Index(
     sqlite_where=_gone_extents,
     postgresql_where=_gone_extents,
 )
-Index("extents_by_sequence", extents.c.scope_id, extents.c.added_seq)
+
+# What is known of each column of an extent: bounds that SQL compares, and all of it as JSON.
+extent_columns = Table(
+    "extent_columns",
+    metadata,
+    _long("scope_id"),
+    _long("ordinal"),
+    _text("name"),
+    _long("least_whole", nullable=True),
+    _long("most_whole", nullable=True),
+    Column("least_real", Double, nullable=True),
+    Column("most_real", Double, nullable=True),
+    Column("least_text", _ByteOrdered, nullable=True),
+    Column("most_text", _ByteOrdered, nullable=True),
+    Column("body", LargeBinary, nullable=False),
+    PrimaryKeyConstraint("scope_id", "ordinal", "name"),
+    sqlite_with_rowid=False,
+)
 
 hot_batches = Table(
     "hot_batches",
     metadata,
-    Column("n", _Serial, primary_key=True),
     _long("scope_id"),
+    _long("ordinal"),
     _text("id"),
     _long("rows"),
     _long("bytes"),
@@ -177,6 +219,7 @@ hot_batches = Table(
     _long("added_seq"),
     _long("removed_seq", nullable=True),
     Column("payload", LargeBinary, nullable=False),
+    PrimaryKeyConstraint("scope_id", "ordinal"),
     UniqueConstraint("scope_id", "id"),
 )
 _live_hot = hot_batches.c.removed_seq.is_(None)
@@ -184,7 +227,7 @@ _gone_hot = hot_batches.c.removed_seq.is_not(None)
 Index(
     "live_hot",
     hot_batches.c.scope_id,
-    hot_batches.c.added_seq,
+    hot_batches.c.ordinal,
     sqlite_where=_live_hot,
     postgresql_where=_live_hot,
 )
@@ -281,15 +324,86 @@ Index(
 )
 
 
-def creation(dialect: Dialect) -> list[str]:
-    """Give the statements that make an empty catalog of this version."""
+def ordinal_of(sequence: int, position: int) -> int:
+    """Number what a snapshot adds, so that numbers rise with sequences and are known before a row is written."""
+    if position >= MAX_ADDED:
+        raise InvalidInputError("too many extents in one snapshot", limit=MAX_ADDED)
+    return sequence * MAX_ADDED + position
+
+
+def span_of(min_ts_ns: int, max_ts_ns: int) -> int:
+    """Class a time range by the bits of its length, so that an index finds what overlaps a range.
+
+    Ranges of class ``c`` are shorter than ``2**c``; so those that overlap ``[first, last]`` end between ``first`` and
+    ``last + 2**c``, and at least every second one that ends there does overlap.
+    """
+    return (max_ts_ns - min_ts_ns).bit_length()
+
+
+def insert_into(table: Table, *left_out: str) -> Insert:
+    """Give the statement that adds a row, with a value for every column but those left out."""
+    names = [column.name for column in table.c if column.name not in left_out]
+    return insert(table).inline().values({name: bindparam(name, type_=table.c[name].type) for name in names})
+
+
+def prepare(database: Database, clock: Clock) -> None:
+    """Bring a database to this layout: make it, bring it forward, or refuse it. Safe when many do it at once."""
+    if _version(database, database.query) == VERSION:
+        return
+    with database.writing() as transaction:
+        if not database.is_sqlite:
+            transaction.rows(select(func.pg_advisory_xact_lock(_OPENING)))
+        found = _version(database, transaction.rows)
+        if found is None:
+            if database.is_sqlite and transaction.rows(_sqlite_tables):
+                raise InvalidInputError("the database is not a catalog", catalog=database.name, kind="not_a_catalog")
+            for statement in _creation(database.dialect):
+                transaction.run_text(statement)
+            transaction.change(_insert_meta, {"version": VERSION, "created_us": clock()})
+        elif found > VERSION:
+            raise InvalidInputError(
+                "the catalog was made by a newer tidelake",
+                catalog=database.name,
+                version=found,
+                knows=VERSION,
+                kind="newer_catalog",
+            )
+        elif found < VERSION:
+            for version in range(found, VERSION):
+                for statement in _MIGRATIONS[version]:
+                    transaction.run_text(statement)
+            transaction.change(_set_version, {"new_version": VERSION})
+
+
+_MIGRATIONS: dict[int, tuple[str, ...]] = {}  # by version, the statements that lead to the next; 1 is the first
+_OPENING = 0x7469_6465_6C61_6B65  # "tidelake": the advisory lock of those who open a catalog
+
+_meta = select(catalog_meta.c.version)
+_insert_meta = insert_into(catalog_meta)
+_set_version = update(catalog_meta).values(version=bindparam("new_version", type_=BigInteger))
+_sqlite_tables: Select[Any] = select(literal_column("name")).select_from(text("sqlite_master"))
+_sqlite_has_meta = _sqlite_tables.where(text("name = 'catalog_meta'"))
+_postgres_has_meta: Select[Any] = (  # to_regclass would answer from a cache that may be older than the advisory lock
+    select(literal_column("tablename"))
+    .select_from(text("pg_tables"))
+    .where(text("tablename = 'catalog_meta' AND schemaname = current_schema()"))
+)
+
+
+def _version(database: Database, rows: Callable[[ClauseElement], list[Row]]) -> int | None:
+    """Give the version of a catalog, or None if there is none yet."""
+    if not rows(_sqlite_has_meta if database.is_sqlite else _postgres_has_meta):
+        return None
+    found = rows(_meta)
+    if len(found) != 1:
+        raise CorruptError("the catalog does not say its version", catalog=database.name)
+    version: int = found[0][0]
+    return version
+
+
+def _creation(dialect: Dialect) -> list[str]:
     ddl: list[CreateTable | CreateIndex] = []
     for table in metadata.sorted_tables:
         ddl.append(CreateTable(table))
         ddl.extend(CreateIndex(index) for index in sorted(table.indexes, key=lambda index: str(index.name)))
     return [str(statement.compile(dialect=dialect)) for statement in ddl]
-
-
-def migration(dialect: Dialect, version: int) -> list[str]:
-    """Give the statements that turn a catalog of an older version into the next one's."""
-    raise NotImplementedError(version)  # version 1 is the first

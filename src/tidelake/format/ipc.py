@@ -16,6 +16,7 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 
 ARROW_MAGIC = b"ARROW1"
@@ -23,9 +24,12 @@ HEAD = ARROW_MAGIC + b"\0\0"
 END_MARK = b"\xff\xff\xff\xff\0\0\0\0"
 PREFIX_BYTES = 8  # of a message: the continuation mark and the metadata length
 MOST_BUFFER_BYTES = 2**31 - 1  # Arrow's own limit for the types we keep
+MOST_ROWS = 2**31 - 1  # and for their offsets
+SPARE_BYTES = 4096  # more than any writer pads a buffer by
 
 _RECORD_BATCH = 3  # of MessageHeader
 _CODECS = {0: "lz4", 1: "zstd"}
+CODECS = (None, *_CODECS.values())
 _BLOCK = struct.Struct("<qi4xq")
 
 
@@ -141,6 +145,8 @@ def parse_batch(metadata: memoryview, schema: pa.Schema) -> BatchLayout:
     nodes = [struct.unpack_from("<qq", metadata, nodes_at + 16 * i) for i in range(node_count)]
     buffers = [struct.unpack_from("<qq", metadata, buffers_at + 16 * i) for i in range(buffer_count)]
     rows = header.number(0, "<q")
+    if not 0 <= rows <= MOST_ROWS:
+        raise ValueError(f"a batch of {rows} rows")
     pieces, node, buffer = [], 0, 0
     for field in schema:
         wanted = _buffer_count(field.type)
@@ -160,15 +166,11 @@ def decode_column(
     """Build one column from the bytes of its piece; untrusted bytes are checked value by value."""
     if codec == "unknown":
         raise ValueError("compressed in an unknown way")
-    buffers = [_buffer(data, offset, length, codec) for offset, length in piece.buffers]
     needed = _needed_bytes(kind, rows, piece.nulls)
-    for buffer, least in zip(buffers, needed, strict=True):
-        if (buffer.size if buffer else 0) < least:
-            raise ValueError(f"a buffer of {buffer.size if buffer else 0} bytes where {least} are needed")
-    if not piece.nulls:
-        buffers[0] = None
+    buffers = [_buffer(data, place, least, codec) for place, least in zip(piece.buffers, needed, strict=True)]
     if _is_text(kind):
-        buffers[2] = buffers[2] or pa.py_buffer(b"")  # no text has a letter
+        letters = _letter_bytes(buffers[1], rows)
+        buffers[2] = _buffer(data, piece.buffers[2], letters, codec) or pa.py_buffer(b"")
     if pa.types.is_fixed_size_list(kind):
         child = pa.Array.from_buffers(kind.value_type, rows * kind.list_size, [None, buffers[2]], 0)
         array = pa.Array.from_buffers(kind, rows, buffers[:1], piece.nulls, children=[child])
@@ -267,21 +269,40 @@ def _needed_bytes(kind: pa.DataType, rows: int, nulls: int) -> tuple[int, ...]:
     return valid, (rows * kind.bit_width + 7) // 8
 
 
-def _buffer(data: pa.Buffer, offset: int, length: int, codec: str | None) -> pa.Buffer | None:
+def _letter_bytes(offsets: pa.Buffer | None, rows: int) -> int:
+    """Check the offsets of a text column, and read the last: how many bytes its letters take."""
+    if offsets is None:
+        return 0
+    places = np.frombuffer(offsets, np.int32, rows + 1)
+    if places[0] < 0 or bool((places[1:] < places[:-1]).any()):  # checked always: a reader would leave the buffer
+        raise ValueError("a text ends before it begins")
+    return int(places[-1])
+
+
+def _buffer(data: pa.Buffer, place: tuple[int, int], least: int, codec: str | None) -> pa.Buffer | None:
+    """Give a buffer of which this many bytes are needed, or None if none is."""
+    offset, length = place
     if offset + length > data.size:
         raise ValueError(f"a buffer ends at {offset + length} of {data.size} bytes")
-    if not length:
+    if not least:
         return None
-    raw = data.slice(offset, length)
-    if codec is None:
-        return raw
-    if length < 8:
+    found = data.slice(offset, length)
+    if codec is not None:
+        found = _decompressed(found, least, codec)
+    if found.size < least:
+        raise ValueError(f"a buffer of {found.size} bytes where {least} are needed")
+    return found
+
+
+def _decompressed(raw: pa.Buffer, least: int, codec: str) -> pa.Buffer:
+    """Undo compression; a buffer that claims far more than its column needs would only take memory."""
+    if raw.size < 8:
         raise ValueError("a compressed buffer without its length")
     size = struct.unpack_from("<q", raw, 0)[0]
     if size == -1:
         return raw.slice(8)
-    if not 0 <= size <= MOST_BUFFER_BYTES:
-        raise ValueError(f"a buffer claims {size} bytes")
+    if not least <= size <= min(2 * least + SPARE_BYTES, MOST_BUFFER_BYTES):
+        raise ValueError(f"a buffer claims {size} bytes where {least} are needed")
     try:
         return pa.decompress(raw.slice(8), decompressed_size=size, codec=codec)
     except (pa.ArrowInvalid, OSError) as error:

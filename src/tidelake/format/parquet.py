@@ -250,7 +250,7 @@ def _open(store: ObjectStore, key: str) -> _Parts:
     except (OSError, pa.ArrowException) as error:
         raise ValueError(f"the footer is not readable: {error}") from error
     if is_ours:
-        extent_id, schema, blocks = _read_ours(file, start)
+        extent_id, schema, blocks = _read_ours(key, file, start)
         return _Parts(extent_id, schema, tail.size, blocks, file)
     try:
         schema = Schema.from_arrow(physical)
@@ -298,7 +298,7 @@ def _opened(source: pa.NativeFile, metadata: pq.FileMetaData | None, *, trusted:
     )
 
 
-def _read_ours(file: pq.FileMetaData, end: int) -> tuple[str, Schema, list[BlockInfo]]:
+def _read_ours(key: str, file: pq.FileMetaData, end: int) -> tuple[str, Schema, list[BlockInfo]]:
     entries = orjson.loads(file.metadata[KEY.encode()])
     extent = entries[-1]["extent"]
     schema = Schema.from_json(extent["schema"])
@@ -308,7 +308,7 @@ def _read_ours(file: pq.FileMetaData, end: int) -> tuple[str, Schema, list[Block
     for entry in entries:
         places = ((name, entry["tide"][name]) for name in schema.names)
         pieces = {name: piece_of(place, end) for name, place in places}
-        blocks.append(BlockInfo(Stats(entry["row_count"], EntryColumns(entry, schema)), pieces))
+        blocks.append(BlockInfo(Stats(entry["row_count"], EntryColumns(key, entry, schema)), pieces))
     return extent["id"], schema, blocks
 
 

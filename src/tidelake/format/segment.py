@@ -174,8 +174,8 @@ def block_entry(schema: Schema, known: Stats, places: Sequence[Mapping[str, Any]
 class EntryColumns(Mapping[str, ColumnStats]):
     """The statistics of one block's columns, decoded when asked for: a footer holds many more than a query needs."""
 
-    def __init__(self, entry: Mapping[str, Any], schema: Schema) -> None:
-        self._plain, self._extra = entry["cols"], entry.get("tide", {})
+    def __init__(self, key: str, entry: Mapping[str, Any], schema: Schema) -> None:
+        self._key, self._plain, self._extra = key, entry["cols"], entry.get("tide", {})
         self._schema = schema
         self._decoded: dict[str, ColumnStats] = {}
 
@@ -183,7 +183,12 @@ class EntryColumns(Mapping[str, ColumnStats]):
         if name not in self._decoded:
             if name not in self._plain and name not in self._extra:
                 raise KeyError(name)
-            self._decoded[name] = self._decode(name)
+            try:
+                self._decoded[name] = self._decode(name)
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
+                raise CorruptExtent(
+                    "not readable statistics", object=self._key, column=name, reason=reason_of(error)
+                ) from error
         return self._decoded[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -234,7 +239,8 @@ def read_columns(
                 "not a readable column", object=key, block=block, column=column.name, reason=reason_of(error)
             ) from error
     if not columns:
-        return pa.RecordBatch.from_struct_array(pa.array([{}] * info.stats.rows, pa.struct([])))
+        rows = pa.Array.from_buffers(pa.struct([]), info.stats.rows, [None], 0, children=[])  # takes no memory
+        return pa.RecordBatch.from_struct_array(rows)
     schema = pa.schema([pa.field(c.name, c.type.arrow, nullable=c.nullable) for c in columns])
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 

@@ -216,12 +216,14 @@ def _open_v2(store: ObjectStore, key: str, tail: Tail) -> _Parts:
         return _open_foreign(store, key, tail, body_end=start, footer_bytes=length, entries=entries)
     if not seal or checksum_of(stats_json[:-_SUM_BYTES]) != seal[1].decode():
         raise ValueError("checksum mismatch in the footer")
-    return _open_ours(tail, entries, length)
+    return _open_ours(key, tail, entries, length)
 
 
-def _open_ours(tail: Tail, entries: list[dict[str, Any]], footer_bytes: int) -> _Parts:
+def _open_ours(key: str, tail: Tail, entries: list[dict[str, Any]], footer_bytes: int) -> _Parts:
     extent = entries[-1]["extent"]
     schema = Schema.from_json(extent["schema"])
+    if extent["codec"] not in ipc.CODECS:
+        raise ValueError(f"compressed in an unknown way, {extent['codec']!r}")
     blocks, layouts = [], []
     for entry in entries:
         pieces, places = [], {}
@@ -232,9 +234,11 @@ def _open_ours(tail: Tail, entries: list[dict[str, Any]], footer_bytes: int) -> 
             buffers = tuple((at, size) for at, size in tide["bufs"])
             if any(type(part) is not int or part < 0 for part in (entry["row_count"], nulls, *sum(buffers, ()))):
                 raise ValueError(f"column {column.name!r} has buffers without a place")
+            if not nulls <= entry["row_count"] <= ipc.MOST_ROWS:
+                raise ValueError(f"column {column.name!r} has {nulls} nulls in {entry['row_count']} rows")
             pieces.append(ipc.Piece(0, tide["len"], nulls, buffers))
         layouts.append(ipc.BatchLayout(entry["row_count"], extent["codec"], tuple(pieces)))
-        blocks.append(BlockInfo(Stats(entry["row_count"], EntryColumns(entry, schema)), places))
+        blocks.append(BlockInfo(Stats(entry["row_count"], EntryColumns(key, entry, schema)), places))
     return _Parts(2, extent["id"], schema, schema.arrow, tail.size, footer_bytes, blocks, layouts)
 
 
@@ -272,7 +276,7 @@ def _open_foreign(
         entry = entries[number] if entries is not None else {"row_count": layout.rows, "cols": {}}
         if entry["row_count"] != layout.rows:
             raise ValueError(f"statistics of {entry['row_count']} rows for {layout.rows} in batch {number}")
-        blocks.append(BlockInfo(Stats(layout.rows, dict(EntryColumns(entry, schema))), pieces))
+        blocks.append(BlockInfo(Stats(layout.rows, dict(EntryColumns(key, entry, schema))), pieces))
         layouts.append(layout)
     version = 1 if entries is None else 2
     return _Parts(version, None, schema, physical, tail.size, footer_bytes, blocks, layouts)

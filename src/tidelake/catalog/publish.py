@@ -1,0 +1,317 @@
+"""Take the steps of a commit inside a transaction of the SQL catalog.
+
+The steps are in the order in which the catalog takes them; any may raise, and then the whole transaction is undone. It
+does not begin or end the transaction, and does not know the rules of rebasing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import orjson
+from sqlalchemy import BigInteger, Text, bindparam, exists, insert, select, update
+
+from tidelake.catalog import tables as t
+from tidelake.catalog.driver import Row, Transaction, among
+from tidelake.catalog.listing import extent_to_row, stats_to_rows
+from tidelake.catalog.reading import counts_to_text
+from tidelake.catalog.sweep import take_pending
+from tidelake.catalog.tables import LEAST_NS, MOST_NS, insert_into, ordinal_of
+from tidelake.errors import ConflictError
+from tidelake.schema import Schema
+from tidelake.snapshot import (
+    AddExtent,
+    AppendHot,
+    Commit,
+    Counts,
+    DropHot,
+    HotBatch,
+    Receipt,
+    RecordOffset,
+    RemoveExtent,
+    Snapshot,
+    UpdateTable,
+    keys_of,
+)
+
+ActionT = TypeVar("ActionT", AddExtent, RemoveExtent, AppendHot, DropHot, UpdateTable, RecordOffset)
+
+_TABLE = bindparam("table_id", type_=Text)
+_USER = bindparam("user_id", type_=Text)
+_SCOPE = bindparam("scope_id", type_=BigInteger)
+_SEQUENCE = bindparam("sequence", type_=BigInteger)
+_SNAPSHOT = bindparam("snapshot_id", type_=Text)
+
+_stands = exists().where(t.tables.c.id == _TABLE, t.tables.c.dropped_us.is_(None))
+_swap = (
+    update(t.scopes)
+    .where(t.scopes.c.table_id == _TABLE, t.scopes.c.user_id == _USER, _stands)
+    .where(t.scopes.c.snapshot_id == bindparam("expected", type_=Text))
+    .values(snapshot_id=_SNAPSHOT, sequence=_SEQUENCE)
+    .returning(t.scopes.c.id)
+)
+_found_scope = (
+    insert(t.scopes)
+    .from_select(
+        ["table_id", "user_id", "sequence", "snapshot_id"],
+        select(_TABLE, _USER, _SEQUENCE, _SNAPSHOT).where(_stands),
+    )
+    .returning(t.scopes.c.id)
+)
+_RECEIPT_COLUMNS = (
+    t.receipts.c.commit_id,
+    t.receipts.c.snapshot_id,
+    t.receipts.c.sequence,
+    t.receipts.c.committed_us,
+    t.receipts.c.rows,
+    t.receipts.c.extents,
+)
+receipts_by_id = select(*_RECEIPT_COLUMNS).where(among(t.receipts.c.commit_id, "ids"))
+receipts_by_key = (
+    select(*_RECEIPT_COLUMNS, t.commit_keys.c.key)
+    .join(t.commit_keys, t.receipts.c.commit_id == t.commit_keys.c.commit_id)
+    .where(t.commit_keys.c.scope_id == _SCOPE, among(t.commit_keys.c.key, "keys"))
+)
+_offsets = select(t.offsets.c.stream, t.offsets.c.batch).where(
+    t.offsets.c.scope_id == _SCOPE, among(t.offsets.c.stream, "streams")
+)
+_raise_offset = (
+    update(t.offsets)
+    .where(t.offsets.c.scope_id == _SCOPE, t.offsets.c.stream == bindparam("of_stream", type_=Text))
+    .values(batch=bindparam("batch", type_=BigInteger))
+)
+_remove_extents, _drop_hot = (
+    update(of)
+    .where(of.c.scope_id == _SCOPE, among(of.c.id, "ids"), of.c.removed_seq.is_(None))
+    .values(removed_seq=_SEQUENCE)
+    .returning(of.c.id, rows, size)
+    for of, rows, size in (
+        (t.extents, t.extents.c.row_count, t.extents.c.byte_size),
+        (t.hot_batches, t.hot_batches.c.rows, t.hot_batches.c.bytes),
+    )
+)
+_set_schema_version, _set_settings_seq = (
+    update(t.tables).where(t.tables.c.id == _TABLE).values({name: bindparam(name, type_=BigInteger)})
+    for name in ("schema_version", "settings_seq")
+)
+_insert_schema = insert_into(t.schemas)
+_insert_settings = insert_into(t.settings)
+_insert_snapshot = insert_into(t.snapshots)
+_insert_extent = insert_into(t.extents, "removed_seq")
+_insert_column = insert_into(t.extent_columns)
+_insert_hot = insert_into(t.hot_batches, "removed_seq")
+_insert_receipt = insert_into(t.receipts)
+_insert_key = insert_into(t.commit_keys)
+_insert_offset = insert_into(t.offsets)
+
+
+def swap(transaction: Transaction, onto: Snapshot, *, snapshot_id: str) -> int | None:
+    """Make a snapshot the current one, if ``onto`` still is; give the scope's number, or None if the head moved."""
+    values = {
+        "table_id": onto.scope.table_id,
+        "user_id": onto.scope.user,
+        "expected": onto.id,
+        "snapshot_id": snapshot_id,
+        "sequence": onto.sequence + 1,
+    }
+    rows = transaction.rows(_swap if onto.sequence else _found_scope, values)
+    return rows[0][0] if rows else None
+
+
+def find_replayed(
+    transaction: Transaction, scope_id: int, commits: Sequence[Commit], onto: Snapshot
+) -> dict[int, Receipt | int]:
+    """Say which commits happened before, by position: the first receipt, or the position of its twin in this call."""
+    rows = transaction.rows(receipts_by_id, listed(ids=[commit.id for commit in commits]))
+    before = {("id", row[0]): receipt_from(row) for row in rows}
+    if keys := [key for commit in commits for key in keys_of(commit)]:
+        rows = transaction.rows(receipts_by_key, {"scope_id": scope_id, **listed(keys=keys)})
+        before |= {("key", row[-1]): receipt_from(row) for row in rows}
+    last: dict[str, int] = {}
+    if streams := [action.stream for commit in commits for action in _of(commit, RecordOffset)]:
+        last = dict(transaction.rows(_offsets, {"scope_id": scope_id, **listed(streams=streams)}))
+    found: dict[int, Receipt | int] = {}
+    here: dict[tuple[str, str], int] = {}
+    for at, commit in enumerate(commits):
+        marks = [("id", commit.id), *(("key", key) for key in keys_of(commit))]
+        offsets = {action.stream: action.batch for action in _of(commit, RecordOffset)}
+        first = next((before[mark] for mark in marks if mark in before), None)
+        twin = next((here[mark] for mark in marks if mark in here), None)
+        if first is not None:
+            found[at] = first
+        elif twin is not None:
+            found[at] = twin
+        elif any(batch <= last.get(stream, -1) for stream, batch in offsets.items()):
+            found[at] = Receipt(commit.id, onto.id, onto.sequence, onto.committed_us, 0, 0, replayed=True)
+        else:
+            here |= dict.fromkeys(marks, at)
+            last |= offsets
+    return found
+
+
+def take_away(transaction: Transaction, scope_id: int, commits: Sequence[Commit], sequence: int) -> Counts:
+    """End the life of what commits remove and drop, all of it or an error; give how much that was."""
+    extents = [(commit, action.extent_id) for commit in commits for action in _of(commit, RemoveExtent)]
+    batches = [(commit, action.batch_id) for commit in commits for action in _of(commit, DropHot)]
+    removed = Counts()
+    for statement, taken in ((_remove_extents, extents), (_drop_hot, batches)):
+        if not taken:
+            continue
+        ids = [item for _, item in taken]
+        rows = transaction.rows(statement, {"scope_id": scope_id, "sequence": sequence, **listed(ids=ids)})
+        live = {row[0] for row in rows}
+        for commit, item in taken:
+            if item not in live:
+                raise ConflictError("an input is no longer live", commit=commit.id, input=item, kind="not_live")
+            live.remove(item)  # so that a second one finds it gone
+        sums = len(rows), sum(row[1] for row in rows), sum(row[2] for row in rows)
+        removed += Counts(*sums) if statement is _remove_extents else Counts(0, 0, 0, *sums)
+    return removed
+
+
+def take_off_pending(transaction: Transaction, commits: Sequence[Commit]) -> None:
+    """Take the added extents off the pending list; one that is not on it must not be published."""
+    owners = {action.extent.key: commit.id for commit in commits for action in _of(commit, AddExtent)}
+    if not owners:
+        return
+    taken = {row[0] for row in transaction.rows(take_pending, listed(keys=list(owners)))}
+    for key in sorted(owners.keys() - taken):
+        raise ConflictError(
+            "an extent is not registered as pending, or was given up", commit=owners[key], key=key, kind="not_pending"
+        )
+
+
+def write_snapshot(transaction: Transaction, scope_id: int, snapshot: Snapshot) -> None:
+    """Write a header."""
+    coverage = snapshot.coverage
+    transaction.change(
+        _insert_snapshot,
+        {
+            "scope_id": scope_id,
+            "sequence": snapshot.sequence,
+            "id": snapshot.id,
+            "parent_id": snapshot.parent_id,
+            "committed_us": snapshot.committed_us,
+            "operation": snapshot.operation,
+            "schema_version": snapshot.schema.version,
+            "counts": counts_to_text(snapshot),
+            "coverage_key": coverage.key if coverage else None,
+            "coverage_as_of": coverage.as_of if coverage else None,
+        },
+    )
+
+
+def write_added(transaction: Transaction, scope_id: int, commits: Sequence[Commit], sequence: int) -> None:
+    """Write the extents and hot batches that commits add."""
+    extents: list[dict[str, Any]] = []
+    columns: list[dict[str, Any]] = []
+    for action in (action for commit in commits for action in _of(commit, AddExtent)):
+        place = {"scope_id": scope_id, "sequence": sequence, "position": len(extents)}
+        extents.append(extent_to_row(action.extent, **place))
+        columns.extend(stats_to_rows(action.extent, **place))
+    transaction.change_many(_insert_extent, extents)
+    transaction.change_many(_insert_column, columns)
+    batches = [action.batch for commit in commits for action in _of(commit, AppendHot)]
+    transaction.change_many(_insert_hot, [_hot_row(batch, scope_id, sequence, at) for at, batch in enumerate(batches)])
+
+
+def write_table(transaction: Transaction, commits: Sequence[Commit], onto: Snapshot, snapshot: Snapshot) -> None:
+    """Write the schema versions and the settings that a snapshot of the shared scope brings."""
+    table_id = snapshot.scope.table_id
+    updates = [action.schema for commit in commits for action in _of(commit, UpdateTable)]
+    widened = {schema.version: schema for schema in updates if schema and schema.version > onto.schema.version}
+    if widened:
+        write_schemas(transaction, table_id, list(widened.values()))
+        transaction.change(_set_schema_version, {"table_id": table_id, "schema_version": snapshot.schema.version})
+    if snapshot.settings != onto.settings:
+        write_settings(transaction, snapshot)
+        transaction.change(_set_settings_seq, {"table_id": table_id, "settings_seq": snapshot.sequence})
+
+
+def write_schemas(transaction: Transaction, table_id: str, schemas: Sequence[Schema]) -> None:
+    """Write versions of a table's schema."""
+    rows = [
+        {"table_id": table_id, "version": schema.version, "body": orjson.dumps(schema.to_json()).decode()}
+        for schema in schemas
+    ]
+    transaction.change_many(_insert_schema, rows)
+
+
+def write_settings(transaction: Transaction, snapshot: Snapshot) -> None:
+    """Write a table's settings as they are since a snapshot."""
+    body = orjson.dumps(snapshot.settings).decode()
+    row = {"table_id": snapshot.scope.table_id, "sequence": snapshot.sequence, "body": body}
+    transaction.change(_insert_settings, row)
+
+
+def write_receipts(
+    transaction: Transaction, scope_id: int, commits: Sequence[Commit], receipts: Mapping[str, Receipt]
+) -> None:
+    """Write what makes commits happen once: their receipts, their keys, and how far streams are."""
+    rows = [
+        {
+            "commit_id": receipt.commit_id,
+            "scope_id": scope_id,
+            "snapshot_id": receipt.snapshot_id,
+            "sequence": receipt.sequence,
+            "committed_us": receipt.committed_us,
+            "rows": receipt.rows,
+            "extents": receipt.extents,
+        }
+        for receipt in receipts.values()
+    ]
+    transaction.change_many(_insert_receipt, rows)
+    for commit in commits:
+        marked = {"scope_id": scope_id, "commit_id": commit.id, "committed_us": receipts[commit.id].committed_us}
+        transaction.change_many(_insert_key, [{**marked, "key": key} for key in keys_of(commit)])
+        for action in _of(commit, RecordOffset):
+            offset = {"scope_id": scope_id, "stream": action.stream, "batch": action.batch}
+            if not transaction.change(_raise_offset, {**offset, "of_stream": action.stream}):
+                transaction.change(_insert_offset, offset)
+
+
+def answers(
+    commits: Sequence[Commit], replayed: Mapping[int, Receipt | int], receipts: Mapping[str, Receipt]
+) -> list[Receipt]:
+    """Give each commit's receipt, in order: its own, the first, or its twin's."""
+    given: list[Receipt] = []
+    for at, commit in enumerate(commits):
+        match replayed.get(at):
+            case None:
+                given.append(receipts[commit.id])
+            case Receipt() as first:
+                given.append(first)
+            case int(twin):
+                given.append(replace(given[twin], replayed=True))
+    return given
+
+
+def receipt_from(row: Row) -> Receipt:
+    """Read a receipt's row, as the answer to a replay."""
+    return Receipt(row[0], row[1], row[2], row[3], row[4], row[5], replayed=True)
+
+
+def listed(**lists: Sequence[Any]) -> dict[str, str]:
+    """Give lists as parameters; see among."""
+    return {name: orjson.dumps(values).decode() for name, values in lists.items()}
+
+
+def _hot_row(batch: HotBatch, scope_id: int, sequence: int, position: int) -> dict[str, Any]:
+    return {
+        "scope_id": scope_id,
+        "ordinal": ordinal_of(sequence, position),
+        "id": batch.id,
+        "rows": batch.rows,
+        "bytes": len(batch.payload),
+        "min_ts_ns": LEAST_NS if batch.min_ts_ns is None else batch.min_ts_ns,
+        "max_ts_ns": MOST_NS if batch.max_ts_ns is None else batch.max_ts_ns,
+        "schema_version": batch.schema_version,
+        "added_seq": sequence,
+        "payload": batch.payload,
+    }
+
+
+def _of(commit: Commit, kind: type[ActionT]) -> list[ActionT]:
+    return [action for action in commit.actions if isinstance(action, kind)]

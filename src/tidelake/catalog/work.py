@@ -1,0 +1,230 @@
+"""Hand out background work from the SQL catalog, each unit to one owner at a time.
+
+A claim leases a unit and raises its token; the token goes into the commit as its fence. So a worker that lost its lease
+may still run, but cannot commit: clocks that differ cost double work, never a wrong table.
+
+::
+
+    queued ──claim──▶ leased ──complete──▶ done
+      ▲                 │ fail, or the lease runs out
+      └── attempts left ┴── none left ──▶ dead ──revive──▶ queued
+
+It does not know what the work is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+from typing import Any
+
+import orjson
+from sqlalchemy import BigInteger, Text, and_, bindparam, delete, or_, select, update
+
+from tidelake.catalog.driver import Database, Row, Transaction, Violation, among
+from tidelake.catalog.protocol import Clock, UnitState, WorkUnit
+from tidelake.catalog.tables import insert_into, work_units
+from tidelake.errors import ConflictError, InvalidInputError, NotFoundError
+from tidelake.snapshot import Fence
+
+_w = work_units.c
+_NOW = bindparam("now", type_=BigInteger)
+_STATE, _KIND = bindparam("state", type_=Text), bindparam("kind", type_=Text)
+_COLUMNS = tuple(_w)
+_MOVED = ("state", "attempts", "token", "owner", "ready_us", "lease_until_us", "updated_us", "error")
+
+_insert = insert_into(work_units)
+_by_id = select(*_COLUMNS).where(_w.id == bindparam("id", type_=Text))
+_open_by_key = select(*_COLUMNS).where(
+    _w.kind == _KIND,
+    _w.key == bindparam("key", type_=Text),
+    or_(_w.state == "queued", _w.state == "leased"),
+)
+_ready = (
+    select(*_COLUMNS)
+    .where(among(_w.kind, "kinds"))
+    .where(
+        or_(
+            and_(_w.state == "queued", _w.ready_us <= _NOW),
+            and_(_w.state == "leased", _w.lease_until_us < _NOW),
+        )
+    )
+    .order_by(_w.priority.desc(), _w.ready_us, _w.id)
+    .limit(1)
+    .with_for_update(skip_locked=True)
+)
+_set = (
+    update(work_units)
+    .where(_w.id == bindparam("unit", type_=Text), _w.token == bindparam("held", type_=BigInteger))
+    .where(_w.state == bindparam("was", type_=Text))
+    .values({name: bindparam(f"new_{name}", type_=_w[name].type) for name in _MOVED})
+)
+_listed = (
+    select(*_COLUMNS)
+    .where(or_(_STATE.is_(None), _w.state == _STATE), or_(_KIND.is_(None), _w.kind == _KIND))
+    .order_by(_w.created_us.desc(), _w.id.desc())
+    .limit(bindparam("limit", type_=BigInteger))
+)
+_fenced = (
+    select(_w.id)
+    .where(_w.id == bindparam("unit", type_=Text), _w.token == bindparam("held", type_=BigInteger))
+    .where(_w.state == "leased")
+    .with_for_update()
+)
+_forget = delete(work_units).where(_w.state == "done", _w.updated_us < bindparam("before_us", type_=BigInteger))
+
+
+class SqlWorkQueue:
+    """Work units as rows."""
+
+    def __init__(self, database: Database, clock: Clock, new_id: Callable[[], str]) -> None:
+        self._database = database
+        self._clock = clock
+        self._new_id = new_id
+
+    def enqueue(
+        self,
+        kind: str,
+        key: str,
+        payload: Mapping[str, Any],
+        *,
+        priority: int = 0,
+        max_attempts: int = 5,
+        delay_us: int = 0,
+    ) -> WorkUnit:
+        """Add a unit, or give the open one of the same kind and key."""
+        if not (kind.isprintable() and key.isprintable() and kind and key) or max_attempts < 1:
+            raise InvalidInputError("a work unit needs a kind, a key and an attempt", unit_kind=kind, key=key)
+        now = self._clock()
+        unit = WorkUnit(
+            id=self._new_id(),
+            kind=kind,
+            key=key,
+            payload=dict(payload),
+            state="queued",
+            priority=priority,
+            attempts=0,
+            max_attempts=max_attempts,
+            token=0,
+            owner=None,
+            ready_us=now + delay_us,
+            lease_until_us=None,
+            created_us=now,
+            updated_us=now,
+            error=None,
+        )
+        while True:
+            try:
+                with self._database.writing() as transaction:
+                    open_ones = transaction.rows(_open_by_key, {"kind": kind, "key": key})
+                    if open_ones:
+                        return _unit_of(open_ones[0])
+                    transaction.change(_insert, _row_of(unit))
+                    return unit
+            except Violation:
+                continue  # another put it there in between: give that one
+
+    def claim(self, kinds: Collection[str], *, owner: str, lease_us: int) -> WorkUnit | None:
+        """Lease the most urgent ready unit; one whose lease ran out is ready again, and dead after its last attempt."""
+        while True:
+            now = self._clock()
+            with self._database.writing() as transaction:
+                rows = transaction.rows(_ready, {"kinds": orjson.dumps(list(kinds)).decode(), "now": now})
+                if not rows:
+                    return None
+                unit = _unit_of(rows[0])
+                if unit.state == "leased" and unit.attempts >= unit.max_attempts:
+                    self._move(transaction, unit, state="dead", error=unit.error or "the lease ran out")
+                    continue
+                return self._move(
+                    transaction,
+                    unit,
+                    state="leased",
+                    attempts=unit.attempts + 1,
+                    token=unit.token + 1,
+                    owner=owner,
+                    lease_until_us=now + lease_us,
+                )
+
+    def heartbeat(self, unit: WorkUnit, *, lease_us: int) -> WorkUnit:
+        """Prolong a lease; ConflictError (``fenced``) if it is no longer this owner's."""
+        with self._database.writing() as transaction:
+            return self._move(transaction, unit, state="leased", lease_until_us=self._clock() + lease_us)
+
+    def complete(self, unit: WorkUnit) -> None:
+        """Close a unit; ConflictError (``fenced``) if it is no longer this owner's."""
+        with self._database.writing() as transaction:
+            self._move(transaction, unit, state="done", lease_until_us=None)
+
+    def fail(self, unit: WorkUnit, error: str, *, delay_us: int) -> WorkUnit:
+        """Give a unit back for another attempt after a delay, or to the dead letters after its last."""
+        state: UnitState = "queued" if unit.attempts < unit.max_attempts else "dead"
+        with self._database.writing() as transaction:
+            return self._move(
+                transaction,
+                unit,
+                state=state,
+                owner=None,
+                lease_until_us=None,
+                ready_us=self._clock() + delay_us,
+                error=error.replace("\x00", ""),
+            )
+
+    def revive(self, unit_id: str) -> WorkUnit:
+        """Queue a dead unit again with fresh attempts."""
+        try:
+            with self._database.writing() as transaction:
+                rows = transaction.rows(_by_id, {"id": unit_id})
+                if not rows or rows[0][4] != "dead":
+                    raise NotFoundError("no such dead work unit", unit=unit_id)
+                unit = _unit_of(rows[0])
+                return self._move(
+                    transaction,
+                    unit,
+                    state="queued",
+                    attempts=0,
+                    owner=None,
+                    ready_us=self._clock(),
+                    lease_until_us=None,
+                )
+        except Violation as error:
+            raise ConflictError("a unit of the same key is open", unit=unit_id, kind="open_unit") from error
+
+    def units(self, *, state: UnitState | None = None, kind: str | None = None, limit: int = 100) -> list[WorkUnit]:
+        """List units, newest first."""
+        rows = self._database.query(_listed, {"state": state, "kind": kind, "limit": limit})
+        return [_unit_of(row) for row in rows]
+
+    def forget(self, *, before_us: int) -> int:
+        """Delete units that were done before a time, and say how many."""
+        with self._database.writing() as transaction:
+            return transaction.change(_forget, {"before_us": before_us})
+
+    def _move(self, transaction: Transaction, unit: WorkUnit, **changes: Any) -> WorkUnit:
+        """Change a unit that is still as it is held."""
+        moved = replace(unit, updated_us=self._clock(), **changes)
+        values = {f"new_{name}": getattr(moved, name) for name in _MOVED}
+        if not transaction.change(_set, {"unit": unit.id, "held": unit.token, "was": unit.state, **values}):
+            raise _lost(unit.id, unit.token)
+        return moved
+
+
+def check_fence(transaction: Transaction, fence: Fence, commit_id: str) -> None:
+    """Refuse a commit whose worker has lost its lease, and keep others from taking it over until the commit is in."""
+    if not transaction.rows(_fenced, {"unit": fence.unit_id, "held": fence.token}):
+        error = _lost(fence.unit_id, fence.token)
+        raise ConflictError(error.message, commit=commit_id, **error.facts, kind="fenced")
+
+
+def _unit_of(row: Row) -> WorkUnit:
+    fields = dict(zip((column.name for column in _COLUMNS), row, strict=True))
+    return WorkUnit(**{**fields, "payload": orjson.loads(fields["payload"])})
+
+
+def _row_of(unit: WorkUnit) -> dict[str, Any]:
+    row = {column.name: getattr(unit, column.name) for column in _COLUMNS}
+    return {**row, "payload": orjson.dumps(unit.payload).decode()}
+
+
+def _lost(unit_id: str, token: int) -> ConflictError:
+    return ConflictError("the lease on a work unit is lost", unit=unit_id, token=token, kind="fenced")

@@ -1,0 +1,435 @@
+"""Answer a predicate for every row of a batch: true, false or null, exactly as ``predicate`` says.
+
+``check`` binds a predicate to a schema before anything is read: what cannot be asked is a QueryError there, and times
+in any form become nanoseconds. Comparisons are exact: a literal becomes the value of the column's own type that decides
+the same, so no row is ever rounded to meet a literal. What a dynamic path has is judged type by type. Nothing here
+loops over rows, but for values at a path that Arrow has no type for: integers beyond 64 bits, bytes and times. It does
+not read extents, nor prune: see ``stats``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from functools import reduce
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidelake import cbor
+from tidelake.dynamic import decode, get_path
+from tidelake.errors import InvalidInputError, QueryError, SchemaError
+from tidelake.expression import unknown_column
+from tidelake.predicate import (
+    And,
+    DynamicPathEquals,
+    DynamicPathExists,
+    DynamicPathTest,
+    Equals,
+    InSet,
+    IsNull,
+    Leaf,
+    Not,
+    Or,
+    PathTest,
+    Predicate,
+    Range,
+    StartsWith,
+    StringContains,
+    StringHas,
+    StringMatches,
+    TimeRange,
+    Value,
+    columns_of,
+    leaves_of,
+    time_ns,
+)
+from tidelake.schema import Column, DataType, Schema
+from tidelake.search import search
+from tidelake.times import parse_time_ns
+
+_COMPARES_WITH = {
+    "bool": "true or false",
+    "string": "text",
+    "timestamp": "a time, or nanoseconds",
+}
+NARROW_SHARE = (
+    4  # rows left, one in so many, before the rest is asked of them alone: 13 ms become 0.5 where 1 % are left
+)
+
+_Rows: TypeAlias = npt.NDArray[np.int64]
+_Family: TypeAlias = type[Any]  # int for all numbers, or str, bool, bytes, datetime
+
+
+def check(predicate: Predicate, schema: Schema) -> Predicate:
+    """Bind a predicate to a schema, or say what is wrong with it; a range of times becomes a TimeRange."""
+    match predicate:
+        case And(parts):
+            return And(tuple(check(part, schema) for part in parts))
+        case Or(parts):
+            return Or(tuple(check(part, schema) for part in parts))
+        case Not(part):
+            return Not(check(part, schema))
+        case leaf:
+            if leaf.column not in schema:
+                raise unknown_column(leaf.column, schema.names)
+            return _bound(leaf, schema[leaf.column])
+
+
+def evaluate(predicate: Predicate, batch: pa.RecordBatch) -> pa.BooleanArray:
+    """Answer a predicate for every row."""
+    match predicate:
+        case And(parts):
+            return reduce(pc.and_kleene, (evaluate(part, batch) for part in parts))
+        case Or(parts):
+            return reduce(pc.or_kleene, (evaluate(part, batch) for part in parts))
+        case Not(part):
+            return pc.invert(evaluate(part, batch))
+        case leaf:
+            return _leaf_answers(leaf, batch)
+
+
+def select(predicate: Predicate, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Keep the rows for which a predicate is true.
+
+    What an And asks is asked in order of cost, and dear questions only of the rows that are left once those are few.
+    """
+    parts = sorted(predicate.parts, key=_cost) if isinstance(predicate, And) else [predicate]
+    asked, rows, answers = batch, None, None
+    for at, part in enumerate(parts):
+        found = evaluate(part, asked)
+        answers = found if answers is None else pc.and_kleene(answers, found)
+        left = answers.true_count
+        if left == 0:
+            return batch.slice(0, 0)
+        if at + 1 < len(parts) and left * NARROW_SHARE <= len(answers):
+            kept = pc.indices_nonzero(answers)
+            rows, answers = kept if rows is None else rows.take(kept), None
+            needed = sorted(set().union(*(columns_of(part) for part in parts[at + 1 :])) & set(batch.schema.names))
+            asked = batch.select(needed).take(rows)
+    if rows is None:
+        return batch if left == batch.num_rows else batch.filter(answers)
+    return batch.take(rows if answers is None else rows.filter(answers))
+
+
+def _bound(leaf: Leaf, column: Column) -> Leaf:
+    """Check one leaf against its column, with literals as the column's type compares them."""
+    kind = column.type.kind
+    match leaf:
+        case IsNull():
+            return leaf
+        case Equals() | InSet() | Range() if kind in ("dynamic", "vector"):
+            hint = f": compare what is at a path, {column.name}['some.path']" if kind == "dynamic" else ""
+            raise QueryError(f"{column.name} is {column.type} and cannot be compared{hint}", kind="type_mismatch")
+        case Equals(name, value):
+            return Equals(name, _literal(value, column))
+        case InSet(name, values):
+            return InSet(name, tuple(_literal(value, column) for value in values))
+        case Range(name, low, high):
+            low, high = (None if bound is None else _literal(bound, column) for bound in (low, high))
+            if kind != "timestamp":
+                return leaf
+            start = None if low is None else low + (not leaf.include_low)
+            return TimeRange(name, start, None if high is None else high + leaf.include_high)
+        case TimeRange():
+            wanted = "timestamp"
+        case StringHas() | StringContains() | StartsWith() | StringMatches():
+            wanted = "string"
+        case DynamicPathExists() | DynamicPathEquals() | DynamicPathTest():
+            wanted = "dynamic"
+            if isinstance(leaf, DynamicPathTest):
+                _check_bounds(leaf)
+    if kind != wanted:
+        hint = f"; ask {column.name}['some.path']" if kind == "dynamic" else ""
+        asked = "a path" if wanted == "dynamic" else "a window of time" if wanted == "timestamp" else "text"
+        raise QueryError(f"{column.name} is {column.type}: it cannot be asked for {asked}{hint}", kind="type_mismatch")
+    return leaf
+
+
+def _literal(value: Value, column: Column) -> Any:
+    """Give a literal as the column's type compares it."""
+    match column.type.kind:
+        case "int" | "long" | "real" if isinstance(value, int | float) and not isinstance(value, bool):
+            return value
+        case "bool" if isinstance(value, bool):
+            return value
+        case "string" if isinstance(value, str):
+            return value
+        case "timestamp" if isinstance(value, str | datetime | int) and not isinstance(value, bool):
+            try:
+                return parse_time_ns(value)
+            except InvalidInputError as error:
+                raise QueryError(f"{column.name} is timestamp: {error.message}", kind=error.kind) from None
+        case _:
+            hint = _COMPARES_WITH.get(column.type.kind, "a number")
+            raise QueryError(
+                f"{column.name} is {column.type} and cannot be compared with {value!r}: compare it with {hint}",
+                kind="type_mismatch",
+            )
+
+
+def _check_bounds(leaf: DynamicPathTest) -> None:
+    match leaf.test:
+        case Range(_, low, high) if low is not None and high is not None and _family(low) != _family(high):
+            raise QueryError(f"the bounds are of two types: {leaf!r}", kind="type_mismatch")
+
+
+def _cost(predicate: Predicate) -> int:
+    """Rank what a predicate costs for a row."""
+    match predicate:
+        case And() | Or() | Not():
+            return max(map(_cost, leaves_of(predicate)))
+        case StringMatches():
+            return 3
+        case DynamicPathExists() | DynamicPathEquals() | DynamicPathTest():
+            return 2
+        case StringHas() | StringContains() | StartsWith():
+            return 1
+        case _:
+            return 0
+
+
+def _leaf_answers(leaf: Leaf, batch: pa.RecordBatch) -> pa.BooleanArray:
+    at = batch.schema.get_field_index(leaf.column)
+    if at < 0:
+        raise unknown_column(leaf.column, batch.schema.names)
+    values = batch.column(at)
+    try:
+        kind = DataType.from_arrow(values.type)
+    except SchemaError as error:
+        raise QueryError(error.message, column=leaf.column, **error.facts, kind=error.kind) from None
+    leaf = _bound(leaf, Column(0, leaf.column, kind))
+    if values.type != kind.arrow:
+        values = values.cast(kind.arrow)
+    match leaf:
+        case IsNull():
+            return values.is_null()
+        case StringHas() | StringContains() | StartsWith() | StringMatches():
+            return search(leaf, values)
+        case DynamicPathExists() | DynamicPathEquals() | DynamicPathTest():
+            return _path_answers(leaf, values)
+        case Equals() | InSet() | Range() | TimeRange():
+            return _compared(leaf, values)
+
+
+def _compared(leaf: Equals | InSet | Range | TimeRange, values: pa.Array) -> pa.BooleanArray:
+    match leaf:
+        case TimeRange(name, start, end) if start is not None or end is not None:
+            return _in_range(Range(name, start, end, include_high=False), values)
+        case TimeRange():
+            return _all(values, True)
+        case Equals(_, value):
+            return _is_one_of([value], values)
+        case InSet(_, points):
+            return _is_one_of(points, values)
+        case Range():
+            return _in_range(leaf, values)
+
+
+def _is_one_of(points: Sequence[Any], values: pa.Array) -> pa.BooleanArray:
+    """Say which values equal one of the points; a point that the type has no equal of drops out."""
+    kind, has_nan = values.type, False
+    exact: Iterable[Any]
+    if pa.types.is_timestamp(kind):
+        values, exact = values.view(pa.int64()), (ns // 1000 for ns in points if ns % 1000 == 0)
+    elif pa.types.is_floating(kind):
+        has_nan = any(map(_is_nan, points))
+        exact = [real for point in points if (real := _nearest_real(point)) == point]
+        exact += [-0.0] * (0.0 in exact)  # the two zeros are equal, but not to a hash
+    elif pa.types.is_string(kind):
+        values, exact = values.view(pa.binary()), map(_utf8, points)
+    elif pa.types.is_boolean(kind):
+        exact = points
+    else:
+        low, high = _limits(kind)
+        exact = (int(point) for point in points if low <= point <= high and point == int(point))
+    members = pa.array(list(exact), values.type)
+    if len(members) == 1 and not has_nan:
+        return pc.equal(values, members[0])
+    found = pc.is_in(values, value_set=members)
+    if has_nan:
+        found = pc.or_(found, pc.is_nan(values).fill_null(False))
+    return _nulled(found, values)
+
+
+def _in_range(wanted: Range, values: pa.Array) -> pa.BooleanArray:
+    sides = []
+    if wanted.low is not None:
+        sides.append(_above(wanted.low, values, strict=not wanted.include_low))
+    if wanted.high is not None:
+        sides.append(pc.invert(_above(wanted.high, values, strict=wanted.include_high)))
+    return reduce(pc.and_, sides)
+
+
+def _above(bound: Any, values: pa.Array, *, strict: bool) -> pa.BooleanArray:
+    """Say which values are at or above a bound, or only above it if strict."""
+    kind = values.type
+    if pa.types.is_string(kind):
+        return (pc.greater if strict else pc.greater_equal)(values.view(pa.binary()), pa.scalar(_utf8(bound)))
+    if pa.types.is_floating(kind):
+        if _is_nan(bound) or (bound == math.inf and strict):
+            return _all(values, False) if _is_nan(bound) and strict else pc.is_nan(values)
+        return pc.invert(pc.less(values, pa.scalar(_least_real(bound, strict=strict))))  # NaN is not less
+    if pa.types.is_timestamp(kind):
+        return _at_least(-(-(bound + strict) // 1000), values.view(pa.int64()))
+    if pa.types.is_boolean(kind):
+        return _at_least(bound + strict, values.cast(pa.int8()))
+    return _at_least(_least_int(bound, strict=strict), values)
+
+
+def _at_least(least: float, values: pa.Array) -> pa.BooleanArray:
+    low, high = _limits(values.type)
+    if not low < least <= high:
+        return _all(values, least <= low)
+    return pc.greater_equal(values, pa.scalar(least, values.type))
+
+
+def _least_int(bound: float, *, strict: bool) -> float:
+    """Give the least integer at or above a number, or above it if strict; infinity if there is none."""
+    if isinstance(bound, float) and not math.isfinite(bound):
+        return -math.inf if bound < 0 else math.inf
+    least = math.ceil(bound)
+    return least + 1 if strict and least == bound else least
+
+
+def _least_real(bound: float, *, strict: bool) -> float:
+    """Give the least double at or above a number, or above it if strict."""
+    real = _nearest_real(bound)
+    return math.nextafter(real, math.inf) if real < bound or (strict and real == bound) else real
+
+
+def _nearest_real(number: float) -> float:
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf if number > 0 else -math.inf
+
+
+def _is_nan(value: object) -> bool:
+    return isinstance(value, float) and math.isnan(value)
+
+
+def _limits(kind: pa.DataType) -> tuple[int, int]:
+    return -(1 << (kind.bit_width - 1)), (1 << (kind.bit_width - 1)) - 1
+
+
+def _utf8(text: Any) -> bytes:
+    return bytes(text.encode("utf-8", "surrogatepass"))
+
+
+def _all(values: pa.Array, answer: bool) -> pa.BooleanArray:
+    return _nulled(pa.array(np.full(len(values), answer)), values)
+
+
+def _nulled(answers: pa.BooleanArray, values: pa.Array) -> pa.BooleanArray:
+    return pc.if_else(values.is_valid(), answers, pa.scalar(None, pa.bool_())) if values.null_count else answers
+
+
+def _path_answers(leaf: DynamicPathExists | DynamicPathEquals | DynamicPathTest, values: pa.Array) -> pa.BooleanArray:
+    found = cbor.extract(values, leaf.path)
+    is_null = (found.kinds == cbor.MISSING_KIND) | (found.kinds == cbor.NULL_KIND)
+    match leaf:
+        case DynamicPathExists():
+            return pa.array(found.is_present())
+        case DynamicPathTest(_, _, IsNull()):
+            return pa.array(is_null)
+        case DynamicPathEquals(_, _, value):
+            test: PathTest = InSet("", (value,))
+        case DynamicPathTest(_, _, test):
+            pass
+    answers, known = np.zeros(len(values), dtype=np.bool_), np.zeros(len(values), dtype=np.bool_)
+    for part, family in _by_family(test):
+        for rows, judged in _judged_at_path(part, family, found, leaf.path, values):
+            answers[rows], known[rows] = judged, True
+    return pa.array(answers, mask=is_null if isinstance(test, InSet) else ~known)
+
+
+def _by_family(test: PathTest) -> Iterator[tuple[PathTest, _Family]]:
+    """Part a test by the types of value that it applies to."""
+    match test:
+        case InSet(name, values):
+            for family in sorted({_family(value) for value in values}, key=str):
+                yield InSet(name, tuple(value for value in values if _family(value) is family)), family
+        case Range(_, low, high):
+            families = {_family(bound) for bound in (low, high) if bound is not None}
+            if len(families) == 1:
+                yield test, families.pop()
+        case _:
+            yield test, str
+
+
+def _judged_at_path(
+    test: Any, family: _Family, found: cbor.Extracted, path: str, values: pa.Array
+) -> Iterator[tuple[_Rows, npt.NDArray[np.bool_]]]:
+    """Judge the rows that have a value of one type at a path."""
+    if family is int:
+        rows = np.flatnonzero(found.kinds == cbor.INT_KIND)
+        yield rows, _plain(_compared(test, pa.array(found.ints[rows])))
+        rows = np.flatnonzero(found.kinds == cbor.REAL_KIND)
+        yield rows, _plain(_compared(test, pa.array(found.reals[rows])))
+    elif family is bool:
+        rows = np.flatnonzero((found.kinds == cbor.TRUE_KIND) | (found.kinds == cbor.FALSE_KIND))
+        yield rows, _plain(_compared(test, pa.array(found.kinds[rows] == cbor.TRUE_KIND)))
+    elif family is str:
+        is_text = found.kinds == cbor.TEXT_KIND
+        texts = found.as_type(DataType("string"))
+        texts = texts if is_text.all() else texts.drop_null()
+        judge = _compared if isinstance(test, InSet | Range) else search
+        yield np.flatnonzero(is_text), _plain(judge(test, texts))
+    if family in _RARE_HEADS:
+        rows, held = _rare(family, found, path, values)
+        yield rows, np.array([_holds(test, value) for value in held], dtype=np.bool_)
+
+
+def _rare(family: _Family, found: cbor.Extracted, path: str, values: pa.Array) -> tuple[_Rows, list[Any]]:
+    """Decode the values at a path of a type that Arrow lacks; what they begin with tells them from the rest."""
+    rows = np.flatnonzero(found.kinds == cbor.OTHER_KIND)
+    if "[" not in path:  # only then does what was found say where it lies
+        rows = rows[np.isin(found.data[found.starts[rows]], _RARE_HEADS[family])]
+    held = {row: get_path(decode(values[row].as_py()), path) for row in rows.tolist()}
+    fitting = {row: value for row, value in held.items() if isinstance(value, family)}
+    return np.array(list(fitting), dtype=np.int64), list(fitting.values())
+
+
+def _holds(test: InSet | Range, value: Any) -> bool:
+    """Judge one value by the plain rules; no bound but NaN is unlike other numbers, and none is a value here."""
+    found = _ordered(value)
+    if isinstance(test, InSet):
+        return any(found == _ordered(point) for point in test.values)
+    above = test.low is None or _before(_ordered(test.low), found, inclusive=test.include_low)
+    return above and (test.high is None or _before(found, _ordered(test.high), inclusive=test.include_high))
+
+
+def _before(a: Any, b: Any, *, inclusive: bool) -> bool:
+    if _is_nan(a) or _is_nan(b):
+        return not _is_nan(a)
+    return bool(a < b or (inclusive and a == b))
+
+
+def _ordered(value: Any) -> Any:
+    return time_ns(value) if isinstance(value, datetime) else value
+
+
+def _family(value: Value) -> _Family:
+    """Give the type that stands for all that a literal compares with."""
+    for family in (bool, int, str, bytes, datetime):
+        if isinstance(value, family):
+            return family
+    return int
+
+
+def _plain(answers: pa.BooleanArray) -> npt.NDArray[np.bool_]:
+    found: npt.NDArray[np.bool_] = answers.to_numpy(zero_copy_only=False)
+    return found
+
+
+# What CBOR begins such a value with: an integer of 64 bits or more, a byte string, a time as text or as a number.
+_RARE_HEADS: dict[_Family, list[int]] = {
+    int: [0x1B, 0x3B, 0xC2, 0xC3],
+    bytes: list(range(0x40, 0x5C)),
+    datetime: [0xC0, 0xC1],
+}

@@ -1,0 +1,28 @@
+"""Turn rows from outside into batches of a table's schema: the door to coercion and to sources.
+
+It does not commit: see ``commit``.
+"""
+
+from tidelake.ingest.coerce import (
+    OVERFLOW_COLUMN,
+    TIME_NAMES,
+    Coerced,
+    Rules,
+    coerce_arrow,
+    coerce_ndjson,
+    coerce_rows,
+    infer_schema,
+)
+from tidelake.ingest.source import coerced_stream
+
+__all__ = [
+    "OVERFLOW_COLUMN",
+    "TIME_NAMES",
+    "Coerced",
+    "Rules",
+    "coerce_arrow",
+    "coerce_ndjson",
+    "coerce_rows",
+    "coerced_stream",
+    "infer_schema",
+]

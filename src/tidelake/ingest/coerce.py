@@ -1,0 +1,216 @@
+"""Give rows the shape of a table, losing nothing: NDJSON, Python dicts, or Arrow.
+
+What fits a column, whatever the rows came as:
+
+==========  ===========================================================================================================
+int, long   whole numbers; one beyond 32 bits makes an int column a long one
+real        numbers that a double holds exactly (a double as written, or a whole number it does not round)
+bool        true and false
+string      text, and decimals that no double holds
+timestamp   RFC 3339 text, numbers since 1970 by size, Python and Arrow times; see ``instants``
+vector(N)   exactly N numbers, else an error
+dynamic     anything
+==========  ===========================================================================================================
+
+So ``5.0`` does not fit a long column and ``5`` does not fit a string column: reading them back must tell them apart. A
+value that does not fit its column goes to the overflow column, a map a row, under its own key, and its column is null
+there. So does a key that is no column yet, unless all its values in this call are scalars of one type: then it becomes
+a column of that type (whole numbers and others together: real), as long as the rules allow more columns and the key can
+name one. Of a key that occurs twice in an object the last counts. Null and a missing key are the same. A key that has
+the overflow column's name goes into the map under that name.
+
+Nothing is half done: an error means that nothing is returned. It does not write anything anywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidelake.errors import InvalidInputError, SchemaError
+from tidelake.ingest.arrays import Arrays
+from tidelake.ingest.columns import Lines
+from tidelake.ingest.rows import Rows
+from tidelake.schema import Column, DataType, Schema
+
+OVERFLOW_COLUMN = "_overflow"
+TIME_NAMES = (
+    "time", "timestamp", "ts", "_timestamp", "@timestamp", "event_time", "eventTime", "datetime", "at", "created_at",
+    "time_unix_nano", "observed_time_unix_nano", "date",
+)  # fmt: skip
+FIRST_NUMBER_US = 10**14  # numbers before March 1973 are more likely durations than times
+
+_DYNAMIC, _LONG, _TIMESTAMP = DataType("dynamic"), DataType("long"), DataType("timestamp")
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How far a table's schema may follow its rows."""
+
+    time: str | None = None  # the column that must have a time in every row
+    overflow: str = OVERFLOW_COLUMN
+    max_new_columns: int = 32  # in one call
+    max_columns: int = 1000  # of the table
+
+
+@dataclass(frozen=True, slots=True)
+class Coerced:
+    """Rows in the shape of a schema: the one that was given, or a wider one."""
+
+    batch: pa.RecordBatch
+    schema: Schema
+    overflowed: int  # values that went to the overflow column
+
+
+class Source(Protocol):
+    """Rows of any sort, as values by key; the keys that are columns come first."""
+
+    @property
+    def rows(self) -> int: ...
+    @property
+    def spilled(self) -> int: ...
+    def names(self) -> Iterator[str]: ...
+    def proposed(self, name: str) -> DataType | None: ...
+    def column(self, name: str, kind: DataType) -> pa.Array: ...
+    def spill_others(self, kept: Collection[str]) -> None: ...
+    def overflow(self) -> pa.Array: ...
+    def where(self, row: int) -> dict[str, int]: ...
+    def shown(self, name: str, row: int) -> str: ...
+
+
+def coerce_ndjson(
+    data: bytes | memoryview | pa.Buffer, schema: Schema, rules: Rules, *, first_line: int = 1
+) -> Coerced:
+    """Coerce lines of JSON objects; a line that is not one is an InvalidInputError with line and column."""
+    return _coerce(Lines(_bytes_of(data), schema.names, first_line=first_line), schema, rules)
+
+
+def coerce_rows(rows: Sequence[Mapping[str, Any]], schema: Schema, rules: Rules) -> Coerced:
+    """Coerce dicts of Python values."""
+    return _coerce(Rows(rows, schema.names), schema, rules)
+
+
+def coerce_arrow(data: pa.RecordBatch | pa.Table, schema: Schema, rules: Rules) -> Coerced:
+    """Coerce Arrow data; see ``arrays`` for which binary columns are taken as a dynamic column's own bytes."""
+    return _coerce(Arrays(data, schema.names, rules.overflow), schema, rules)
+
+
+def infer_schema(
+    sample: bytes | memoryview | pa.Buffer | Sequence[Mapping[str, Any]] | pa.RecordBatch | pa.Table,
+    *,
+    time: str | None = None,
+) -> tuple[Schema, str | None]:
+    """Choose the columns and the time column of a table that is to hold rows like these.
+
+    Keys with values of one scalar type become columns of that type, other keys dynamic columns. The time column is the
+    one named, or the first of ``TIME_NAMES`` that has a time in every row of the sample.
+    """
+    source = _source_of(sample)
+    if source.rows == 0:
+        raise InvalidInputError("no rows to choose a schema from", kind="no_rows")
+    types = {
+        name: source.proposed(name) or _DYNAMIC
+        for name in source.names()
+        if name != OVERFLOW_COLUMN and _may_name_column(name)
+    }
+    kept = dict(list(types.items())[: Rules().max_columns - 1]) or {OVERFLOW_COLUMN: _DYNAMIC}
+    if time is not None and not (time in types and _is_time(source, time)):
+        raise InvalidInputError("not every row of the sample has a time there", column=time, kind="bad_time")
+    found = time or next((name for name in TIME_NAMES if name in kept and _is_time(source, name, types[name])), None)
+    if found is not None:
+        kept[found] = _TIMESTAMP
+    return Schema.of(kept), found
+
+
+def _coerce(source: Source, schema: Schema, rules: Rules) -> Coerced:
+    held = {column.name: column.type for column in schema}
+    _check(held, rules)
+    room = min(rules.max_new_columns, rules.max_columns - len(held) - (rules.overflow not in held))
+    arrays: dict[str, pa.Array] = {}
+    wider: list[tuple[str, DataType]] = []
+    for name in source.names():
+        if name == rules.overflow:
+            continue
+        kind = held.get(name)
+        if kind is None:
+            if room <= 0:
+                break
+            kind = source.proposed(name) if _may_name_column(name) else None
+            if kind is None:
+                continue
+            room -= 1
+        arrays[name] = source.column(name, kind)
+        if kind.kind == "int" and arrays[name].type == _LONG.arrow:
+            kind = _LONG
+        if held.get(name) != kind:
+            wider.append((name, kind))
+    source.spill_others(arrays)
+    if spilled := source.spilled:
+        arrays[rules.overflow] = source.overflow()
+        if rules.overflow not in held:
+            wider.append((rules.overflow, _DYNAMIC))
+    widened = schema.widen(wider)
+    return Coerced(_batch(source, arrays, widened, rules), widened, spilled)
+
+
+def _batch(source: Source, arrays: Mapping[str, pa.Array], schema: Schema, rules: Rules) -> pa.RecordBatch:
+    """Put arrays in the schema's order; a column that must have values and lacks one is an error."""
+    columns = [
+        arrays[column.name] if column.name in arrays else pa.nulls(source.rows, column.type.arrow) for column in schema
+    ]
+    for column, array in zip(schema, columns, strict=True):
+        if array.null_count and (column.name == rules.time or not column.nullable):
+            raise _missing(source, column, array, rules)
+    return pa.RecordBatch.from_arrays(columns, schema=schema.arrow)
+
+
+def _missing(source: Source, column: Column, array: pa.Array, rules: Rules) -> InvalidInputError:
+    row = pc.index(array.is_null(), True).as_py()
+    facts: dict[str, Any] = {**source.where(row), "column": column.name, "value": source.shown(column.name, row)}
+    if column.name == rules.time:
+        return InvalidInputError("a row has no time in the table's time column", **facts, kind="bad_time")
+    return InvalidInputError("a row has no value in a column that needs one", **facts, kind="null_value")
+
+
+def _check(held: Mapping[str, DataType], rules: Rules) -> None:
+    if held.get(rules.overflow, _DYNAMIC) != _DYNAMIC:
+        raise SchemaError(
+            "the overflow column must be dynamic", column=rules.overflow, type=held[rules.overflow], kind="bad_overflow"
+        )
+    if rules.time is not None and (rules.time not in held or rules.time == rules.overflow):
+        raise SchemaError("the time column is not in the schema", column=rules.time, kind="bad_time_column")
+
+
+def _is_time(source: Source, name: str, proposed: DataType | None = None) -> bool:
+    """Say whether every row has a time under a key; a number, only if it is not likely something else."""
+    times = source.column(name, _TIMESTAMP)
+    if times.null_count:
+        return False
+    is_number = proposed is not None and proposed.kind in ("int", "long", "real")
+    return not is_number or pc.min(times.view(pa.int64())).as_py() >= FIRST_NUMBER_US
+
+
+def _may_name_column(name: str) -> bool:
+    try:
+        Schema((Column(1, name, _DYNAMIC),))
+    except SchemaError:
+        return False
+    return True
+
+
+def _source_of(sample: Any) -> Source:
+    if isinstance(sample, pa.RecordBatch | pa.Table):
+        return Arrays(sample, (), OVERFLOW_COLUMN)
+    if isinstance(sample, bytes | bytearray | memoryview | pa.Buffer):
+        return Lines(_bytes_of(sample), ())
+    return Rows(sample, ())
+
+
+def _bytes_of(data: bytes | memoryview | pa.Buffer) -> npt.NDArray[np.uint8]:
+    return np.frombuffer(data, dtype=np.uint8) if len(memoryview(data)) else np.zeros(0, dtype=np.uint8)

@@ -1,0 +1,114 @@
+"""Say what a lake's catalog holds, as rows that a person or a machine can read.
+
+A ``Listing`` is made from library values, and knows both shapes: a table for the terminal, and JSON with plain numbers
+and RFC 3339 times. It does not read data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from tidelake.lake import Lake
+
+if TYPE_CHECKING:
+    from rich.table import Table as RichTable
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Rows of one kind, each with the same keys; keys that end in ``bytes`` are shown with a unit."""
+
+    title: str
+    keys: tuple[str, ...]
+    rows: Sequence[tuple[Any, ...]]
+    for_machines: frozenset[str] = frozenset()  # keys that a terminal has no room for
+
+    def to_json(self) -> list[dict[str, Any]]:
+        return [dict(zip(self.keys, row, strict=True)) for row in self.rows]
+
+    def to_table(self) -> RichTable:
+        from rich.box import SIMPLE_HEAD
+        from rich.table import Table as RichTable
+        from rich.text import Text
+
+        table = RichTable(title=self.title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+        places = [(at, key) for at, key in enumerate(self.keys) if key not in self.for_machines]
+        for at, key in places:
+            is_number = any(isinstance(row[at], int) for row in self.rows)
+            table.add_column(key.replace("_", " "), justify="right" if is_number else "left", no_wrap=True)
+        for row in self.rows:
+            table.add_row(*(Text(_shown(key, row[at])) for at, key in places))
+        return table
+
+
+def list_tables(lake: Lake, namespace: str | None = None) -> Listing:
+    """List tables with what their newest snapshot holds."""
+    rows = []
+    for info in lake.catalog.tables(namespace):
+        head = lake.catalog.head(info.scope)
+        totals = head.totals
+        rows.append(
+            (str(info), head.sequence, totals.rows + totals.hot_rows, totals.hot_rows, totals.extents, totals.bytes,
+             _time(head.committed_us * 1000))
+        )  # fmt: skip
+    keys = ("table", "snapshot", "rows", "hot_rows", "extents", "bytes", "changed")
+    return Listing(f"{len(rows)} tables in {lake.where}", keys, rows)
+
+
+def list_history(lake: Lake, table: str, limit: int = 20) -> Listing:
+    """List the snapshots of a table, newest first."""
+    rows = [
+        (s.sequence, _time(s.committed_us * 1000), s.operation, s.added.rows + s.added.hot_rows - s.removed.hot_rows
+         - s.removed.rows, s.added.extents, s.removed.extents, s.totals.rows + s.totals.hot_rows, s.totals.bytes,
+         s.schema.version, s.id)
+        for s in lake.table(table).history(limit)
+    ]  # fmt: skip
+    keys = ("snapshot", "committed", "operation", "rows_change", "extents_added", "extents_removed", "rows", "bytes",
+            "schema", "id")  # fmt: skip
+    return Listing(f"history of {table}", keys, rows, frozenset({"id", "extents_removed", "schema"}))
+
+
+def list_extents(lake: Lake, table: str, *, as_of: str | None = None, snapshot: int | None = None) -> Listing:
+    """List the extents of a table by time, now or at an older snapshot."""
+    held = lake.table(table, as_of=as_of, snapshot=snapshot)
+    rows = [
+        (e.id, e.format, e.row_count, e.block_count, e.byte_size, _time(e.min_ts_ns), _time(e.max_ts_ns), e.added_seq,
+         e.level, e.key)
+        for e in held.extents()
+    ]  # fmt: skip
+    keys = ("extent", "format", "rows", "blocks", "bytes", "from", "to", "added_in", "level", "key")
+    return Listing(
+        f"{len(rows)} extents of {table} at snapshot {held.snapshot.sequence}",
+        keys,
+        rows,
+        frozenset({"key", "level", "format", "added_in"}),
+    )
+
+
+def _time(ns: int | None) -> str | None:
+    """Give a time as RFC 3339, or its number where no calendar reaches."""
+    if ns is None:
+        return None
+    try:
+        return (_EPOCH + timedelta(microseconds=ns // 1000)).isoformat().replace("+00:00", "Z")
+    except OverflowError:
+        return f"{ns} ns"
+
+
+def _shown(key: str, value: Any) -> str:
+    if value is None:
+        return "–"
+    if key.endswith("bytes"):
+        size, unit = float(value), 0
+        while size >= 1024 and unit < len(_UNITS) - 1:
+            size, unit = size / 1024, unit + 1
+        return f"{size:,.0f} B" if unit == 0 else f"{size:,.1f} {_UNITS[unit]}"
+    if key in ("from", "to", "committed", "changed"):
+        return str(value)[:23].replace("T", " ").removesuffix("Z")  # a terminal has room for milliseconds
+    return f"{value:,}" if isinstance(value, int) else "".join(c if c.isprintable() else "�" for c in str(value))

@@ -1,0 +1,287 @@
+"""Decide what a scan must read: from all that a snapshot holds down to the blocks that may hold a wanted row.
+
+The cascade is one tuple of plain functions, ``STAGES``, each taking what the one before it left. A stage only drops
+what its statistics disprove; missing statistics keep the data, so the rows of a plan are those of a full scan. What
+each stage kept is counted, and ``explain`` draws it as a funnel. It does no IO: whoever has read an extent's footer
+hands its blocks to ``with_blocks``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+
+from tidelake.predicate import And, Predicate, TimeRange, columns_of
+from tidelake.schema import Schema
+from tidelake.snapshot import Extent, HotBatch, Snapshot
+from tidelake.stats import TRUE, UNKNOWN, ColumnStats, Stats, column_from_json, outcomes
+
+BAR_CELLS = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a scan wants of a table: the rows that satisfy ``where``, and of them these columns.
+
+    ``spread`` names columns whose values may also lie elsewhere in a row, as ``(dynamic column, path)``: what did not
+    fit a column, or was written before its path was promoted. Reads unite the two, so a column's own statistics do not
+    disprove anything where the other place may hold a value.
+    """
+
+    schema: Schema
+    columns: tuple[str, ...]
+    where: Predicate | None = None
+    time: str | None = None  # the table's time column, whose bounds extents and hot rows carry
+    spread: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
+    limit: int | None = None
+    ordered_by: str | None = None
+
+    @property
+    def needed(self) -> tuple[str, ...]:
+        """The table's columns that must be read to answer, in the schema's order."""
+        wanted = {*self.columns, *(columns_of(self.where) if self.where else ()), *filter(None, [self.ordered_by])}
+        return tuple(name for name in self.schema.names if name in wanted)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One block of an extent: its bytes, those of the needed columns, and whether every row is known to be wanted."""
+
+    number: int
+    stats: Stats
+    byte_size: int
+    needed_bytes: int
+    proven: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ExtentTask:
+    """An extent to read: the surviving blocks once its footer is known, None before."""
+
+    extent: Extent
+    blocks: tuple[Block, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """What was left after one stage; blocks are None while they are not known."""
+
+    name: str
+    extents: int
+    rows: int
+    byte_size: int
+    blocks: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ScanPlan:
+    """What a scan will read, and how little that is."""
+
+    table: str
+    snapshot: Snapshot
+    question: Question
+    tasks: tuple[ExtentTask, ...]
+    hot: tuple[HotBatch, ...]
+    stages: tuple[Stage, ...]
+
+    def explain(self) -> str:
+        """Draw the cascade as a funnel, for a person."""
+        return "\n".join([*_heading(self), *_funnel(self.stages), *_closing(self)])
+
+    def to_json(self) -> dict[str, Any]:
+        """Give the same facts for a machine."""
+        return {
+            "table": self.table,
+            "snapshot": self.snapshot.sequence,
+            "columns": list(self.question.columns),
+            "where": None if self.question.where is None else repr(self.question.where),
+            "stages": [
+                {"name": s.name, "extents": s.extents, "blocks": s.blocks, "rows": s.rows, "bytes": s.byte_size}
+                for s in self.stages
+            ],
+            "hot_batches": len(self.hot),
+            "hot_rows": sum(batch.rows for batch in self.hot),
+        }
+
+    def __repr__(self) -> str:
+        return self.explain()
+
+
+Keep: TypeAlias = Callable[[Question, Sequence[Extent]], list[Extent]]
+
+
+def by_time(question: Question, extents: Sequence[Extent]) -> list[Extent]:
+    """Drop extents that end before the wanted time or begin after it."""
+    return [extent for extent in extents if _in_time(question, extent.min_ts_ns, extent.max_ts_ns)]
+
+
+def by_statistics(question: Question, extents: Sequence[Extent]) -> list[Extent]:
+    """Drop extents whose bounds, distinct values, tokens, filters or paths disprove the predicate."""
+    if question.where is None:
+        return list(extents)
+    return [extent for extent in extents if outcomes(question.where, stats_of(extent, question)) & TRUE]
+
+
+STAGES: tuple[tuple[str, Keep], ...] = (("time bounds", by_time), ("extent statistics", by_statistics))
+
+
+def make_plan(
+    table: str, snapshot: Snapshot, question: Question, extents: Sequence[Extent], hot: Sequence[HotBatch]
+) -> ScanPlan:
+    """Run the cascade over the extents that the catalog listed; ``snapshot`` counts those it did not need to list."""
+    totals = snapshot.totals
+    stages = [Stage("snapshot", totals.extents, totals.rows, totals.bytes), _counted("catalog", extents)]
+    kept: Sequence[Extent] = extents
+    for name, keep in STAGES:
+        kept = keep(question, kept)
+        stages.append(_counted(name, kept))
+    warm = [batch for batch in hot if _in_time(question, batch.min_ts_ns, batch.max_ts_ns)]
+    return ScanPlan(table, snapshot, question, tuple(map(ExtentTask, kept)), tuple(warm), tuple(stages))
+
+
+def without_pruning(plan: ScanPlan, extents: Sequence[Extent], hot: Sequence[HotBatch]) -> ScanPlan:
+    """Give a plan of the same rows that reads everything."""
+    return replace(plan, tasks=tuple(map(ExtentTask, extents)), hot=tuple(hot), stages=plan.stages[:1])
+
+
+def with_blocks(plan: ScanPlan, blocks: Mapping[str, Sequence[Block]], *, prune: bool = True) -> ScanPlan:
+    """Take the blocks of each extent, by its id, and drop those whose statistics disprove the predicate."""
+    tasks = []
+    for task in plan.tasks:
+        known = blocks[task.extent.id]
+        kept = surviving(plan.question, task.extent, known) if prune else tuple(known)
+        if kept:
+            tasks.append(ExtentTask(task.extent, kept))
+    held = [block for task in tasks for block in task.blocks or ()]
+    rows = sum(block.stats.rows for block in held)
+    by_block = Stage("block statistics", len(tasks), rows, sum(block.byte_size for block in held), len(held))
+    by_column = replace(by_block, name="needed columns", byte_size=sum(block.needed_bytes for block in held))
+    return replace(plan, tasks=tuple(tasks), stages=(*plan.stages, by_block, by_column))
+
+
+def surviving(question: Question, extent: Extent, blocks: Sequence[Block]) -> tuple[Block, ...]:
+    """Keep the blocks that may hold a wanted row, and mark those of which every row is wanted."""
+    if question.where is None:
+        return tuple(replace(block, proven=True) for block in blocks)
+    kept = []
+    for block in blocks:
+        columns = _Known(block.stats.columns, question, extent)
+        found = outcomes(question.where, Stats(block.stats.rows, columns))
+        if found & TRUE:
+            kept.append(replace(block, proven=found == TRUE))
+    return tuple(kept)
+
+
+def stats_of(extent: Extent, question: Question) -> Stats:
+    """Give an extent's statistics as predicates are judged by, decoded as they are asked for."""
+    return Stats(extent.row_count, _Known(_Stored(extent.column_stats), question, extent))
+
+
+class _Stored(Mapping[str, ColumnStats]):
+    """Column statistics as the catalog keeps them."""
+
+    def __init__(self, shapes: Mapping[str, Any]) -> None:
+        self._shapes = shapes
+
+    def __getitem__(self, name: str) -> ColumnStats:
+        return column_from_json(self._shapes[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._shapes)
+
+    def __len__(self) -> int:
+        return len(self._shapes)
+
+
+class _Known(Mapping[str, ColumnStats]):
+    """Statistics of a run of rows, forgotten for columns whose values may also lie elsewhere in those rows."""
+
+    def __init__(self, columns: Mapping[str, ColumnStats], question: Question, extent: Extent) -> None:
+        self._columns, self._question, self._extent = columns, question, extent
+
+    def __getitem__(self, name: str) -> ColumnStats:
+        for column, path in self._question.spread.get(name, ()):
+            elsewhere = self._columns.get(column)
+            if elsewhere is not None and (elsewhere.paths is None or path in elsewhere.paths):
+                return UNKNOWN
+        return self._columns.get(name, UNKNOWN)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._columns)
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+
+def _conjuncts(where: Predicate | None) -> Iterator[Predicate]:
+    if isinstance(where, And):
+        for part in where.parts:
+            yield from _conjuncts(part)
+    elif where is not None:
+        yield where
+
+
+def time_window(question: Question) -> tuple[int | None, int | None]:
+    """Give the window of the time column that every wanted row lies in, ``[start, end)`` in nanoseconds."""
+    parts = [p for p in _conjuncts(question.where) if isinstance(p, TimeRange) and p.column == question.time]
+    starts = [part.start_ns for part in parts if part.start_ns is not None]
+    ends = [part.end_ns for part in parts if part.end_ns is not None]
+    return max(starts, default=None), min(ends, default=None)
+
+
+def _in_time(question: Question, low_ns: int | None, high_ns: int | None) -> bool:
+    """Compare a window with closed bounds; a bound of None bounds nothing."""
+    start_ns, end_ns = time_window(question)
+    ends_before = start_ns is not None and high_ns is not None and high_ns < start_ns
+    begins_after = end_ns is not None and low_ns is not None and low_ns >= end_ns
+    return not (ends_before or begins_after)
+
+
+def _counted(name: str, extents: Sequence[Extent]) -> Stage:
+    rows, size = sum(extent.row_count for extent in extents), sum(extent.byte_size for extent in extents)
+    return Stage(name, len(extents), rows, size)
+
+
+def _heading(plan: ScanPlan) -> list[str]:
+    question = plan.question
+    lines = [f"scan {plan.table} at snapshot {plan.snapshot.sequence}"]
+    lines.append(f"  columns  {', '.join(question.columns) or '(none)'}")
+    if question.where is not None:
+        lines.append(f"  where    {question.where!r}")
+    if question.limit is not None:
+        lines.append(f"  limit    {question.limit:,}")
+    return lines
+
+
+def _funnel(stages: Sequence[Stage]) -> list[str]:
+    """One line a stage: a bar for the bytes that are left, then extents, blocks and rows."""
+    most = max(1, stages[0].byte_size)
+    lines = []
+    for stage in stages:
+        cells = round(BAR_CELLS * stage.byte_size / most)
+        bar = "█" * cells if cells or not stage.byte_size else "▏"
+        blocks = "" if stage.blocks is None else f"{stage.blocks:,} blocks, "
+        lines.append(
+            f"  {stage.name:<18}{bar:<{BAR_CELLS}}  {_bytes_text(stage.byte_size):>9}  "
+            f"{stage.extents:,} extents, {blocks}{stage.rows:,} rows"
+        )
+    return lines
+
+
+def _closing(plan: ScanPlan) -> list[str]:
+    lines = []
+    if plan.hot:
+        lines.append(f"  hot rows          {sum(batch.rows for batch in plan.hot):,} in {len(plan.hot):,} batches")
+    first, last = plan.stages[0], plan.stages[-1]
+    if first.byte_size:
+        lines.append(f"  reads {last.byte_size / first.byte_size:.1%} of the bytes")
+    return lines
+
+
+def _bytes_text(size: float) -> str:
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{size:,.0f} {unit}" if unit == "B" else f"{size:,.1f} {unit}"
+        size /= 1024
+    return f"{size:,.1f} TiB"

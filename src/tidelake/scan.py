@@ -1,0 +1,285 @@
+"""Turn a plan into Arrow batches. This is the only reader of extents.
+
+Footers are read side by side and kept in a small cache; blocks are read and filtered by a few threads, a bounded number
+ahead of the consumer, and handed on in the plan's order. In time order, blocks are merged as they come: a row is given
+once no later block can begin before it, so memory holds what overlaps in time and not the table. It does not plan.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import lru_cache
+from threading import Lock
+from typing import Any, TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidelake import cbor
+from tidelake.errors import CorruptError
+from tidelake.evaluate import select
+from tidelake.format import ExtentReader, segment_format
+from tidelake.format.ipc import message_length
+from tidelake.objects import ObjectStore
+from tidelake.plan import Block, ExtentTask, Question, ScanPlan, with_blocks
+from tidelake.schema import DYNAMIC_FIELD, Column
+from tidelake.snapshot import Extent, HotBatch
+
+READ_THREADS = max(2, min(8, os.cpu_count() or 2))
+MEMORY_BUDGET = 256 << 20  # bytes of blocks in memory ahead of the consumer, as stored
+FOOTERS_KEPT = 4096  # opened extents; a footer is a few dozen kilobytes
+LAST_NS = 2**63
+
+T = TypeVar("T")
+
+
+class Footers:
+    """Open extents once: a bounded cache of readers by key. Extents never change, so nothing here goes stale."""
+
+    def __init__(self, store: ObjectStore, kept: int = FOOTERS_KEPT) -> None:
+        self._store, self._kept = store, kept
+        self._readers: OrderedDict[str, ExtentReader] = OrderedDict()
+        self._lock = Lock()
+
+    def open(self, extent: Extent) -> ExtentReader:
+        with self._lock:
+            if reader := self._readers.get(extent.key):
+                self._readers.move_to_end(extent.key)
+                return reader
+        reader = segment_format(extent.format).open_extent(self._store, extent.key)
+        found = reader.metadata()
+        if found.row_count != extent.row_count:
+            raise CorruptError(
+                "the extent is not the one committed",
+                object=extent.key,
+                rows=found.row_count,
+                expected=extent.row_count,
+            )
+        with self._lock:
+            self._readers[extent.key] = reader
+            while len(self._readers) > self._kept:
+                self._readers.popitem(last=False)
+        return reader
+
+
+def prune_blocks(plan: ScanPlan, footers: Footers, *, prune: bool = True) -> ScanPlan:
+    """Read the footers of a plan's extents and drop the blocks they disprove, or none of them."""
+    needed = set(plan.question.needed)
+
+    def blocks_of(task: ExtentTask) -> list[Block]:
+        found = footers.open(task.extent).metadata()
+        return [
+            Block(
+                number,
+                block.stats,
+                byte_size=sum(piece.length for piece in block.pieces.values()),
+                needed_bytes=sum(piece.length for name, piece in block.pieces.items() if name in needed),
+            )
+            for number, block in enumerate(found.blocks)
+        ]
+
+    with ThreadPoolExecutor(READ_THREADS, thread_name_prefix="tidelake-footer") as pool:
+        found = list(pool.map(blocks_of, plan.tasks))
+    blocks = {task.extent.id: blocks for task, blocks in zip(plan.tasks, found, strict=True)}
+    return with_blocks(plan, blocks, prune=prune)
+
+
+def scan(plan: ScanPlan, footers: Footers) -> pa.RecordBatchReader:
+    """Stream the rows of a plan whose blocks are known."""
+    question = plan.question
+    schema = output_schema(question)
+    batches = _ordered(plan, footers) if question.ordered_by else _unordered(plan, footers)
+    if question.limit is not None:
+        batches = _limited(batches, question.limit)
+    projected = (batch.select(list(question.columns)) for batch in batches)
+    return pa.RecordBatchReader.from_batches(schema, projected)
+
+
+def output_schema(question: Question) -> pa.Schema:
+    """Give the Arrow schema of a scan's batches."""
+    return pa.schema([_field(question.schema[name]) for name in question.columns])
+
+
+def hot_payload(rows: pa.RecordBatch) -> bytes:
+    """Encode rows as the Arrow IPC stream that a catalog keeps."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as stream:
+        stream.write_batch(rows)
+    return bytes(sink.getvalue())
+
+
+def hot_rows(batch: HotBatch) -> pa.RecordBatch:
+    """Decode the rows of a hot batch; a table's batches share a schema, so that is decoded once."""
+    payload = pa.py_buffer(batch.payload)
+    try:
+        length = message_length(payload)
+        schema = _arrow_schema(bytes(payload[:length]))
+        return pa.ipc.read_record_batch(payload.slice(length), schema)
+    except (pa.ArrowException, OSError, ValueError, struct.error) as error:
+        raise CorruptError("hot rows are not readable", batch=batch.id, reason=error) from error
+
+
+@lru_cache(maxsize=256)
+def _arrow_schema(message: bytes) -> pa.Schema:
+    return pa.ipc.read_schema(pa.py_buffer(message))
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A unit of reading: one block of an extent, or the hot rows, with the least time in it."""
+
+    read: Callable[[], pa.RecordBatch]
+    byte_size: int
+    first_ns: int | None
+
+
+def _pieces(plan: ScanPlan, footers: Footers) -> list[_Piece]:
+    question = plan.question
+    pieces = [
+        _Piece(_block_read(question, footers, task.extent, block), block.needed_bytes, _first_ns(question, block))
+        for task in plan.tasks
+        for block in task.blocks or ()
+    ]
+    if plan.hot:
+        size = sum(len(batch.payload) for batch in plan.hot)
+        pieces.append(_Piece(lambda: _read_hot(question, plan.hot), size, None))
+    return pieces
+
+
+def _block_read(question: Question, footers: Footers, extent: Extent, block: Block) -> Callable[[], pa.RecordBatch]:
+    def read() -> pa.RecordBatch:
+        reader = footers.open(extent)
+        rows = _conformed(
+            question,
+            reader.metadata().schema.names,
+            block.stats.rows,
+            lambda names: reader.read_block(block.number, names),
+        )
+        return rows if block.proven or question.where is None else select(question.where, rows)
+
+    return read
+
+
+def _read_hot(question: Question, hot: Sequence[HotBatch]) -> pa.RecordBatch:
+    """Read all hot rows at once: batches of one schema are joined before anything else is done to them."""
+    alike: dict[pa.Schema, list[pa.RecordBatch]] = {}
+    for batch in hot:
+        rows = hot_rows(batch)
+        alike.setdefault(rows.schema, []).append(rows)
+    parts = []
+    for schema, batches in alike.items():
+        rows = _joined(batches)
+        parts.append(_conformed(question, schema.names, rows.num_rows, rows.select))
+    whole = _joined(parts)
+    return whole if question.where is None else select(question.where, whole)
+
+
+def _conformed(
+    question: Question, written: Sequence[str], rows: int, read: Callable[[list[str]], pa.RecordBatch]
+) -> pa.RecordBatch:
+    """Read the needed columns as the table has them now: absent ones are null, spread ones are united."""
+    places = {name: question.spread.get(name, ()) for name in question.needed}
+    others = {column for spread in places.values() for column, _ in spread}
+    wanted = [name for name in written if name in places or name in others]
+    batch = read(wanted)
+    arrays = []
+    for name, spread in places.items():
+        column = question.schema[name]
+        array = batch.column(name) if name in written else pa.nulls(rows, column.type.arrow)
+        if array.type != column.type.arrow:
+            array = array.cast(column.type.arrow)
+        for other, path in spread:
+            if other in written and column.type.kind not in ("dynamic", "vector", "timestamp"):
+                array = pc.coalesce(array, cbor.extract(batch.column(other), path).as_type(column.type))
+        arrays.append(array)
+    schema = pa.schema([_field(question.schema[name]) for name in places])
+    if not arrays:
+        return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _unordered(plan: ScanPlan, footers: Footers) -> Iterator[pa.RecordBatch]:
+    for _, batch in _read_ahead(_pieces(plan, footers)):
+        if batch.num_rows:
+            yield batch
+
+
+def _ordered(plan: ScanPlan, footers: Footers) -> Iterator[pa.RecordBatch]:
+    """Merge blocks by time: rows before the beginning of every block still to come are final."""
+    time = plan.question.ordered_by
+    pieces = sorted(_pieces(plan, footers), key=lambda piece: -LAST_NS if piece.first_ns is None else piece.first_ns)
+    held: list[pa.RecordBatch] = []
+    for piece, batch in _read_ahead(pieces):
+        if held and piece.first_ns is not None:
+            final, rest = _split_before(_sorted(held, time), time, piece.first_ns)
+            if final.num_rows:
+                yield final
+            held = [rest] if rest.num_rows else []
+        if batch.num_rows:
+            held.append(batch)
+    if held:
+        yield _sorted(held, time)
+
+
+def _read_ahead(pieces: Sequence[_Piece]) -> Iterator[tuple[_Piece, pa.RecordBatch]]:
+    """Read pieces on a few threads, in order, never more than the memory budget ahead of the consumer."""
+    if len(pieces) == 1:
+        yield pieces[0], pieces[0].read()
+        return
+    waiting: deque[tuple[_Piece, Future[pa.RecordBatch]]] = deque()
+    ahead = 0
+    with ThreadPoolExecutor(READ_THREADS, thread_name_prefix="tidelake-scan") as pool:
+        try:
+            for piece in pieces:
+                while waiting and (ahead + piece.byte_size > MEMORY_BUDGET or len(waiting) > 2 * READ_THREADS):
+                    first, future = waiting.popleft()
+                    ahead -= first.byte_size
+                    yield first, future.result()
+                waiting.append((piece, pool.submit(piece.read)))
+                ahead += piece.byte_size
+            while waiting:
+                first, future = waiting.popleft()
+                yield first, future.result()
+        finally:
+            for _, future in waiting:
+                future.cancel()
+
+
+def _limited(batches: Iterable[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:
+    left = limit
+    for batch in batches:
+        if left <= 0:
+            return
+        yield batch.slice(0, left)
+        left -= batch.num_rows
+
+
+def _first_ns(question: Question, block: Block) -> int | None:
+    known = block.stats.columns.get(question.ordered_by) if question.ordered_by else None
+    low: Any = known.low if known is not None else None
+    return low if isinstance(low, int) else None
+
+
+def _sorted(batches: Sequence[pa.RecordBatch], time: str | None) -> pa.RecordBatch:
+    whole = _joined(batches)
+    return whole.take(pc.sort_indices(whole.column(time)))
+
+
+def _split_before(batch: pa.RecordBatch, time: str | None, ns: int) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+    """Split sorted rows at a time; rows without a time come last."""
+    before = pc.sum(pc.less(batch.column(time).cast(pa.int64()), -(-ns // 1000))).as_py() or 0
+    return batch.slice(0, before), batch.slice(before)
+
+
+def _joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+
+
+def _field(column: Column) -> pa.Field:
+    metadata = DYNAMIC_FIELD if column.type.kind == "dynamic" else None
+    return pa.field(column.name, column.type.arrow, nullable=True, metadata=metadata)

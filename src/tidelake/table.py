@@ -1,0 +1,506 @@
+"""Append to a table and read from it: the noun that users hold.
+
+An append is one commit: all of its rows become visible at once, or none. A small one is kept in the catalog as hot
+rows, visible to every reader as soon as it is acknowledged; a flush turns hot rows into an extent. A large one is
+written as extents, each registered as pending before its first byte. Rows that the schema cannot hold widen it in the
+same commit. It does not decide how values fit (``ingest``), what is read (``plan``), or who wins a race (``commit``).
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidelake import cbor
+from tidelake.catalog.protocol import Catalog, Pending, TableInfo, new_id
+from tidelake.commit import Coordinator
+from tidelake.errors import ConflictError, InvalidInputError, InvalidRangeError, SchemaError
+from tidelake.evaluate import check
+from tidelake.expression import parse_where
+from tidelake.format import WriteOptions, segment_format
+from tidelake.ingest import OVERFLOW_COLUMN, Coerced, Rules, coerced_stream
+from tidelake.objects import ObjectStore, extent_key
+from tidelake.plan import Question, ScanPlan, make_plan, time_window, without_pruning
+from tidelake.predicate import And, Predicate, TimeRange, columns_of
+from tidelake.scan import Footers, hot_payload, hot_rows, prune_blocks, scan
+from tidelake.schema import DataType, Schema
+from tidelake.snapshot import (
+    Action,
+    AddExtent,
+    AppendHot,
+    Commit,
+    DropHot,
+    Extent,
+    HotBatch,
+    Receipt,
+    Snapshot,
+    UpdateTable,
+)
+from tidelake.times import parse_time_ns
+
+if TYPE_CHECKING:
+    import duckdb
+    import polars
+
+HOT_ROWS = 1_000  # an append of at most so many rows…
+HOT_BYTES = 256 << 10  # …and bytes stays in the catalog: an object of its own would cost more than it holds
+FLUSH_ROWS = 50_000  # hot rows past which an append flushes them…
+FLUSH_BYTES = 16 << 20  # …or their bytes
+EXTENT_ROWS = 4_000_000  # a longer append is cut into several extents…
+EXTENT_BYTES = 512 << 20  # …as is a larger one, as it lies in memory
+
+_PROMOTED, _OVERFLOWED = "promoted:", "overflowed:"
+
+
+@dataclass(frozen=True, slots=True)
+class TableSettings:
+    """What a table was told when it was made, as its catalog keeps it."""
+
+    time: str | None = None
+    format: str = "tlm"
+    retention: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {"time": self.time, "format": self.format, "retention": self.retention}
+
+    @classmethod
+    def of(cls, stored: Mapping[str, Any]) -> TableSettings:
+        return cls(stored.get("time"), stored.get("format") or "tlm", stored.get("retention"))
+
+
+@dataclass(frozen=True, slots=True)
+class AppendReport:
+    """What an append did: how many rows, in which snapshot, as how many extents (none: the rows are hot)."""
+
+    rows: int
+    snapshot: int
+    extents: int
+    replayed: bool = False
+    overlap: int = 0  # rows in time windows that were already held
+    overflowed: int = 0  # values that fitted no column
+
+
+@dataclass(frozen=True, slots=True)
+class FlushReport:
+    """What a flush did."""
+
+    rows: int
+    extents: int
+    snapshot: int
+
+
+class Table:
+    """A table at its newest snapshot, or pinned to an older one, which can then only be read."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        store: ObjectStore,
+        coordinator: Coordinator,
+        footers: Footers,
+        info: TableInfo,
+        pinned: Snapshot | None = None,
+    ) -> None:
+        self._catalog, self._store, self._coordinator, self._footers = catalog, store, coordinator, footers
+        self._info = info
+        self._pinned = pinned
+
+    @property
+    def name(self) -> str:
+        return str(self._info)
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The snapshot that reads see now."""
+        return self._pinned or self._catalog.head(self._info.scope)
+
+    @property
+    def schema(self) -> Schema:
+        return self.snapshot.schema
+
+    def append(self, rows: Any, *, key: str | None = None) -> AppendReport:
+        """Append rows: an Arrow stream or table, a list of dicts, NDJSON bytes, or the path of a file.
+
+        With a key, a second append of the same key changes nothing and gets the first answer.
+        """
+        self._refuse_when_pinned()
+        if key is not None and (receipt := self._catalog.receipt(self._info.scope, key=key)):
+            return _replay(receipt)
+        head = self._coordinator.head(self._info.scope)  # maybe not the newest: the commit is rebased
+        writer = _Appender(self, head)
+        try:
+            for coerced in coerced_stream(rows, head.schema, Rules(time=TableSettings.of(head.settings).time)):
+                writer.take(coerced)
+            actions = writer.finish()
+            if not actions:
+                return AppendReport(0, head.sequence, 0)
+            commit = Commit(new_id(), self._info.scope, head.sequence, tuple(actions), operation="append", key=key)
+            receipt = self._coordinator.commit(commit)
+        except BaseException:
+            writer.give_up()
+            raise
+        if receipt.replayed:
+            writer.give_up()
+            return _replay(receipt)
+        report = AppendReport(writer.rows, receipt.sequence, writer.extents, overflowed=writer.overflowed)
+        if head.totals.hot_rows > FLUSH_ROWS or head.totals.hot_bytes > FLUSH_BYTES:
+            self.flush()
+        return report
+
+    def flush(self) -> FlushReport:
+        """Turn the hot rows into an extent. If another flush is faster, there is nothing left to do."""
+        self._refuse_when_pinned()
+        head = self._catalog.head(self._info.scope)
+        hot = self._catalog.hot(self._info.scope, sequence=head.sequence)
+        if not hot:
+            return FlushReport(0, 0, head.sequence)
+        writer = _Appender(self, head, keep_hot=False)
+        try:
+            for batch in hot:
+                writer.take_batch(hot_rows(batch))
+            drops: list[Action] = [DropHot(batch.id) for batch in hot]
+            actions = (*writer.finish(), *drops)
+            commit = Commit(new_id(), self._info.scope, head.sequence, actions, operation="flush")
+            receipt = self._coordinator.commit(commit)
+        except ConflictError:
+            writer.give_up()
+            return FlushReport(0, 0, self._catalog.head(self._info.scope).sequence)
+        except BaseException:
+            writer.give_up()
+            raise
+        return FlushReport(writer.rows, writer.extents, receipt.sequence)
+
+    def plan(
+        self,
+        columns: Sequence[str] | None = None,
+        where: Predicate | str | None = None,
+        *,
+        start: str | datetime | int | None = None,
+        end: str | datetime | int | None = None,
+        limit: int | None = None,
+        ordered: bool = False,
+        prune: bool = True,
+    ) -> ScanPlan:
+        """Say what a scan would read; ``explain()`` of the answer shows it."""
+        snapshot = self.snapshot
+        question = self._question(snapshot, columns, where, start, end, limit, ordered)
+        scope = self._info.scope
+        start_ns, end_ns = time_window(question)
+        listed = self._catalog.extents(
+            scope, sequence=snapshot.sequence, start_ns=start_ns, end_ns=end_ns, where=_for_catalog(question)
+        )
+        hot = self._catalog.hot(scope, sequence=snapshot.sequence) if snapshot.totals.hot_batches else []
+        plan = make_plan(self.name, snapshot, question, listed, hot)
+        if not prune:
+            whole = without_pruning(plan, self._catalog.extents(scope, sequence=snapshot.sequence), hot)
+            return prune_blocks(whole, self._footers, prune=False)
+        return prune_blocks(plan, self._footers)
+
+    def scan(
+        self,
+        columns: Sequence[str] | None = None,
+        where: Predicate | str | None = None,
+        *,
+        start: str | datetime | int | None = None,
+        end: str | datetime | int | None = None,
+        limit: int | None = None,
+        ordered: bool = False,
+        prune: bool = True,
+    ) -> pa.RecordBatchReader:
+        """Stream the rows that match, ``[start, end)`` of the time column, in time order if asked.
+
+        ``prune=False`` reads everything and gives the same rows; it is there to be compared with.
+        """
+        plan = self.plan(columns, where, start=start, end=end, limit=limit, ordered=ordered, prune=prune)
+        return scan(plan, self._footers)
+
+    def to_arrow(self, columns: Sequence[str] | None = None, where: Predicate | str | None = None) -> pa.Table:
+        """Read matching rows into one Arrow table."""
+        return self.scan(columns, where).read_all()
+
+    def to_polars(self, columns: Sequence[str] | None = None, where: Predicate | str | None = None) -> polars.DataFrame:
+        """Read matching rows into a Polars frame; needs polars."""
+        import polars
+
+        frame = polars.from_arrow(self.to_arrow(columns, where))
+        assert isinstance(frame, polars.DataFrame)
+        return frame
+
+    def to_duckdb(
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        columns: Sequence[str] | None = None,
+        where: Predicate | str | None = None,
+    ) -> duckdb.DuckDBPyRelation:
+        """Give matching rows to DuckDB as a relation, streamed; needs duckdb."""
+        return connection.from_arrow(self.scan(columns, where))
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Let any reader of Arrow streams read the whole table."""
+        return self.scan().__arrow_c_stream__(requested_schema)
+
+    def history(self, limit: int = 100) -> list[Snapshot]:
+        """List snapshots, newest first."""
+        return self._catalog.history(self._info.scope, limit=limit)
+
+    def extents(self) -> list[Extent]:
+        """List the extents that reads see now."""
+        return self._catalog.extents(self._info.scope, sequence=self.snapshot.sequence)
+
+    def add_column(self, name: str, type: str | DataType) -> Schema:
+        """Add a nullable column, or widen one from int to long; anything else is a SchemaError."""
+        kind = DataType.parse(type) if isinstance(type, str) else type
+        return self._widen([(name, kind)], {})
+
+    def promote(self, path: str, type: str | DataType, *, name: str | None = None) -> Schema:
+        """Make a typed column of a dynamic path, ``attributes.http.status``.
+
+        New rows are written to the column; in old rows the value stays where it is, and reads unite the two. The column
+        is named like the path's last key unless told otherwise.
+        """
+        self._refuse_when_pinned()
+        kind = DataType.parse(type) if isinstance(type, str) else type
+        column, _, inner = path.partition(".")
+        if not inner or column not in self.schema or self.schema[column].type.kind != "dynamic":
+            raise SchemaError("promote takes a path into a dynamic column, such as attributes.http.status", path=path)
+        if kind.kind not in ("int", "long", "real", "bool", "string"):
+            raise SchemaError("a path is promoted to int, long, real, bool or string", path=path, type=kind)
+        target = name or inner.replace(".", "_")
+        return self._widen([(target, kind)], {_PROMOTED + target: [column, inner]})
+
+    def __repr__(self) -> str:
+        snapshot = self.snapshot
+        totals = snapshot.totals
+        rows = f"{totals.rows + totals.hot_rows:,} rows in {totals.extents:,} extents"
+        hot = f" and {totals.hot_batches:,} hot batches" if totals.hot_batches else ""
+        return (
+            f"Table({self.name} at snapshot {snapshot.sequence}: {rows}{hot}; {', '.join(map(str, snapshot.schema))})"
+        )
+
+    def _widen(self, columns: Iterable[tuple[str, DataType]], settings: Mapping[str, Any]) -> Schema:
+        self._refuse_when_pinned()
+        head = self._catalog.head(self._info.scope)
+        widened = head.schema.widen(columns)
+        if widened == head.schema and all(head.settings.get(name) == value for name, value in settings.items()):
+            return head.schema
+        action = UpdateTable(widened if widened != head.schema else None, settings)
+        self._coordinator.commit(Commit(new_id(), self._info.scope, head.sequence, (action,), operation="alter"))
+        return self.schema
+
+    def _question(
+        self,
+        snapshot: Snapshot,
+        columns: Sequence[str] | None,
+        where: Predicate | str | None,
+        start: str | datetime | int | None,
+        end: str | datetime | int | None,
+        limit: int | None,
+        ordered: bool,
+    ) -> Question:
+        schema = snapshot.schema
+        time = TableSettings.of(snapshot.settings).time
+        wanted = schema.names if columns is None else tuple(columns)
+        for name in wanted:
+            schema[name]  # an unknown one is a NotFoundError
+        if limit is not None and limit < 0:
+            raise InvalidInputError("a limit cannot be negative", limit=limit)
+        parsed = parse_where(where, columns=schema.names) if isinstance(where, str) else where
+        parts = [check(parsed, schema)] if parsed is not None else []
+        if start is not None or end is not None or ordered:
+            if time is None:
+                raise InvalidInputError("the table has no time column", table=self.name)
+            if start is not None or end is not None:
+                parts.append(_range(time, start, end))
+        predicate = None if not parts else parts[0] if len(parts) == 1 else And(tuple(parts))
+        return Question(schema, wanted, predicate, time, _spread(snapshot.settings), limit, time if ordered else None)
+
+    def _refuse_when_pinned(self) -> None:
+        if self._pinned is not None:
+            raise InvalidInputError(
+                "an older snapshot can only be read", table=self.name, snapshot=self._pinned.sequence
+            )
+
+
+@dataclass(slots=True)
+class _Appender:
+    """Gather the rows of one commit and turn them into its actions."""
+
+    table: Table
+    head: Snapshot
+    keep_hot: bool = True
+    rows: int = 0
+    extents: int = 0
+    overflowed: int = 0
+    _staged: list[pa.RecordBatch] = field(default_factory=list)
+    _staged_rows: int = 0
+    _staged_bytes: int = 0
+    _actions: list[Action] = field(default_factory=list)
+    _keys: list[str] = field(default_factory=list)
+    _schema: Schema | None = None
+    _spilled: set[str] = field(default_factory=set)
+
+    @property
+    def schema(self) -> Schema:
+        return self._schema or self.head.schema
+
+    def take(self, coerced: Coerced) -> None:
+        """Stage rows, with the schema they needed."""
+        self._schema = coerced.schema
+        self.overflowed += coerced.overflowed
+        if coerced.overflowed:
+            self._spilled |= _spilled(coerced)
+        self.take_batch(_with_promoted(coerced, self.head.settings))
+
+    def take_batch(self, batch: pa.RecordBatch) -> None:
+        """Stage rows of this schema or an older one."""
+        if not batch.num_rows:
+            return
+        self._staged.append(batch)
+        self.rows += batch.num_rows
+        self._staged_rows += batch.num_rows
+        self._staged_bytes += batch.nbytes
+        if self._staged_rows >= EXTENT_ROWS or self._staged_bytes >= EXTENT_BYTES:
+            self._write_extent()
+
+    def finish(self) -> list[Action]:
+        """Give the actions of the commit; an extent's object is stored by then."""
+        if self._staged and self.keep_hot and not self._actions and self._is_small():
+            self._actions.append(AppendHot(self._hot_batch()))
+        elif self._staged:
+            self._write_extent()
+        fresh = {_OVERFLOWED + name: True for name in sorted(self._spilled)}
+        settings = {name: value for name, value in fresh.items() if name not in self.head.settings}
+        if self.schema != self.head.schema or settings:
+            widened = self.schema if self.schema != self.head.schema else None
+            self._actions.insert(0, UpdateTable(widened, settings))
+        return self._actions
+
+    def give_up(self) -> None:
+        """Leave what was written to collection."""
+        if self._keys:
+            self.table._catalog.release_pending(self._keys)
+
+    def _is_small(self) -> bool:
+        return self._staged_rows <= HOT_ROWS and self._staged_bytes <= HOT_BYTES
+
+    def _hot_batch(self) -> HotBatch:
+        rows = _united(self._staged, self.schema)
+        low, high = self._time_bounds(rows)
+        return HotBatch(new_id(), rows.num_rows, hot_payload(rows), low, high, self.schema.version)
+
+    def _time_bounds(self, rows: pa.RecordBatch) -> tuple[int | None, int | None]:
+        time = TableSettings.of(self.head.settings).time
+        if time is None:
+            return None, None
+        found = pc.min_max(rows.column(time).cast(pa.int64())).as_py()
+        low, high = (None if bound is None else bound * 1000 for bound in (found["min"], found["max"]))
+        fits = low is not None and high is not None and low >= -(2**63) and high < 2**63
+        return (low, high) if fits else (None, None)
+
+    def _write_extent(self) -> None:
+        table, settings = self.table, TableSettings.of(self.head.settings)
+        form = segment_format(settings.format)
+        extent_id = new_id()
+        key = extent_key(table._info.namespace, table._info.name, extent_id, form.suffix)
+        table._catalog.register_pending([Pending(key, table._info.scope, f"{socket.gethostname()}:{os.getpid()}")])
+        self._keys.append(key)
+        options = WriteOptions(time=settings.time)
+        writer = form.start_extent(table._store, key, self.schema, extent_id=extent_id, options=options)
+        for batch in self._staged:
+            writer.append(_conform(batch, self.schema))
+        self._staged, self._staged_rows, self._staged_bytes = [], 0, 0
+        written = writer.finish()
+        self.extents += 1
+        self._actions.append(
+            AddExtent(
+                Extent(
+                    id=extent_id,
+                    key=key,
+                    format=form.name,
+                    byte_size=written.byte_size,
+                    row_count=written.row_count,
+                    block_count=written.block_count,
+                    min_ts_ns=written.min_timestamp_nanos,
+                    max_ts_ns=written.max_timestamp_nanos,
+                    schema_version=self.schema.version,
+                    column_stats=written.column_stats,
+                    present_paths=written.present_paths,
+                )
+            )
+        )
+
+
+def _replay(receipt: Receipt) -> AppendReport:
+    return AppendReport(receipt.rows, receipt.sequence, receipt.extents, replayed=True)
+
+
+def _range(time: str, start: str | datetime | int | None, end: str | datetime | int | None) -> TimeRange:
+    start_ns = None if start is None else parse_time_ns(start)
+    end_ns = None if end is None else parse_time_ns(end)
+    if start_ns is not None and end_ns is not None and start_ns >= end_ns:
+        raise InvalidRangeError("the range's start is not before its end", start=start, end=end)
+    return TimeRange(time, start_ns, end_ns)
+
+
+def _places(settings: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
+    return ((name.removeprefix(prefix), value) for name, value in settings.items() if name.startswith(prefix))
+
+
+def _spread(settings: Mapping[str, Any]) -> dict[str, tuple[tuple[str, str], ...]]:
+    """Give the columns whose values may lie elsewhere too: what did not fit, and what came before a promotion."""
+    spread: dict[str, tuple[tuple[str, str], ...]] = {}
+    for name, _ in _places(settings, _OVERFLOWED):
+        spread[name] = ((OVERFLOW_COLUMN, name),)
+    for name, (column, path) in _places(settings, _PROMOTED):
+        spread[name] = (*spread.get(name, ()), (column, path))
+    return spread
+
+
+def _spilled(coerced: Coerced) -> set[str]:
+    """Give the columns that have a value in the overflow column, because it did not fit."""
+    found = cbor.PathTable().add(coerced.batch.column(OVERFLOW_COLUMN).drop_null())
+    return set(coerced.schema.names).intersection(coerced.schema.names if found is None else found.paths)
+
+
+def _with_promoted(coerced: Coerced, settings: Mapping[str, Any]) -> pa.RecordBatch:
+    """Copy the values of promoted paths to their columns; they stay where they are, too."""
+    batch = coerced.batch
+    for name, (column, path) in _places(settings, _PROMOTED):
+        values = cbor.extract(batch.column(column), path).as_type(coerced.schema[name].type)
+        at = batch.schema.get_field_index(name)
+        batch = batch.set_column(at, batch.schema.field(at), pc.coalesce(batch.column(name), values))
+    return batch
+
+
+def _for_catalog(question: Question) -> Predicate | None:
+    """Give what the catalog may judge by a column's own bounds: no column whose values may lie elsewhere."""
+    if question.where is None or not question.spread:
+        return question.where
+    parts = question.where.parts if isinstance(question.where, And) else (question.where,)
+    kept = tuple(part for part in parts if not columns_of(part) & question.spread.keys())
+    return And(kept) if kept else None
+
+
+def _conform(batch: pa.RecordBatch, schema: Schema) -> pa.RecordBatch:
+    """Give rows of an older schema the columns of a wider one."""
+    if batch.schema.names == list(schema.names) and batch.schema.types == schema.arrow.types:
+        return batch
+    arrays = [
+        batch.column(column.name).cast(column.type.arrow)
+        if column.name in batch.schema.names
+        else pa.nulls(batch.num_rows, column.type.arrow)
+        for column in schema
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema.arrow)
+
+
+def _united(batches: Sequence[pa.RecordBatch], schema: Schema) -> pa.RecordBatch:
+    conformed = [_conform(batch, schema) for batch in batches]
+    return conformed[0] if len(conformed) == 1 else pa.concat_batches(conformed)

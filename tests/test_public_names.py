@@ -1,0 +1,39 @@
+"""Hold the front door to exactly the names that users type."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import tidelake
+import tidelake.format
+
+
+def test_public_names_are_these() -> None:
+    assert sorted(tidelake.__all__) == [
+        "AlreadyExistsError",
+        "CommitUnknownError",
+        "ConflictError",
+        "CorruptError",
+        "InvalidInputError",
+        "InvalidRangeError",
+        "NotFoundError",
+        "OverlapError",
+        "QueryError",
+        "SchemaError",
+        "StorageError",
+        "TidelakeError",
+        "UnavailableError",
+        "__version__",
+    ]
+
+
+def test_public_names_all_exist() -> None:
+    for module in (tidelake, tidelake.format):
+        assert [name for name in module.__all__ if not hasattr(module, name)] == []
+
+
+def test_import_loads_nothing_heavy() -> None:
+    script = "import sys, tidelake; print([name for name in ('numba', 'pyspark', 'duckdb') if name in sys.modules])"
+    shown = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout
+    assert shown == "[]\n"

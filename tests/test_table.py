@@ -1,0 +1,332 @@
+"""Tables end to end: append, scan, evolve, flush, travel in time, on a folder lake."""
+
+from __future__ import annotations
+
+import multiprocessing
+import random
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import orjson
+import polars
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import tidelake
+from tidelake import dynamic
+from tidelake.errors import (
+    InvalidInputError,
+    InvalidRangeError,
+    NotFoundError,
+    QueryError,
+    SchemaError,
+)
+from tidelake.lake import Lake
+from tidelake.schema import DYNAMIC_FIELD
+from tidelake.table import Table
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+LOGS = {"ts": "timestamp", "service": "string", "status": "int", "message": "string", "attributes": "dynamic"}
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Iterator[Lake]:
+    with tidelake.connect(tmp_path / "lake") as opened:
+        yield opened
+
+
+@pytest.fixture
+def logs(lake: Lake) -> Table:
+    return lake.create_table("obs.logs", LOGS, time="ts")
+
+
+def log_rows(count: int, *, start: datetime = NOON, step: timedelta = timedelta(seconds=1)) -> list[dict[str, Any]]:
+    words = ["connection", "reset", "timeout", "accepted", "OutOfMemoryError", "retry"]
+    return [
+        {
+            "ts": start + n * step,
+            "service": f"svc-{n % 5}",
+            "status": 200 + n % 4 * 100,
+            "message": f"{words[n % len(words)]} by peer {n}",
+            "attributes": {"http": {"status": 200 + n % 4 * 100}, "user.id": f"u-{n % 7}"},
+        }
+        for n in range(count)
+    ]
+
+
+def many(count: int, **options: Any) -> pa.Table:
+    """Rows enough to be written as an extent at once."""
+    rows = log_rows(count, **options)
+    for row in rows:
+        row["attributes"] = dynamic.encode(row["attributes"])
+    schema = pa.schema(
+        [
+            ("ts", pa.timestamp("us", tz="UTC")),
+            ("service", pa.utf8()),
+            ("status", pa.int32()),
+            ("message", pa.utf8()),
+            pa.field("attributes", pa.binary(), metadata=DYNAMIC_FIELD),
+        ]
+    )
+    return pa.Table.from_pylist(rows, schema=schema)
+
+
+def test_append_is_visible_at_once_and_hot_when_small(logs: Table) -> None:
+    report = logs.append(log_rows(10))
+    assert (report.rows, report.extents, report.replayed) == (10, 0, False)
+    assert logs.scan(["status"]).read_all().num_rows == 10
+    assert logs.snapshot.totals.hot_rows == 10
+
+
+def test_append_writes_extents_when_large(logs: Table) -> None:
+    report = logs.append(many(5_000))
+    assert (report.rows, report.extents) == (5_000, 1)
+    assert [(e.row_count, e.format) for e in logs.extents()] == [(5_000, "tlm")]
+    assert logs.scan().read_all().num_rows == 5_000
+
+
+def test_append_gives_the_first_answer_again_when_a_key_is_used_twice(logs: Table) -> None:
+    first = logs.append(log_rows(10), key="batch-1")
+    again = logs.append(log_rows(10), key="batch-1")
+    assert (again.replayed, again.rows, again.snapshot) == (True, 10, first.snapshot)
+    assert logs.scan().read_all().num_rows == 10
+
+
+def test_append_takes_arrow_dicts_bytes_and_files(logs: Table, tmp_path: Path) -> None:
+    rows = [{**row, "ts": row["ts"].isoformat()} for row in log_rows(3)]
+    ndjson = b"\n".join(map(orjson.dumps, rows))
+    (tmp_path / "rows.ndjson").write_bytes(ndjson)
+    pq.write_table(many(3), tmp_path / "rows.parquet")
+    sources: list[Any] = [many(3), log_rows(3), ndjson, tmp_path / "rows.ndjson", str(tmp_path / "rows.parquet")]
+    for source in sources:
+        logs.append(source)
+    scanned = logs.scan(ordered=True).read_all().to_pylist()
+    expected = sorted((row for _ in sources for row in many(3).to_pylist()), key=lambda row: row["ts"])
+    assert scanned == expected
+
+
+def test_scan_prunes_by_time_equality_word_and_path(logs: Table) -> None:
+    for hour in range(10):
+        rows = log_rows(1_200, start=NOON + timedelta(hours=hour))
+        for row in rows:
+            row["service"] = f"svc-{hour}"
+            row["attributes"] = dynamic.encode({"region": f"r-{hour}"})
+        logs.append(pa.Table.from_pylist(rows, schema=many(1).schema))
+    cases = {
+        "service == 'svc-3'": (1, 1_200),
+        "service in ('svc-3', 'svc-4')": (2, 2_400),
+        "service == 'nowhere'": (0, 0),
+        "attributes['region'] == 'r-7'": (1, 1_200),
+        "exists(attributes['nothing'])": (0, 0),
+        "message contains 'outofmem'": (10, 2_000),
+        "message has 'xylophone'": (0, 0),
+    }
+    for where, (extents, rows_found) in cases.items():
+        plan = logs.plan(where=where)
+        assert len(plan.tasks) == extents, plan.explain()
+        assert logs.scan(["ts"], where).read_all().num_rows == rows_found
+        assert logs.scan(["ts"], where, prune=False).read_all().num_rows == rows_found
+    start, end = NOON + timedelta(hours=2), NOON + timedelta(hours=3)
+    assert len(logs.plan(start=start, end=end).tasks) == 1
+    assert logs.scan(["ts"], start=start, end=end).read_all().num_rows == 1_200
+
+
+def test_explain_draws_a_funnel(logs: Table) -> None:
+    logs.append(many(5_000))
+    text = logs.plan(["message"], "service == 'svc-1' and status >= 300").explain()
+    assert "where    (service == 'svc-1' and status >= 300)" in text
+    stages = [line[2:20].rstrip() for line in text.splitlines()[3:9]]
+    assert stages == ["snapshot", "catalog", "time bounds", "extent statistics", "block statistics", "needed columns"]
+    assert logs.plan().to_json()["stages"][-1]["blocks"] == 1
+
+
+def test_scan_finds_a_single_row_by_every_time_query_that_should(logs: Table) -> None:
+    logs.append(many(1_500, step=timedelta(0)))
+    at, after = NOON, NOON + timedelta(microseconds=1)
+    assert logs.scan(start=at, end=after).read_all().num_rows == 1_500
+    assert logs.scan(start=at).read_all().num_rows == 1_500
+    assert logs.scan(end=after).read_all().num_rows == 1_500
+    assert logs.scan(end=at).read_all().num_rows == 0
+    assert logs.scan(start=after).read_all().num_rows == 0
+
+
+def test_scan_is_in_time_order_across_extents_and_hot_rows(logs: Table) -> None:
+    rng = random.Random(7)
+    rows = log_rows(6_000)
+    rng.shuffle(rows)
+    for start in range(0, 6_000, 2_000):
+        part = [{**row, "attributes": dynamic.encode(row["attributes"])} for row in rows[start : start + 2_000]]
+        logs.append(pa.Table.from_pylist(part, schema=many(1).schema))
+    logs.append(log_rows(5, start=NOON + timedelta(seconds=100)))
+    times = logs.scan(["ts"], ordered=True).read_all()["ts"].to_pylist()
+    assert times == sorted(times)
+    assert len(times) == 6_005
+    assert logs.scan(["ts"], ordered=True, limit=7).read_all()["ts"].to_pylist() == times[:7]
+
+
+def test_unknown_fields_widen_the_schema_and_old_rows_read_null(logs: Table) -> None:
+    logs.append(log_rows(2))
+    logs.append([{**row, "region": "eu", "nested": {"a": [1]}} for row in log_rows(2, start=NOON + timedelta(hours=1))])
+    table = logs.scan(["region", "_overflow"], ordered=True).read_all()
+    assert table["region"].to_pylist() == [None, None, "eu", "eu"]
+    assert [value and dynamic.decode(value) for value in table["_overflow"].to_pylist()] == [
+        None,
+        None,
+        {"nested": {"a": [1]}},
+        {"nested": {"a": [1]}},
+    ]
+
+
+def test_a_value_that_fits_no_column_is_kept_and_never_rejects_the_row(logs: Table) -> None:
+    rows = log_rows(3)
+    rows[1]["status"] = "broken"
+    report = logs.append(rows)
+    assert (report.rows, report.overflowed) == (3, 1)
+    table = logs.scan(["status", "_overflow"], ordered=True).read_all()
+    assert table["status"].to_pylist() == [200, None, 400]
+    assert dynamic.decode(table["_overflow"].to_pylist()[1]) == {"status": "broken"}
+    assert logs.scan(where="_overflow['status'] == 'broken'").read_all().num_rows == 1
+
+
+def test_promote_unites_old_dynamic_and_new_typed_values(logs: Table) -> None:
+    logs.append(many(2_000))
+    logs.promote("attributes.http.status", "int", name="code")
+    logs.append(log_rows(8, start=NOON + timedelta(days=1)))
+    codes = logs.scan(["status", "code"]).read_all()
+    assert codes["code"].to_pylist() == codes["status"].to_pylist()
+    for where in ("code == 300", "code > 400", "code in (200, 500)", "not code == 200"):
+        wanted = logs.scan(["ts"], where.replace("code", "status"), ordered=True).read_all()
+        assert logs.scan(["ts"], where, ordered=True).read_all() == wanted
+        assert logs.scan(["ts"], where, ordered=True, prune=False).read_all() == wanted
+
+
+def test_schema_refuses_to_narrow(logs: Table) -> None:
+    logs.add_column("count", "int")
+    logs.add_column("count", "long")
+    with pytest.raises(SchemaError, match="only widens"):
+        logs.add_column("count", "string")
+    assert str(logs.schema["count"].type) == "long"
+
+
+def test_time_travel_sees_the_old_rows_and_the_old_schema(lake: Lake, logs: Table) -> None:
+    first = logs.append(log_rows(5))
+    logs.append([{**row, "region": "eu"} for row in log_rows(5)])
+    old = lake.table("obs.logs", snapshot=first.snapshot)
+    assert old.scan().read_all().num_rows == 5
+    assert "region" not in old.schema
+    assert lake.table("obs.logs", as_of=datetime.now(UTC)).scan().read_all().num_rows == 10
+    with pytest.raises(InvalidInputError, match="can only be read"):
+        old.append(log_rows(1))
+
+
+def test_flush_turns_hot_rows_into_one_extent(logs: Table) -> None:
+    for n in range(5):
+        logs.append(log_rows(10, start=NOON + timedelta(hours=n)))
+    before = logs.scan(ordered=True).read_all()
+    report = logs.flush()
+    assert (report.rows, report.extents) == (50, 1)
+    assert (logs.snapshot.totals.hot_rows, len(logs.extents())) == (0, 1)
+    assert logs.scan(ordered=True).read_all() == before
+    assert logs.flush().rows == 0
+
+
+def test_history_names_every_commit(logs: Table) -> None:
+    logs.append(log_rows(1))
+    logs.append(many(1_500))
+    logs.flush()
+    assert [(s.sequence, s.operation) for s in logs.history()] == [
+        (4, "flush"),
+        (3, "append"),
+        (2, "append"),
+        (1, "create"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("where", "message"),
+    [
+        ("servce == 'x'", "servce"),
+        ("status == 'x'", "status"),
+        ("status ==", "where"),
+        ("message has 5", ""),
+    ],
+)
+def test_scan_says_what_is_wrong_with_where(logs: Table, where: str, message: str) -> None:
+    with pytest.raises(QueryError):
+        logs.scan(where=where)
+
+
+def test_bad_input_changes_nothing(logs: Table) -> None:
+    bad: dict[str, Any] = {
+        "malformed line": b'{"ts": "2026-01-01T00:00:00Z"}\n{"ts": ',
+        "null time": [{"service": "a"}],
+        "not rows": 5,
+        "a dict": {"ts": 1},
+    }
+    for source in bad.values():
+        with pytest.raises((InvalidInputError, SchemaError)):
+            logs.append(source)
+    assert logs.snapshot.sequence == 1
+    with pytest.raises(NotFoundError):
+        logs.append(Path("nowhere.ndjson"))
+    with pytest.raises(NotFoundError):
+        logs.scan(["nothing"])
+    with pytest.raises(InvalidRangeError):
+        logs.scan(start=NOON, end=NOON)
+
+
+def test_append_of_nothing_commits_nothing(logs: Table) -> None:
+    assert logs.append([]).rows == 0
+    assert logs.append(b"").rows == 0
+    assert logs.snapshot.sequence == 1
+
+
+def test_lake_refuses_a_folder_that_holds_something_else(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("do not touch")
+    with pytest.raises(InvalidInputError, match="not a lake"):
+        tidelake.connect(tmp_path)
+    with pytest.raises(InvalidInputError, match="is not a lake"):
+        tidelake.connect("mysql://host/db")
+
+
+def test_lake_lists_and_drops_tables(lake: Lake, logs: Table) -> None:
+    lake.create_table("plain", {"n": "long"})
+    assert lake.tables() == ["default.plain", "obs.logs"]
+    lake.drop_table("plain")
+    assert lake.tables() == ["obs.logs"]
+    with pytest.raises(NotFoundError):
+        lake.table("plain")
+
+
+def _append_in_process(folder: str, worker: int, count: int) -> None:
+    with tidelake.connect(folder) as lake:
+        table = lake.table("obs.logs")
+        for n in range(count):
+            table.append(log_rows(10, start=NOON + timedelta(hours=worker, minutes=n)), key=f"{worker}-{n}")
+
+
+def test_processes_append_side_by_side_and_nothing_is_lost_or_doubled(lake: Lake, logs: Table) -> None:
+    context = multiprocessing.get_context("spawn")
+    workers = [context.Process(target=_append_in_process, args=(lake.where, w, 10)) for w in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(120)
+    assert [worker.exitcode for worker in workers] == [0, 0, 0, 0]
+    times = logs.scan(["ts"]).read_all()["ts"].to_pylist()
+    assert len(times) == 400
+    assert len(set(times)) == 400
+
+
+def test_other_engines_read_a_table_with_pruning_applied(logs: Table) -> None:
+    logs.append(many(2_000))
+    with duckdb.connect() as connection:
+        counted = logs.to_duckdb(connection, ["status"], "service == 'svc-1'").aggregate("count(*)").fetchall()
+    assert counted == [(400,)]
+    assert logs.to_polars(["status"], "service == 'svc-1'").height == 400
+    assert polars.DataFrame(logs).height == 2_000
+    assert pa.RecordBatchReader.from_stream(logs).read_all().num_rows == 2_000

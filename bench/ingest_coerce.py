@@ -36,7 +36,23 @@ SCHEMA = Schema.of(
 RULES = Rules(time="ts")
 PIECE_BYTES = 8 << 20
 
-_WORDS = "connection closed by peer while reading response header from upstream retry request user cache miss".split()
+_WORDS = [
+    "connection",
+    "closed",
+    "by",
+    "peer",
+    "while",
+    "reading",
+    "response",
+    "header",
+    "from",
+    "upstream",
+    "retry",
+    "request",
+    "user",
+    "cache",
+    "miss",
+]
 
 
 @click.command()

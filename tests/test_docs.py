@@ -193,6 +193,12 @@ def test_readme_quickstart_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         assert (result.exit_code, result.stderr) == (0, ""), command
 
 
+@pytest.mark.parametrize("page", ["tables.md"])
+def test_examples_of_a_page_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    executed(ROOT / "docs" / page)
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
     text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)

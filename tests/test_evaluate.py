@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone
 from fractions import Fraction
@@ -288,7 +288,46 @@ def at_path(value: Any, path: str) -> Any:
     return MISSING if value is None else get_path(value, path)
 
 
-@examples(400)
+def comparisons(name: str, literals: Sequence[Any]) -> Iterator[Any]:
+    """Give every comparison with every literal, and with pairs of them."""
+    for at, literal in enumerate(literals):
+        yield Equals(name, literal)
+        yield InSet(name, (literal, literals[at - 1], literals[at - 2]))
+        for included in (True, False):
+            yield Range(name, low=literal, include_low=included)
+            yield Range(name, high=literal, include_high=included)
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "literals"),
+    [
+        ("i", INTS, NUMBERS),
+        ("l", LONGS, NUMBERS),
+        ("r", REALS, NUMBERS),
+        ("b", (True, False), (True, False)),
+        ("s", TEXTS, (*TEXTS, "\ud800")),
+        ("t", TIMES_US, [us * 1000 + off for us in TIMES_US for off in (-1, 0, 1)]),
+    ],
+)
+def test_evaluate_compares_every_value_with_every_literal(name: str, values: Any, literals: Any) -> None:
+    rows = [dict.fromkeys(SCHEMA.names) | {name: value} for value in (*values, None)]
+    batch = batch_of(rows)
+    for predicate in comparisons(name, literals):
+        assert evaluate(predicate, batch).to_pylist() == [answer(predicate, row) for row in rows], predicate
+
+
+def test_evaluate_compares_every_value_at_a_path_with_every_literal() -> None:
+    values = (*SCALARS, *NUMBERS[:-2])
+    rows = [dict.fromkeys(SCHEMA.names) | {"d": {"a": value, "l": [value]}} for value in values]
+    batch = batch_of(rows)
+    for test in comparisons("", (*LITERALS, *NUMBERS)):
+        for path in ("a", "l[0]"):
+            is_equality = isinstance(test, Equals)
+            predicate = DynamicPathEquals("d", path, test.value) if is_equality else DynamicPathTest("d", path, test)
+            assert evaluate(predicate, batch).to_pylist() == [answer(predicate, row) for row in rows], predicate
+
+
+@examples(250)
 @given(cases(), st.lists(predicates(), min_size=1, max_size=4))
 def test_evaluate_answers_as_plain_python_does(case: Case, asked: list[Predicate]) -> None:
     for predicate in asked:

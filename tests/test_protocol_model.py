@@ -48,7 +48,7 @@ ALL = (WRITER, ("b", "writer without key"), COMPACTOR)
 RIVALS = (WRITER, COMPACTOR, ("d", "compactor"))
 LEASED = (WRITER, ("c", "leased compactor"), ("d", "leased compactor"))
 EVERYBODY = Cast((*ALL, ("d", "leased compactor"), ("e", "leased compactor")), crashes=2, losses=2, abandons=2)
-WALKS = 12  # on each catalog
+WALKS = {"sqlite": 8, "postgres": 3, "log": 3}
 REBASES_ITSELF = replace(RULES, rebases_itself=True)
 
 WORLDS = {
@@ -193,7 +193,7 @@ def test_catalog_answers_as_the_model_says(
     request: pytest.FixtureRequest, tmp_path: Path, store: str, rules: Rules
 ) -> None:
     answers: set[Answer | None] = set()
-    for seed in range(WALKS):
+    for seed in range(WALKS[store]):
         folder = tmp_path / f"{seed}"
         folder.mkdir()
         with _open(store, request, folder) as catalog:
@@ -217,6 +217,11 @@ def _walk(cast: Cast, rules: Rules, chance: random.Random) -> Iterator[tuple[Wor
         step, after = chance.choice(steps)
         yield world, step, after
         world = after
+
+
+def _kept(world: World) -> tuple[object, ...]:
+    """Give what a catalog keeps of a world."""
+    return world.oldest, world.extents, world.receipts, world.keys, world.pending, world.garbage
 
 
 class _Mirror:
@@ -248,7 +253,8 @@ class _Mirror:
             catalog.expire_snapshots(self._scope, before_us=self._heads[after.oldest].committed_us)
         catalog.release_pending(before.pending & after.garbage)
         catalog.forget_garbage(before.garbage - after.garbage)
-        self._compare(after)
+        if step.plan is not None or _kept(before) != _kept(after):
+            self._compare(after)
 
     def _commit(self, plan: Plan) -> Answer:
         onto = self._heads[plan.base]

@@ -17,14 +17,19 @@ def test_public_names_are_these() -> None:
         "CorruptError",
         "InvalidInputError",
         "InvalidRangeError",
+        "Lake",
         "NotFoundError",
         "OverlapError",
         "QueryError",
+        "Schema",
         "SchemaError",
         "StorageError",
+        "Table",
         "TidelakeError",
         "UnavailableError",
         "__version__",
+        "col",
+        "connect",
     ]
 
 
@@ -34,6 +39,12 @@ def test_public_names_all_exist() -> None:
 
 
 def test_import_loads_nothing_heavy() -> None:
-    script = "import sys, tidelake; print([name for name in ('numba', 'pyspark', 'duckdb') if name in sys.modules])"
+    script = "import sys, tidelake; print({'numba', 'pyarrow', 'pyspark', 'duckdb', 'sqlalchemy'} & set(sys.modules))"
     shown = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout
-    assert shown == "[]\n"
+    assert shown == "set()\n"
+
+
+def test_reading_an_extent_loads_no_compiler() -> None:
+    script = "import sys, tidelake.format; print({'numba', 'pyspark', 'duckdb', 'sqlalchemy'} & set(sys.modules))"
+    shown = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout
+    assert shown == "set()\n"

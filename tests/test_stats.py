@@ -256,6 +256,10 @@ def test_stats_judge(kind: str, values: list[Any], predicate: Predicate, wanted:
         (StartsWith("a", "java.lang"), True),
         (StartsWith("a", "java.lang.OutOf"), True),
         (StartsWith("a", "java.lan."), False),
+        (StartsWith("a", "zz", case_sensitive=True), True),  # the highest text itself
+        (StartsWith("a", "zzz", case_sensitive=True), False),
+        (StartsWith("a", "filler", case_sensitive=True), True),  # how the lowest text begins
+        (StartsWith("a", "e", case_sensitive=True), False),
         (Equals("a", "worker"), True),
         (Equals("a", "work"), False),
     ],

@@ -330,3 +330,26 @@ def test_other_engines_read_a_table_with_pruning_applied(logs: Table) -> None:
     assert logs.to_polars(["status"], "service == 'svc-1'").height == 400
     assert polars.DataFrame(logs).height == 2_000
     assert pa.RecordBatchReader.from_stream(logs).read_all().num_rows == 2_000
+
+
+def test_two_writers_that_widen_a_field_differently_both_succeed(lake: Lake, logs: Table) -> None:
+    other = tidelake.connect(lake.where)
+    theirs = other.table("obs.logs")
+    row = log_rows(1)[0]
+
+    class Slow(list[dict[str, Any]]):
+        """Rows that another writer overtakes while they are read."""
+
+        raced = False
+
+        def __iter__(self) -> Iterator[dict[str, Any]]:
+            if not self.raced:
+                self.raced = True
+                theirs.append([{**row, "fresh": "text"}])
+            return super().__iter__()
+
+    report = logs.append(Slow([{**row, "fresh": 5}]))
+    other.close()
+    assert (report.rows, report.overflowed) == (1, 1)
+    found = logs.scan(["fresh", "_overflow"]).read_all().to_pylist()
+    assert sorted(row["fresh"] or str(dynamic.decode(row["_overflow"])) for row in found) == ["text", "{'fresh': 5}"]

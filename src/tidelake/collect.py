@@ -24,6 +24,8 @@ from tidelake.schema import Kind, Schema
 from tidelake.stats import (
     DISTINCT_SET_CAP,
     MERGED_FILTER_BYTES,
+    NS_MAX,
+    NS_MIN,
     PATH_SET_CAP,
     STRING_BOUND_CAP,
     Ball,
@@ -39,7 +41,6 @@ BLOCK_DISTINCT_CAP = 16  # values of a block kept exactly: so few take no more r
 PROSE_BYTES = 48  # a mean length above any identifier's, offsets included
 VECTOR_ROW_CAP = 50_000  # rows held to find the radius; a ball around more holds nearly everything
 
-NS_MIN, NS_MAX = -(2**63), 2**63 - 1
 _BIGGEST_CHAR = 0x10FFFF
 
 Bounds = tuple[Bound | None, Bound | None]

@@ -52,17 +52,20 @@ from tidelake.schema import Column, DataType, Schema
 from tidelake.search import search
 from tidelake.times import parse_time_ns
 
-_COMPARES_WITH = {
-    "bool": "true or false",
-    "string": "text",
-    "timestamp": "a time, or nanoseconds",
-}
-NARROW_SHARE = (
-    4  # rows left, one in so many, before the rest is asked of them alone: 13 ms become 0.5 where 1 % are left
-)
+# Once only one row in so many is left, the rest is asked of those alone: 13 ms become 0.5 where 1 % are left.
+NARROW_SHARE = 4
 
 _Rows: TypeAlias = npt.NDArray[np.int64]
 _Family: TypeAlias = type[Any]  # int for all numbers, or str, bool, bytes, datetime
+
+_COMPARES_WITH = {"bool": "true or false", "string": "text", "timestamp": "a time, or nanoseconds"}
+
+# What CBOR begins a value with that Arrow has no type for: integers of 64 bits or more, byte strings, times.
+_RARE_HEADS: dict[_Family, list[int]] = {
+    int: [0x1B, 0x3B, 0xC2, 0xC3],
+    bytes: list(range(0x40, 0x5C)),
+    datetime: [0xC0, 0xC1],
+}
 
 
 def check(predicate: Predicate, schema: Schema) -> Predicate:
@@ -98,7 +101,7 @@ def select(predicate: Predicate, batch: pa.RecordBatch) -> pa.RecordBatch:
 
     What an And asks is asked in order of cost, and dear questions only of the rows that are left once those are few.
     """
-    parts = sorted(predicate.parts, key=_cost) if isinstance(predicate, And) else [predicate]
+    parts = sorted(_conjuncts(predicate), key=_cost)
     asked, rows, answers = batch, None, None
     for at, part in enumerate(parts):
         found = evaluate(part, asked)
@@ -178,6 +181,14 @@ def _check_bounds(leaf: DynamicPathTest) -> None:
             raise QueryError(f"the bounds are of two types: {leaf!r}", kind="type_mismatch")
 
 
+def _conjuncts(predicate: Predicate) -> Iterator[Predicate]:
+    if isinstance(predicate, And):
+        for part in predicate.parts:
+            yield from _conjuncts(part)
+    else:
+        yield predicate
+
+
 def _cost(predicate: Predicate) -> int:
     """Rank what a predicate costs for a row."""
     match predicate:
@@ -239,7 +250,7 @@ def _is_one_of(points: Sequence[Any], values: pa.Array) -> pa.BooleanArray:
     elif pa.types.is_floating(kind):
         has_nan = any(map(_is_nan, points))
         exact = [real for point in points if (real := _nearest_real(point)) == point]
-        exact += [-0.0] * (0.0 in exact)  # the two zeros are equal, but not to a hash
+        exact += [0.0, -0.0] if 0.0 in exact else []  # the two zeros are equal, but not to a hash
     elif pa.types.is_string(kind):
         values, exact = values.view(pa.binary()), map(_utf8, points)
     elif pa.types.is_boolean(kind):
@@ -396,7 +407,7 @@ def _rare(family: _Family, found: cbor.Extracted, path: str, values: pa.Array) -
 
 
 def _holds(test: InSet | Range, value: Any) -> bool:
-    """Judge one value by the plain rules; no bound but NaN is unlike other numbers, and none is a value here."""
+    """Judge one value that Arrow has no type for; none is NaN, but a bound may be."""
     found = _ordered(value)
     if isinstance(test, InSet):
         return any(found == _ordered(point) for point in test.values)
@@ -425,11 +436,3 @@ def _family(value: Value) -> _Family:
 def _plain(answers: pa.BooleanArray) -> npt.NDArray[np.bool_]:
     found: npt.NDArray[np.bool_] = answers.to_numpy(zero_copy_only=False)
     return found
-
-
-# What CBOR begins such a value with: an integer of 64 bits or more, a byte string, a time as text or as a number.
-_RARE_HEADS: dict[_Family, list[int]] = {
-    int: [0x1B, 0x3B, 0xC2, 0xC3],
-    bytes: list(range(0x40, 0x5C)),
-    datetime: [0xC0, 0xC1],
-}

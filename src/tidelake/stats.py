@@ -57,6 +57,7 @@ LEAF_TEXT_CAP = 256  # bytes of a text leaf that its hash reads
 STRING_BOUND_CAP = 256  # bytes: one long line must not bloat every footer
 PATH_SET_CAP = 4_096  # paths kept exactly; past it a filter
 MERGED_FILTER_BYTES = 64 << 10  # the most that a manifest row carries for one column
+NS_MIN, NS_MAX = -(2**63), 2**63 - 1  # a time outside has no bound
 EXACT_IN_DOUBLE = 2**53  # from here on, doubles skip integers
 EXACT_TEXT_CAP = 64  # distinct texts worth searching one by one; beyond it the tokens judge
 

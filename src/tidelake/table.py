@@ -25,7 +25,7 @@ from tidelake.errors import ConflictError, InvalidInputError, InvalidRangeError,
 from tidelake.evaluate import check
 from tidelake.expression import parse_where
 from tidelake.format import WriteOptions, segment_format
-from tidelake.ingest import OVERFLOW_COLUMN, Coerced, Rules, coerced_stream
+from tidelake.ingest import OVERFLOW_COLUMN, Coerced, Rules, coerced_stream, is_rereadable
 from tidelake.objects import ObjectStore, extent_key
 from tidelake.plan import Question, ScanPlan, make_plan, time_window, without_pruning
 from tidelake.predicate import And, Predicate, TimeRange, columns_of
@@ -53,6 +53,7 @@ HOT_ROWS = 1_000  # an append of at most so many rows…
 HOT_BYTES = 256 << 10  # …and bytes stays in the catalog: an object of its own would cost more than it holds
 FLUSH_ROWS = 50_000  # hot rows past which an append flushes them…
 FLUSH_BYTES = 16 << 20  # …or their bytes
+WIDENING_TRIES = 8  # each lost to a writer that widened the schema in another way
 EXTENT_ROWS = 4_000_000  # a longer append is cut into several extents…
 EXTENT_BYTES = 512 << 20  # …as is a larger one, as it lies in memory
 
@@ -133,7 +134,15 @@ class Table:
         self._refuse_when_pinned()
         if key is not None and (receipt := self._catalog.receipt(self._info.scope, key=key)):
             return _replay(receipt)
-        head = self._coordinator.head(self._info.scope)  # maybe not the newest: the commit is rebased
+        for _ in range(WIDENING_TRIES if is_rereadable(rows) else 0):
+            try:
+                return self._append(rows, key, self._catalog.head(self._info.scope))
+            except ConflictError as error:  # another writer gave a new field another type: fit the rows to that one
+                if error.kind != "schema":
+                    raise
+        return self._append(rows, key, self._catalog.head(self._info.scope))
+
+    def _append(self, rows: Any, key: str | None, head: Snapshot) -> AppendReport:
         writer = _Appender(self, head)
         try:
             for coerced in coerced_stream(rows, head.schema, Rules(time=TableSettings.of(head.settings).time)):

@@ -122,7 +122,7 @@ class LogCatalog(LogSweeper):
                 if draft.entry is None or self._journal.append(draft.entry):  # 2
                     break
         self._at("commit.appended")
-        pass
+        self._delete_announcements(draft.keys)  # 3
         self._at("commit.end")
         return draft.answers
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
@@ -323,7 +323,7 @@ def from_json(value: Mapping[str, Any]) -> LogState:
     )
 
 
-_EXTENT_NAMES = tuple(Extent.__dataclass_fields__)
+_EXTENT_NAMES = tuple(each.name for each in fields(Extent))
 _EXTENT_FIELDS = attrgetter(*_EXTENT_NAMES)
 _PATHS_AT = _EXTENT_NAMES.index("present_paths")
 

@@ -29,7 +29,6 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tidelake.collect import NS_MAX, NS_MIN
 from tidelake.errors import CorruptExtent, NotFoundError, SchemaError
 from tidelake.format.segment import (
     TAIL_BYTES,
@@ -53,7 +52,7 @@ from tidelake.format.thrift import parse_struct
 from tidelake.objects import ObjectStore, Tail
 from tidelake.predicate import Predicate
 from tidelake.schema import Column, Schema
-from tidelake.stats import ColumnStats, Stats
+from tidelake.stats import NS_MAX, NS_MIN, ColumnStats, Stats
 
 if TYPE_CHECKING:
     from tidelake.format.writing import BlockWriter, Draft, Seal

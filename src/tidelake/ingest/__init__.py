@@ -13,7 +13,7 @@ from tidelake.ingest.coerce import (
     coerce_rows,
     infer_schema,
 )
-from tidelake.ingest.source import coerced_stream
+from tidelake.ingest.source import coerced_stream, is_rereadable
 
 __all__ = [
     "OVERFLOW_COLUMN",
@@ -25,4 +25,5 @@ __all__ = [
     "coerce_rows",
     "coerced_stream",
     "infer_schema",
+    "is_rereadable",
 ]

@@ -43,6 +43,11 @@ def coerced_stream(rows: Any, schema: Schema, rules: Rules) -> Iterator[Coerced]
         yield coerced
 
 
+def is_rereadable(rows: Any) -> bool:
+    """Say whether rows can be read a second time: all but streams and iterators can."""
+    return not isinstance(rows, pa.RecordBatchReader | Iterator)
+
+
 Piece: TypeAlias = tuple[int, memoryview] | pa.RecordBatch | list[Mapping[str, Any]]
 
 

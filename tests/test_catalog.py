@@ -218,8 +218,9 @@ def test_a_commit_on_a_snapshot_that_has_expired_is_stale(catalog: Catalog, scop
     for _ in range(3):
         append_hot(catalog, scope)
     catalog.expire_snapshots(scope, before_us=clock.now_us + 1000)
+    ours = announce(catalog, commit_of(scope, AddExtent(extent()), base=1))
     with pytest.raises(StaleHead) as stale:
-        catalog.commit([commit_of(scope, AppendHot(hot()), base=1)], onto=old)
+        catalog.commit([ours], onto=old)
     assert stale.value.head.sequence == catalog.head(scope).sequence == 4
 
 
@@ -344,6 +345,22 @@ def test_coverage_goes_with_its_snapshot(catalog: Catalog, scope: Scope) -> None
         Coverage("c/2", 1),
         None,
     ]
+
+
+def test_what_is_not_json_is_refused_and_changes_nothing(catalog: Catalog, scope: Scope) -> None:
+    before = catalog.manifest(scope)
+    with pytest.raises(InvalidInputError, match="cannot be kept as JSON"):
+        publish(catalog, scope, AddExtent(extent(stats={"level": {"min": object()}})))
+    with pytest.raises(InvalidInputError, match="cannot be kept as JSON"):
+        publish(catalog, scope, UpdateTable(settings={"x": {1, 2}}))
+    assert catalog.manifest(scope) == before
+
+
+def test_the_longest_keys_are_kept(catalog: Catalog, scope: Scope) -> None:
+    key, stream = "é" * 512, "ü" * 512
+    publish(catalog, scope, AppendHot(hot()), RecordOffset(stream, 1), key=key)
+    assert catalog.receipt(scope, key=key) is not None
+    assert catalog.manifest(scope).offsets == {stream: 1}
 
 
 # users

@@ -6,7 +6,7 @@ import json
 import math
 import re
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal, localcontext
 from typing import Any
@@ -118,6 +118,39 @@ def test_a_batch_of_the_table_s_own_passes_as_it_is(schema: Schema, rows: list[d
     made = coerce_rows(rows, schema, RULES)
     again = coerce_arrow(marked(made), made.schema, RULES)
     assert (again.batch, again.schema) == (made.batch, made.schema)
+
+
+@given(st.sampled_from([*KINDS, "vector(2)"]), st.data())
+@settings(max_examples=300, deadline=None)
+def test_arrow_columns_and_rows_of_the_same_values_give_the_same_batch(kind: str, data: st.DataObject) -> None:
+    values = data.draw(
+        st.sampled_from(
+            [
+                (pa.int64(), st.integers(-(2**63), 2**63 - 1) | st.integers(-(10**12), 10**12)),
+                (pa.uint64(), st.integers(0, 2**64 - 1)),
+                (pa.int8(), st.integers(-128, 127)),
+                (pa.float64(), st.floats(allow_nan=False) | st.sampled_from([1.5e9, 0.0, -0.0, 5.0])),
+                (pa.bool_(), st.booleans()),
+                (pa.string(), st.sampled_from(TIMES) | st.text(st.characters(codec="utf-8"), max_size=5)),
+                (pa.binary(), st.binary(max_size=3)),
+                (pa.timestamp("us", "UTC"), st.datetimes(timezones=st.just(UTC))),
+                (pa.timestamp("ms"), st.datetimes(datetime(1, 1, 2), datetime(9999, 1, 1)).map(_whole_seconds)),
+                (pa.date32(), st.dates()),
+                (pa.decimal128(38, 9), st.decimals(-(10**20), 10**20, places=9)),
+                (pa.list_(pa.float64()), st.lists(st.floats(-9, 9), min_size=2, max_size=2)),
+                (pa.list_(pa.int64()), st.lists(st.none() | st.integers(0, 9), max_size=3)),
+                (
+                    pa.struct({"a": pa.int64(), "b": pa.string()}),
+                    st.fixed_dictionaries({"a": st.just(1), "b": st.none()}),
+                ),
+            ]
+        ).flatmap(lambda pair: st.lists(st.none() | pair[1], max_size=6).map(lambda held: pa.array(held, pair[0])))
+    )
+    schema, table = Schema.of({"v": kind}), pa.table({"v": values})
+    rows = [{"v": value} for value in values.to_pylist()]
+    assert outcome(coerce_arrow, table, schema) == outcome(coerce_rows, rows, schema)
+    sliced = pa.concat_tables([pa.table({"v": values[1:]}), table]).slice(max(len(values) - 1, 0))
+    assert outcome(coerce_arrow, sliced, schema) == outcome(coerce_rows, rows, schema)
 
 
 @pytest.mark.parametrize(
@@ -671,6 +704,20 @@ def test_a_named_time_column_must_have_times() -> None:
         assert caught.value.kind == "bad_time"
     with pytest.raises(InvalidInputError, match="no rows"):
         infer_schema(b"\n")
+
+
+def outcome(coerce: Callable[..., Coerced], data: Any, schema: Schema) -> Any:
+    """Give what a coercion returns, or the kind and the facts of its error."""
+    try:
+        coerced = coerce(data, schema, RULES)
+    except SchemaError as error:
+        return error.kind, error.facts
+    coerced.batch.validate(full=True)
+    return coerced.batch.to_pylist(), coerced.schema, coerced.overflowed
+
+
+def _whole_seconds(value: datetime) -> datetime:
+    return value.replace(microsecond=0)
 
 
 def ndjson(rows: Sequence[Mapping[str, Any]], *, ascii: bool = True) -> bytes:

@@ -239,6 +239,16 @@ def test_a_lost_race_is_rebased_at_once_and_later_ones_after_a_pause(catalog: Ca
     assert patience.pauses[0] < patience.pauses[1]
 
 
+def test_what_a_coordinator_remembers_stays_true_among_other_writers(catalog: Catalog, scope: Scope) -> None:
+    ours, theirs = coordinate(catalog), coordinate(catalog)
+    for who in (ours, ours, theirs, ours, theirs, theirs, ours, ours, ours, theirs, ours, theirs, ours, ours):
+        who.commit(adding(catalog, scope, 3))
+    head = catalog.head(scope)
+    assert (head.sequence, head.totals.extents, head.totals.rows) == (15, 14, 42)
+    assert ours.head(scope) == head
+    assert [s.totals.extents for s in catalog.history(scope)] == list(range(14, -1, -1))
+
+
 def test_a_commit_that_never_gets_its_turn_is_unavailable(catalog: Catalog, scope: Scope) -> None:
     patience = Patience()
 

@@ -24,6 +24,7 @@ from tests.support.protocol import (
     Cast,
     Plan,
     Role,
+    Roles,
     Rules,
     Step,
     World,
@@ -44,9 +45,9 @@ LONGEST_TRACE = 20  # a counterexample that a person can follow
 
 WRITER: tuple[str, Role] = ("a", "writer")
 COMPACTOR: tuple[str, Role] = ("c", "compactor")
-ALL = (WRITER, ("b", "writer without key"), COMPACTOR)
-RIVALS = (WRITER, COMPACTOR, ("d", "compactor"))
-LEASED = (WRITER, ("c", "leased compactor"), ("d", "leased compactor"))
+ALL: Roles = (WRITER, ("b", "writer without key"), COMPACTOR)
+RIVALS: Roles = (WRITER, COMPACTOR, ("d", "compactor"))
+LEASED: Roles = (WRITER, ("c", "leased compactor"), ("d", "leased compactor"))
 EVERYBODY = Cast((*ALL, ("d", "leased compactor"), ("e", "leased compactor")), crashes=2, losses=2, abandons=2)
 WALKS = {"sqlite": 8, "postgres": 3, "log": 3}
 REBASES_ITSELF = replace(RULES, rebases_itself=True)
@@ -256,7 +257,7 @@ class _Mirror:
         if step.plan is not None or _kept(before) != _kept(after):
             self._compare(after)
 
-    def _commit(self, plan: Plan) -> Answer:
+    def _commit(self, plan: Plan) -> int | str:
         onto = self._heads[plan.base]
         commit = replace(commit_of(plan), scope=self._scope, base=onto.sequence)
         if plan.token:
@@ -264,11 +265,9 @@ class _Mirror:
         try:
             return self._catalog.commit([commit], onto=onto, rebase=self._rules.rebases_itself)[0].sequence - 1
         except StaleHead as stale:
-            assert stale.head == self._catalog.head(self._scope)
-            return "stale"
+            return "stale" if stale.head == self._catalog.head(self._scope) else "another head"
         except ConflictError as error:
-            assert error.kind in ("fenced", "not_live", "not_pending")
-            return error.kind  # type: ignore[return-value]
+            return error.kind
 
     def _compare(self, world: World) -> None:
         catalog, scope = self._catalog, self._scope

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.support.strategies import examples
 from tidelake.predicate import StartsWith, StringContains, StringHas, fold, text_holds
-from tidelake.search import TextSearch, search
+from tidelake.search import LONGEST_PATTERN, TextSearch, search
 
 LETTERS = "abKkSsIi -_.0Z@[`{" + "\u212aſ\u0130ıΣσςéÉßẞ日Ⱥⱥ\U0001f600\U00010400\x00\x7f"
 NEEDLES = st.text(alphabet=LETTERS, max_size=3) | st.text(max_size=2) | st.just("\ud800é")
@@ -68,6 +68,19 @@ def test_search_knows_every_letter_as_python_does() -> None:
         by_fold.setdefault(fold(letter), []).append(letter)
     for letter in "éΣkſ\U00010400ẞ":
         assert alone.filter(search(StringContains("s", letter), alone)).to_pylist() == by_fold[fold(letter)]
+
+
+@pytest.mark.parametrize("length", [LONGEST_PATTERN, LONGEST_PATTERN + 1, 5_000])
+def test_search_takes_a_needle_of_any_length(length: int) -> None:
+    texts = ["É" * length, "é" * (length - 1), "x" + "é" * length, "é" * length + "x", None]
+    answers = {leaf: search(leaf, pa.array(texts)).to_pylist() for leaf in leaves_of("é" * length)}
+    assert list(answers.values()) == [
+        [True, False, False, False, None],
+        [True, False, True, True, None],
+        [False, False, True, True, None],
+        [True, False, False, True, None],
+        [False, False, False, True, None],
+    ]
 
 
 def test_search_stays_inside_bytes_that_are_not_text() -> None:

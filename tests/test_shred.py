@@ -116,7 +116,8 @@ def test_transcoder_keeps_the_last_of_equal_keys_at_every_level() -> None:
     twice = ",".join(f'"k{at % 24}":{at}' for at in range(48))
     text = f'{{"v":1,"v":{{"b":1,"a":2,"b":{{{twice}}},"\\u0061":3}},"n":5,"n":null}}\n'
     coerced = coerce_ndjson(text.encode(), ANY, RULES)
-    assert merged(coerced) == [{"v": {"a": 3, "b": {f"k{at}": at + 24 for at in range(24)}}}]
+    value = {"a": 3, "b": {f"k{at}": at + 24 for at in range(24)}}
+    assert coerced.batch.column("v").to_pylist() == [cbor2.dumps(value, canonical=True)]
     assert coerced.schema == ANY
 
 
@@ -161,6 +162,7 @@ def test_doubles_halfway_between_two_are_rounded_as_python_does(values: list[flo
 
 
 @given(st.lists(INTEGERS, min_size=1, max_size=20))
+@example([9_218_868_437_227_405_312, 2**63 - 1, 2**63 - 1024, -(2**63), 2**64 - 1, 2**64 - 2048, 2**70, 10**30])
 @settings(max_examples=150, deadline=None)
 def test_integers_in_a_real_column_are_kept_there_only_if_a_double_is_equal(values: list[int]) -> None:
     coerced = coerce_ndjson(lines(values), REAL, RULES)

@@ -291,9 +291,13 @@ def test_values_refuse_nonsense() -> None:
         AddExtent(extent(times=(5, 4)))
     with pytest.raises(InvalidInputError, match="negative"):
         AddExtent(extent(-1))
-    for key in ("", "a\nb", "a\x1fb"):
+    for key in ("", "a\nb", "a\x1fb", "é" * 513):
         with pytest.raises(InvalidInputError, match="idempotency key"):
             commit_of(SCOPE, AppendHot(hot()), key=key)
+        with pytest.raises(InvalidInputError, match="stream"):
+            RecordOffset(key, 1)
+    with pytest.raises(InvalidInputError, match="numbered from 0"):
+        RecordOffset("s", -1)
 
 
 def test_keys_of_streams_and_callers_never_meet() -> None:

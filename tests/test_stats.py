@@ -54,7 +54,7 @@ from tidelake.stats import (
     merge,
     outcomes,
 )
-from tidelake.tokens import TOKEN_SET_CAP
+from tidelake.tokens import TOKEN_LENGTH_CAP, TOKEN_SET_CAP
 
 QUESTIONS = questions()
 
@@ -229,7 +229,9 @@ def test_stats_of_no_rows_match_nothing() -> None:
         ("dynamic", [b"\xa1\x61p\x07"], DynamicPathEquals("a", "p", 8), {False, None}),
     ],
 )
-def test_stats_judge(kind: str, values: list[Any], predicate: Predicate, wanted: set[Answer]) -> None:
+def test_stats_rule_out_just_the_answers_that_no_row_gives(
+    kind: str, values: list[Any], predicate: Predicate, wanted: set[Answer]
+) -> None:
     known = stats_of(values, kind), extent_stats_of(values, kind)
     assert [answered(predicate, each) for each in known] == [wanted, wanted]
 
@@ -279,6 +281,10 @@ def test_contains_finds_oom_inside_an_out_of_memory_error_only_where_it_is() -> 
              may_match(StringContains("a", needle), block)]  # fmt: skip
     assert found == ["ofmem", "memory", "heap", "java.lang"]
     assert may_match(StringContains("a", "oom"), stats_of(["BoomError", *(f"filler {number}" for number in range(20))]))
+
+
+def test_caps_are_the_documented_ones() -> None:
+    assert (DISTINCT_SET_CAP, TOKEN_SET_CAP, STRING_BOUND_CAP, TOKEN_LENGTH_CAP) == (1_000, 10_000, 256, 256)
 
 
 def test_block_filters_say_no_inside_the_bounds() -> None:

@@ -16,6 +16,7 @@ from tidelake.filters import GRAM_BYTES, Filter, Grams, hash_bytes
 from tidelake.kernels import BLOCK_TOKEN_CAP, TokenTable, distinct_texts, filter_of
 from tidelake.tokens import TOKEN_LENGTH_CAP, TOKEN_SET_CAP, Run, runs_of, tokenize
 
+TWINS = ("collidesw7kkjzwyfobpf8vb", "collideswiththisonetoken")  # equal hashes, found by search
 BLOCKS = st.lists(st.lists(texts(), max_size=8), min_size=1, max_size=4)
 
 
@@ -43,7 +44,7 @@ def test_tokenize_follows_the_rule(text: str) -> None:
     assert tokenize(text) == tokens_of(text)
 
 
-def test_tokenize_gives_the_seed_words() -> None:
+def test_tokenize_splits_at_all_but_ascii_letters_and_digits() -> None:
     assert tokenize("UPPER-case_ID42 é x, 10.0.0.1") == ["upper", "case", "id42", "10"]
 
 
@@ -90,6 +91,14 @@ def test_token_table_takes_a_token_longer_than_all_before_it() -> None:
     hashes, grams = described(table, ["ab", letters, letters.upper()])
     assert (hashes, grams) == (hashes_of(["ab", letters]), Grams.of_tokens(["ab", letters]))
     assert table.tokens is None
+
+
+def test_tables_tell_texts_of_one_hash_apart() -> None:
+    assert hash_bytes(TWINS[0].encode()) == hash_bytes(TWINS[1].encode())
+    table = TokenTable()
+    table.add(pa.array([*TWINS, *TWINS]))
+    assert table.tokens == TWINS
+    assert distinct_texts(pa.array([*TWINS, *TWINS]))[0].to_pylist() == list(TWINS)
 
 
 def test_token_table_is_exact_up_to_its_cap_and_none_past_it() -> None:

@@ -19,6 +19,8 @@ from functools import cache
 from types import NoneType, UnionType
 from typing import Any, TypeAlias, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
+import orjson
+
 from tidelake.errors import CorruptError, InvalidInputError
 from tidelake.schema import Schema
 
@@ -43,6 +45,14 @@ def from_document(name: str, version: int, kind: type[Value], document: Json) ->
     return from_json(kind, {field: held for field, held in document.items() if field not in ("tidelake", "version")})
 
 
+def dumps(value: Json) -> bytes:
+    """Give JSON as bytes; InvalidInputError if something in it is not JSON."""
+    try:
+        return orjson.dumps(value)
+    except TypeError as error:
+        raise InvalidInputError("cannot be kept as JSON", reason=error, kind="not_json") from error
+
+
 def to_json(value: Any) -> Json:
     """Give the JSON shape of one value."""
     if value is None or isinstance(value, bool | int | float | str):
@@ -56,7 +66,9 @@ def to_json(value: Any) -> Json:
         return {name: _tagged(getattr(value, name), shape) for name, shape in shapes.items()}
     if isinstance(value, Mapping):
         return {str(key): to_json(held) for key, held in value.items()}
-    return [to_json(item) for item in value]
+    if isinstance(value, list | tuple):
+        return [to_json(item) for item in value]
+    raise InvalidInputError("cannot be kept as JSON", reason=f"a {type(value).__name__}", kind="not_json")
 
 
 def from_json(kind: type[Value], value: Json) -> Value:

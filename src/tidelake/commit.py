@@ -259,6 +259,7 @@ class Coordinator:
     def _see(self, head: Snapshot) -> Snapshot:
         if len(self._heads) >= HEADS_KEPT:
             self._heads.clear()
+            self._contended.clear()
         self._heads[head.scope] = head
         return head
 

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelake.kernels import compiled
-from tidelake.predicate import StartsWith, StringContains, StringHas, StringMatches, fold
+from tidelake.predicate import StartsWith, StringContains, StringHas, StringMatches, fold, text_holds
 from tidelake.regex import needs_of
 
 TextSearch: TypeAlias = StringHas | StringContains | StartsWith
@@ -29,10 +29,10 @@ TextSearch: TypeAlias = StringHas | StringContains | StartsWith
 _Bytes: TypeAlias = npt.NDArray[np.uint8]
 _Places: TypeAlias = npt.NDArray[np.int64]
 
+LONGEST_PATTERN = 1000  # letters of a needle given to RE2, whose patterns grow dear; the rest is compared after
+
 _STRIDE = 64  # places looked at together: two of the widest registers there are
-_COMMON = (
-    b" etaoinsrhldcumfpgwybv0123456789./-_:kxjqz"  # the most common first; bytes that are not here are rarer still
-)
+_COMMON = b" etaoinsrhldcumfpgwybv0123456789./-_:kxjqz"  # the most common first; other bytes are rarer still
 _SAME = np.arange(256, dtype=np.uint8)
 _LOWER = np.where((_SAME >= 65) & (_SAME <= 90), _SAME + 32, _SAME).astype(np.uint8)
 
@@ -70,9 +70,12 @@ def _searched_in_any_case(leaf: TextSearch, sought: str, texts: pa.Array) -> pa.
     """Search with RE2; a letter that no text can hold, half of a surrogate pair, is found nowhere."""
     if any("\ud800" <= letter <= "\udfff" for letter in sought):
         return pc.and_kleene(texts.is_null(), pa.scalar(None, pa.bool_()))
-    pattern = "".join(map(_any_case, sought))
+    pattern = "".join(map(_any_case, sought[:LONGEST_PATTERN]))
     beyond_ascii = pc.invert(pc.string_is_ascii(texts))
     found = _matched(beyond_ascii, texts, rf"\A{pattern}" if isinstance(leaf, StartsWith) else pattern)
+    if len(sought) > LONGEST_PATTERN:
+        held = [text_holds(leaf, text) for text in texts.filter(found).to_pylist()]
+        return pc.replace_with_mask(found, found.fill_null(False), pa.array(held, pa.bool_()))
     before = rf"(?:\A|[^{_alnum_class()}])" if _is_edge(leaf, sought[0]) else ""
     after = rf"(?:\z|[^{_alnum_class()}])" if _is_edge(leaf, sought[-1]) else ""
     return _matched(found, texts, before + pattern + after) if before or after else found

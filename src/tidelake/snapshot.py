@@ -29,6 +29,7 @@ from tidelake.errors import ConflictError, InvalidInputError, OverlapError, Sche
 from tidelake.schema import Schema
 
 DOCUMENT_VERSION = 1
+MAX_KEY_BYTES = 1024  # of an idempotency key or a stream's name: they are indexed
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +209,11 @@ class RecordOffset:
     stream: str
     batch: int
 
+    def __post_init__(self) -> None:
+        if self.batch < 0:
+            raise InvalidInputError("a stream's batches are numbered from 0", stream=self.stream, batch=self.batch)
+        _check_key("stream", self.stream)
+
 
 Action: TypeAlias = AddExtent | RemoveExtent | UpdateTable | UpdateCoverage | AppendHot | DropHot | RecordOffset
 
@@ -248,8 +254,8 @@ class Commit:
     def __post_init__(self) -> None:
         if not self.id or not self.actions:
             raise InvalidInputError("a commit needs an id and at least one action", commit=self.id)
-        if self.key is not None and not (self.key and self.key.isprintable()):
-            raise InvalidInputError(f"idempotency key {self.key!r} is empty or not printable", kind="bad_key")
+        if self.key is not None:
+            _check_key("idempotency key", self.key)
         if self.scope.user and any(isinstance(action, UpdateTable) for action in self.actions):
             raise InvalidInputError("a user's scope cannot change its table", scope=self.scope, commit=self.id)
 
@@ -511,6 +517,13 @@ def _taken(held: dict[str, Any], item: str, sequence: int) -> Any:
 def _check_new(item: str, extents: Container[str], hot: Container[str]) -> None:
     if item in extents or item in hot:
         raise InvalidInputError("an id is added twice", id=item, kind="added_twice")
+
+
+def _check_key(what: str, key: str) -> None:
+    if not key or not key.isprintable():
+        raise InvalidInputError(f"{what} {key[:40]!r} is empty or not printable", kind="bad_key")
+    if len(key.encode()) > MAX_KEY_BYTES:
+        raise InvalidInputError(f"{what} {key[:40]!r}… is too long", limit_bytes=MAX_KEY_BYTES, kind="bad_key")
 
 
 def _check_times(low: int | None, high: int | None, item: str) -> None:

@@ -28,12 +28,13 @@ from typing import Literal, NamedTuple, TypeAlias
 from tidelake import snapshot
 from tidelake.errors import TidelakeError
 from tidelake.schema import Schema
-from tidelake.snapshot import AddExtent, Commit, Extent, Fence, Manifest, RemoveExtent, Scope, Snapshot
+from tidelake.snapshot import Action, AddExtent, Commit, Extent, Fence, Manifest, RemoveExtent, Scope, Snapshot
 
 Phase: TypeAlias = Literal[
     "idle", "claimed", "registered", "ready", "compared", "behind", "unknown", "refused", "receipted", "done", "gone"
 ]
 Role: TypeAlias = Literal["writer", "writer without key", "compactor", "leased compactor"]
+Roles: TypeAlias = tuple[tuple[str, Role], ...]  # with names
 Answer: TypeAlias = int | Literal["stale", "fenced", "not_live", "not_pending"]  # the sequence of a receipt, or why not
 Names: TypeAlias = frozenset[str]
 Held: TypeAlias = frozenset[tuple[str, int, int]]  # extents: name, added, removed or 0
@@ -83,9 +84,9 @@ RULES = Rules()
 
 @dataclass(frozen=True, slots=True)
 class Cast:
-    """Who takes part, by name, and how often something goes wrong."""
+    """Who takes part, and how often something goes wrong."""
 
-    roles: tuple[tuple[str, Role], ...]
+    roles: Roles
     crashes: int = 0
     losses: int = 0  # of answers
     abandons: int = 0  # of registrations
@@ -270,7 +271,7 @@ def commit_of(plan: Plan) -> Commit:
     """Give a plan as the engine's own value."""
     removes = tuple(RemoveExtent(name) for name in plan.removes)
     fence = Fence(UNIT, plan.token) if plan.token else None
-    actions = (AddExtent(extent_of(plan.adds)), *removes)
+    actions: tuple[Action, ...] = (AddExtent(extent_of(plan.adds)), *removes)
     return Commit(plan.id, SCOPE, plan.base, actions, key=plan.key, fence=fence)
 
 

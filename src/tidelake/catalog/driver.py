@@ -282,6 +282,15 @@ class Transaction:
         changed: int = cursor.rowcount
         return changed
 
+    @contextmanager
+    def sent_together(self) -> Iterator[None]:
+        """Send the statements of a block without waiting for each; what they changed cannot be asked in between."""
+        if isinstance(self._connection, sqlite3.Connection):
+            yield
+        else:
+            with self._connection.pipeline():
+                yield
+
     def run_text(self, text: str, parameters: Parameters | None = None) -> list[Row]:
         """Run what is already the driver's text."""
         cursor = self._connection.execute(text, parameters or {})

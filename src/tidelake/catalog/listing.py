@@ -28,6 +28,7 @@ from tidelake.catalog.tables import (
     ordinal_of,
     span_of,
 )
+from tidelake.codec import dumps
 from tidelake.predicate import And, Equals, InSet, Predicate, Range, TimeRange, time_ns
 from tidelake.schema import Schema
 from tidelake.snapshot import Extent
@@ -159,7 +160,7 @@ def stats_to_rows(extent: Extent, *, scope_id: int, sequence: int, position: int
     """Give the values of the rows of an extent's column statistics."""
     ordinal = ordinal_of(sequence, position)
     for name, known in extent.column_stats.items():
-        row = {"scope_id": scope_id, "ordinal": ordinal, "name": name, "body": orjson.dumps(known)}
+        row = {"scope_id": scope_id, "ordinal": ordinal, "name": name, "body": dumps(known)}
         row |= dict.fromkeys(_BOUND_COLUMNS)
         if isinstance(known, Mapping):
             for end, stored in (("least", "min"), ("most", "max")):

@@ -98,16 +98,18 @@ class Drafter:
         return found
 
     def _check_pending(self, state: LogState, commits: Sequence[Commit]) -> tuple[str, ...]:
-        owners = {a.extent.key: commit.id for commit in commits for a in commit.actions if isinstance(a, AddExtent)}
-        for key, commit_id in sorted(owners.items()):
-            if not self.is_pending(state, key):
+        taken: dict[str, None] = {}
+        added = ((commit.id, a.extent.key) for commit in commits for a in commit.actions if isinstance(a, AddExtent))
+        for commit_id, key in added:
+            if key in taken or not self.is_pending(state, key):  # an object has one owner
                 raise ConflictError(
                     "an extent is not registered as pending, or was given up",
                     commit=commit_id,
                     key=key,
                     kind="not_pending",
                 )
-        return tuple(owners)
+            taken[key] = None
+        return tuple(taken)
 
 
 def creation(info: TableInfo, schema: Schema, settings: Mapping[str, object], *, salt: int) -> Entry:

@@ -33,7 +33,7 @@ from tidelake.snapshot import Commit, Extent, HotBatch, Manifest, Receipt, Scope
 
 DEFAULT_NAMESPACE = "default"
 MAX_USER_BYTES = 255  # user ids become folder names
-MAX_KEY_BYTES = 1024  # idempotency keys are indexed
+RECEIPTS_KEPT_US = 7 * 24 * 3600 * 1_000_000  # how long a replay is told from a new commit, unless a table says more
 
 Clock: TypeAlias = Callable[[], int]  # microseconds since 1970 UTC
 At: TypeAlias = Callable[[str], None]  # called at each named step, so that tests can stop the world there

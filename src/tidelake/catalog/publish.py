@@ -19,6 +19,7 @@ from tidelake.catalog.listing import extent_to_row, stats_to_rows
 from tidelake.catalog.reading import counts_to_text
 from tidelake.catalog.sweep import take_pending
 from tidelake.catalog.tables import LEAST_NS, MOST_NS, insert_into, ordinal_of
+from tidelake.codec import dumps
 from tidelake.errors import ConflictError
 from tidelake.schema import Schema
 from tidelake.snapshot import (
@@ -48,7 +49,7 @@ _stands = exists().where(t.tables.c.id == _TABLE, t.tables.c.dropped_us.is_(None
 _swap = (
     update(t.scopes)
     .where(t.scopes.c.table_id == _TABLE, t.scopes.c.user_id == _USER, _stands)
-    .where(t.scopes.c.snapshot_id == bindparam("expected", type_=Text))
+    .where(t.scopes.c.snapshot_id == bindparam("expected", type_=Text), t.scopes.c.sequence == _SEQUENCE - 1)
     .values(snapshot_id=_SNAPSHOT, sequence=_SEQUENCE)
     .returning(t.scopes.c.id)
 )
@@ -173,14 +174,16 @@ def take_away(transaction: Transaction, scope_id: int, commits: Sequence[Commit]
 
 def take_off_pending(transaction: Transaction, commits: Sequence[Commit]) -> None:
     """Take the added extents off the pending list; one that is not on it must not be published."""
-    owners = {action.extent.key: commit.id for commit in commits for action in _of(commit, AddExtent)}
-    if not owners:
+    added = [(commit.id, action.extent.key) for commit in commits for action in _of(commit, AddExtent)]
+    if not added:
         return
-    taken = {row[0] for row in transaction.rows(take_pending, listed(keys=list(owners)))}
-    for key in sorted(owners.keys() - taken):
-        raise ConflictError(
-            "an extent is not registered as pending, or was given up", commit=owners[key], key=key, kind="not_pending"
-        )
+    taken = {row[0] for row in transaction.rows(take_pending, listed(keys=[key for _, key in added]))}
+    for commit_id, key in added:
+        if key not in taken:
+            raise ConflictError(
+                "an extent is not registered as pending, or was given up", commit=commit_id, key=key, kind="not_pending"
+            )
+        taken.remove(key)  # so that a second extent finds it gone: an object has one owner
 
 
 def write_snapshot(transaction: Transaction, scope_id: int, snapshot: Snapshot) -> None:
@@ -241,7 +244,7 @@ def write_schemas(transaction: Transaction, table_id: str, schemas: Sequence[Sch
 
 def write_settings(transaction: Transaction, snapshot: Snapshot) -> None:
     """Write a table's settings as they are since a snapshot."""
-    body = orjson.dumps(snapshot.settings).decode()
+    body = dumps(snapshot.settings).decode()
     row = {"table_id": snapshot.scope.table_id, "sequence": snapshot.sequence, "body": body}
     transaction.change(_insert_settings, row)
 
@@ -249,7 +252,7 @@ def write_settings(transaction: Transaction, snapshot: Snapshot) -> None:
 def write_receipts(
     transaction: Transaction, scope_id: int, commits: Sequence[Commit], receipts: Mapping[str, Receipt]
 ) -> None:
-    """Write what makes commits happen once: their receipts, their keys, and how far streams are."""
+    """Write what makes commits happen once: their receipts and their keys."""
     rows = [
         {
             "commit_id": receipt.commit_id,
@@ -266,10 +269,14 @@ def write_receipts(
     for commit in commits:
         marked = {"scope_id": scope_id, "commit_id": commit.id, "committed_us": receipts[commit.id].committed_us}
         transaction.change_many(_insert_key, [{**marked, "key": key} for key in keys_of(commit)])
-        for action in _of(commit, RecordOffset):
-            offset = {"scope_id": scope_id, "stream": action.stream, "batch": action.batch}
-            if not transaction.change(_raise_offset, {**offset, "of_stream": action.stream}):
-                transaction.change(_insert_offset, offset)
+
+
+def write_offsets(transaction: Transaction, scope_id: int, commits: Sequence[Commit]) -> None:
+    """Write how far streams are."""
+    for action in (action for commit in commits for action in _of(commit, RecordOffset)):
+        offset = {"scope_id": scope_id, "stream": action.stream, "batch": action.batch}
+        if not transaction.change(_raise_offset, {**offset, "of_stream": action.stream}):
+            transaction.change(_insert_offset, offset)
 
 
 def answers(

@@ -210,10 +210,12 @@ class SqlCatalog(SqlSweeper):
         # 4. Write.
         snapshot = advance(onto, fresh, removed=removed, snapshot_id=snapshot_id, at_us=self._clock())
         receipts = {commit.id: receipt_of(commit, snapshot) for commit in fresh}
-        publish.write_snapshot(transaction, scope_id, snapshot)
-        publish.write_added(transaction, scope_id, fresh, snapshot.sequence)
-        publish.write_table(transaction, fresh, onto, snapshot)
-        publish.write_receipts(transaction, scope_id, fresh, receipts)
+        with transaction.sent_together():
+            publish.write_snapshot(transaction, scope_id, snapshot)
+            publish.write_added(transaction, scope_id, fresh, snapshot.sequence)
+            publish.write_table(transaction, fresh, onto, snapshot)
+            publish.write_receipts(transaction, scope_id, fresh, receipts)
+        publish.write_offsets(transaction, scope_id, fresh)
         return publish.answers(commits, replayed, receipts)
 
     def _swap(self, transaction: Transaction, onto: Snapshot, snapshot_id: str) -> int:

@@ -24,6 +24,7 @@ from sqlalchemy import BigInteger, Text, and_, bindparam, delete, or_, select, u
 from tidelake.catalog.driver import Database, Row, Transaction, Violation, among
 from tidelake.catalog.protocol import Clock, UnitState, WorkUnit
 from tidelake.catalog.tables import insert_into, work_units
+from tidelake.codec import dumps
 from tidelake.errors import ConflictError, InvalidInputError, NotFoundError
 from tidelake.snapshot import Fence
 
@@ -223,7 +224,7 @@ def _unit_of(row: Row) -> WorkUnit:
 
 def _row_of(unit: WorkUnit) -> dict[str, Any]:
     row = {column.name: getattr(unit, column.name) for column in _COLUMNS}
-    return {**row, "payload": orjson.dumps(unit.payload).decode()}
+    return {**row, "payload": dumps(unit.payload).decode()}
 
 
 def _lost(unit_id: str, token: int) -> ConflictError:

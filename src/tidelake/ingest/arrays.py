@@ -324,7 +324,7 @@ def _value_of(scalar: pa.Scalar) -> Any:
         return None
     if isinstance(kind, pa.BaseExtensionType):
         return _value_of(scalar.value)
-    if pa.types.is_dictionary(kind):
+    if pa.types.is_dictionary(kind) or pa.types.is_union(kind):
         return _value_of(scalar.value)
     if pa.types.is_map(kind):
         pairs = [(_value_of(item["key"]), _value_of(item["value"])) for item in scalar.values]

@@ -279,7 +279,7 @@ def _fill_reals(entries: Any, picks: Any, values: Any, valid: Any, spilled: Any)
             values[row], valid[row] = word.view(np.float64), True
             continue
         near = np.float64(word)
-        if entries[pick].kind == INT and near < 9.2e18 and np.int64(near) == word:
+        if entries[pick].kind == INT and near < 2.0**63 and np.int64(near) == word:
             values[row], valid[row] = near, True
         else:
             spilled[pick] = True

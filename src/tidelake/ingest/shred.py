@@ -3,7 +3,8 @@
 ``shred`` checks every byte (UTF-8 included) and keeps, for each value that is not null, one entry of 25 bytes: its row,
 its key, its kind, where its text is, and its number or its length. Maps and lists become canonical CBOR on the way.
 Entries are then grouped by key. Tables that turn out too small are made larger and the line begins again, so that the
-pass allocates by what the data needs. It does not know schemas or types: see ``columns``.
+pass allocates by what the data needs. The first call on a machine compiles, for some ten seconds; later processes load
+the code. It does not know schemas or types: see ``columns``.
 """
 
 from __future__ import annotations

@@ -301,7 +301,7 @@ def test_duckdb_reads_it(local_store: ObjectStore, tmp_path: Path) -> None:
     duckdb = pytest.importorskip("duckdb")
     batch = random_batch(13)
     write(local_store, batch)
-    found = duckdb.sql(f"select count(*), sum(l), min(s) from '{tmp_path / 'lake' / KEY}'").fetchone()
+    found = duckdb.sql(f"select count(*), sum(l), min(s) from '{tmp_path / 'lake' / KEY}'").fetchall()[0]
     longs = [value for value in batch.column("l").to_pylist() if value is not None]
     assert found == (ROWS, sum(longs), "")
 

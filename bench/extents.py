@@ -10,6 +10,7 @@ import gc
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -198,7 +199,10 @@ def _sync(place: _Place, name: str) -> None:
 
 def _read_extent(place: _Place, columns: Sequence[str]) -> pa.Table:
     reader = TlmFormat().open_extent(place.store, "a.tlm")
-    return pa.Table.from_batches([reader.read_block(block, columns) for block in reader.pruned_blocks(None)])
+    with ThreadPoolExecutor(2) as pool:  # as a scan does, and as the peers do inside
+        return pa.Table.from_batches(
+            pool.map(lambda block: reader.read_block(block, columns), reader.pruned_blocks(None))
+        )
 
 
 def _read_ipc(place: _Place, columns: Sequence[str]) -> pa.Table:

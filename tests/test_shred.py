@@ -119,6 +119,8 @@ def test_transcoder_keeps_the_last_of_equal_keys_at_every_level() -> None:
     value = {"a": 3, "b": {f"k{at}": at + 24 for at in range(24)}}
     assert coerced.batch.column("v").to_pylist() == [cbor2.dumps(value, canonical=True)]
     assert coerced.schema == ANY
+    in_order = coerce_ndjson(b'{"v":{"a":1,"a":2,"b":[{"c":1,"c":{}}]}}', ANY, RULES)
+    assert in_order.batch.column("v").to_pylist() == [cbor2.dumps({"a": 2, "b": [{"c": {}}]}, canonical=True)]
 
 
 @given(

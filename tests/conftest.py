@@ -10,9 +10,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tests.support.servers import S3Server, fresh_database, postgres_server, seaweedfs_server
 from tidelake.objects import ObjectStore, open_store
+
+settings.register_profile("repeatable", derandomize=True, deadline=None)  # a red run must be red again
+settings.load_profile("repeatable")
 
 
 @pytest.fixture(scope="session")

@@ -120,6 +120,12 @@ def test_a_batch_of_the_table_s_own_passes_as_it_is(schema: Schema, rows: list[d
     assert (again.batch, again.schema) == (made.batch, made.schema)
 
 
+def test_a_decimal_in_a_dynamic_column_is_an_equal_number_or_text() -> None:
+    values = [Decimal("0E-9"), Decimal("1.5"), Decimal("12345678901234567890.123456789")]
+    rows = coerce_rows([{"v": value} for value in values], Schema.of({"v": "dynamic"}), RULES)
+    assert [decode(value) for value in rows.batch["v"].to_pylist()] == [0, 1.5, str(values[2])]
+
+
 @given(st.sampled_from([*KINDS, "vector(2)"]), st.data())
 @settings(max_examples=300, deadline=None)
 def test_arrow_columns_and_rows_of_the_same_values_give_the_same_batch(kind: str, data: st.DataObject) -> None:

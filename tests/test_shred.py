@@ -71,6 +71,15 @@ LINE = (
     '"x":null,"o":{"b":[1,2.5,"z",{"a":{}}],"a":null,"b":18446744073709551615}}'
 )
 
+HOSTILE = (  # lines that begin like a key of the line before, which has escapes
+    b'{"k\\n":1}\n{"k',
+    b'{"k\\n":1}\n{"k\n":2}',
+    b'{"k\\"":1}\n{"k"":2}',
+    b'{"k\\"":1}\n{"k":2}',
+    b'{"k\\\\":1}\n{"k\\":2}',
+    b'{"k\\u00e9":1}\n{"k\xc3\xa9":2}\n{"k\xc3":3}',
+)
+
 
 def lines(values: list[Any], *, ascii: bool = True, spaces: bool = False) -> bytes:
     """Write values as NDJSON under one key."""
@@ -281,6 +290,11 @@ def test_every_part_of_a_line_is_an_error() -> None:
             coerce_ndjson(line[:end], ANY, RULES)
 
 
+@pytest.mark.parametrize("text", HOSTILE)
+def test_a_key_is_recognised_only_as_it_is_written(text: bytes) -> None:
+    compare_with_orjson(text)
+
+
 @given(st.data())
 @settings(max_examples=600, deadline=None)
 def test_mutated_text_gives_what_orjson_gives_or_an_error(data: st.DataObject) -> None:
@@ -345,6 +359,8 @@ def run_hostile_texts() -> None:
         compare_with_orjson(line[:end] + b"\xf0" + line[end + 1 :])
         compare_with_orjson(line[:end] + b"\\" + line[end + 1 :])
         compare_with_orjson(line[:end] + b"\n" + line[end:])
+    for text in HOSTILE:
+        compare_with_orjson(text)
     for keys in (5, 200, 5000):
         compare_with_orjson(
             json.dumps({f"k{at * 7 % keys}{at}": {f"{at % 9}": [0.1] * at} for at in range(keys % 701)}).encode()

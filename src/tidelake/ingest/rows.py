@@ -214,7 +214,7 @@ def fit(value: Any, kind: DataType) -> Any:
 def encode(value: Any, where: Mapping[str, Any]) -> bytes:
     """Give the canonical bytes of a value, or say which one has none."""
     try:
-        return dynamic.encode(plain(value))
+        return dynamic.encode(plain(value, 1))  # as nested: a dynamic column keeps no Decimal
     except TidelakeError as error:
         raise InvalidInputError(error.message, **where, **error.facts, kind=error.kind) from error
 

@@ -40,6 +40,7 @@ demo: $(READY)  ## see it work
 	$(BIN)/python -m tidelake demo
 
 bench: $(READY)  ## measure beside peers, results in bench/results
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,bench]'
 	$(BIN)/python -m bench.run
 
 clean:  ## remove what was built

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import date
 from importlib.metadata import version
 from pathlib import Path
@@ -45,6 +45,7 @@ class Report:
     seconds: Mapping[str, tuple[float, ...]]  # every round of every contender
     sizes: Mapping[str, int]  # bytes
     method: tuple[str, ...]
+    rates: Mapping[str, float] = field(default_factory=dict)  # how often in a second
 
 
 def machine() -> dict[str, Any]:
@@ -82,6 +83,9 @@ def markdown(report: Report, *, day: date, facts: Mapping[str, Any]) -> str:
         f"| {len(rounds)} |"
         for name, rounds in report.seconds.items()
     ]
+    if report.rates:
+        lines += ["", "## Rates", "", "| contender | a second |", "|---|---|"]
+        lines += [f"| {name} | {rate:,.0f} |" for name, rate in report.rates.items()]
     lines += ["", "## Sizes", "", "| what | bytes |", "|---|---|"]
     lines += [f"| {name} | {size:,} |" for name, size in report.sizes.items()]
     lines += ["", "## Method and limits", "", *(f"- {line}" for line in report.method)]

@@ -2,6 +2,7 @@
 
     python -m bench.run
     python -m bench.run extents --rows 400000 --dry
+    python -m bench.run commits --quick --dry
 
 Times mean nothing on a busy machine: the load before the run is written down with them. It does not compare with
 earlier results.
@@ -17,23 +18,26 @@ from pathlib import Path
 
 import click
 
-from bench import extents
+from bench import commits, extents
 from bench.data import ROWS
 from bench.report import Report, machine, markdown, write_report
 
 RESULTS = Path(__file__).parent / "results"
 QUIET_LOAD = 0.5  # above it, others are at work
 
-BENCHMARKS: dict[str, Callable[..., Report]] = {"extents": extents.run}
+BENCHMARKS: dict[str, Callable[..., Report]] = {"commits": commits.run, "extents": extents.run}
 
 
 @click.command()
 @click.argument("names", nargs=-1, type=click.Choice(sorted(BENCHMARKS)))
 @click.option("--rows", default=ROWS, show_default=True, help="How many rows to measure with.")
 @click.option("--rounds", default=5, show_default=True, help="How often each contender runs, after a warm-up.")
+@click.option("--quick", is_flag=True, help="One round with a hundredth of the rows, to see that it works.")
 @click.option("--dry", is_flag=True, help="Print only; write no results.")
-def main(names: tuple[str, ...], rows: int, rounds: int, dry: bool) -> None:
+def main(names: tuple[str, ...], rows: int, rounds: int, quick: bool, dry: bool) -> None:
     """Measure beside peers and write bench/results."""
+    if quick:
+        rows, rounds = max(rows // 100, 1), 1
     load = os.getloadavg()[0]
     if load > QUIET_LOAD:
         click.echo(f"the machine is busy (load {load:.1f}): do not trust these times", err=True)

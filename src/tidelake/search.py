@@ -2,10 +2,10 @@
 
 The meaning is that of ``predicate.text_holds``, letter for letter, and is tested against it. Bytes are searched in
 place, compiled: two rare bytes of the needle are looked for side by side, which a processor does 64 places at a time,
-and only where both are found are the others compared. On 65,536 log lines of 100 bytes that takes 1 to 8 ms where RE2
-takes 5 to 17, Arrow's own search 14 to 80. A needle of ASCII letters needs no more than ASCII's rule for case, because
-no other letter folds to one; a needle with others goes to RE2, as a pattern that spells out what folds to each letter.
-A regular expression goes to RE2 too, for the texts that hold the longest word that it needs. It does not know other
+and only where both are found are the others compared. The first version of that loop was 1.5 to 11 times as fast as
+RE2 on 65,536 log lines of 100 bytes. A needle of ASCII letters needs no more than ASCII's rule for case, because no
+other letter folds to one; a needle with others goes to RE2, as a pattern that spells out what folds to each letter. A
+regular expression goes to RE2 too, for the texts that hold the longest word that it needs. It does not know other
 predicates.
 """
 

@@ -8,9 +8,9 @@ with this module, so that those who only read do not load it. It does not choose
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +25,7 @@ from tidelake.stats import UNKNOWN, Stats, column_to_json
 
 BLOCK_BYTES = 64 << 20  # of a block in memory: long rows make shorter blocks
 THREADS = 2  # encoding and describing overlap; more threads than that wait for each other
+THREADED_ROWS = 4_096  # below it, threads cost more than they save
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,7 @@ class BlockWriter:
             raise InvalidInputError("an extent needs at least one row", extent=self._extent_id, kind="no_rows")
         blocks = cut_blocks(self._batches, self._time if self._options.sort else None, self._options.block_rows)
         self._batches, self._finished = [], True
-        with ThreadPoolExecutor(THREADS, thread_name_prefix="tidelake-extent") as pool:
+        with _executor(sum(block.num_rows for block in blocks)) as pool:
             collected = start_collect(blocks, self._schema, pool)
             seal = self._encode(Draft(self._extent_id, self._schema, self._options, blocks), pool)
             per_block, whole = collected()
@@ -102,6 +103,24 @@ class BlockWriter:
     def _refuse_when_finished(self) -> None:
         if self._finished:
             raise InvalidInputError("the extent is finished", extent=self._extent_id)
+
+
+class _InPlace(Executor):
+    """Do at once what is submitted: starting threads takes longer than to describe a few rows."""
+
+    def submit(self, work: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        done: Future[Any] = Future()
+        try:
+            done.set_result(work(*args, **kwargs))
+        except Exception as error:  # kept for whoever asks for the result, as any executor does
+            done.set_exception(error)
+        return done
+
+
+def _executor(rows: int) -> Executor:
+    if rows < THREADED_ROWS:
+        return _InPlace()
+    return ThreadPoolExecutor(THREADS, thread_name_prefix="tidelake-extent")
 
 
 def conform(batch: pa.RecordBatch, schema: Schema) -> pa.RecordBatch:

@@ -50,6 +50,15 @@ class _Combined:
     def __or__(self, other: Predicate) -> Or:
         return Or((*_parts_of(Or, self), *_parts_of(Or, other))) if isinstance(other, _Combined) else NotImplemented
 
+    def __bool__(self) -> bool:
+        """Refuse: Python asks this for ``and``, ``or``, ``not`` and chained comparisons, and would lose a part."""
+        raise InvalidInputError(
+            "a predicate is asked of rows and is neither true nor false itself: combine predicates with & | ~, each in "
+            "parentheses, and write a range as col(...).between(low, high)",
+            predicate=repr(self),
+            kind="not_a_truth_value",
+        )
+
     def __invert__(self) -> Predicate:
         return self.part if isinstance(self, Not) else Not(cast("Predicate", self))
 

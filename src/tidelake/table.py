@@ -25,11 +25,12 @@ from tidelake.errors import ConflictError, InvalidInputError, InvalidRangeError,
 from tidelake.evaluate import check
 from tidelake.expression import parse_where
 from tidelake.format import WriteOptions, segment_format
+from tidelake.hot import hot_payload, hot_rows
 from tidelake.ingest import OVERFLOW_COLUMN, Coerced, Rules, coerced_stream, is_rereadable
 from tidelake.objects import ObjectStore, extent_key
 from tidelake.plan import Question, ScanPlan, make_plan, time_window, without_pruning
 from tidelake.predicate import And, Predicate, TimeRange, columns_of
-from tidelake.scan import Footers, hot_payload, hot_rows, prune_blocks, scan
+from tidelake.scan import Footers, prune_blocks, scan
 from tidelake.schema import DataType, Schema
 from tidelake.snapshot import (
     Action,
@@ -134,13 +135,15 @@ class Table:
         self._refuse_when_pinned()
         if key is not None and (receipt := self._catalog.receipt(self._info.scope, key=key)):
             return _replay(receipt)
+        head = self._coordinator.head(self._info.scope)  # perhaps not the newest: the commit is rebased
         for _ in range(WIDENING_TRIES if is_rereadable(rows) else 0):
             try:
-                return self._append(rows, key, self._catalog.head(self._info.scope))
+                return self._append(rows, key, head)
             except ConflictError as error:  # another writer gave a new field another type: fit the rows to that one
                 if error.kind != "schema":
                     raise
-        return self._append(rows, key, self._catalog.head(self._info.scope))
+                head = self._catalog.head(self._info.scope)
+        return self._append(rows, key, head)
 
     def _append(self, rows: Any, key: str | None, head: Snapshot) -> AppendReport:
         writer = _Appender(self, head)
@@ -172,8 +175,8 @@ class Table:
             return FlushReport(0, 0, head.sequence)
         writer = _Appender(self, head, keep_hot=False)
         try:
-            for batch in hot:
-                writer.take_batch(hot_rows(batch))
+            for batch in hot_rows(hot):
+                writer.take_batch(batch)
             drops: list[Action] = [DropHot(batch.id) for batch in hot]
             actions = (*writer.finish(), *drops)
             commit = Commit(new_id(), self._info.scope, head.sequence, actions, operation="flush")
@@ -374,7 +377,8 @@ class _Appender:
         self._staged.append(batch)
         self.rows += batch.num_rows
         self._staged_rows += batch.num_rows
-        self._staged_bytes += batch.nbytes
+        held_bytes = batch.get_total_buffer_size()  # a slice holds on to more than it needs
+        self._staged_bytes += held_bytes if held_bytes <= HOT_BYTES else batch.nbytes
         if self._staged_rows >= EXTENT_ROWS or self._staged_bytes >= EXTENT_BYTES:
             self._write_extent()
 
@@ -408,10 +412,9 @@ class _Appender:
         time = TableSettings.of(self.head.settings).time
         if time is None:
             return None, None
-        found = pc.min_max(rows.column(time).cast(pa.int64())).as_py()
-        low, high = (None if bound is None else bound * 1000 for bound in (found["min"], found["max"]))
-        fits = low is not None and high is not None and low >= -(2**63) and high < 2**63
-        return (low, high) if fits else (None, None)
+        times = rows.column(time).view(pa.int64()).to_numpy(zero_copy_only=False)  # a row always has a time
+        low, high = int(times.min()) * 1000, int(times.max()) * 1000
+        return (low, high) if low >= -(2**63) and high < 2**63 else (None, None)
 
     def _write_extent(self) -> None:
         table, settings = self.table, TableSettings.of(self.head.settings)
@@ -499,7 +502,7 @@ def _for_catalog(question: Question) -> Predicate | None:
 
 def _conform(batch: pa.RecordBatch, schema: Schema) -> pa.RecordBatch:
     """Give rows of an older schema the columns of a wider one."""
-    if batch.schema.names == list(schema.names) and batch.schema.types == schema.arrow.types:
+    if batch.schema.equals(schema.arrow):
         return batch
     arrays = [
         batch.column(column.name).cast(column.type.arrow)

@@ -20,14 +20,16 @@ from typing import Any, Self
 
 from tidelake.catalog import Catalog, open_catalog
 from tidelake.catalog.log import open_log_catalog
+from tidelake.catalog.protocol import At, nothing_at
 from tidelake.commit import Coordinator
 from tidelake.errors import InvalidInputError, SchemaError
+from tidelake.flusher import Flusher
 from tidelake.format import segment_format
 from tidelake.objects import ObjectStore, open_store, probe_conditional_put
 from tidelake.scan import Footers
 from tidelake.schema import DataType, Schema
 from tidelake.snapshot import Snapshot
-from tidelake.table import Table, TableSettings
+from tidelake.table import FLUSH_AGE, FLUSH_OFF, Table, TableSettings
 from tidelake.times import duration_us, time_us
 
 LOG_SCHEME = "log:"
@@ -71,12 +73,14 @@ def connect(
 class Lake:
     """A catalog and an object store; hold it open while you work, or use it in a ``with`` block."""
 
-    def __init__(self, catalog: Catalog, store: ObjectStore, where: str) -> None:
+    def __init__(self, catalog: Catalog, store: ObjectStore, where: str, *, at: At = nothing_at) -> None:
         self.catalog = catalog
         self.store = store
         self.where = where
         self.coordinator = Coordinator(catalog)
         self.footers = Footers(store)
+        self.flusher = Flusher()
+        self._at = at
 
     def create_table(
         self,
@@ -86,12 +90,22 @@ class Lake:
         time: str | None = None,
         format: str = "tlm",
         retention: str | None = None,
+        flush_age: str = FLUSH_AGE,
     ) -> Table:
-        """Make a table. The time column is the one named, or the only timestamp there is."""
+        """Make a table. The time column is the one named, or the only timestamp there is.
+
+        Hot rows are flushed in the background once the oldest is of ``flush_age``; ``"off"`` leaves that to others.
+        """
         columns = schema if isinstance(schema, Schema) else Schema.of(schema)
-        settings = TableSettings(time=_time_of(columns, time), format=segment_format(format).name, retention=retention)
-        if retention is not None:
-            duration_us(retention)
+        settings = TableSettings(
+            time=_time_of(columns, time),
+            format=segment_format(format).name,
+            retention=retention,
+            flush_age=flush_age,
+        )
+        for duration in (retention, None if flush_age == FLUSH_OFF else flush_age):
+            if duration is not None:
+                duration_us(duration)
         self.catalog.create_table(name, columns, settings.to_json())
         return self.table(name)
 
@@ -109,7 +123,16 @@ class Lake:
             pinned = self.catalog.snapshot(info.scope, sequence=snapshot)
         elif snapshot is not None:
             pinned = self.catalog.snapshot(info.scope, snapshot_id=snapshot)
-        return Table(self.catalog, self.store, self.coordinator, self.footers, info, pinned)
+        return Table(
+            self.catalog,
+            self.store,
+            self.coordinator,
+            self.footers,
+            info,
+            pinned,
+            flusher=self.flusher,
+            at=self._at,
+        )
 
     def tables(self, namespace: str | None = None) -> list[str]:
         """List the names of the tables."""
@@ -120,7 +143,8 @@ class Lake:
         self.catalog.drop_table(name)
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Stop flushing in the background, and let go of connections. Hot rows stay hot, and lose nothing by it."""
+        self.flusher.close()
         self.catalog.close()
 
     def __enter__(self) -> Self:

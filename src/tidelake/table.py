@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -19,13 +20,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelake import cbor
-from tidelake.catalog.protocol import Catalog, Pending, TableInfo, new_id
+from tidelake.catalog.protocol import At, Catalog, Pending, TableInfo, new_id, nothing_at, now_us
 from tidelake.commit import Coordinator
 from tidelake.errors import ConflictError, InvalidInputError, InvalidRangeError, SchemaError
 from tidelake.evaluate import check
 from tidelake.expression import parse_where
+from tidelake.flusher import Flusher
 from tidelake.format import WriteOptions, segment_format
-from tidelake.hot import hot_payload, hot_rows
+from tidelake.hot import acknowledged_us, hot_payload, hot_rows
 from tidelake.ingest import OVERFLOW_COLUMN, Coerced, Rules, coerced_stream, is_rereadable
 from tidelake.objects import ObjectStore, extent_key
 from tidelake.plan import Question, ScanPlan, make_plan, time_window, without_pruning
@@ -44,7 +46,7 @@ from tidelake.snapshot import (
     Snapshot,
     UpdateTable,
 )
-from tidelake.times import parse_time_ns
+from tidelake.times import duration_us, parse_time_ns
 
 if TYPE_CHECKING:
     import duckdb
@@ -52,8 +54,11 @@ if TYPE_CHECKING:
 
 HOT_ROWS = 1_000  # an append of at most so many rows…
 HOT_BYTES = 256 << 10  # …and bytes stays in the catalog: an object of its own would cost more than it holds
-FLUSH_ROWS = 50_000  # hot rows past which an append flushes them…
+FLUSH_ROWS = 50_000  # hot rows past which they are flushed at once…
 FLUSH_BYTES = 16 << 20  # …or their bytes
+FLUSH_AGE = "60s"  # or the age of the oldest: small extents cost more than they hold, old hot rows cost each reader
+FLUSH_OFF = "off"
+FLUSH_OVERDUE = 4  # times as many hot rows, and an append flushes them itself before it returns
 WIDENING_TRIES = 8  # each lost to a writer that widened the schema in another way
 EXTENT_ROWS = 4_000_000  # a longer append is cut into several extents…
 EXTENT_BYTES = 512 << 20  # …as is a larger one, as it lies in memory
@@ -68,13 +73,25 @@ class TableSettings:
     time: str | None = None
     format: str = "tlm"
     retention: str | None = None
+    flush_age: str = FLUSH_AGE
 
     def to_json(self) -> dict[str, Any]:
-        return {"time": self.time, "format": self.format, "retention": self.retention}
+        shape = {"time": self.time, "format": self.format, "retention": self.retention}
+        return shape if self.flush_age == FLUSH_AGE else {**shape, "flush_age": self.flush_age}
 
     @classmethod
     def of(cls, stored: Mapping[str, Any]) -> TableSettings:
-        return cls(stored.get("time"), stored.get("format") or "tlm", stored.get("retention"))
+        return cls(
+            stored.get("time"),
+            stored.get("format") or "tlm",
+            stored.get("retention"),
+            stored.get("flush_age") or FLUSH_AGE,
+        )
+
+    @property
+    def flush_age_us(self) -> int | None:
+        """How old hot rows may get; None if they are not flushed by age."""
+        return None if self.flush_age == FLUSH_OFF else duration_us(self.flush_age)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +126,12 @@ class Table:
         footers: Footers,
         info: TableInfo,
         pinned: Snapshot | None = None,
+        *,
+        flusher: Flusher | None = None,
+        at: At = nothing_at,
     ) -> None:
         self._catalog, self._store, self._coordinator, self._footers = catalog, store, coordinator, footers
+        self._flusher, self._at = flusher, at
         self._info = info
         self._pinned = pinned
 
@@ -162,25 +183,61 @@ class Table:
             writer.give_up()
             return _replay(receipt)
         report = AppendReport(writer.rows, receipt.sequence, writer.extents, overflowed=writer.overflowed)
-        if head.totals.hot_rows > FLUSH_ROWS or head.totals.hot_bytes > FLUSH_BYTES:
-            self.flush()
+        if not writer.extents:
+            self._see_to_flush(head)
         return report
+
+    def _see_to_flush(self, head: Snapshot) -> None:
+        """Have hot rows flushed, now or when they are old. The append is acknowledged: nothing here fails it."""
+        rows, size = head.totals.hot_rows, head.totals.hot_bytes
+        fullness = max(rows / FLUSH_ROWS, size / FLUSH_BYTES)
+        age_us = TableSettings.of(head.settings).flush_age_us
+        if fullness > (FLUSH_OVERDUE if self._flusher else 1):
+            with suppress(Exception):  # tried again by the next append
+                self.flush()
+        elif self._flusher is not None and fullness > 1:
+            self._flusher.notice(self._info.scope, lambda: self._flush_by_age(0), 0.0)
+        elif self._flusher is not None and age_us is not None:
+            self._flusher.notice(self._info.scope, lambda: self._flush_by_age(age_us), age_us / 1e6)
+
+    def _flush_by_age(self, age_us: int) -> float | None:
+        """Flush if the oldest hot rows are that old; else say after how many seconds they will be."""
+        head = self._catalog.head(self._info.scope)
+        hot = self._catalog.hot(self._info.scope, sequence=head.sequence) if head.totals.hot_batches else []
+        left_us = age_us - (now_us() - min(map(acknowledged_us, hot), default=0))
+        if hot and left_us > 0:
+            return left_us / 1e6
+        self._flush(head, hot)
+        return None
 
     def flush(self) -> FlushReport:
         """Turn the hot rows into an extent. If another flush is faster, there is nothing left to do."""
         self._refuse_when_pinned()
         head = self._catalog.head(self._info.scope)
-        hot = self._catalog.hot(self._info.scope, sequence=head.sequence)
+        return self._flush(head, self._catalog.hot(self._info.scope, sequence=head.sequence))
+
+    def _flush(self, head: Snapshot, hot: Sequence[HotBatch]) -> FlushReport:
+        """Write hot rows as an extent, and swap it for them in one commit:
+
+        1. list the hot rows of the head
+        2. write them as an extent, registered as pending before its first byte
+        3. commit the extent and the end of the hot rows together
+
+        Killed before the commit is in, it leaves the rows hot and the extent to collection; after, the rows cold.
+        """
         if not hot:
             return FlushReport(0, 0, head.sequence)
+        self._at("flush.listed")
         writer = _Appender(self, head, keep_hot=False)
         try:
             for batch in hot_rows(hot):
                 writer.take_batch(batch)
             drops: list[Action] = [DropHot(batch.id) for batch in hot]
             actions = (*writer.finish(), *drops)
+            self._at("flush.written")
             commit = Commit(new_id(), self._info.scope, head.sequence, actions, operation="flush")
             receipt = self._coordinator.commit(commit)
+            self._at("flush.committed")
         except ConflictError:
             writer.give_up()
             return FlushReport(0, 0, self._catalog.head(self._info.scope).sequence)
@@ -422,13 +479,16 @@ class _Appender:
         extent_id = new_id()
         key = extent_key(table._info.namespace, table._info.name, extent_id, form.suffix)
         table._catalog.register_pending([Pending(key, table._info.scope, f"{socket.gethostname()}:{os.getpid()}")])
+        table._at("extent.registered")
         self._keys.append(key)
         options = WriteOptions(time=settings.time)
         writer = form.start_extent(table._store, key, self.schema, extent_id=extent_id, options=options)
         for batch in self._staged:
             writer.append(_conform(batch, self.schema))
         self._staged, self._staged_rows, self._staged_bytes = [], 0, 0
+        table._at("extent.begun")
         written = writer.finish()
+        table._at("extent.written")
         self.extents += 1
         self._actions.append(
             AddExtent(

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pytest
 
 import tidelake
-from tests.support.rows import same_rows
+from tests.support.rows import Row, exact, rows_of
 from tidelake import hot, table
 from tidelake.catalog import open_catalog
 from tidelake.errors import CorruptError, InvalidInputError
@@ -58,6 +58,10 @@ def point_rows(first: int, count: int = 10) -> list[dict[str, Any]]:
 
 def values(points: Table) -> list[float]:
     return sorted(points.scan(["value"]).read_all()["value"].to_pylist())
+
+
+def scanned(points: Table, names: list[str]) -> list[Row]:
+    return exact(rows_of(pa.concat_batches(list(points.scan(names)))))
 
 
 def eventually(holds: Any) -> None:
@@ -131,7 +135,7 @@ def test_append_of_dicts_gives_the_same_rows_however_alike_they_are(lake: Lake, 
     assert first.append(rows).overflowed == second.append(mixed).overflowed
     assert {str(column) for column in first.schema} == {str(column) for column in second.schema}
     names = list(first.schema.names)
-    assert same_rows(first.scan(names).read_all().to_pylist(), second.scan(names).read_all().to_pylist())
+    assert scanned(first, names) == scanned(second, names)
 
 
 def test_hot_rows_are_flushed_by_age_in_the_background(lake: Lake) -> None:
@@ -163,7 +167,8 @@ def test_flush_age_is_checked_and_kept(lake: Lake, points: Table) -> None:
 
 
 def test_flusher_tries_again_and_never_raises() -> None:
-    flusher, calls = Flusher(), []
+    flusher = Flusher()
+    calls: list[int] = []
 
     def flush() -> float | None:
         calls.append(len(calls))

@@ -28,6 +28,8 @@ class Flusher:
 
     def __init__(self, clock_s: Callable[[], float] = time.monotonic) -> None:
         self._clock_s = clock_s
+        self._thread: threading.Thread | None = None
+        self._due: dict[Hashable, tuple[float, Flush]] = {}
         self._forget()
 
     def notice(self, owner: Hashable, flush: Flush, after_s: float) -> None:
@@ -43,8 +45,9 @@ class Flusher:
                 return
             self._due[owner] = (due_s, flush)
             if self._thread is None:
-                self._thread = threading.Thread(target=_run, args=(weakref.ref(self),), daemon=True)
-                self._thread.name = "tidelake-flusher"
+                self._thread = threading.Thread(
+                    target=_run, args=(weakref.ref(self),), name="tidelake-flusher", daemon=True
+                )
                 self._thread.start()
                 _started.add(self)
             self._changed.notify()
@@ -63,8 +66,8 @@ class Flusher:
     def _forget(self) -> None:
         self._pid = os.getpid()
         self._changed = threading.Condition()
-        self._due: dict[Hashable, tuple[float, Flush]] = {}
-        self._thread: threading.Thread | None = None
+        self._due = {}
+        self._thread = None
         self._is_closed = False
 
     def _next(self) -> tuple[Hashable, Flush] | None:

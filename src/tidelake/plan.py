@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
+from tidelake.expression import Distance
 from tidelake.predicate import And, Predicate, TimeRange, columns_of
 from tidelake.schema import Schema
 from tidelake.snapshot import Extent, HotBatch, Snapshot
@@ -36,15 +37,13 @@ class Question:
     spread: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
     limit: int | None = None
     ordered_by: str | None = None
+    computed: Mapping[str, Distance] = field(default_factory=dict)  # by the name of the column they are given as
 
     @property
     def needed(self) -> tuple[str, ...]:
         """The table's columns that must be read to answer, in the schema's order."""
-        wanted = {
-            *self.columns,
-            *(columns_of(self.where) if self.where is not None else ()),
-            *filter(None, [self.ordered_by]),
-        }
+        wanted = {*self.columns, *(each.column for each in self.computed.values()), self.ordered_by}
+        wanted |= columns_of(self.where) if self.where is not None else frozenset()
         return tuple(name for name in self.schema.names if name in wanted)
 
 

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from tidelake import cbor
 from tidelake.errors import CorruptError
-from tidelake.evaluate import select
+from tidelake.evaluate import measured, select
 from tidelake.format import ExtentReader, segment_format
 from tidelake.hot import read_hot
 from tidelake.objects import ObjectStore
@@ -97,13 +97,31 @@ def scan(plan: ScanPlan, footers: Footers) -> pa.RecordBatchReader:
     batches = _ordered(plan, footers) if question.ordered_by else _unordered(plan, footers)
     if question.limit is not None:
         batches = _limited(batches, question.limit)
-    projected = (batch.select(list(question.columns)) for batch in batches)
+    projected = (_projected(question, batch, schema) for batch in batches)
     return pa.RecordBatchReader.from_batches(schema, projected)
 
 
 def output_schema(question: Question) -> pa.Schema:
     """Give the Arrow schema of a scan's batches."""
-    return pa.schema([_field(question.schema[name]) for name in question.columns])
+    return pa.schema(
+        [
+            pa.field(name, pa.float64()) if name in question.computed else _field(question.schema[name])
+            for name in question.columns
+        ]
+    )
+
+
+def _projected(question: Question, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Give the columns that were asked for, and compute those that no table has."""
+    if not question.computed:
+        return batch.select(list(question.columns))
+    arrays = [
+        measured(each.metric, each.query, batch.column(each.column))
+        if (each := question.computed.get(name)) is not None
+        else batch.column(name)
+        for name in question.columns
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 @dataclass(frozen=True, slots=True)

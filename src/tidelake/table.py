@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,8 +23,8 @@ from tidelake import cbor
 from tidelake.catalog.protocol import At, Catalog, Pending, TableInfo, new_id, nothing_at, now_us
 from tidelake.commit import Coordinator
 from tidelake.errors import ConflictError, InvalidInputError, InvalidRangeError, SchemaError
-from tidelake.evaluate import check
-from tidelake.expression import parse_where
+from tidelake.evaluate import check, check_vector
+from tidelake.expression import Distance, parse_where, unknown_column
 from tidelake.flusher import Flusher
 from tidelake.format import WriteOptions, segment_format
 from tidelake.hot import acknowledged_us, hot_payload, hot_rows
@@ -62,6 +62,8 @@ FLUSH_OVERDUE = 4  # times as many hot rows, and an append flushes them itself b
 WIDENING_TRIES = 8  # each lost to a writer that widened the schema in another way
 EXTENT_ROWS = 4_000_000  # a longer append is cut into several extents…
 EXTENT_BYTES = 512 << 20  # …as is a larger one, as it lies in memory
+
+Columns: TypeAlias = Sequence[str | Distance]
 
 _PROMOTED, _OVERFLOWED = "promoted:", "overflowed:"
 
@@ -248,7 +250,7 @@ class Table:
 
     def plan(
         self,
-        columns: Sequence[str] | None = None,
+        columns: Columns | None = None,
         where: Predicate | str | None = None,
         *,
         start: str | datetime | int | None = None,
@@ -274,7 +276,7 @@ class Table:
 
     def scan(
         self,
-        columns: Sequence[str] | None = None,
+        columns: Columns | None = None,
         where: Predicate | str | None = None,
         *,
         start: str | datetime | int | None = None,
@@ -290,11 +292,11 @@ class Table:
         plan = self.plan(columns, where, start=start, end=end, limit=limit, ordered=ordered, prune=prune)
         return scan(plan, self._footers)
 
-    def to_arrow(self, columns: Sequence[str] | None = None, where: Predicate | str | None = None) -> pa.Table:
+    def to_arrow(self, columns: Columns | None = None, where: Predicate | str | None = None) -> pa.Table:
         """Read matching rows into one Arrow table."""
         return self.scan(columns, where).read_all()
 
-    def to_polars(self, columns: Sequence[str] | None = None, where: Predicate | str | None = None) -> polars.DataFrame:
+    def to_polars(self, columns: Columns | None = None, where: Predicate | str | None = None) -> polars.DataFrame:
         """Read matching rows into a Polars frame; needs polars."""
         import polars
 
@@ -305,7 +307,7 @@ class Table:
     def to_duckdb(
         self,
         connection: duckdb.DuckDBPyConnection,
-        columns: Sequence[str] | None = None,
+        columns: Columns | None = None,
         where: Predicate | str | None = None,
     ) -> duckdb.DuckDBPyRelation:
         """Give matching rows to DuckDB as a relation, streamed; needs duckdb."""
@@ -366,7 +368,7 @@ class Table:
     def _question(
         self,
         snapshot: Snapshot,
-        columns: Sequence[str] | None,
+        columns: Columns | None,
         where: Predicate | str | None,
         start: str | datetime | int | None,
         end: str | datetime | int | None,
@@ -375,9 +377,7 @@ class Table:
     ) -> Question:
         schema = snapshot.schema
         time = TableSettings.of(snapshot.settings).time
-        wanted = schema.names if columns is None else tuple(columns)
-        for name in wanted:
-            schema[name]  # an unknown one is a NotFoundError
+        wanted, computed = _asked_columns(schema, columns)
         if limit is not None and limit < 0:
             raise InvalidInputError("a limit cannot be negative", limit=limit)
         parsed = parse_where(where, columns=schema.names) if isinstance(where, str) else where
@@ -388,7 +388,8 @@ class Table:
             if start is not None or end is not None:
                 parts.append(_range(time, start, end))
         predicate = None if not parts else parts[0] if len(parts) == 1 else And(tuple(parts))
-        return Question(schema, wanted, predicate, time, _spread(snapshot.settings), limit, time if ordered else None)
+        spread, by = _spread(snapshot.settings), time if ordered else None
+        return Question(schema, wanted, predicate, time, spread, limit, by, computed)
 
     def _refuse_when_pinned(self) -> None:
         if self._pinned is not None:
@@ -519,6 +520,24 @@ def _range(time: str, start: str | datetime | int | None, end: str | datetime | 
     if start_ns is not None and end_ns is not None and start_ns >= end_ns:
         raise InvalidRangeError("the range's start is not before its end", start=start, end=end)
     return TimeRange(time, start_ns, end_ns)
+
+
+def _asked_columns(schema: Schema, columns: Columns | None) -> tuple[tuple[str, ...], dict[str, Distance]]:
+    """Give the names of a scan's columns, and those of them that are computed."""
+    if columns is None:
+        return schema.names, {}
+    computed = {each.name: each for each in columns if isinstance(each, Distance)}
+    for each in computed.values():
+        if each.column not in schema:
+            raise unknown_column(each.column, schema.names)
+        check_vector(each.metric, each.query, schema[each.column])
+    names = tuple(each.name if isinstance(each, Distance) else each for each in columns)
+    for name in names:
+        if name not in computed:
+            schema[name]  # an unknown one is a NotFoundError
+        elif name in schema or names.count(name) > 1:
+            raise InvalidInputError("a computed column needs a name of its own: give one with alias()", column=name)
+    return names, computed
 
 
 def _places(settings: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:

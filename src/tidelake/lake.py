@@ -91,10 +91,12 @@ class Lake:
         format: str = "tlm",
         retention: str | None = None,
         flush_age: str = FLUSH_AGE,
+        promote: bool = False,
     ) -> Table:
         """Make a table. The time column is the one named, or the only timestamp there is.
 
         Hot rows are flushed in the background once the oldest is of ``flush_age``; ``"off"`` leaves that to others.
+        With ``promote``, dynamic paths that have settled on one type become columns when an extent is written.
         """
         columns = schema if isinstance(schema, Schema) else Schema.of(schema)
         settings = TableSettings(
@@ -102,6 +104,7 @@ class Lake:
             format=segment_format(format).name,
             retention=retention,
             flush_age=flush_age,
+            promote=promote,
         )
         for duration in (retention, None if flush_age == FLUSH_OFF else flush_age):
             if duration is not None:

@@ -12,7 +12,7 @@ import os
 import socket
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from tidelake import cbor
 from tidelake.catalog.protocol import At, Catalog, Pending, TableInfo, new_id, nothing_at, now_us
 from tidelake.commit import Coordinator
-from tidelake.errors import ConflictError, InvalidInputError, InvalidRangeError, SchemaError
+from tidelake.errors import ConflictError, InvalidInputError, InvalidRangeError, SchemaError, TidelakeError
 from tidelake.evaluate import check, check_vector
 from tidelake.expression import Distance, parse_where, unknown_column
 from tidelake.flusher import Flusher
@@ -32,6 +32,7 @@ from tidelake.ingest import OVERFLOW_COLUMN, Coerced, Rules, coerced_stream, is_
 from tidelake.objects import ObjectStore, extent_key
 from tidelake.plan import Question, ScanPlan, make_plan, time_window, without_pruning
 from tidelake.predicate import And, Predicate, TimeRange, columns_of
+from tidelake.promotion import WINDOW_ROWS, Promotable, settled_paths
 from tidelake.scan import Footers, prune_blocks, scan
 from tidelake.schema import DataType, Schema
 from tidelake.snapshot import (
@@ -76,10 +77,16 @@ class TableSettings:
     format: str = "tlm"
     retention: str | None = None
     flush_age: str = FLUSH_AGE
+    promote: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        shape = {"time": self.time, "format": self.format, "retention": self.retention}
-        return shape if self.flush_age == FLUSH_AGE else {**shape, "flush_age": self.flush_age}
+        """Give the stored shape; what is as by default is left out, so that the default may change."""
+        shape: dict[str, Any] = {"time": self.time, "format": self.format, "retention": self.retention}
+        if self.flush_age != FLUSH_AGE:
+            shape["flush_age"] = self.flush_age
+        if self.promote:
+            shape["promote"] = True
+        return shape
 
     @classmethod
     def of(cls, stored: Mapping[str, Any]) -> TableSettings:
@@ -88,6 +95,7 @@ class TableSettings:
             stored.get("format") or "tlm",
             stored.get("retention"),
             stored.get("flush_age") or FLUSH_AGE,
+            bool(stored.get("promote")),
         )
 
     @property
@@ -185,7 +193,9 @@ class Table:
             writer.give_up()
             return _replay(receipt)
         report = AppendReport(writer.rows, receipt.sequence, writer.extents, overflowed=writer.overflowed)
-        if not writer.extents:
+        if writer.extents:
+            self._promote_settled(head)
+        else:
             self._see_to_flush(head)
         return report
 
@@ -246,6 +256,7 @@ class Table:
         except BaseException:
             writer.give_up()
             raise
+        self._promote_settled(head)
         return FlushReport(writer.rows, writer.extents, receipt.sequence)
 
     def plan(
@@ -344,7 +355,58 @@ class Table:
         if kind.kind not in ("int", "long", "real", "bool", "string"):
             raise SchemaError("a path is promoted to int, long, real, bool or string", path=path, type=kind)
         target = name or inner.replace(".", "_")
+        snapshot = self.snapshot
+        if target in snapshot.schema and snapshot.settings.get(_PROMOTED + target) != [column, inner]:
+            raise SchemaError(
+                "a path is promoted to a column of its own: give another name=", path=path, column=target, kind="taken"
+            )
         return self._widen([(target, kind)], {_PROMOTED + target: [column, inner]})
+
+    def promotable(self) -> list[Promotable]:
+        """List the dynamic paths that have settled on one type in the newest rows, the most frequent first.
+
+        A path qualifies with a value of one scalar type in at least 100 of the last 1,000 rows, and no other in them.
+        """
+        snapshot = self.snapshot
+        promoted = {tuple(place) for _, place in _places(snapshot.settings, _PROMOTED)}
+        found: list[Promotable] = []
+        for column in snapshot.schema:
+            if column.type.kind == "dynamic":
+                known = {path for name, path in promoted if name == column.name}
+                if column.name == OVERFLOW_COLUMN:  # there, a column's name has what did not fit the column
+                    known |= set(snapshot.schema.names)
+                newest = self._newest(snapshot, column.name, WINDOW_ROWS)
+                found.extend(settled_paths(column.name, newest, known=known))
+        return sorted(found, key=lambda each: (-each.rows, each.path))
+
+    def _newest(self, snapshot: Snapshot, column: str, count: int) -> pa.Array:
+        """Give the values of a column in the newest rows: hot ones, then those at the end of the newest extents."""
+        scope, parts, left = self._info.scope, list[pa.Array](), count
+        question = Question(snapshot.schema, (column,))
+        hot = self._catalog.hot(scope, sequence=snapshot.sequence) if snapshot.totals.hot_batches else []
+        if hot:
+            plan = make_plan(self.name, snapshot, question, [], hot)
+            parts.append(_tail(scan(plan, self._footers).read_all()[column], left))
+            left -= len(parts[0])
+        extents = sorted(self.extents(), key=lambda extent: extent.added_seq) if left > 0 else []
+        while left > 0 and extents:
+            plan = prune_blocks(
+                make_plan(self.name, snapshot, question, [extents.pop()], []), self._footers, prune=False
+            )
+            for task in plan.tasks:
+                last = replace(task, blocks=(task.blocks or ())[-1:])
+                parts.append(_tail(scan(replace(plan, tasks=(last,)), self._footers).read_all()[column], left))
+                left -= len(parts[-1])
+        return pa.concat_arrays(parts) if parts else pa.array([], pa.binary())
+
+    def _promote_settled(self, head: Snapshot) -> None:
+        """Promote what has settled, if the table was told to; the rows are in, so nothing here fails the caller."""
+        if not TableSettings.of(head.settings).promote:
+            return
+        with suppress(TidelakeError):  # tried again after the next extent
+            for each in self.promotable():
+                with suppress(SchemaError):  # the name is taken, or cannot be a column's
+                    self.promote(each.path, each.type)
 
     def __repr__(self) -> str:
         snapshot = self.snapshot
@@ -538,6 +600,12 @@ def _asked_columns(schema: Schema, columns: Columns | None) -> tuple[tuple[str, 
         elif name in schema or names.count(name) > 1:
             raise InvalidInputError("a computed column needs a name of its own: give one with alias()", column=name)
     return names, computed
+
+
+def _tail(values: pa.ChunkedArray, count: int) -> pa.Array:
+    """Give the last values as one array."""
+    last = values.slice(max(0, len(values) - count)).combine_chunks()
+    return last if isinstance(last, pa.Array) else pa.concat_arrays(last.chunks or [pa.array([], values.type)])
 
 
 def _places(settings: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:

@@ -23,11 +23,14 @@ from typing import TYPE_CHECKING, Any, Self
 
 from tidelake.catalog import Catalog, open_catalog
 from tidelake.catalog.log import open_log_catalog
+from tidelake.catalog.protocol import At, nothing_at
 from tidelake.commit import Coordinator
 from tidelake.errors import AlreadyExistsError, InvalidInputError, NotFoundError, SchemaError
+from tidelake.flusher import Flusher
 from tidelake.format import segment_format
 from tidelake.objects import ObjectStore, open_store, probe_conditional_put
 from tidelake.schema import DataType, Schema
+from tidelake.settings import FLUSH_AGE, FLUSH_OFF, TableSettings
 from tidelake.snapshot import Snapshot
 from tidelake.times import duration_us, time_us
 
@@ -76,11 +79,13 @@ def connect(
 class Lake:
     """A catalog and an object store; hold it open while you work, or use it in a ``with`` block."""
 
-    def __init__(self, catalog: Catalog, store: ObjectStore, where: str) -> None:
+    def __init__(self, catalog: Catalog, store: ObjectStore, where: str, *, at: At = nothing_at) -> None:
         self.catalog = catalog
         self.store = store
         self.where = where
         self.coordinator = Coordinator(catalog)
+        self.flusher = Flusher()
+        self._at = at
 
     @cached_property
     def footers(self) -> Footers:
@@ -97,14 +102,25 @@ class Lake:
         time: str | None = None,
         format: str = "tlm",
         retention: str | None = None,
+        flush_age: str = FLUSH_AGE,
+        promote: bool = False,
     ) -> Table:
-        """Make a table. The time column is the one named, or the only timestamp there is."""
-        from tidelake.table import TableSettings
+        """Make a table. The time column is the one named, or the only timestamp there is.
 
+        Hot rows are flushed in the background once the oldest is of ``flush_age``; ``"off"`` leaves that to others.
+        With ``promote``, dynamic paths that have settled on one type become columns when an extent is written.
+        """
         columns = schema if isinstance(schema, Schema) else Schema.of(schema)
-        settings = TableSettings(time=_time_of(columns, time), format=segment_format(format).name, retention=retention)
-        if retention is not None:
-            duration_us(retention)
+        settings = TableSettings(
+            time=_time_of(columns, time),
+            format=segment_format(format).name,
+            retention=retention,
+            flush_age=flush_age,
+            promote=promote,
+        )
+        for duration in (retention, None if flush_age == FLUSH_OFF else flush_age):
+            if duration is not None:
+                duration_us(duration)
         self.catalog.create_table(name, columns, settings.to_json())
         return self.table(name)
 
@@ -116,7 +132,16 @@ class Lake:
 
         info = self.catalog.table(name)
         pinned = None if as_of is None and snapshot is None else self.snapshot(name, as_of=as_of, snapshot=snapshot)
-        return Table(self.catalog, self.store, self.coordinator, self.footers, info, pinned)
+        return Table(
+            self.catalog,
+            self.store,
+            self.coordinator,
+            self.footers,
+            info,
+            pinned,
+            flusher=self.flusher,
+            at=self._at,
+        )
 
     def snapshot(
         self, name: str, *, as_of: str | datetime | int | None = None, snapshot: str | int | None = None
@@ -164,7 +189,8 @@ class Lake:
         self.catalog.drop_table(name)
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Stop flushing in the background, and let go of connections. Hot rows stay hot, and lose nothing by it."""
+        self.flusher.close()
         self.catalog.close()
 
     def __enter__(self) -> Self:

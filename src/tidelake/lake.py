@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from tidelake.catalog import Catalog, open_catalog
 from tidelake.catalog.log import open_log_catalog
@@ -29,6 +29,9 @@ from tidelake.schema import DataType, Schema
 from tidelake.snapshot import Snapshot
 from tidelake.table import Table, TableSettings
 from tidelake.times import duration_us, time_us
+
+if TYPE_CHECKING:
+    from tidelake.query.result import Result
 
 LOG_SCHEME = "log:"
 
@@ -114,6 +117,22 @@ class Lake:
     def tables(self, namespace: str | None = None) -> list[str]:
         """List the names of the tables."""
         return [str(info) for info in self.catalog.tables(namespace)]
+
+    def sql(self, text: str, *, engine: str = "auto", budget: Mapping[str, Any] | None = None) -> Result:
+        """Ask in SQL, Spark's dialect; rows are read when the result is asked for them.
+
+        Engines: ``local`` (in process), ``spark``, or ``auto``. A budget is a mapping with ``seconds``, ``memory`` and
+        ``read``, such as ``{"seconds": 5, "memory": "1GB", "read": "200MB"}``.
+        """
+        from tidelake.query.session import run
+
+        return run(self, text, language="sql", engine=engine, budget=budget)
+
+    def kql(self, text: str, *, engine: str = "auto", budget: Mapping[str, Any] | None = None) -> Result:
+        """Ask in KQL; otherwise as ``sql``."""
+        from tidelake.query.session import run
+
+        return run(self, text, language="kql", engine=engine, budget=budget)
 
     def drop_table(self, name: str) -> None:
         """Take a table away; what it held stays until it is collected."""

@@ -126,6 +126,10 @@ class Table:
     def schema(self) -> Schema:
         return self.snapshot.schema
 
+    def pinned(self) -> Table:
+        """Hold the table at the snapshot it has now, so that several reads agree."""
+        return Table(self._catalog, self._store, self._coordinator, self._footers, self._info, self.snapshot)
+
     def append(self, rows: Any, *, key: str | None = None) -> AppendReport:
         """Append rows: an Arrow stream or table, a list of dicts, NDJSON bytes, or the path of a file.
 

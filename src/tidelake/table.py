@@ -207,7 +207,12 @@ class Table:
         scope = self._info.scope
         start_ns, end_ns = time_window(question)
         listed = self._catalog.extents(
-            scope, sequence=snapshot.sequence, start_ns=start_ns, end_ns=end_ns, where=_for_catalog(question)
+            scope,
+            sequence=snapshot.sequence,
+            start_ns=start_ns,
+            end_ns=end_ns,
+            where=_for_catalog(question),
+            stats=_judged(question),
         )
         hot = self._catalog.hot(scope, sequence=snapshot.sequence) if snapshot.totals.hot_batches else []
         plan = make_plan(self.name, snapshot, question, listed, hot)
@@ -499,6 +504,12 @@ def _for_catalog(question: Question) -> Predicate | None:
     parts = question.where.parts if isinstance(question.where, And) else (question.where,)
     kept = tuple(part for part in parts if not columns_of(part) & question.spread.keys())
     return And(kept) if kept else None
+
+
+def _judged(question: Question) -> frozenset[str]:
+    """Give the columns whose statistics judge a question: its own, and where else their values may lie."""
+    asked = frozenset() if question.where is None else columns_of(question.where)
+    return asked.union(column for name in asked for column, _ in question.spread.get(name, ()))
 
 
 def _conform(batch: pa.RecordBatch, schema: Schema) -> pa.RecordBatch:

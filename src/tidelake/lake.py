@@ -35,6 +35,7 @@ from tidelake.snapshot import Snapshot
 from tidelake.times import duration_us, time_us
 
 if TYPE_CHECKING:
+    from tidelake.query.result import Result
     from tidelake.scan import Footers
     from tidelake.table import AppendReport, Table
 
@@ -183,6 +184,22 @@ class Lake:
     def tables(self, namespace: str | None = None) -> list[str]:
         """List the names of the tables."""
         return [str(info) for info in self.catalog.tables(namespace)]
+
+    def sql(self, text: str, *, engine: str = "auto", budget: Mapping[str, Any] | None = None) -> Result:
+        """Ask in SQL, Spark's dialect; rows are read when the result is asked for them.
+
+        Engines: ``local`` (in process), ``spark``, or ``auto``. A budget is a mapping with ``seconds``, ``memory`` and
+        ``read``, such as ``{"seconds": 5, "memory": "1GB", "read": "200MB"}``.
+        """
+        from tidelake.query.session import run
+
+        return run(self, text, language="sql", engine=engine, budget=budget)
+
+    def kql(self, text: str, *, engine: str = "auto", budget: Mapping[str, Any] | None = None) -> Result:
+        """Ask in KQL; otherwise as ``sql``."""
+        from tidelake.query.session import run
+
+        return run(self, text, language="kql", engine=engine, budget=budget)
 
     def drop_table(self, name: str) -> None:
         """Take a table away; what it held stays until it is collected."""

@@ -122,6 +122,10 @@ class Table:
     def schema(self) -> Schema:
         return self.snapshot.schema
 
+    def pinned(self) -> Table:
+        """Hold the table at the snapshot it has now, so that several reads agree."""
+        return Table(self._catalog, self._store, self._coordinator, self._footers, self._info, self.snapshot)
+
     def append(self, rows: Any, *, key: str | None = None) -> AppendReport:
         """Append rows: an Arrow stream or table, a list of dicts, NDJSON bytes, or the path of a file.
 
@@ -240,7 +244,12 @@ class Table:
         scope = self._info.scope
         start_ns, end_ns = time_window(question)
         listed = self._catalog.extents(
-            scope, sequence=snapshot.sequence, start_ns=start_ns, end_ns=end_ns, where=_for_catalog(question)
+            scope,
+            sequence=snapshot.sequence,
+            start_ns=start_ns,
+            end_ns=end_ns,
+            where=_for_catalog(question),
+            stats=_judged(question),
         )
         hot = self._catalog.hot(scope, sequence=snapshot.sequence) if snapshot.totals.hot_batches else []
         plan = make_plan(self.name, snapshot, question, listed, hot)
@@ -609,6 +618,12 @@ def _for_catalog(question: Question) -> Predicate | None:
     parts = question.where.parts if isinstance(question.where, And) else (question.where,)
     kept = tuple(part for part in parts if not columns_of(part) & question.spread.keys())
     return And(kept) if kept else None
+
+
+def _judged(question: Question) -> frozenset[str]:
+    """Give the columns whose statistics judge a question: its own, and where else their values may lie."""
+    asked = frozenset() if question.where is None else columns_of(question.where)
+    return asked.union(column for name in asked for column, _ in question.spread.get(name, ()))
 
 
 def _conform(batch: pa.RecordBatch, schema: Schema) -> pa.RecordBatch:

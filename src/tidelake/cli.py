@@ -21,12 +21,15 @@ COMMANDS = {
     "init": "tidelake.commands.catalog",
     "create": "tidelake.commands.catalog",
     "ingest": "tidelake.commands.rows",
+    "query": "tidelake.commands.asking",
+    "explain": "tidelake.commands.asking",
     "flush": "tidelake.commands.rows",
     "tables": "tidelake.commands.catalog",
     "describe": "tidelake.commands.catalog",
     "history": "tidelake.commands.catalog",
     "extents": "tidelake.commands.catalog",
     "inspect": "tidelake.commands.files",
+    "shell": "tidelake.commands.tour",
     "demo": "tidelake.commands.tour",
 }
 
@@ -71,6 +74,7 @@ def main(context: click.Context, lake: str) -> None:
     \b
     A first minute:
       tidelake ingest app.logs app.ndjson
-      tidelake describe app.logs
+      tidelake query "app.logs | summarize count() by level"
+      tidelake shell
     """
     context.obj = lake

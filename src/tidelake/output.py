@@ -27,8 +27,7 @@ from tidelake.errors import InvalidInputError, StorageError
 from tidelake.schema import DYNAMIC_FIELD
 
 if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
+    from rich.console import Console, Group
 
 SHOWN_ROWS = 50  # of a table on a terminal: more is not read by people
 SHOWN_WIDTH = 80  # letters of one value there
@@ -74,9 +73,10 @@ def write_result(rows: Any, form: str, output: str | None, console: Console) -> 
         _WRITERS[form](reader, out)
 
 
-def table_of(reader: pa.RecordBatchReader, *, title: str | None = None) -> Table:
+def table_of(reader: pa.RecordBatchReader, *, title: str | None = None) -> Group:
     """Lay out the first rows as a table, and say how many there are."""
     from rich.box import SIMPLE_HEAD
+    from rich.console import Group
     from rich.table import Table
     from rich.text import Text
 
@@ -92,9 +92,8 @@ def table_of(reader: pa.RecordBatchReader, *, title: str | None = None) -> Table
             table.add_row(*(Text(_shown(value)) for value in row.values()))
             shown += 1
         total += batch.num_rows
-    table.caption = f"{total:,} rows" + (f", the first {shown:,} shown" if total > shown else "")
-    table.caption_justify = "left"
-    return table
+    told = f"{total:,} {'row' if total == 1 else 'rows'}" + (f", the first {shown:,} shown" if total > shown else "")
+    return Group(table, Text(told, style="dim"))
 
 
 def rows_of(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:

@@ -1,13 +1,18 @@
 """Commands that show a person around.
 
-It does not hold the demo: see ``demo``.
+It does not hold what they run: see ``demo`` and ``shell``.
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
-from tidelake.commands.options import console
+from tidelake.commands.options import console, lake_options
+
+if TYPE_CHECKING:
+    from tidelake.lake import Lake
 
 
 @click.command()
@@ -24,3 +29,18 @@ def demo(folder: str) -> None:
     from tidelake.demo import run_demo
 
     run_demo(folder, console())
+
+
+@click.command()
+@click.option("--engine", default="auto", show_default=True, type=click.Choice(["auto", "local", "spark"]))
+@lake_options(create=True)
+def shell(lake: Lake, engine: str) -> None:
+    """Ask one question after another, with history, completion and charts.
+
+    \b
+    Example:
+      tidelake shell --lake lake
+    """
+    from tidelake.shell import run_shell
+
+    run_shell(lake, engine=engine)

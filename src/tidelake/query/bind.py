@@ -86,7 +86,6 @@ def bind(tree: exp.Query, text: str, tables: PastTables) -> Bound:
     found = [_reference(node, text, tables, number) for number, node in enumerate(_tables_of(tree))]
     spelling = _one_spelling(tree, found)
     references = {each.name: _respelled(each, spelling) for each in found}
-    _name_outputs(tree)
     _resolve_paths(tree, references)
     schema = MappingSchema(dialect=DIALECT, normalize=False)
     for each in references.values():
@@ -157,8 +156,10 @@ def _found(
             continue
         try:
             return name, tables.columns(name) if at is None else tables.columns_at(name, at)
-        except NotFoundError as error:
-            raise error_of(text, node, f"{table}: {error}", kind="unknown_snapshot") from None
+        except NotFoundError:
+            wanted = f"at {at.time}" if at is not None and at.time is not None else f"{at.sequence if at else ''}"
+            message = f"{table} has no snapshot {wanted}, or no longer"
+            raise error_of(text, node, message, kind="unknown_snapshot") from None
     message = f"there is no table {table!r}{_like_table(table, tables.names())}"
     raise error_of(text, node, message, kind="unknown_table")
 
@@ -210,44 +211,6 @@ def _respelled(reference: Reference, spelling: Mapping[str, str]) -> Reference:
             continue
         types[shown], spelled[shown] = kind, name
     return Reference(reference.name, reference.table, reference.at, types, spelled)
-
-
-def _name_outputs(tree: exp.Query) -> None:
-    """Name what a query gives without a name by its text, and give no two columns of the result one name."""
-    select = tree
-    while isinstance(select, exp.SetOperation | exp.Subquery):
-        select = select.this
-    if not isinstance(select, exp.Select):
-        return
-    taken: set[str] = set()
-    for at, each in enumerate(select.expressions):
-        if isinstance(each, exp.Star) or (isinstance(each, exp.Column) and isinstance(each.this, exp.Star)):
-            continue
-        name = each.alias_or_name if isinstance(each, exp.Alias | exp.Column) else _text_of(each)
-        unique = _untaken(name, taken)
-        taken.add(unique.lower())
-        if unique != each.alias_or_name or not isinstance(each, exp.Alias | exp.Column):
-            bare = each.unalias()
-            select.expressions[at] = exp.alias_(bare, unique, quoted=True, copy=False)
-            select.expressions[at].parent, select.expressions[at].arg_key = select, "expressions"
-    select.set("expressions", select.expressions)
-
-
-def _untaken(name: str, taken: set[str]) -> str:
-    number, unique = 1, name
-    while unique.lower() in taken:
-        number += 1
-        unique = f"{name}_{number}"
-    return unique
-
-
-def _text_of(node: exp.Expr) -> str:
-    if (parted := steps_of(node)) is not None:
-        return parted[1]
-    plain = node.copy()
-    for identifier in plain.find_all(exp.Identifier):
-        identifier.set("quoted", False)
-    return plain.sql(dialect=DIALECT, normalize_functions="lower").removeprefix(PREFIX)
 
 
 def _resolve_paths(tree: exp.Query, references: Mapping[str, Reference]) -> None:

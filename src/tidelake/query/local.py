@@ -12,18 +12,17 @@ import time
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from threading import Timer
-from typing import Any, cast
+from typing import Any
 
 import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
-from sqlglot import exp
 
 from tidelake.cbor_json import json_of
 from tidelake.errors import QueryError, TidelakeError
 from tidelake.lake import Lake
 from tidelake.query.budget import Budget
-from tidelake.query.functions import render
+from tidelake.query.plain import render
 from tidelake.query.result import Prepared, Scan
 from tidelake.scan import output_schema, scan
 
@@ -33,7 +32,7 @@ _JSON = {b"ARROW:extension:name": b"arrow.json", b"ARROW:extension:metadata": b"
 def execute(prepared: Prepared, scans: Sequence[Scan], budget: Budget, lake: Lake) -> pa.Table:
     """Run a query to its end and give its rows."""
     if "duckdb" not in prepared.rendered:
-        prepared.rendered["duckdb"] = render(cast(exp.Expression, prepared.tree), "duckdb")
+        prepared.rendered["duckdb"] = render(prepared.tree, "duckdb")
     deadline = time.monotonic() + budget.seconds
     streams = [_Stream(each, lake, deadline, budget) for each in scans]
     connection = _database(budget.memory_bytes).cursor()

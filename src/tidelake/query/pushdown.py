@@ -237,6 +237,8 @@ def _translated(select: exp.Select, conditions: Iterable[exp.Expr]) -> list[exp.
             continue
         if aggregated and (group is None or not all(source in group.expressions for source in sources)):
             continue
+        if (aggregated or select.args.get("distinct")) and any(source.find(exp.Anonymous) for source in sources):
+            continue  # what is grouped by a dynamic value is its text
         if any(source not in (window.args.get("partition_by") or []) for window in windows for source in sources):
             continue
         kept.append(_substituted(condition, outputs))

@@ -59,6 +59,7 @@ def parse_sql(text: str) -> exp.Query:
         tree = tree.unnest()
     if not isinstance(tree, exp.Select | exp.SetOperation):
         raise error_at(text, len(text) - len(text.lstrip()), _not_a_query(text), kind="syntax")
+    _name_outputs(tree)
     return cast(exp.Query, tree.transform(_own_calls, copy=False))
 
 
@@ -111,6 +112,44 @@ def steps_of(node: exp.Expr) -> tuple[exp.Expr, str] | None:
             case _:
                 return (node, _joined(steps)) if steps else None
         node = node.this
+
+
+def _name_outputs(tree: exp.Query) -> None:
+    """Name what a query gives without a name by its text, and give no two columns of the result one name."""
+    select = tree
+    while isinstance(select, exp.SetOperation | exp.Subquery):
+        select = select.this
+    if not isinstance(select, exp.Select):
+        return
+    taken: set[str] = set()
+    for at, each in enumerate(select.expressions):
+        if isinstance(each, exp.Star) or (isinstance(each, exp.Column) and isinstance(each.this, exp.Star)):
+            continue
+        name = each.alias_or_name if isinstance(each, exp.Alias | exp.Column) else _text_of(each)
+        unique = _untaken(name, taken)
+        taken.add(unique.lower())
+        if unique != each.alias_or_name or not isinstance(each, exp.Alias | exp.Column):
+            bare = each.unalias()
+            select.expressions[at] = exp.alias_(bare, unique, quoted=True, copy=False)
+            select.expressions[at].parent, select.expressions[at].arg_key = select, "expressions"
+    select.set("expressions", select.expressions)
+
+
+def _untaken(name: str, taken: set[str]) -> str:
+    number, unique = 1, name
+    while unique.lower() in taken:
+        number += 1
+        unique = f"{name}_{number}"
+    return unique
+
+
+def _text_of(node: exp.Expr) -> str:
+    if (parted := steps_of(node)) is not None:
+        return parted[1]
+    plain = node.copy()
+    for identifier in plain.find_all(exp.Identifier):
+        identifier.set("quoted", False)
+    return plain.sql(dialect=DIALECT, normalize_functions="lower").removeprefix("tide_")
 
 
 def _own_calls(node: exp.Expr) -> exp.Expr:

@@ -1,0 +1,173 @@
+"""Read plain values out of dynamic ones, on either engine, and measure vectors.
+
+``tide_text``, ``tide_number``, ``tide_flag`` and ``tide_time`` are strict: a value of another type is null, as it is for
+a scan's own filter, so that a condition means the same wherever it is asked. ``tide_to_…_from_dynamic`` convert what
+can be converted. In DuckDB a dynamic value is JSON, in Spark a VARIANT. It does not know tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import product
+from typing import cast
+
+import sqlglot
+from sqlglot import exp
+
+from tidelake.query import functions
+from tidelake.query.functions import Engine, Function
+
+MAX_SPLITS = 6  # dots in a path beyond which only whole keys are looked for: each doubles the alternatives
+
+
+def render(tree: exp.Query, engine: Engine) -> str:
+    """Write a tree as SQL of an engine, portable calls included."""
+    own = {name: each for name, each in FUNCTIONS.items() if name not in functions.FUNCTIONS}
+    held = exp.Subquery(this=tree.copy())  # so that the root can be replaced too
+    for node in reversed(list(held.find_all(exp.Anonymous))):  # arguments before the calls they are given to
+        if (function := own.get(str(node.this))) is not None:
+            node.replace(getattr(function, engine)(node.expressions))
+    return functions.render(cast(exp.Expression, held.this), engine)
+
+
+def _parsed(template: str, dialect: str) -> Callable[[Sequence[exp.Expression]], exp.Expression]:
+    """Make a rendering of a text in which ``{0}`` and ``{1}`` stand for the arguments."""
+
+    def rendering(arguments: Sequence[exp.Expression]) -> exp.Expression:
+        tree = sqlglot.parse_one(
+            template.format(*(f"__argument_{number}" for number in range(len(arguments)))), read=dialect
+        )
+        for column in list(tree.find_all(exp.Column)):
+            if column.name.startswith("__argument_"):
+                given = arguments[int(column.name.rpartition("_")[2])].copy()
+                wrapped = exp.paren(given) if isinstance(given, exp.Binary) else given
+                if column is tree:
+                    return cast(exp.Expression, wrapped)
+                column.replace(wrapped)
+        return cast(exp.Expression, tree)
+
+    return rendering
+
+
+def _get(engine: Engine) -> Callable[[Sequence[exp.Expression]], exp.Expression]:
+    def rendering(arguments: Sequence[exp.Expression]) -> exp.Expression:
+        value, path = arguments[0], str(arguments[1].this)
+        found = [_at(engine, value.copy(), keys) for keys in _alternatives(path)]
+        first = found[0] if len(found) == 1 else exp.Coalesce(this=found[0], expressions=found[1:])
+        if engine == "duckdb":
+            return exp.Nullif(this=first, expression=exp.cast(exp.Literal.string("null"), "JSON"))
+        missing = exp.Anonymous(this="is_variant_null", expressions=[first.copy()])
+        return exp.If(this=missing, true=exp.Null(), false=first)
+
+    return rendering
+
+
+def _alternatives(path: str) -> list[tuple[str, ...]]:
+    """Give the ways to read a path as keys, the longest first keys first."""
+    parts = path.split(".")
+    if len(parts) - 1 > MAX_SPLITS:
+        return [(path,), tuple(parts)]
+    found = []
+    for splits in product((False, True), repeat=len(parts) - 1):
+        keys = [parts[0]]
+        for part, split in zip(parts[1:], splits, strict=True):
+            if split:
+                keys.append(part)
+            else:
+                keys[-1] += "." + part
+        found.append(tuple(keys))
+    return found
+
+
+def _at(engine: Engine, value: exp.Expression, keys: Sequence[str]) -> exp.Expression:
+    if engine == "duckdb":
+        path = "$" + "".join(_quoted_step(key, '."{}"') for key in keys)
+        return exp.Anonymous(this="json_extract", expressions=[value, exp.Literal.string(path)])
+    path = "$" + "".join(_quoted_step(key, '["{}"]') for key in keys)
+    return exp.Anonymous(
+        this="try_variant_get", expressions=[value, exp.Literal.string(path), exp.Literal.string("variant")]
+    )
+
+
+def _quoted_step(key: str, form: str) -> str:
+    name, bracket, index = key.partition("[")
+    return (form.format(name.replace('"', '\\"')) if name else "") + bracket + index
+
+
+def _of(duckdb: str, spark: str) -> tuple[Callable[..., exp.Expression], Callable[..., exp.Expression]]:
+    return _parsed(duckdb, "duckdb"), _parsed(spark, "spark")
+
+
+_NUMBER_SCHEMAS = "('BIGINT', 'DOUBLE', 'FLOAT', 'INT', 'SMALLINT', 'TINYINT')"
+_SPARK_IS_NUMBER = (
+    f"(schema_of_variant({{0}}) IN {_NUMBER_SCHEMAS} OR schema_of_variant({{0}}) LIKE 'DECIMAL%')"
+)
+_RENDERINGS = {
+    "tide_text": _of(
+        "CASE WHEN json_type({0}) = 'VARCHAR' THEN json_extract_string({0}, '$') END",
+        "CASE WHEN schema_of_variant({0}) = 'STRING' THEN try_variant_get({0}, '$', 'string') END",
+    ),
+    "tide_number": _of(
+        "CASE WHEN json_type({0}) IN ('BIGINT', 'UBIGINT', 'DOUBLE', 'HUGEINT', 'UHUGEINT')"
+        " THEN CAST({0} AS DOUBLE) END",
+        f"CASE WHEN {_SPARK_IS_NUMBER} THEN try_variant_get({{0}}, '$', 'double') END",
+    ),
+    "tide_flag": _of(
+        "CASE WHEN json_type({0}) = 'BOOLEAN' THEN CAST({0} AS BOOLEAN) END",
+        "CASE WHEN schema_of_variant({0}) = 'BOOLEAN' THEN try_variant_get({0}, '$', 'boolean') END",
+    ),
+    "tide_time": _of(
+        "CASE WHEN json_type({0}) = 'VARCHAR' THEN TRY_CAST(json_extract_string({0}, '$') AS TIMESTAMPTZ) END",
+        "CASE WHEN schema_of_variant({0}) IN ('STRING', 'TIMESTAMP') THEN"
+        " try_variant_get({0}, '$', 'timestamp') END",
+    ),
+    "tide_to_string_from_dynamic": _of(
+        "json_extract_string({0}, '$')",
+        "CASE WHEN schema_of_variant({0}) = 'STRING' THEN try_variant_get({0}, '$', 'string') ELSE to_json({0}) END",
+    ),
+    "tide_to_long_from_dynamic": _of(
+        "CAST(TRUNC(TRY_CAST(json_extract_string({0}, '$') AS DOUBLE)) AS BIGINT)",
+        "CAST(TRY_CAST(try_variant_get({0}, '$', 'string') AS DOUBLE) AS BIGINT)",
+    ),
+    "tide_to_real_from_dynamic": _of(
+        "TRY_CAST(json_extract_string({0}, '$') AS DOUBLE)",
+        "TRY_CAST(try_variant_get({0}, '$', 'string') AS DOUBLE)",
+    ),
+    "tide_to_bool_from_dynamic": _of(
+        "TRY_CAST(json_extract_string({0}, '$') AS BOOLEAN)",
+        "TRY_CAST(try_variant_get({0}, '$', 'string') AS BOOLEAN)",
+    ),
+    "tide_to_datetime_from_dynamic": _of(
+        "TRY_CAST(json_extract_string({0}, '$') AS TIMESTAMPTZ)",
+        "TRY_CAST(try_variant_get({0}, '$', 'string') AS TIMESTAMP)",
+    ),
+    "tide_cosine_similarity": _of(
+        "list_cosine_similarity(CAST({0} AS DOUBLE[]), CAST({1} AS DOUBLE[]))",
+        "(aggregate(zip_with(CAST({0} AS ARRAY<DOUBLE>), CAST({1} AS ARRAY<DOUBLE>), (x, y) -> x * y),"
+        " CAST(0 AS DOUBLE), (s, x) -> s + x) / (sqrt(aggregate(CAST({0} AS ARRAY<DOUBLE>), CAST(0 AS DOUBLE),"
+        " (s, x) -> s + x * x)) * sqrt(aggregate(CAST({1} AS ARRAY<DOUBLE>), CAST(0 AS DOUBLE),"
+        " (s, x) -> s + x * x))))",
+    ),
+    "tide_cosine_distance": _of(
+        "list_cosine_distance(CAST({0} AS DOUBLE[]), CAST({1} AS DOUBLE[]))",
+        "(1 - aggregate(zip_with(CAST({0} AS ARRAY<DOUBLE>), CAST({1} AS ARRAY<DOUBLE>), (x, y) -> x * y),"
+        " CAST(0 AS DOUBLE), (s, x) -> s + x) / (sqrt(aggregate(CAST({0} AS ARRAY<DOUBLE>), CAST(0 AS DOUBLE),"
+        " (s, x) -> s + x * x)) * sqrt(aggregate(CAST({1} AS ARRAY<DOUBLE>), CAST(0 AS DOUBLE),"
+        " (s, x) -> s + x * x))))",
+    ),
+    "tide_l2_distance": _of(
+        "list_distance(CAST({0} AS DOUBLE[]), CAST({1} AS DOUBLE[]))",
+        "sqrt(aggregate(zip_with(CAST({0} AS ARRAY<DOUBLE>), CAST({1} AS ARRAY<DOUBLE>),"
+        " (x, y) -> (x - y) * (x - y)), CAST(0 AS DOUBLE), (s, x) -> s + x))",
+    ),
+    "tide_inner_product": _of(
+        "list_inner_product(CAST({0} AS DOUBLE[]), CAST({1} AS DOUBLE[]))",
+        "aggregate(zip_with(CAST({0} AS ARRAY<DOUBLE>), CAST({1} AS ARRAY<DOUBLE>), (x, y) -> x * y),"
+        " CAST(0 AS DOUBLE), (s, x) -> s + x)",
+    ),
+}  # fmt: skip
+
+FUNCTIONS: dict[str, Function] = {
+    "tide_get": Function("tide_get", _get("duckdb"), _get("spark")),
+    **{name: Function(name, duckdb, spark) for name, (duckdb, spark) in _RENDERINGS.items()},
+}

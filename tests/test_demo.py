@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from tidelake import cli, demo
+from tidelake.commands import options
 from tidelake.format import segment_format
 from tidelake.objects import ObjectStore
 
@@ -42,7 +43,7 @@ def test_every_search_prunes_and_loses_nothing(memory_store: ObjectStore, batche
 
 def test_run_demo_is_plain_text_when_nobody_watches(tmp_path: Path) -> None:
     sink = io.StringIO()
-    demo.run_demo(str(tmp_path / "lake"), Console(file=sink, width=cli.PIPE_WIDTH), rows=ROWS)
+    demo.run_demo(str(tmp_path / "lake"), Console(file=sink, width=options.PIPE_WIDTH), rows=ROWS)
     text = sink.getvalue()
     assert "\x1b" not in text
     assert "ok: all 40 pieces match" in text

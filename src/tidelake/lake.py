@@ -6,29 +6,34 @@
     connect("postgresql://…", objects="s3://bucket/prefix")  for many machines
     connect("log:/data/prices")                              one table with its own transaction log
 
-A folder is made on first use; one that holds something else is refused. It does not read or write rows: see ``table``.
+A folder is made on first use; one that holds something else is refused. What reads and writes rows brings compilers
+with it, and is imported when a table is first held. It does not read or write rows: see ``table``.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from tidelake.catalog import Catalog, open_catalog
 from tidelake.catalog.log import open_log_catalog
 from tidelake.commit import Coordinator
-from tidelake.errors import InvalidInputError, SchemaError
+from tidelake.errors import AlreadyExistsError, InvalidInputError, NotFoundError, SchemaError
 from tidelake.format import segment_format
 from tidelake.objects import ObjectStore, open_store, probe_conditional_put
-from tidelake.scan import Footers
 from tidelake.schema import DataType, Schema
 from tidelake.snapshot import Snapshot
-from tidelake.table import Table, TableSettings
 from tidelake.times import duration_us, time_us
+
+if TYPE_CHECKING:
+    from tidelake.scan import Footers
+    from tidelake.table import AppendReport, Table
 
 LOG_SCHEME = "log:"
 
@@ -76,7 +81,13 @@ class Lake:
         self.store = store
         self.where = where
         self.coordinator = Coordinator(catalog)
-        self.footers = Footers(store)
+
+    @cached_property
+    def footers(self) -> Footers:
+        """The footers of extents that this process has read."""
+        from tidelake.scan import Footers
+
+        return Footers(self.store)
 
     def create_table(
         self,
@@ -88,6 +99,8 @@ class Lake:
         retention: str | None = None,
     ) -> Table:
         """Make a table. The time column is the one named, or the only timestamp there is."""
+        from tidelake.table import TableSettings
+
         columns = schema if isinstance(schema, Schema) else Schema.of(schema)
         settings = TableSettings(time=_time_of(columns, time), format=segment_format(format).name, retention=retention)
         if retention is not None:
@@ -99,17 +112,48 @@ class Lake:
         self, name: str, *, as_of: str | datetime | int | None = None, snapshot: str | int | None = None
     ) -> Table:
         """Hold a table as it is, or as it was at a time (``as_of``) or a snapshot (id or sequence)."""
+        from tidelake.table import Table
+
         info = self.catalog.table(name)
-        pinned: Snapshot | None = None
+        pinned = None if as_of is None and snapshot is None else self.snapshot(name, as_of=as_of, snapshot=snapshot)
+        return Table(self.catalog, self.store, self.coordinator, self.footers, info, pinned)
+
+    def snapshot(
+        self, name: str, *, as_of: str | datetime | int | None = None, snapshot: str | int | None = None
+    ) -> Snapshot:
+        """Give a table's newest snapshot, or the one at a time or with an id or a sequence."""
+        scope = self.catalog.table(name).scope
         if as_of is not None and snapshot is not None:
             raise InvalidInputError("give as_of or snapshot, not both")
         if as_of is not None:
-            pinned = self.catalog.snapshot(info.scope, at_us=time_us(as_of))
-        elif isinstance(snapshot, int):
-            pinned = self.catalog.snapshot(info.scope, sequence=snapshot)
-        elif snapshot is not None:
-            pinned = self.catalog.snapshot(info.scope, snapshot_id=snapshot)
-        return Table(self.catalog, self.store, self.coordinator, self.footers, info, pinned)
+            return self.catalog.snapshot(scope, at_us=time_us(as_of))
+        if isinstance(snapshot, int):
+            return self.catalog.snapshot(scope, sequence=snapshot)
+        return self.catalog.head(scope) if snapshot is None else self.catalog.snapshot(scope, snapshot_id=snapshot)
+
+    def ingest(self, name: str, rows: Any, *, time: str | None = None, key: str | None = None) -> AppendReport:
+        """Append rows as ``Table.append`` does, to a table that is made to fit the first of them if it is not there.
+
+        The time column is the one named, or found among the usual names.
+        """
+        try:
+            table = self.table(name)
+        except NotFoundError:
+            table, rows = self._made_to_fit(name, rows, time)
+        return table.append(rows, key=key)
+
+    def _made_to_fit(self, name: str, rows: Any, time: str | None) -> tuple[Table, Any]:
+        """Make a table for rows, and give it with all of them."""
+        from tidelake.ingest import first_rows, infer_schema
+
+        sample, rows = first_rows(rows)
+        schema, found = infer_schema(sample, time=time)
+        if found is None:
+            names = ", ".join(schema.names)
+            raise InvalidInputError("no time column was found: name it with time=", columns=names, kind="no_time")
+        with suppress(AlreadyExistsError):  # another writer was as fast
+            self.create_table(name, schema, time=found)
+        return self.table(name), rows
 
     def tables(self, namespace: str | None = None) -> list[str]:
         """List the names of the tables."""

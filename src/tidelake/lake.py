@@ -13,7 +13,7 @@ with it, and is imported when a table is first held. It does not read or write r
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import cached_property
@@ -32,6 +32,7 @@ from tidelake.snapshot import Snapshot
 from tidelake.times import duration_us, time_us
 
 if TYPE_CHECKING:
+    from tidelake.holdings import Holdings
     from tidelake.scan import Footers
     from tidelake.table import AppendReport, Table
 
@@ -80,7 +81,11 @@ class Lake:
         self.catalog = catalog
         self.store = store
         self.where = where
-        self.coordinator = Coordinator(catalog)
+        self.coordinator = Coordinator(
+            catalog,
+            held_at=lambda snapshot: self.holdings.held_at(snapshot),
+            completed=lambda commits, onto: self.holdings.completed(commits, onto),
+        )
 
     @cached_property
     def footers(self) -> Footers:
@@ -89,20 +94,46 @@ class Lake:
 
         return Footers(self.store)
 
+    @cached_property
+    def holdings(self) -> Holdings:
+        """What this process knows of the tables' coverage."""
+        from tidelake.holdings import Holdings
+
+        return Holdings(self.catalog, self.store, self.footers)
+
     def create_table(
         self,
         name: str,
         schema: Schema | Mapping[str, str | DataType],
         *,
         time: str | None = None,
-        format: str = "tlm",
+        format: str | None = None,
         retention: str | None = None,
+        bucket: str | int | None = None,
+        entity: str | Sequence[str] = (),
+        coverage: str | None = None,
+        index: str | None = None,
+        timezone: str | None = None,
+        schedule: str | None = None,
     ) -> Table:
-        """Make a table. The time column is the one named, or the only timestamp there is."""
+        """Make a table. The time column is the one named, or the only timestamp there is.
+
+        With a ``bucket`` it knows which time windows it holds of each ``entity``: ``coverage="exclusive"`` refuses one
+        that is held, ``"track"``, the default, takes it. An ``index`` of whole numbers may take the time's place. The
+        format is ``tlm``, or in a transaction log ``parquet``, unless told otherwise.
+        """
+        from tidelake.series import series_settings
         from tidelake.table import TableSettings
 
         columns = schema if isinstance(schema, Schema) else Schema.of(schema)
-        settings = TableSettings(time=_time_of(columns, time), format=segment_format(format).name, retention=retention)
+        named = _time_of(columns, time)
+        told = {"bucket": bucket, "entity": entity, "coverage": coverage, "index": index, "timezone": timezone}
+        settings = TableSettings(
+            time=named,
+            format=segment_format(format or ("parquet" if self.catalog.is_log else "tlm")).name,
+            retention=retention,
+            series=series_settings(columns, named, **told, schedule=schedule),
+        )
         if retention is not None:
             duration_us(retention)
         self.catalog.create_table(name, columns, settings.to_json())
@@ -116,7 +147,7 @@ class Lake:
 
         info = self.catalog.table(name)
         pinned = None if as_of is None and snapshot is None else self.snapshot(name, as_of=as_of, snapshot=snapshot)
-        return Table(self.catalog, self.store, self.coordinator, self.footers, info, pinned)
+        return Table(self.catalog, self.store, self.coordinator, self.footers, info, pinned, self.holdings)
 
     def snapshot(
         self, name: str, *, as_of: str | datetime | int | None = None, snapshot: str | int | None = None

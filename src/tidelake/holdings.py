@@ -26,12 +26,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
-import pyarrow as pa
-
 from tidelake.buckets import parse_bucket
 from tidelake.catalog.protocol import Catalog, Pending, TableInfo
 from tidelake.coverage import NO_ENTITY, Coverage, Index, cells_of, entity_text, shown_entity, united
 from tidelake.errors import CorruptError, NotFoundError, OverlapError
+from tidelake.hot import read_hot
 from tidelake.objects import (
     ObjectStore,
     extent_coverage_key,
@@ -39,7 +38,7 @@ from tidelake.objects import (
     table_coverage_key,
     united_coverage_key,
 )
-from tidelake.scan import Footers, hot_rows
+from tidelake.scan import Footers
 from tidelake.sidecar import checked_id, decode_any, encode, encode_seed, is_own, is_vouched
 from tidelake.snapshot import (
     AddExtent,
@@ -61,6 +60,7 @@ UNITED_AFTER = 64  # extents and hot batches since the last united object, each 
 STATES_KEPT = 64  # scopes whose coverage stays in memory
 ENTITIES_KEPT = 200_000  # in the coverage of single extents, together
 READ_THREADS = 8
+REPAIR = "repair"  # the operation of a commit that only brings a united object
 
 _logger = logging.getLogger(__name__)
 
@@ -126,6 +126,10 @@ class Holdings:
         """Give what a table covers at a snapshot."""
         return self._state(snapshot).coverage
 
+    def newest(self, snapshot: Snapshot) -> Snapshot:
+        """Give the newest snapshot of a snapshot's scope."""
+        return self._catalog.head(snapshot.scope)
+
     def held_at(self, snapshot: Snapshot) -> Held:
         """Give the judge of claims at a snapshot; an OverlapError of its tells what is held."""
         rules = self.rules(snapshot)
@@ -143,12 +147,12 @@ class Holdings:
     def completed(self, commits: Sequence[Commit], onto: Snapshot) -> Sequence[Commit]:
         """Add a new united object to commits that are about to be published, if it is time for one."""
         rules = self.rules(onto)
-        if rules is None or onto.scope.user or not any(_changes_rows(commit) for commit in commits):
+        if rules is None or onto.scope.user or not any(_needs_united(commit) for commit in commits):
             return commits
         state = self._state(onto)
         if self._catalog.is_log and len(state.coverage) <= 1:
             after, as_of = self._after(state, commits, onto, rules), onto.sequence + 1
-        elif state.tail >= UNITED_AFTER or state.is_broken:
+        elif state.tail >= UNITED_AFTER or state.is_broken or any(commit.operation == REPAIR for commit in commits):
             after, as_of = state.coverage, onto.sequence
         else:
             return commits
@@ -219,9 +223,10 @@ class Holdings:
         if extent.coverage_key is not None:
             self._store.put(extent.coverage_key, self._encoded(coverage, rules))
 
-    def unite(self, scope: Scope, coverage: Coverage, as_of: int, rules: Rules) -> United:
-        """Write a united object, announced first."""
-        return United(self._offer(scope, coverage, as_of, rules), as_of)
+    def learn(self, snapshot: Snapshot, coverage: Coverage) -> None:
+        """Take what a snapshot covers from one who found it out."""
+        with self._lock:
+            self._states[snapshot.scope] = _State(snapshot.sequence, coverage, 0, 0, is_broken=True)
 
     def all_of(self, snapshot: Snapshot, read: Callable[[Extent], Coverage] | None = None) -> Coverage:
         """Unite what every extent and hot row of a snapshot covers, whatever is in memory or united."""
@@ -352,11 +357,7 @@ class Holdings:
         if not batches:
             return Coverage()
         names = [rules.index.column, *rules.index.entity]
-        alike: dict[pa.Schema, list[pa.RecordBatch]] = {}
-        for batch in batches:
-            rows = hot_rows(batch).select(names)
-            alike.setdefault(rows.schema, []).append(rows)
-        return united(cells_of(pa.Table.from_batches(rows), rules.index).coverage for rows in alike.values())
+        return united(cells_of(rows, rules.index).coverage for _, rows in read_hot(batches, lambda _: names))
 
     def _offer(self, scope: Scope, coverage: Coverage, as_of: int, rules: Rules) -> str:
         data = self._encoded(coverage, rules)
@@ -430,8 +431,10 @@ class _Kept:
             self._entities = 0
 
 
-def _changes_rows(commit: Commit) -> bool:
-    return any(isinstance(action, AddExtent | AppendHot | RemoveExtent | DropHot) for action in commit.actions)
+def _needs_united(commit: Commit) -> bool:
+    return commit.operation == REPAIR or any(
+        isinstance(action, AddExtent | AppendHot | RemoveExtent | DropHot) for action in commit.actions
+    )
 
 
 def _time_bounds(gone: Coverage, rules: Rules) -> tuple[int | None, int | None]:

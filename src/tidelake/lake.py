@@ -23,16 +23,20 @@ from typing import TYPE_CHECKING, Any, Self
 
 from tidelake.catalog import Catalog, open_catalog
 from tidelake.catalog.log import open_log_catalog
+from tidelake.catalog.protocol import At, nothing_at
 from tidelake.commit import Coordinator
 from tidelake.errors import AlreadyExistsError, InvalidInputError, NotFoundError, SchemaError
+from tidelake.flusher import Flusher
 from tidelake.format import segment_format
 from tidelake.objects import ObjectStore, open_store, probe_conditional_put
 from tidelake.schema import DataType, Schema
+from tidelake.settings import FLUSH_AGE, FLUSH_OFF, TableSettings
 from tidelake.snapshot import Snapshot
 from tidelake.times import duration_us, time_us
 
 if TYPE_CHECKING:
     from tidelake.holdings import Holdings
+    from tidelake.query.result import Result
     from tidelake.scan import Footers
     from tidelake.table import AppendReport, Table
 
@@ -77,7 +81,7 @@ def connect(
 class Lake:
     """A catalog and an object store; hold it open while you work, or use it in a ``with`` block."""
 
-    def __init__(self, catalog: Catalog, store: ObjectStore, where: str) -> None:
+    def __init__(self, catalog: Catalog, store: ObjectStore, where: str, *, at: At = nothing_at) -> None:
         self.catalog = catalog
         self.store = store
         self.where = where
@@ -86,6 +90,8 @@ class Lake:
             held_at=lambda snapshot: self.holdings.held_at(snapshot),
             completed=lambda commits, onto: self.holdings.completed(commits, onto),
         )
+        self.flusher = Flusher()
+        self._at = at
 
     @cached_property
     def footers(self) -> Footers:
@@ -109,6 +115,8 @@ class Lake:
         time: str | None = None,
         format: str | None = None,
         retention: str | None = None,
+        flush_age: str = FLUSH_AGE,
+        promote: bool = False,
         bucket: str | int | None = None,
         entity: str | Sequence[str] = (),
         coverage: str | None = None,
@@ -118,13 +126,13 @@ class Lake:
     ) -> Table:
         """Make a table. The time column is the one named, or the only timestamp there is.
 
-        With a ``bucket`` it knows which time windows it holds of each ``entity``: ``coverage="exclusive"`` refuses one
-        that is held, ``"track"``, the default, takes it. An ``index`` of whole numbers may take the time's place. The
-        format is ``tlm``, or in a transaction log ``parquet``, unless told otherwise.
-        """
-        from tidelake.series import series_settings
-        from tidelake.table import TableSettings
+        Hot rows are flushed in the background once the oldest is of ``flush_age``; ``"off"`` leaves that to others.
+        With ``promote``, dynamic paths that have settled on one type become columns when an extent is written.
 
+        With a ``bucket`` the table knows which time windows it holds of each ``entity``: ``coverage="exclusive"``
+        refuses one that is held, ``"track"``, the default, takes it. An ``index`` of whole numbers may take the time's
+        place. The format is ``tlm``, or in a transaction log ``parquet``, unless told otherwise.
+        """
         columns = schema if isinstance(schema, Schema) else Schema.of(schema)
         named = _time_of(columns, time)
         told = {"bucket": bucket, "entity": entity, "coverage": coverage, "index": index, "timezone": timezone}
@@ -132,10 +140,13 @@ class Lake:
             time=named,
             format=segment_format(format or ("parquet" if self.catalog.is_log else "tlm")).name,
             retention=retention,
-            series=series_settings(columns, named, **told, schedule=schedule),
+            flush_age=flush_age,
+            promote=promote,
+            series=_series_settings(columns, named, **told, schedule=schedule),
         )
-        if retention is not None:
-            duration_us(retention)
+        for duration in (retention, None if flush_age == FLUSH_OFF else flush_age):
+            if duration is not None:
+                duration_us(duration)
         self.catalog.create_table(name, columns, settings.to_json())
         return self.table(name)
 
@@ -147,7 +158,17 @@ class Lake:
 
         info = self.catalog.table(name)
         pinned = None if as_of is None and snapshot is None else self.snapshot(name, as_of=as_of, snapshot=snapshot)
-        return Table(self.catalog, self.store, self.coordinator, self.footers, info, pinned, self.holdings)
+        return Table(
+            self.catalog,
+            self.store,
+            self.coordinator,
+            self.footers,
+            info,
+            pinned,
+            flusher=self.flusher,
+            holdings=self.holdings,
+            at=self._at,
+        )
 
     def snapshot(
         self, name: str, *, as_of: str | datetime | int | None = None, snapshot: str | int | None = None
@@ -190,12 +211,29 @@ class Lake:
         """List the names of the tables."""
         return [str(info) for info in self.catalog.tables(namespace)]
 
+    def sql(self, text: str, *, engine: str = "auto", budget: Mapping[str, Any] | None = None) -> Result:
+        """Ask in SQL, Spark's dialect; rows are read when the result is asked for them.
+
+        Engines: ``local`` (in process), ``spark``, or ``auto``. A budget is a mapping with ``seconds``, ``memory`` and
+        ``read``, such as ``{"seconds": 5, "memory": "1GB", "read": "200MB"}``.
+        """
+        from tidelake.query.session import run
+
+        return run(self, text, language="sql", engine=engine, budget=budget)
+
+    def kql(self, text: str, *, engine: str = "auto", budget: Mapping[str, Any] | None = None) -> Result:
+        """Ask in KQL; otherwise as ``sql``."""
+        from tidelake.query.session import run
+
+        return run(self, text, language="kql", engine=engine, budget=budget)
+
     def drop_table(self, name: str) -> None:
         """Take a table away; what it held stays until it is collected."""
         self.catalog.drop_table(name)
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Stop flushing in the background, and let go of connections. Hot rows stay hot, and lose nothing by it."""
+        self.flusher.close()
         self.catalog.close()
 
     def __enter__(self) -> Self:
@@ -208,6 +246,14 @@ class Lake:
 
     def __repr__(self) -> str:
         return f"Lake({self.where!r}, objects={self.store.url!r})"
+
+
+def _series_settings(schema: Schema, time: str | None, **told: Any) -> dict[str, Any]:
+    if all(not each for each in told.values()):
+        return {}
+    from tidelake.series import series_settings
+
+    return series_settings(schema, time, **told)
 
 
 def _time_of(schema: Schema, name: str | None) -> str | None:

@@ -38,6 +38,12 @@ class Recorder:
     coverage: Coverage = field(default_factory=Coverage)
     _last: dict[str, int] = field(default_factory=dict)  # the greatest value of each entity
 
+    @classmethod
+    def of(cls, holdings: Holdings, head: Snapshot, table: str, *, is_new: bool) -> Recorder | None:
+        """Begin with nothing, if the table keeps coverage."""
+        rules = holdings.rules(head)
+        return None if rules is None else cls(holdings, rules, head, table, is_new=is_new)
+
     @property
     def is_exclusive(self) -> bool:
         return self.rules.mode == "exclusive" and self.is_new
@@ -52,7 +58,7 @@ class Recorder:
         cells = cells_of(pa.Table.from_batches(alike), self.rules.index)
         self._check_identity(cells)
         if self.is_exclusive:
-            self._check_free(cells, self.holdings.at(self.head))
+            self._check_free(cells)
             self._check_own(cells)
         elif self.is_new:
             self.overlap += cells.rows_in(self.holdings.at(self.head))
@@ -96,8 +102,11 @@ class Recorder:
                     kind="entity_mismatch",
                 )
 
-    def _check_free(self, cells: Cells, held: Coverage) -> None:
-        taken = cells.coverage & held
+    def _check_free(self, cells: Cells) -> None:
+        taken = cells.coverage & self.holdings.at(self.head)
+        if len(taken):
+            self.head = self.holdings.newest(self.head)  # what was held may be gone by now
+            taken = cells.coverage & self.holdings.at(self.head)
         if len(taken):
             raise overlap_error(self.rules.index, {entity: taken.bitmap(entity) for entity in taken}, self.table)
 

@@ -72,9 +72,11 @@ def _pieces(rows: Any) -> Iterator[Piece]:
         yield from _ndjson_pieces(iter([pa.py_buffer(rows)]))
     elif isinstance(rows, str | os.PathLike):
         yield from _file_pieces(Path(rows))
+    elif isinstance(rows, pa.RecordBatch | pa.Table):
+        yield from _arrow_pieces([rows] if isinstance(rows, pa.RecordBatch) else rows.to_batches())
     elif hasattr(rows, "__arrow_c_stream__"):
         yield from _arrow_pieces(pa.RecordBatchReader.from_stream(rows))
-    elif isinstance(rows, pa.RecordBatch) or hasattr(rows, "__arrow_c_array__"):
+    elif hasattr(rows, "__arrow_c_array__"):
         yield pa.record_batch(rows)
     elif isinstance(rows, Mapping) or not isinstance(rows, Iterable):
         raise InvalidInputError(

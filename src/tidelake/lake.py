@@ -13,7 +13,7 @@ with it, and is imported when a table is first held. It does not read or write r
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import cached_property
@@ -35,6 +35,7 @@ from tidelake.snapshot import Snapshot
 from tidelake.times import duration_us, time_us
 
 if TYPE_CHECKING:
+    from tidelake.holdings import Holdings
     from tidelake.query.result import Result
     from tidelake.scan import Footers
     from tidelake.table import AppendReport, Table
@@ -84,7 +85,11 @@ class Lake:
         self.catalog = catalog
         self.store = store
         self.where = where
-        self.coordinator = Coordinator(catalog)
+        self.coordinator = Coordinator(
+            catalog,
+            held_at=lambda snapshot: self.holdings.held_at(snapshot),
+            completed=lambda commits, onto: self.holdings.completed(commits, onto),
+        )
         self.flusher = Flusher()
         self._at = at
 
@@ -95,29 +100,49 @@ class Lake:
 
         return Footers(self.store)
 
+    @cached_property
+    def holdings(self) -> Holdings:
+        """What this process knows of the tables' coverage."""
+        from tidelake.holdings import Holdings
+
+        return Holdings(self.catalog, self.store, self.footers)
+
     def create_table(
         self,
         name: str,
         schema: Schema | Mapping[str, str | DataType],
         *,
         time: str | None = None,
-        format: str = "tlm",
+        format: str | None = None,
         retention: str | None = None,
         flush_age: str = FLUSH_AGE,
         promote: bool = False,
+        bucket: str | int | None = None,
+        entity: str | Sequence[str] = (),
+        coverage: str | None = None,
+        index: str | None = None,
+        timezone: str | None = None,
+        schedule: str | None = None,
     ) -> Table:
         """Make a table. The time column is the one named, or the only timestamp there is.
 
         Hot rows are flushed in the background once the oldest is of ``flush_age``; ``"off"`` leaves that to others.
         With ``promote``, dynamic paths that have settled on one type become columns when an extent is written.
+
+        With a ``bucket`` the table knows which time windows it holds of each ``entity``: ``coverage="exclusive"``
+        refuses one that is held, ``"track"``, the default, takes it. An ``index`` of whole numbers may take the time's
+        place. The format is ``tlm``, or in a transaction log ``parquet``, unless told otherwise.
         """
         columns = schema if isinstance(schema, Schema) else Schema.of(schema)
+        named = _time_of(columns, time)
+        told = {"bucket": bucket, "entity": entity, "coverage": coverage, "index": index, "timezone": timezone}
         settings = TableSettings(
-            time=_time_of(columns, time),
-            format=segment_format(format).name,
+            time=named,
+            format=segment_format(format or ("parquet" if self.catalog.is_log else "tlm")).name,
             retention=retention,
             flush_age=flush_age,
             promote=promote,
+            series=_series_settings(columns, named, **told, schedule=schedule),
         )
         for duration in (retention, None if flush_age == FLUSH_OFF else flush_age):
             if duration is not None:
@@ -141,6 +166,7 @@ class Lake:
             info,
             pinned,
             flusher=self.flusher,
+            holdings=self.holdings,
             at=self._at,
         )
 
@@ -220,6 +246,14 @@ class Lake:
 
     def __repr__(self) -> str:
         return f"Lake({self.where!r}, objects={self.store.url!r})"
+
+
+def _series_settings(schema: Schema, time: str | None, **told: Any) -> dict[str, Any]:
+    if all(not each for each in told.values()):
+        return {}
+    from tidelake.series import series_settings
+
+    return series_settings(schema, time, **told)
 
 
 def _time_of(schema: Schema, name: str | None) -> str | None:

@@ -7,7 +7,7 @@ who make tables do.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from tidelake.times import duration_us
@@ -25,6 +25,7 @@ class TableSettings:
     retention: str | None = None
     flush_age: str = FLUSH_AGE
     promote: bool = False
+    series: Mapping[str, Any] = field(default_factory=dict)  # what a table that keeps coverage was told besides
 
     def to_json(self) -> dict[str, Any]:
         """Give the stored shape; what is as by default is left out, so that the default may change."""
@@ -33,7 +34,7 @@ class TableSettings:
             shape["flush_age"] = self.flush_age
         if self.promote:
             shape["promote"] = True
-        return shape
+        return shape | dict(self.series)
 
     @classmethod
     def of(cls, stored: Mapping[str, Any]) -> TableSettings:

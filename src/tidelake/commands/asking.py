@@ -65,7 +65,9 @@ def query(
 @json_option
 @lake_options()
 def explain(lake: Lake, text: str | None, file: Any, language: str | None, engine: str, as_json: bool) -> None:
-    """Show what a query would read: a funnel for each table, from all extents to the rows that are looked at.
+    """Show what a query would read.
+
+    For each table a funnel: from all extents to the blocks and columns that are fetched.
 
     \b
     Example:

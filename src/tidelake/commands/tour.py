@@ -35,7 +35,9 @@ def demo(folder: str) -> None:
 @click.option("--engine", default="auto", show_default=True, type=click.Choice(["auto", "local", "spark"]))
 @lake_options(create=True)
 def shell(lake: Lake, engine: str) -> None:
-    """Ask one question after another, with history, completion and charts.
+    """Ask one question after another.
+
+    With history, completion of tables and columns, and charts for KQL's render.
 
     \b
     Example:

@@ -99,9 +99,7 @@ def _of(duckdb: str, spark: str) -> tuple[Callable[..., exp.Expression], Callabl
 
 
 _NUMBER_SCHEMAS = "('BIGINT', 'DOUBLE', 'FLOAT', 'INT', 'SMALLINT', 'TINYINT')"
-_SPARK_IS_NUMBER = (
-    f"(schema_of_variant({{0}}) IN {_NUMBER_SCHEMAS} OR schema_of_variant({{0}}) LIKE 'DECIMAL%')"
-)
+_SPARK_IS_NUMBER = f"(schema_of_variant({{0}}) IN {_NUMBER_SCHEMAS} OR schema_of_variant({{0}}) LIKE 'DECIMAL%')"
 _RENDERINGS = {
     "tide_text": _of(
         "CASE WHEN json_type({0}) = 'VARCHAR' THEN json_extract_string({0}, '$') END",

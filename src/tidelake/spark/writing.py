@@ -32,6 +32,7 @@ from tidelake.format.segment import BLOCK_ROWS
 from tidelake.ingest import Coerced, Rules, coerce_arrow
 from tidelake.objects import ObjectStore, extent_key
 from tidelake.schema import Schema
+from tidelake.settings import TableSettings
 from tidelake.snapshot import Action, AddExtent, Commit, Extent, Receipt, RecordOffset, UpdateTable
 from tidelake.spark.places import Place, number_of, open_table
 from tidelake.spark.types import from_spark, widened
@@ -39,7 +40,6 @@ from tidelake.table import (
     FLUSH_BYTES,
     FLUSH_ROWS,
     Table,
-    TableSettings,
     _Appender,
     _conform,
     _spilled,

@@ -64,9 +64,9 @@ FLUSH_OVERDUE = 4  # times as many hot rows, and an append flushes them itself b
 WIDENING_TRIES = 8  # each lost to a writer that widened the schema in another way
 EXTENT_ROWS = 4_000_000  # a longer append is cut into several extents…
 EXTENT_BYTES = 512 << 20  # …as is a larger one, as it lies in memory
-# Dynamic bytes of a block, as they lie in memory. Of 29,084 events of 2 kB, needles in under 1 % of the rows read 31 to
-# 64 % of the bytes in blocks of 65,536 rows, 15 to 45 % in blocks of 4 MiB and 1 to 19 % in such as these.
-BLOCK_DYNAMIC_BYTES = 1 << 20
+# Dynamic bytes of a block, as they lie in memory. Of 29,084 events of 2 kB, needles in under 1 % of the rows read up to
+# 64 % of the bytes in two blocks, 45 % in 15 and 18 % in such as these; the extent is half as large again for it.
+BLOCK_DYNAMIC_BYTES = 768 << 10
 LEAST_BLOCK_ROWS = 256  # below it, a block's statistics are as large as its rows
 
 Columns: TypeAlias = Sequence[str | Distance]

@@ -138,3 +138,53 @@ def test_a_field_that_changes_its_type_keeps_its_column_and_every_value(lake: La
     for where, count in asked.items():
         assert table.scan(["ts"], where).read_all().num_rows == count, where
         assert table.scan(["ts"], where, prune=False).read_all().num_rows == count, where
+
+
+def test_a_value_that_came_before_its_column_is_read_with_it(lake: Lake) -> None:
+    table = lake.create_table("m", {"ts": "timestamp"}, time="ts", flush_age="off")
+    table.append([{"ts": NOON, "x": 5, "d": {"a": 1}}, {"ts": NOON, "x": "five"}])  # of two types: no column yet
+    table.flush()
+    table.append([{"ts": NOON, "x": 7}])
+    table.add_column("d", "dynamic")
+    table.append([{"ts": NOON, "d": [2]}])
+    assert str(table.schema["x"].type) == "long"
+    assert sorted(filter(None, table.scan(["x"]).read_all()["x"].to_pylist())) == [5, 7]
+    assert table.scan(["ts"], "x == 5").read_all().num_rows == 1
+    found = [dynamic.decode(value) for value in table.scan(["d"]).read_all()["d"].to_pylist() if value is not None]
+    assert sorted(map(str, found)) == ["[2]", "{'a': 1}"]
+    assert table.scan(["ts"], "d['a'] == 1").read_all().num_rows == 1
+
+
+def test_an_integer_that_no_double_holds_is_not_rounded_into_a_real_column(lake: Lake) -> None:
+    table = lake.create_table("m", {"ts": "timestamp", "r": "real"}, time="ts", flush_age="off")
+    table.append([{"ts": NOON, "r": 2**53 + 1}, {"ts": NOON, "r": 2**53}])
+    assert table.scan(["r"]).read_all()["r"].to_pylist() == [None, 2.0**53]
+    assert table.scan(["ts"], f"r == {2.0**53}").read_all().num_rows == 1
+    assert table.scan(["ts"], f"_overflow['r'] == {2**53 + 1}").read_all().num_rows == 1
+
+
+def test_flush_of_rows_without_a_vector_follows_a_wider_schema(lake: Lake) -> None:
+    table = lake.create_table("m", {"ts": "timestamp", "v": "vector(2)"}, time="ts", flush_age="off")
+    table.append([{"ts": NOON}, {"ts": NOON, "v": [1.0, 2.0]}])
+    table.add_column("late", "long")
+    assert table.flush().rows == 2
+    assert table.scan(["v", "late"]).read_all().to_pydict() == {"v": [None, [1.0, 2.0]], "late": [None, None]}
+
+
+def test_a_time_beyond_nanoseconds_is_asked_for_and_found(lake: Lake) -> None:
+    table = lake.create_table("m", {"ts": "timestamp"}, time="ts", flush_age="off")
+    for year in (1, 2026, 9999):
+        table.append([{"ts": datetime(year, 6, 1, tzinfo=UTC)}])
+        table.flush()
+    for end, count in (("0001-01-01T00:00:00Z", 0), ("0002-01-01T00:00:00Z", 1), ("9999-12-31T00:00:00Z", 3)):
+        assert table.scan(end=end).read_all().num_rows == count
+    for start, count in (("0001-01-01T00:00:00Z", 3), ("9000-01-01T00:00:00Z", 1), ("9999-12-31T00:00:00Z", 0)):
+        assert table.scan(start=start).read_all().num_rows == count
+
+
+def test_a_set_with_nan_finds_it_beside_other_numbers(lake: Lake) -> None:
+    table = lake.create_table("m", {"ts": "timestamp", "r": "real"}, time="ts", flush_age="off")
+    table.append([{"ts": NOON, "r": 5.0}, {"ts": NOON, "r": float("nan")}])
+    table.flush()
+    for values in ([1.0, float("nan")], [float("nan"), 1.0]):
+        assert table.scan(["ts"], tidelake.col("r").isin(values)).read_all().num_rows == 1

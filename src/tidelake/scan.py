@@ -194,13 +194,22 @@ def _conformed(
         if array.type != column.type.arrow:
             array = array.cast(column.type.arrow)
         for other, path in spread:
-            if other in written and column.type.kind not in ("dynamic", "vector", "timestamp"):
-                array = pc.coalesce(array, cbor.extract(batch.column(other), path).as_type(column.type))
+            if other in written and array.null_count:
+                array = _united(array, batch.column(other), path, column)
         arrays.append(array)
     schema = pa.schema([_field(question.schema[name]) for name in places])
     if not arrays:
         return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _united(array: pa.Array, other: pa.Array, path: str, column: Column) -> pa.Array:
+    """Fill what a column lacks with what a dynamic column has at a path, where the column's type holds it."""
+    if column.type.kind in ("vector", "timestamp"):
+        return array  # these never take anything but their own
+    if column.type.kind == "dynamic":
+        return pc.coalesce(array, cbor.slices(other, path)) if cbor.extract(other, path).is_present().any() else array
+    return pc.coalesce(array, cbor.extract(other, path).as_type(column.type))
 
 
 def _unordered(plan: ScanPlan, footers: Footers) -> Iterator[pa.RecordBatch]:

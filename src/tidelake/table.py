@@ -34,6 +34,7 @@ from tidelake.evaluate import check, check_vector
 from tidelake.expression import Distance, parse_where, unknown_column
 from tidelake.flusher import Flusher
 from tidelake.format import WriteOptions, segment_format
+from tidelake.format.segment import BLOCK_ROWS
 from tidelake.holdings import Holdings
 from tidelake.hot import acknowledged_us, hot_payload, hot_rows
 from tidelake.ingest import OVERFLOW_COLUMN, Coerced, Rules, coerced_stream, is_rereadable
@@ -73,6 +74,10 @@ FLUSH_OVERDUE = 4  # times as many hot rows, and an append flushes them itself b
 WIDENING_TRIES = 8  # each lost to a writer that widened the schema in another way
 EXTENT_ROWS = 4_000_000  # a longer append is cut into several extents…
 EXTENT_BYTES = 512 << 20  # …as is a larger one, as it lies in memory
+# Dynamic bytes of a block, as they lie in memory. Of 29,084 events of 2 kB, needles in under 1 % of the rows read up to
+# 64 % of the bytes in two blocks, 45 % in 15 and 18 % in such as these; the extent is half as large again for it.
+BLOCK_DYNAMIC_BYTES = 768 << 10
+LEAST_BLOCK_ROWS = 256  # below it, a block's statistics are as large as its rows
 
 Columns: TypeAlias = Sequence[str | Distance]
 
@@ -346,7 +351,8 @@ class Table:
     def add_column(self, name: str, type: str | DataType) -> Schema:
         """Add a nullable column, or widen one from int to long; anything else is a SchemaError."""
         kind = DataType.parse(type) if isinstance(type, str) else type
-        return self._widen([(name, kind)], {})
+        head = self._catalog.head(self._info.scope)
+        return self._widen([(name, kind)], _also_in_overflow(head, head.schema.widen([(name, kind)])))
 
     def promote(self, path: str, type: str | DataType, *, name: str | None = None) -> Schema:
         """Make a typed column of a dynamic path, ``attributes.http.status``.
@@ -534,8 +540,8 @@ class _Appender:
             self._actions.append(AppendHot(self._hot_batch()))
         elif self._staged:
             self._write_extent()
-        fresh = {_OVERFLOWED + name: True for name in sorted(self._spilled)}
-        settings: dict[str, Any] = {name: True for name in fresh if name not in self.head.settings}
+        fresh = _also_in_overflow(self.head, self.schema) | {_OVERFLOWED + name: True for name in sorted(self._spilled)}
+        settings: dict[str, Any] = {name: value for name, value in fresh.items() if name not in self.head.settings}
         settings |= self._recorder.pinned() if self._recorder else {}
         if self.schema != self.head.schema or settings:
             widened = self.schema if self.schema != self.head.schema else None
@@ -574,7 +580,7 @@ class _Appender:
         table._catalog.register_pending([Pending(key, table._info.scope, f"{socket.gethostname()}:{os.getpid()}")])
         table._at("extent.registered")
         self._keys.append(key)
-        options = WriteOptions(time=settings.time)
+        options = WriteOptions(time=settings.time, block_rows=_block_rows(self._staged, self._staged_rows, self.schema))
         writer = form.start_extent(table._store, key, self.schema, extent_id=extent_id, options=options)
         for batch in self._staged:
             writer.append(_conform(batch, self.schema))
@@ -606,6 +612,14 @@ class _Appender:
                 )
             )
         )
+
+
+def _block_rows(staged: Sequence[pa.RecordBatch], rows: int, schema: Schema) -> int:
+    """Give the rows of a block: fewer where dynamic values are large, for a block is read to look at one path."""
+    names = [column.name for column in schema if column.type.kind == "dynamic"]
+    size = sum(batch.column(name).nbytes for batch in staged for name in names if name in batch.schema.names)
+    fitting = BLOCK_ROWS if size <= BLOCK_DYNAMIC_BYTES else rows * BLOCK_DYNAMIC_BYTES // size
+    return max(LEAST_BLOCK_ROWS, min(BLOCK_ROWS, fitting))
 
 
 def _replay(receipt: Receipt) -> AppendReport:
@@ -658,6 +672,13 @@ def _spread(settings: Mapping[str, Any]) -> dict[str, tuple[tuple[str, str], ...
     return spread
 
 
+def _also_in_overflow(head: Snapshot, widened: Schema) -> dict[str, Any]:
+    """Mark the new columns of a table that has an overflow column: older rows may have such a value in there."""
+    if OVERFLOW_COLUMN not in head.schema:
+        return {}
+    return {_OVERFLOWED + name: True for name in widened.names if name not in head.schema}
+
+
 def _spilled(coerced: Coerced) -> set[str]:
     """Give the columns that have a value in the overflow column, because it did not fit."""
     found = cbor.PathTable().add(coerced.batch.column(OVERFLOW_COLUMN).drop_null())
@@ -693,12 +714,15 @@ def _conform(batch: pa.RecordBatch, schema: Schema) -> pa.RecordBatch:
     """Give rows of an older schema the columns of a wider one."""
     if batch.schema.equals(schema.arrow):
         return batch
-    arrays = [
-        batch.column(column.name).cast(column.type.arrow)
-        if column.name in batch.schema.names
-        else pa.nulls(batch.num_rows, column.type.arrow)
-        for column in schema
-    ]
+    held = dict(zip(batch.schema.names, batch.columns, strict=True))
+    arrays = []
+    for column in schema:
+        array = held.get(column.name)
+        if array is None:
+            array = pa.nulls(batch.num_rows, column.type.arrow)
+        elif array.type != column.type.arrow:  # only then: Arrow cannot cast null vectors even to their own type
+            array = array.cast(column.type.arrow)
+        arrays.append(array)
     return pa.RecordBatch.from_arrays(arrays, schema=schema.arrow)
 
 

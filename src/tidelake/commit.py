@@ -1,7 +1,8 @@
 """Get commits into a catalog: group, swap, rebase, retry, and find out what became of a lost answer.
 
 Commits of one scope that arrive while another is on its way share the next snapshot. There is no timer: a lone commit
-waits for nobody, and the busier the scope, the larger the groups. For each group:
+waits for nobody, and the busier the scope, the larger the groups. A commit that takes something away is alone in its
+snapshot, so that readers of changes can tell rows that are new from rows that were moved. For each group:
 
 1. take the head, from memory if this process moved it there
 2. rebase the group onto it; a commit that a rule forbids fails alone
@@ -108,7 +109,7 @@ class Coordinator:
     def _lead(self, scope: Scope, lane: deque[_Ticket]) -> None:
         """Publish the tickets that wait, this thread's first among them, and hand the lead to the next."""
         with self._lock:
-            group = [lane.popleft() for _ in range(min(len(lane), MAX_GROUP))]
+            group = _next_group(lane)
         try:
             self._publish(scope, group)
         except BaseException as error:
@@ -304,6 +305,14 @@ class _Ticket:
         if self.receipt is None:
             raise self.error or AssertionError("a ticket is settled before it is answered")
         return self.receipt
+
+
+def _next_group(lane: deque[_Ticket]) -> list[_Ticket]:
+    """Take the tickets that share the next snapshot off a lane."""
+    group = [lane.popleft()]
+    while lane and len(group) < MAX_GROUP and not any(inputs_of(ticket.commit) for ticket in (group[0], lane[0])):
+        group.append(lane.popleft())
+    return group
 
 
 def _unknown(commit: Commit, cause: BaseException | None) -> CommitUnknownError:

@@ -150,7 +150,7 @@ def _measure(data: Any, offsets: Any, held: Any, sizes: Any, counts: Any, reals:
                 info = np.int64(data[begin] & 31)
                 if info >= 25:
                     real = _real(info, argument)
-                    fine = np.isfinite(real)
+                    fine = bool(np.isfinite(real))
                     reals[total + count] = real
                     count += 1
                 else:

@@ -50,9 +50,6 @@ _ORDERED = (exp.Min, exp.Max, exp.Ordered, exp.ArgMax, exp.ArgMin)
 
 def adapt(bound: Bound, text: str) -> exp.Query:
     """Give the tree with plain values where operations need them."""
-    kinds = {kind.kind for each in bound.references.values() for kind in each.types.values()}
-    if "dynamic" not in kinds:
-        return bound.tree
     tree = _typed(bound.tree, bound)
     while _regrouped(tree):
         tree = _typed(tree, bound)
@@ -192,7 +189,7 @@ def _unify(node: exp.Expr) -> None:
     plain = [each for each in branches if each is not None and not _is_dynamic(each) and not isinstance(each, exp.Null)]
     if plain:
         for each in branches:
-            if _is_dynamic(each):
+            if each is not None and _is_dynamic(each):
                 call = _plain_call(plain[0])
                 _wrap(each, TO_STRING if call == "tide_text" else call)
 

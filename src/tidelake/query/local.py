@@ -55,12 +55,12 @@ def execute(prepared: Prepared, scans: Sequence[Scan], budget: Budget, lake: Lak
 @lru_cache(maxsize=4)
 def _database(memory_bytes: int) -> duckdb.DuckDBPyConnection:
     """Open DuckDB once for each memory limit; opening costs more than a small query."""
-    settings = {"memory_limit": f"{memory_bytes}B", "temp_directory": "", "TimeZone": "UTC"}
-    connection = duckdb.connect(":memory:", config={"memory_limit": settings["memory_limit"]})
+    connection = duckdb.connect(":memory:", config={"memory_limit": f"{memory_bytes}B"})
     connection.execute("SET temp_directory = ''")
     connection.execute("SET TimeZone = 'UTC'")
     connection.execute("SET autoinstall_known_extensions = false")
     connection.execute("SET python_enable_replacements = false")
+    connection.execute("SET ieee_floating_point_ops = false")  # what is divided by zero is null, as on Spark
     return connection
 
 

@@ -1,6 +1,6 @@
 """Read plain values out of dynamic ones, on either engine, and measure vectors.
 
-``tide_text``, ``tide_number``, ``tide_flag`` and ``tide_time`` are strict: a value of another type is null, as it is for
+``tide_text``, ``tide_number``, ``tide_flag`` and ``tide_time`` are strict: a value of another type is null, as it is in
 a scan's own filter, so that a condition means the same wherever it is asked. ``tide_to_…_from_dynamic`` convert what
 can be converted. In DuckDB a dynamic value is JSON, in Spark a VARIANT. It does not know tables.
 """
@@ -27,7 +27,21 @@ def render(tree: exp.Query, engine: Engine) -> str:
     for node in reversed(list(held.find_all(exp.Anonymous))):  # arguments before the calls they are given to
         if (function := own.get(str(node.this))) is not None:
             node.replace(getattr(function, engine)(node.expressions))
+    if engine == "duckdb":
+        _as_spark_casts(held)
     return functions.render(cast(exp.Expression, held.this), engine)
+
+
+def _as_spark_casts(tree: exp.Expr) -> None:
+    """Make DuckDB cast as Spark does: to whole numbers by cutting off, and to null what cannot be cast."""
+    for node in reversed(list(tree.find_all(exp.Cast))):
+        if node.to.this is exp.DType.JSON:
+            continue
+        source = node.this.type.this if node.this.type is not None else None
+        value = node.this
+        if node.to.this in exp.DataType.INTEGER_TYPES and source in (*exp.DataType.REAL_TYPES, None):
+            value = exp.Anonymous(this="trunc", expressions=[value]) if source is not None else value
+        node.replace(exp.TryCast(this=value, to=node.to, requires_string=False))
 
 
 def _parsed(template: str, dialect: str) -> Callable[[Sequence[exp.Expression]], exp.Expression]:
@@ -42,7 +56,7 @@ def _parsed(template: str, dialect: str) -> Callable[[Sequence[exp.Expression]],
                 given = arguments[int(column.name.rpartition("_")[2])].copy()
                 wrapped = exp.paren(given) if isinstance(given, exp.Binary) else given
                 if column is tree:
-                    return cast(exp.Expression, wrapped)
+                    return wrapped
                 column.replace(wrapped)
         return cast(exp.Expression, tree)
 

@@ -15,14 +15,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from threading import Lock
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakKeyDictionary
 
+import pyarrow as pa
 from sqlglot import exp
 
-from tidelake.errors import InvalidInputError
+from tidelake.errors import InvalidInputError, NotFoundError
 from tidelake.lake import Lake
 from tidelake.plan import ScanPlan
+from tidelake.query import local
 from tidelake.query.adapt import adapt
 from tidelake.query.bind import At, bind
 from tidelake.query.budget import Budget
@@ -32,6 +34,9 @@ from tidelake.query.result import Prepared, Result, Scan
 from tidelake.query.sql import asks_the_time, parse_sql, with_clock
 from tidelake.schema import DataType, Schema
 from tidelake.table import Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 KEPT_QUERIES = 512  # prepared texts for each lake; one is some dozens of kilobytes
 _CHEAPEST = ("bool", "int", "timestamp", "long", "real", "string", "vector", "dynamic")
@@ -55,7 +60,27 @@ def run(
     scans = [_scan(ask, seen, prune) for ask in prepared.asks]
     limits.check_read(sum(scan.byte_size for scan in scans))
     chosen = choose_engine(engine, scans)
-    return Result(prepared, scans, chosen, limits, lake)
+    return Result(prepared, scans, chosen, limits, _Runs(lake, chosen))
+
+
+@dataclass(frozen=True, slots=True)
+class _Runs:
+    """Run a prepared query on the engine that was chosen, or read its answer off the manifest."""
+
+    lake: Lake
+    engine: str
+
+    def rows(self, prepared: Prepared, scans: Sequence[Scan], budget: Budget) -> pa.Table:
+        if self.engine == "local":
+            return local.execute(prepared, scans, budget, self.lake)
+        from tidelake.query import spark
+
+        return spark.execute(prepared, scans, budget, spark.session())
+
+    def frame(self, prepared: Prepared, scans: Sequence[Scan]) -> DataFrame:
+        from tidelake.query import spark
+
+        return spark.frame_of(prepared, scans, spark.session())
 
 
 @dataclass(slots=True, weakref_slot=True)
@@ -148,6 +173,4 @@ class _Seen:
 
 
 def _as_missing(error: InvalidInputError, name: str) -> Exception:
-    from tidelake.errors import NotFoundError
-
     return NotFoundError("there is no such table", table=name) if error.kind == "bad_name" else error

@@ -26,6 +26,9 @@ COMMANDS = {
     "describe": "tidelake.commands.catalog",
     "history": "tidelake.commands.catalog",
     "extents": "tidelake.commands.catalog",
+    "coverage": "tidelake.commands.series",
+    "gaps": "tidelake.commands.series",
+    "repair": "tidelake.commands.series",
     "inspect": "tidelake.commands.files",
     "demo": "tidelake.commands.tour",
 }

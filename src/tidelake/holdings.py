@@ -60,6 +60,7 @@ UNITED_AFTER = 64  # extents and hot batches since the last united object, each 
 STATES_KEPT = 64  # scopes whose coverage stays in memory
 ENTITIES_KEPT = 200_000  # in the coverage of single extents, together
 READ_THREADS = 8
+SEED_SUFFIX = ".roar"  # of objects in the original's layout
 REPAIR = "repair"  # the operation of a commit that only brings a united object
 
 _logger = logging.getLogger(__name__)
@@ -185,10 +186,11 @@ class Holdings:
         """Read an extent's coverage object; NotFoundError or CorruptError if it cannot be used."""
         key = extent.coverage_key or ""
         data = bytes(self._store.get(key))
-        if not is_own(data) and extent.column_stats and not is_vouched(_stem(key), data):
+        is_ours = not key.endswith(SEED_SUFFIX) or bool(extent.column_stats)
+        if is_ours and not is_own(data) and not is_vouched(_stem(key), data):
             raise CorruptError("the checksum does not fit", object=key, kind="bad_coverage")
         found = decode_any(data, rules.index, rules.entity)
-        if not is_own(data):
+        if not is_ours:
             _check_plausible(found, extent, rules)
         return found
 
@@ -198,8 +200,10 @@ class Holdings:
             raise NotFoundError("there is no united coverage", scope=snapshot.scope)
         key = snapshot.coverage.key
         data = bytes(self._store.get(key))
-        if not is_own(data) and not is_vouched(_stem(key), data):  # another program's: nothing vouches for it
-            raise CorruptError("nothing vouches for the object", object=key, kind="unvouched")
+        if not is_own(data) and not is_vouched(_stem(key), data):
+            is_foreign = key.endswith(SEED_SUFFIX)  # another program's may be sound, but nothing vouches for it
+            kind = "unvouched" if is_foreign else "bad_coverage"
+            raise CorruptError("the checksum does not fit", object=key, kind=kind)
         return decode_any(data, rules.index, rules.entity)
 
     def from_data(self, extent: Extent, rules: Rules) -> Coverage:

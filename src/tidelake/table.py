@@ -43,6 +43,7 @@ from tidelake.plan import Question, ScanPlan, make_plan, time_window, without_pr
 from tidelake.predicate import And, Predicate, TimeRange, columns_of
 from tidelake.promotion import WINDOW_ROWS, Promotable, settled_paths
 from tidelake.recorder import Recorder
+from tidelake.repair import RepairReport, repair
 from tidelake.scan import Footers, prune_blocks, scan
 from tidelake.schema import DataType, Schema
 from tidelake.series import Series
@@ -157,6 +158,11 @@ class Table:
     def coverage(self) -> Series:
         """What the table holds and what is missing, if it was made with a bucket."""
         return Series(self, self._holdings)
+
+    def repair(self, *, thorough: bool = False) -> RepairReport:
+        """Make lost or damaged coverage again, from extents' coverage or their rows; see ``tidelake.repair``."""
+        self._refuse_when_pinned()
+        return repair(self._info, self._catalog, self._coordinator, self._holdings, thorough=thorough)
 
     def append(self, rows: Any, *, key: str | None = None) -> AppendReport:
         """Append rows: an Arrow stream or table, a list of dicts, NDJSON bytes, or the path of a file.

@@ -36,11 +36,22 @@ def init(lake: Lake) -> None:
 @click.argument("table")
 @click.argument("columns", nargs=-1, required=True, metavar="NAME:TYPE...")
 @click.option("--time", metavar="COLUMN", help="The time column; needed if there are several timestamps.")
-@click.option("--format", default="tlm", show_default=True, type=click.Choice(["tlm", "parquet"]), help="Of extents.")
+@click.option("--format", type=click.Choice(["tlm", "parquet"]), help="Of extents; tlm, and parquet in a log.")
 @click.option("--retention", metavar="DURATION", help="How long rows are kept, 30d.")
+@click.option("--bucket", metavar="WIDTH", help="Know which time windows are held, 1m.")
+@click.option("--entity", metavar="COLUMN", multiple=True, help="Know it for each value of a column; may be repeated.")
+@click.option("--coverage", type=click.Choice(["exclusive", "track"]), help="Refuse a window that is held, or take it.")
 @lake_options(create=True)
 def create(
-    lake: Lake, table: str, columns: tuple[str, ...], time: str | None, format: str, retention: str | None
+    lake: Lake,
+    table: str,
+    columns: tuple[str, ...],
+    time: str | None,
+    format: str | None,
+    retention: str | None,
+    bucket: str | None,
+    entity: tuple[str, ...],
+    coverage: str | None,
 ) -> None:
     """Make a table with typed columns.
 
@@ -49,6 +60,7 @@ def create(
     \b
     Example:
       tidelake create obs.logs ts:timestamp service:string message:string attributes:dynamic
+      tidelake create m.cpu ts:timestamp device:string load:real --bucket 1m --entity device --coverage exclusive
     """
     pairs = [column.rpartition(":") for column in columns]
     if wrong := [text for text, (name, _, _) in zip(columns, pairs, strict=True) if not name]:
@@ -56,7 +68,9 @@ def create(
     schema = {name: kind for name, _, kind in pairs}
     if len(schema) < len(pairs):
         raise InvalidInputError("a column is named twice", columns=" ".join(columns))
-    made = lake.create_table(table, schema, time=time, format=format, retention=retention)
+    made = lake.create_table(
+        table, schema, time=time, format=format, retention=retention, bucket=bucket, entity=entity, coverage=coverage
+    )
     click.echo(f"made {made.name}: {', '.join(map(str, made.schema))}")
 
 

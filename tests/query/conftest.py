@@ -1,38 +1,33 @@
-"""Share a Spark session and a small lake among the tests of queries."""
+"""Share a small lake among the tests of queries."""
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 import tidelake
 from tests.query.world import build
 from tidelake import Lake
 
 
-@pytest.fixture(scope="session")
-def query_spark() -> Iterator[Any]:
-    """Give a small Spark session."""
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    from pyspark.sql import SparkSession
+# A small query costs Spark most of its time to compile and to adapt.
+QUICK = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+}
 
-    builder = SparkSession.builder.master("local[2]").appName("tidelake-tests")
-    for name, value in {
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.sql.shuffle.partitions": "2",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.driver.memory": "1g",
-    }.items():
-        builder = builder.config(name, value)
-    spark = builder.getOrCreate()
-    spark.sparkContext.setLogLevel("OFF")
+
+@pytest.fixture
+def quick_spark(spark: SparkSession) -> Iterator[SparkSession]:
+    """Give the session with what only pays for large queries turned off."""
+    for name, value in QUICK.items():
+        spark.conf.set(name, value)
     yield spark
-    spark.stop()
+    for name in QUICK:
+        spark.conf.unset(name)
 
 
 @pytest.fixture(scope="session")

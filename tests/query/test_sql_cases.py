@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from tidelake import Lake, TidelakeError
 
@@ -112,7 +113,7 @@ def test_case_gives_its_rows_in_process(case: Case, world: Lake) -> None:
 
 
 @pytest.mark.parametrize("case", read_cases(), ids=lambda case: case.name)
-def test_case_gives_its_rows_on_spark(case: Case, world: Lake, query_spark: Any) -> None:
+def test_case_gives_its_rows_on_spark(case: Case, world: Lake, quick_spark: SparkSession) -> None:
     check(case, world, "spark")
 
 

@@ -51,6 +51,9 @@ _ORDERED = (exp.Min, exp.Max, exp.Ordered, exp.ArgMax, exp.ArgMin)
 def adapt(bound: Bound, text: str) -> exp.Query:
     """Give the tree with plain values where operations need them."""
     tree = _typed(bound.tree, bound)
+    choices = [node for node in tree.find_all(exp.Coalesce, exp.If, exp.Case) if _unify(node)]
+    if choices:
+        tree = _typed(tree, bound)
     while _regrouped(tree):
         tree = _typed(tree, bound)
     for node in list(tree.walk(bfs=False)):
@@ -127,8 +130,8 @@ def _adapt_node(node: exp.Expr, text: str) -> None:
             _wrap_children(node.this, TO_STRING)
         case exp.Not() | exp.And() | exp.Or() | exp.Where():
             _wrap_children(node, "tide_flag")
-        case exp.Coalesce() | exp.If():
-            _unify(node)
+        case exp.If() if _is_dynamic(node.this):
+            _wrap(node.this, "tide_flag")
         case exp.Anonymous() if str(node.this) in _TEXT_CALLS:
             _wrap_children(node, "tide_text")
         case _ if isinstance(node, _COMPARED):
@@ -179,19 +182,25 @@ def _plain_call(other: exp.Expr) -> str:
     return "tide_time" if kind in _TIMES else "tide_text"
 
 
-def _unify(node: exp.Expr) -> None:
-    """Give the branches of a choice one type where some are plain."""
-    branches = [node.this, *node.expressions] if isinstance(node, exp.Coalesce) else [node.args.get("true")]
-    if isinstance(node, exp.If):
-        branches.append(node.args.get("false"))
-        if _is_dynamic(node.this):
-            _wrap(node.this, "tide_flag")
-    plain = [each for each in branches if each is not None and not _is_dynamic(each) and not isinstance(each, exp.Null)]
-    if plain:
-        for each in branches:
-            if each is not None and _is_dynamic(each):
-                call = _plain_call(plain[0])
-                _wrap(each, TO_STRING if call == "tide_text" else call)
+def _unify(node: exp.Expr) -> bool:
+    """Give the branches of a choice one type where some are plain; say whether one was dynamic."""
+    branches = [each for each in _branches(node) if each is not None]
+    plain = [each for each in branches if not _is_dynamic(each) and not isinstance(each, exp.Null)]
+    mixed = [each for each in branches if _is_dynamic(each)] if plain else []
+    for each in mixed:
+        call = _plain_call(plain[0])
+        _wrap(each, TO_STRING if call == "tide_text" else call)
+    return bool(mixed)
+
+
+def _branches(node: exp.Expr) -> list[exp.Expr | None]:
+    match node:
+        case exp.Coalesce():
+            return [node.this, *node.expressions]
+        case exp.Case():
+            return [*(each.args.get("true") for each in node.args["ifs"]), node.args.get("default")]
+        case _:
+            return [node.args.get("true"), node.args.get("false")]
 
 
 def _outputs_number(query: exp.Expr) -> bool:

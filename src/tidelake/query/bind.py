@@ -272,7 +272,7 @@ def _check_columns(tree: exp.Query, references: Mapping[str, Reference], text: s
         for column in scope.columns:
             if isinstance(column.this, exp.Star) or (column.name in outputs and _may_name_output(column)):
                 continue
-            known = dict(_columns_by_source(scope, references))
+            known = _in_sight(scope, references)
             if not column.table:
                 if sum(column.name in (names or ()) for names in known.values()) > 1:
                     raise _ambiguous_column(text, column)
@@ -283,6 +283,16 @@ def _check_columns(tree: exp.Query, references: Mapping[str, Reference], text: s
             held = known[column.table]
             if held is not None and column.name not in held:
                 raise _unknown_column(text, column, held)
+
+
+def _in_sight(scope: Scope, references: Mapping[str, Reference]) -> dict[str, Sequence[str] | None]:
+    """Give the columns of every source that can be named here: the scope's own, then those of the scopes around it."""
+    known = dict(_columns_by_source(scope, references))
+    outer = scope.parent
+    while outer is not None:
+        known = dict(_columns_by_source(outer, references)) | known
+        outer = outer.parent
+    return known
 
 
 def _columns_by_source(scope: Scope, references: Mapping[str, Reference]) -> Iterator[tuple[str, Sequence[str] | None]]:
@@ -322,8 +332,14 @@ def _unresolved(text: str, tree: exp.Query, references: Mapping[str, Reference],
         if name and column.name == name:
             if "mbiguous" in problem:
                 return _ambiguous_column(text, column)
-            return _unknown_column(text, column, [name for each in references.values() for name in each.types])
+            return _unknown_column(text, column, _columns_of_alias(tree, column.table, references))
     return QueryError(reason.split("\n")[0].lower(), kind="query")
+
+
+def _columns_of_alias(tree: exp.Query, alias: str, references: Mapping[str, Reference]) -> list[str]:
+    tables = [table for table in tree.find_all(exp.Table) if table.name in references]
+    own = [table for table in tables if table.alias_or_name == alias] if alias else tables
+    return [name for table in own for name in references[table.name].types]
 
 
 def _quote(tree: exp.Query) -> None:

@@ -26,6 +26,14 @@ from tidelake.query.plain import render
 from tidelake.query.result import Prepared, Scan
 from tidelake.scan import output_schema, scan
 
+_SETTINGS = {
+    "temp_directory": "''",  # nothing is spilled
+    "TimeZone": "'UTC'",
+    "autoinstall_known_extensions": "false",
+    "python_enable_replacements": "false",  # a name in a query is never a variable of ours
+    "ieee_floating_point_ops": "false",  # what is divided by zero is null, as on Spark
+    "error_on_division_by_zero": "false",
+}
 _JSON = {b"ARROW:extension:name": b"arrow.json", b"ARROW:extension:metadata": b""}
 
 
@@ -56,11 +64,8 @@ def execute(prepared: Prepared, scans: Sequence[Scan], budget: Budget, lake: Lak
 def _database(memory_bytes: int) -> duckdb.DuckDBPyConnection:
     """Open DuckDB once for each memory limit; opening costs more than a small query."""
     connection = duckdb.connect(":memory:", config={"memory_limit": f"{memory_bytes}B"})
-    connection.execute("SET temp_directory = ''")
-    connection.execute("SET TimeZone = 'UTC'")
-    connection.execute("SET autoinstall_known_extensions = false")
-    connection.execute("SET python_enable_replacements = false")
-    connection.execute("SET ieee_floating_point_ops = false")  # what is divided by zero is null, as on Spark
+    for name, value in _SETTINGS.items():
+        connection.execute(f"SET GLOBAL {name} = {value}")
     return connection
 
 

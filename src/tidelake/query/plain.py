@@ -7,6 +7,7 @@ can be converted. In DuckDB a dynamic value is JSON, in Spark a VARIANT. It does
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from itertools import product
 from typing import cast
@@ -14,9 +15,12 @@ from typing import cast
 import sqlglot
 from sqlglot import exp
 
+from tidelake.errors import QueryError
 from tidelake.query import functions
 from tidelake.query.functions import Engine, Function
 
+_LETTER = r"[\p{L}\p{N}]"
+_OTHER = r"[^\p{L}\p{N}]"
 MAX_SPLITS = 6  # dots in a path beyond which only whole keys are looked for: each doubles the alternatives
 
 
@@ -29,6 +33,8 @@ def render(tree: exp.Query, engine: Engine) -> str:
             node.replace(getattr(function, engine)(node.expressions))
     if engine == "duckdb":
         _as_spark_casts(held)
+        _as_spark_times(held)
+        _as_spark_patterns(held)
     return functions.render(cast(exp.Expression, held.this), engine)
 
 
@@ -42,6 +48,29 @@ def _as_spark_casts(tree: exp.Expr) -> None:
         if node.to.this in exp.DataType.INTEGER_TYPES and source in (*exp.DataType.REAL_TYPES, None):
             value = exp.Anonymous(this="trunc", expressions=[value]) if source is not None else value
         node.replace(exp.TryCast(this=value, to=node.to, requires_string=False))
+
+
+def _as_spark_times(tree: exp.Expr) -> None:
+    """Make DuckDB's functions of times answer as Spark's do."""
+    for node in reversed(list(tree.find_all(exp.StrToUnix, exp.DayOfWeek, exp.TsOrDsAdd, exp.DateAdd))):
+        match node:
+            case exp.StrToUnix():
+                kind = node.this.type
+                if kind is not None and kind.this in exp.DataType.TEMPORAL_TYPES:
+                    whole = exp.Floor(this=exp.Anonymous(this="epoch", expressions=[node.this]))
+                    node.replace(exp.cast(whole, "BIGINT"))
+            case exp.DayOfWeek():  # Sunday is 1
+                node.replace(exp.paren(exp.Add(this=node.copy(), expression=exp.Literal.number(1))))
+            case _ if str(node.args.get("unit") or "DAY").upper() == "DAY" and not isinstance(node.parent, exp.Cast):
+                node.replace(exp.cast(node.copy(), "DATE"))
+
+
+def _as_spark_patterns(tree: exp.Expr) -> None:
+    """Let a backslash in a pattern take the meaning from a wildcard, as in Spark."""
+    for node in list(tree.find_all(exp.Like, exp.ILike)):
+        plain = isinstance(node.expression, exp.Literal) and "\\" not in str(node.expression.this)
+        if not plain and not isinstance(node.parent, exp.Escape):
+            node.replace(exp.Escape(this=node.copy(), expression=exp.Literal.string("\\")))
 
 
 def _parsed(template: str, dialect: str) -> Callable[[Sequence[exp.Expression]], exp.Expression]:
@@ -101,6 +130,27 @@ def _at(engine: Engine, value: exp.Expression, keys: Sequence[str]) -> exp.Expre
     return exp.Anonymous(
         this="try_variant_get", expressions=[value, exp.Literal.string(path), exp.Literal.string("variant")]
     )
+
+
+def _has(engine: Engine) -> Callable[[Sequence[exp.Expression]], exp.Expression]:
+    """Search a term whole: where it begins or ends with a letter or digit, no other may touch it."""
+
+    def rendering(arguments: Sequence[exp.Expression]) -> exp.Expression:
+        subject, term = arguments
+        if not isinstance(term, exp.Literal) or not term.is_string:
+            raise QueryError("has() needs its term as a text in quotes", kind="type_mismatch")
+        sought = str(term.this)
+        starts, ends = sought[:1].isalnum(), sought[-1:].isalnum()
+        before = f"(^|{_OTHER})" if starts else ""
+        after = f"({_OTHER}|$)" if ends else ""
+        if engine == "spark":  # Java's case rule without further flags is ASCII's, as ours is for ASCII terms
+            before, after = (f"(?<!{_LETTER})" if starts else "", f"(?!{_LETTER})" if ends else "")
+        flags = "(?is)" if sought.isascii() or engine == "duckdb" else "(?isu)"
+        pattern = exp.Literal.string(flags + before + re.sub(r"([^\w\s])", r"\\\1", sought) + after)
+        name = "regexp_matches" if engine == "duckdb" else "rlike"
+        return exp.Anonymous(this=name, expressions=[subject, pattern])
+
+    return rendering
 
 
 def _quoted_step(key: str, form: str) -> str:
@@ -181,5 +231,6 @@ _RENDERINGS = {
 
 FUNCTIONS: dict[str, Function] = {
     "tide_get": Function("tide_get", _get("duckdb"), _get("spark")),
+    "tide_has": Function("tide_has", _has("duckdb"), _has("spark")),
     **{name: Function(name, duckdb, spark) for name, (duckdb, spark) in _RENDERINGS.items()},
 }

@@ -78,9 +78,9 @@ def frame_of(prepared: Prepared, scans: Sequence[Scan], spark: SparkSession) -> 
 
 def session() -> SparkSession:
     """Give the active Spark session, or start one in this process."""
-    from pyspark.sql import SparkSession
+    from tidelake.spark import session as own_session
 
-    return SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()
+    return own_session()
 
 
 def _view(scan: Scan, spark: SparkSession) -> DataFrame:

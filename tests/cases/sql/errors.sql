@@ -4,7 +4,7 @@ select servce from obs.logs;
 
 -- A column of another table.
 select l.team from obs.logs l join obs.services s on l.service = s.name;
--- error: there is no column 'team', did you mean 'team'?
+-- error: there is no column 'team'; there are ts, service, status, bytes, latency, ok, message, attributes
 
 -- A table that is not there.
 select * from obs.log;
@@ -27,8 +27,8 @@ select * from obs.logs where;
 -- error: expected an expression, found the end
 
 -- A word in the wrong place.
-select ts from from obs.logs;
--- error: there is no column 'ts'
+select ts form obs.logs where;
+-- error: expected something else, found 'obs'
 
 -- A parenthesis that is not closed.
 select count(* from obs.logs;

@@ -5,7 +5,8 @@ select 7 / 2 as a, 7 div 2 as b, 7 % 3 as c, -7 % 3 as d;
 
 -- What is divided by zero is null.
 select 1 / 0 as a, 1 % 0 as b, 1.5 / 0 as c;
--- error: invalid input: Division by zero in expression (1 % 0). Use TRY(...) to return NULL for this expression, or SET error_on_division_by_zero=false to return NULL for all divisions by zero.
+-- a | b | c
+-- ∅ | ∅ | ∅
 
 -- What cannot be cast is null.
 select cast('abc' as int) as a, cast('12' as int) as b, cast('x' as timestamp) as c;
@@ -38,8 +39,9 @@ select split('a,b,c', ',')[1] as b, size(split('a,b', ',')) as n;
 -- b | 2
 
 -- Regular expressions take out and put in.
-select regexp_extract('id=42;
--- error: a quote that is not closed
+select regexp_extract('id=42;', 'id=([0-9]+)', 1) as a, regexp_replace('a1b2', '[0-9]', '#') as b;
+-- a | b
+-- 42 | a#b#
 
 -- Numbers are rounded away from zero at the half.
 select round(2.5) as a, round(-2.5) as b, round(1.2345, 2) as c, floor(-1.5) as d, ceil(1.2) as e;
@@ -59,7 +61,7 @@ select coalesce(null, 2) as a, nullif(1, 1) as b, ifnull(null, 'x') as c, nvl(3,
 -- Parts of times.
 select hour(ts) as h, minute(ts) as m, dayofweek(ts) as w, quarter(ts) as q from obs.logs where ts = '2026-01-02T05:00:00Z';
 -- h | m | w | q
--- 5 | 0 | 5 | 1
+-- 5 | 0 | 6 | 1
 
 -- Times are truncated.
 select date_trunc('HOUR', timestamp '2026-03-04 05:06:07') as a, date_trunc('MONTH', timestamp '2026-03-04 05:06:07') as b;
@@ -69,7 +71,7 @@ select date_trunc('HOUR', timestamp '2026-03-04 05:06:07') as a, date_trunc('MON
 -- Days between dates.
 select datediff(date '2026-03-01', date '2026-02-01') as d, date_add(date '2026-02-28', 1) as e;
 -- d | e
--- 28 | 2026-03-01 00:00:00Z
+-- 28 | 2026-03-01
 
 -- A time as a date and as text.
 select to_date(ts) as d, date_format(ts, 'yyyy-MM-dd HH:mm') as t from obs.logs where ts = '2026-01-02T05:00:00Z';
@@ -78,7 +80,8 @@ select to_date(ts) as d, date_format(ts, 'yyyy-MM-dd HH:mm') as t from obs.logs 
 
 -- Seconds since 1970.
 select unix_timestamp(timestamp '2026-01-01 00:00:00') as s;
--- error: binder: No function matches the given name and argument types 'strptime(TIMESTAMP WITH TIME ZONE, STRING_LITERAL)'. You might need to add explicit type casts.
+-- s
+-- 1767225600
 
 -- Boolean logic has three values.
 select null and false as a, null or true as b, not null as c, null = null as d;

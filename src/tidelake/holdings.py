@@ -26,6 +26,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
+import orjson
+
 from tidelake.buckets import parse_bucket
 from tidelake.catalog.protocol import Catalog, Pending, TableInfo
 from tidelake.coverage import NO_ENTITY, Coverage, Index, cells_of, entity_text, shown_entity, united
@@ -39,6 +41,7 @@ from tidelake.objects import (
     united_coverage_key,
 )
 from tidelake.scan import Footers
+from tidelake.schema import Schema
 from tidelake.sidecar import checked_id, decode_any, encode, encode_seed, is_own, is_vouched
 from tidelake.snapshot import (
     AddExtent,
@@ -81,8 +84,9 @@ class Rules:
         return self.identity or NO_ENTITY
 
 
-def rules_of(settings: Mapping[str, Any], *, is_log: bool) -> Rules | None:
+def rules_of(snapshot: Snapshot, *, is_log: bool) -> Rules | None:
     """Read a table's settings; None if it keeps no coverage."""
+    settings, schema = snapshot.settings, snapshot.schema
     mode = settings.get("coverage") or "off"
     column = settings.get("index") or settings.get("time")
     if mode == "off" or column is None or settings.get("bucket") is None:
@@ -90,8 +94,18 @@ def rules_of(settings: Mapping[str, Any], *, is_log: bool) -> Rules | None:
     entity = settings.get("entity") or ()
     names = (entity,) if isinstance(entity, str) else tuple(entity)
     pinned = settings.get("entity_identity")
-    identity = entity_text([pinned[name] for name in names]) if pinned and names else None
+    identity = entity_text([_typed(pinned[name], name, schema) for name in names]) if pinned and names else None
     return Rules(Index(column, parse_bucket(settings["bucket"]), names), mode, is_log and bool(names), identity)
+
+
+def pinned_text(value: Any) -> str:
+    """Give a value of an entity as a log's table is pinned to it."""
+    return value if isinstance(value, str) else orjson.dumps(value).decode()
+
+
+def _typed(text: str, name: str, schema: Schema) -> Any:
+    kind = schema[name].type.kind if name in schema else "string"
+    return text if kind == "string" else orjson.loads(text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +135,7 @@ class Holdings:
 
     def rules(self, snapshot: Snapshot) -> Rules | None:
         """Give what a table says of its coverage; None if it keeps none."""
-        return rules_of(snapshot.settings, is_log=self._catalog.is_log)
+        return rules_of(snapshot, is_log=self._catalog.is_log)
 
     def at(self, snapshot: Snapshot) -> Coverage:
         """Give what a table covers at a snapshot."""

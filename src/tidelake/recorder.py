@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from tidelake.coverage import Cells, Coverage, cells_of, entity_values, shown_entity
 from tidelake.errors import InvalidInputError, OverlapError
-from tidelake.holdings import Holdings, Rules, overlap_error
+from tidelake.holdings import Holdings, Rules, overlap_error, pinned_text
 from tidelake.snapshot import Claim, Snapshot
 
 
@@ -80,7 +80,8 @@ class Recorder:
         if not self.rules.is_single or self.rules.identity is not None or not len(self.coverage):
             return {}
         (entity,) = self.coverage
-        return {"entity_identity": dict(zip(self.rules.index.entity, entity_values(entity), strict=True))}
+        values = map(pinned_text, entity_values(entity))
+        return {"entity_identity": dict(zip(self.rules.index.entity, values, strict=True))}
 
     def explained(self, error: OverlapError) -> OverlapError:
         """Say in times what a rule said in buckets."""

@@ -26,6 +26,7 @@ from tidelake.lake import Lake
 from tidelake.plan import ScanPlan
 from tidelake.query import local
 from tidelake.query.adapt import adapt
+from tidelake.query.answers import name_answers
 from tidelake.query.bind import At, bind
 from tidelake.query.budget import Budget
 from tidelake.query.choose import choose_engine
@@ -116,7 +117,8 @@ def _prepare(text: str, language: Language, seen: _Seen) -> tuple[Prepared, bool
     """Bind a text; the second answer says whether it means the same tomorrow."""
     now = datetime.now(UTC)
     tree: exp.Query = parse_sql(text)
-    lasting = not asks_the_time(tree) and tree.find(exp.Version) is None
+    seen.add(name_answers(tree, text, seen.lake, seen.table))
+    lasting = not asks_the_time(tree) and tree.find(exp.Version) is None and not seen.answers
     bound = bind(with_clock(tree, now), text, seen)
     asks = push_down(bound)
     adapted = adapt(bound, text)
@@ -141,7 +143,8 @@ class _Seen:
     """The tables of a lake as one query sees them: each pinned to the snapshot it had when first asked for."""
 
     def __init__(self, lake: Lake) -> None:
-        self._lake = lake
+        self.lake = self._lake = lake
+        self.answers: dict[str, Table] = {}  # tables that a query's text makes
         self._tables: dict[tuple[str, At | None], Table] = {}
 
     def table(self, name: str, at: At | None = None) -> Table:
@@ -149,6 +152,10 @@ class _Seen:
         if key not in self._tables:
             self._tables[key] = self._pinned(name, at)
         return self._tables[key]
+
+    def add(self, answers: Mapping[str, Table]) -> None:
+        """Take tables that are answers about others."""
+        self.answers |= answers
 
     def columns(self, name: str) -> Mapping[str, DataType]:
         return {column.name: column.type for column in self.table(name).schema}
@@ -163,6 +170,8 @@ class _Seen:
         return {name: table.schema for (name, at), table in self._tables.items() if at is None}
 
     def _pinned(self, name: str, at: At | None) -> Table:
+        if at is None and name in self.answers:
+            return self.answers[name]
         if at is not None:
             return self._lake.table(name, as_of=at.time, snapshot=at.sequence)
         try:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import click
 
-from bench import commits, extents, trickle
+from bench import commits, extents, tables, trickle
 from bench.data import ROWS
 from bench.report import Report, machine, markdown, write_report
 
@@ -28,6 +28,7 @@ QUIET_LOAD = 0.5  # above it, others are at work
 BENCHMARKS: dict[str, Callable[..., Report]] = {
     "commits": commits.run,
     "extents": extents.run,
+    "tables": tables.run,
     "trickle": trickle.run,
 }
 

@@ -26,9 +26,10 @@ from tidelake.lake import Lake
 from tidelake.plan import ScanPlan
 from tidelake.query import local
 from tidelake.query.adapt import adapt
-from tidelake.query.bind import At, bind
+from tidelake.query.bind import At, bind, bind_tables
 from tidelake.query.budget import Budget
 from tidelake.query.choose import choose_engine
+from tidelake.query.kql import lower
 from tidelake.query.pushdown import Ask, push_down
 from tidelake.query.result import Prepared, Result, Scan
 from tidelake.query.sql import asks_the_time, parse_sql, with_clock
@@ -115,6 +116,11 @@ def _prepared(lake: Lake, text: str, language: Language, seen: _Seen) -> Prepare
 def _prepare(text: str, language: Language, seen: _Seen) -> tuple[Prepared, bool]:
     """Bind a text; the second answer says whether it means the same tomorrow."""
     now = datetime.now(UTC)
+    if language == "kql":
+        lowered = lower(text, seen, now=now)
+        bound = bind_tables(lowered.tree, text, seen)
+        names = tuple(name for name, _ in lowered.columns)
+        return Prepared(text, language, bound.tree, names, tuple(push_down(bound)), lowered.render), False
     tree: exp.Query = parse_sql(text)
     lasting = not asks_the_time(tree) and tree.find(exp.Version) is None
     bound = bind(with_clock(tree, now), text, seen)

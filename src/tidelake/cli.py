@@ -11,6 +11,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from functools import wraps
+from importlib import import_module
 from typing import IO, TYPE_CHECKING, Any
 
 import click
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from tidelake.objects import ObjectStore
 
 PIPE_WIDTH = 120  # columns of a table that nobody's terminal limits
+# Commands that live with what they run, imported when they are asked for.
+ELSEWHERE = dict.fromkeys(("copy", "load", "rewrite", "stream"), "tidelake.spark.commands")
 
 
 class _Failure(click.ClickException):
@@ -40,6 +43,15 @@ class _Failure(click.ClickException):
 
 class _Group(click.Group):
     """A group whose commands raise our errors freely."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted({*super().list_commands(ctx), *ELSEWHERE})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in ELSEWHERE:
+            return super().get_command(ctx, cmd_name)
+        found: click.Command = getattr(import_module(ELSEWHERE[cmd_name]), cmd_name)
+        return found
 
     def invoke(self, ctx: click.Context) -> Any:
         try:

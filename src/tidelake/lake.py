@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from tidelake.catalog import Catalog, open_catalog
 from tidelake.catalog.log import open_log_catalog
@@ -29,6 +29,9 @@ from tidelake.schema import DataType, Schema
 from tidelake.snapshot import Snapshot
 from tidelake.table import Table, TableSettings
 from tidelake.times import duration_us, time_us
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 LOG_SCHEME = "log:"
 
@@ -109,7 +112,9 @@ class Lake:
             pinned = self.catalog.snapshot(info.scope, sequence=snapshot)
         elif snapshot is not None:
             pinned = self.catalog.snapshot(info.scope, snapshot_id=snapshot)
-        return Table(self.catalog, self.store, self.coordinator, self.footers, info, pinned)
+        table = Table(self.catalog, self.store, self.coordinator, self.footers, info, pinned)
+        table.lake = self.where
+        return table
 
     def tables(self, namespace: str | None = None) -> list[str]:
         """List the names of the tables."""
@@ -118,6 +123,13 @@ class Lake:
     def drop_table(self, name: str) -> None:
         """Take a table away; what it held stays until it is collected."""
         self.catalog.drop_table(name)
+
+    @property
+    def spark(self) -> SparkSession:
+        """The Spark session, ready to read and write tables; started when it is first asked for. Needs pyspark."""
+        from tidelake.spark import session
+
+        return session()
 
     def close(self) -> None:
         """Let go of connections."""

@@ -66,6 +66,7 @@ from tidelake.times import parse_time_ns
 if TYPE_CHECKING:
     import duckdb
     import polars
+    from pyspark.sql import DataFrame, SparkSession
 
 HOT_ROWS = 1_000  # an append of at most so many rows…
 HOT_BYTES = 256 << 10  # …and bytes stays in the catalog: an object of its own would cost more than it holds
@@ -108,6 +109,8 @@ class FlushReport:
 
 class Table:
     """A table at its newest snapshot, or pinned to an older one, which can then only be read."""
+
+    lake: str = ""  # where its lake is, for those who open it elsewhere
 
     def __init__(
         self,
@@ -341,6 +344,18 @@ class Table:
     ) -> duckdb.DuckDBPyRelation:
         """Give matching rows to DuckDB as a relation, streamed; needs duckdb."""
         return connection.from_arrow(self.scan(columns, where))
+
+    def to_spark(
+        self,
+        columns: Sequence[str] | None = None,
+        where: Predicate | str | None = None,
+        *,
+        spark: SparkSession | None = None,
+    ) -> DataFrame:
+        """Give matching rows to Spark as a frame; needs pyspark."""
+        from tidelake.spark.frames import frame_of
+
+        return frame_of(self, columns, where, spark)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """Let any reader of Arrow streams read the whole table."""

@@ -82,4 +82,6 @@ def build(lake: Lake) -> None:
     )
     odd.flush()
     items = lake.create_table("vec.items", {"id": "int", "v": "vector(3)"})
-    items.append([{"id": 1, "v": [1, 0, 0]}, {"id": 2, "v": [0, 1, 0]}, {"id": 3, "v": [3, 4, 0]}, {"id": 4, "v": None}])
+    items.append(
+        [{"id": 1, "v": [1, 0, 0]}, {"id": 2, "v": [0, 1, 0]}, {"id": 3, "v": [3, 4, 0]}, {"id": 4, "v": None}]
+    )

@@ -18,7 +18,7 @@ from sqlglot.optimizer.scope import traverse_scope
 from tidelake.query.bind import Bound
 from tidelake.query.sql import DIALECT, error_of
 
-TO_STRING = "tide_to_string_from_dynamic"
+SHOWN = "tide_shown"
 
 # What our calls give; a call that is not here is left to the engine.
 _GIVES = {
@@ -27,7 +27,7 @@ _GIVES = {
     "tide_number": exp.DType.DOUBLE,
     "tide_flag": exp.DType.BOOLEAN,
     "tide_time": exp.DType.TIMESTAMPTZ,
-    TO_STRING: exp.DType.TEXT,
+    SHOWN: exp.DType.TEXT,
     "tide_has": exp.DType.BOOLEAN,
 }
 _TEXTS = exp.DataType.TEXT_TYPES
@@ -93,7 +93,7 @@ def _regrouped(tree: exp.Query) -> bool:
         apart = select.args.get("distinct") or (isinstance(parent, exp.SetOperation) and parent.args.get("distinct"))
         outputs = [each for each in select.expressions if _is_dynamic(each.unalias())] if apart else []
         for each in outputs:
-            _wrap(each.unalias(), TO_STRING)
+            _wrap(each.unalias(), SHOWN)
         if outputs:
             return True
     return False
@@ -106,7 +106,7 @@ def _replace_all(select: exp.Select, key: exp.Expr) -> None:
         for part in value if isinstance(value, list) else [value] if value is not None else []:
             for node in list(part.find_all(type(key))):
                 if node == key:
-                    _wrap(node, TO_STRING)
+                    _wrap(node, SHOWN)
 
 
 def _wrap(node: exp.Expr, name: str) -> None:
@@ -127,7 +127,7 @@ def _adapt_node(node: exp.Expr, text: str) -> None:
             elif (query := node.args.get("query")) is not None and _is_dynamic(node.this):
                 _wrap(node.this, "tide_text" if not _outputs_number(query) else "tide_number")
         case exp.Count() if isinstance(node.this, exp.Distinct):
-            _wrap_children(node.this, TO_STRING)
+            _wrap_children(node.this, SHOWN)
         case exp.Not() | exp.And() | exp.Or() | exp.Where():
             _wrap_children(node, "tide_flag")
         case exp.If() if _is_dynamic(node.this):
@@ -160,8 +160,8 @@ def _compare(node: exp.Expr, text: str) -> None:
     if _is_dynamic(left) and _is_dynamic(right):
         if not isinstance(node, exp.EQ | exp.NEQ | exp.NullSafeEQ | exp.NullSafeNEQ):
             raise _unordered(left, text)
-        _wrap(left, TO_STRING)
-        _wrap(right, TO_STRING)
+        _wrap(left, SHOWN)
+        _wrap(right, SHOWN)
     else:
         _wrap_as(left, right)
         _wrap_as(right, left)
@@ -189,7 +189,7 @@ def _unify(node: exp.Expr) -> bool:
     mixed = [each for each in branches if _is_dynamic(each)] if plain else []
     for each in mixed:
         call = _plain_call(plain[0])
-        _wrap(each, TO_STRING if call == "tide_text" else call)
+        _wrap(each, SHOWN if call == "tide_text" else call)
     return bool(mixed)
 
 
@@ -212,18 +212,18 @@ def _outputs_number(query: exp.Expr) -> bool:
 def _cast(node: exp.Cast) -> None:
     kind = node.to.this
     if kind in _TEXTS:
-        name = TO_STRING
+        name = SHOWN
     elif kind in exp.DataType.INTEGER_TYPES:
-        name = "tide_to_long_from_dynamic"
+        name = "tide_as_long"
     elif kind in _NUMBERS:
-        name = "tide_to_real_from_dynamic"
+        name = "tide_as_real"
     elif kind is exp.DType.BOOLEAN:
-        name = "tide_to_bool_from_dynamic"
+        name = "tide_as_bool"
     elif kind in _TIMES:
-        name = "tide_to_datetime_from_dynamic"
+        name = "tide_as_time"
     else:
         return
-    if name == TO_STRING:
+    if name == SHOWN:
         node.replace(exp.Anonymous(this=name, expressions=[node.this.copy()]))
     else:
         _wrap(node.this, name)

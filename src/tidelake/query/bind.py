@@ -101,6 +101,16 @@ def bind(tree: exp.Query, text: str, tables: PastTables) -> Bound:
     return Bound(qualified, references, schema)
 
 
+def bind_tables(tree: exp.Query, text: str, tables: PastTables) -> Bound:
+    """Find the tables of a tree whose columns are all resolved already, as KQL's are."""
+    found = [_reference(node, text, tables, number) for number, node in enumerate(_tables_of(tree))]
+    references = {
+        each.name: Reference(each.name, each.table, each.at, each.types, {name: name for name in each.types})
+        for each in found
+    }
+    return Bound(tree, references, MappingSchema(dialect=DIALECT, normalize=False))
+
+
 def _tables_of(tree: exp.Query) -> list[exp.Table]:
     """Give the nodes that name a table of the lake, in the order of the text."""
     nodes = [node for node in tree.find_all(exp.Table) if isinstance(node.this, exp.Identifier) and not _is_cte(node)]

@@ -50,6 +50,8 @@ _FLIPPED: dict[type[exp.Expr], type[exp.Expr]] = {
     exp.GT: exp.LT,
     exp.GTE: exp.LTE,
 }
+# What changes the meaning of a condition in ways that are not looked at here.
+_TWISTS = ("symmetric", "flag", "full_match", "unnest", "field")
 _WILDCARD = re.compile(r"[%_\\]")
 
 
@@ -118,6 +120,12 @@ def _all_hashable(parts: Iterable[Predicate]) -> bool:
 
 
 def _pushed(node: exp.Expr, types: Mapping[str, DataType]) -> Pushed | None:
+    if node.args.get("negate"):
+        plain = node.copy()
+        plain.set("negate", None)
+        return _pushed(exp.Not(this=plain), types)
+    if any(node.args.get(key) for key in _TWISTS):
+        return None
     match node:
         case exp.Paren():
             return _pushed(node.this, types)

@@ -22,6 +22,7 @@ from tidelake.cbor_json import json_of
 from tidelake.errors import QueryError, TidelakeError
 from tidelake.lake import Lake
 from tidelake.query.budget import Budget
+from tidelake.query.functions import register_duckdb
 from tidelake.query.plain import render
 from tidelake.query.result import Prepared, Scan
 from tidelake.scan import output_schema, scan
@@ -40,7 +41,7 @@ _JSON = {b"ARROW:extension:name": b"arrow.json", b"ARROW:extension:metadata": b"
 def execute(prepared: Prepared, scans: Sequence[Scan], budget: Budget, lake: Lake) -> pa.Table:
     """Run a query to its end and give its rows."""
     if "duckdb" not in prepared.rendered:
-        prepared.rendered["duckdb"] = render(prepared.tree, "duckdb")
+        prepared.rendered["duckdb"] = render(prepared.tree, "duckdb", language=prepared.language)
     deadline = time.monotonic() + budget.seconds
     streams = [_Stream(each, lake, deadline, budget) for each in scans]
     connection = _database(budget.memory_bytes).cursor()
@@ -66,6 +67,7 @@ def _database(memory_bytes: int) -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect(":memory:", config={"memory_limit": f"{memory_bytes}B"})
     for name, value in _SETTINGS.items():
         connection.execute(f"SET GLOBAL {name} = {value}")
+    register_duckdb(connection)
     return connection
 
 

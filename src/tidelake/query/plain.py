@@ -1,37 +1,29 @@
 """Read plain values out of dynamic ones, on either engine, and measure vectors.
 
 ``tide_text``, ``tide_number``, ``tide_flag`` and ``tide_time`` are strict: a value of another type is null, as it is in
-a scan's own filter, so that a condition means the same wherever it is asked. ``tide_to_…_from_dynamic`` convert what
-can be converted. In DuckDB a dynamic value is JSON, in Spark a VARIANT. It does not know tables.
+a scan's own filter, so that a condition means the same wherever it is asked. ``tide_as_…`` and
+``tide_shown`` convert what can be converted. In DuckDB a dynamic value is JSON, in Spark a VARIANT. It does not know tables.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
-from itertools import product
 from typing import cast
 
 import sqlglot
 from sqlglot import exp
 
-from tidelake.errors import QueryError
 from tidelake.query import functions
 from tidelake.query.functions import Engine, Function
 
-_LETTER = r"[\p{L}\p{N}]"
-_OTHER = r"[^\p{L}\p{N}]"
-MAX_SPLITS = 6  # dots in a path beyond which only whole keys are looked for: each doubles the alternatives
 
-
-def render(tree: exp.Query, engine: Engine) -> str:
-    """Write a tree as SQL of an engine, portable calls included."""
-    own = {name: each for name, each in FUNCTIONS.items() if name not in functions.FUNCTIONS}
+def render(tree: exp.Query, engine: Engine, *, language: str) -> str:
+    """Write a tree as SQL of an engine, portable calls included; what was SQL means on DuckDB what it does on Spark."""
     held = exp.Subquery(this=tree.copy())  # so that the root can be replaced too
     for node in reversed(list(held.find_all(exp.Anonymous))):  # arguments before the calls they are given to
-        if (function := own.get(str(node.this))) is not None:
+        if (function := FUNCTIONS.get(str(node.this))) is not None:
             node.replace(getattr(function, engine)(node.expressions))
-    if engine == "duckdb":
+    if engine == "duckdb" and language == "sql":
         _as_spark_casts(held)
         _as_spark_times(held)
         _as_spark_patterns(held)
@@ -92,72 +84,6 @@ def _parsed(template: str, dialect: str) -> Callable[[Sequence[exp.Expression]],
     return rendering
 
 
-def _get(engine: Engine) -> Callable[[Sequence[exp.Expression]], exp.Expression]:
-    def rendering(arguments: Sequence[exp.Expression]) -> exp.Expression:
-        value, path = arguments[0], str(arguments[1].this)
-        found = [_at(engine, value.copy(), keys) for keys in _alternatives(path)]
-        first = found[0] if len(found) == 1 else exp.Coalesce(this=found[0], expressions=found[1:])
-        if engine == "duckdb":
-            return exp.Nullif(this=first, expression=exp.cast(exp.Literal.string("null"), "JSON"))
-        missing = exp.Anonymous(this="is_variant_null", expressions=[first.copy()])
-        return exp.If(this=missing, true=exp.Null(), false=first)
-
-    return rendering
-
-
-def _alternatives(path: str) -> list[tuple[str, ...]]:
-    """Give the ways to read a path as keys, the longest first keys first."""
-    parts = path.split(".")
-    if len(parts) - 1 > MAX_SPLITS:
-        return [(path,), tuple(parts)]
-    found = []
-    for splits in product((False, True), repeat=len(parts) - 1):
-        keys = [parts[0]]
-        for part, split in zip(parts[1:], splits, strict=True):
-            if split:
-                keys.append(part)
-            else:
-                keys[-1] += "." + part
-        found.append(tuple(keys))
-    return found
-
-
-def _at(engine: Engine, value: exp.Expression, keys: Sequence[str]) -> exp.Expression:
-    if engine == "duckdb":
-        path = "$" + "".join(_quoted_step(key, '."{}"') for key in keys)
-        return exp.Anonymous(this="json_extract", expressions=[value, exp.Literal.string(path)])
-    path = "$" + "".join(_quoted_step(key, '["{}"]') for key in keys)
-    return exp.Anonymous(
-        this="try_variant_get", expressions=[value, exp.Literal.string(path), exp.Literal.string("variant")]
-    )
-
-
-def _has(engine: Engine) -> Callable[[Sequence[exp.Expression]], exp.Expression]:
-    """Search a term whole: where it begins or ends with a letter or digit, no other may touch it."""
-
-    def rendering(arguments: Sequence[exp.Expression]) -> exp.Expression:
-        subject, term = arguments
-        if not isinstance(term, exp.Literal) or not term.is_string:
-            raise QueryError("has() needs its term as a text in quotes", kind="type_mismatch")
-        sought = str(term.this)
-        starts, ends = sought[:1].isalnum(), sought[-1:].isalnum()
-        before = f"(^|{_OTHER})" if starts else ""
-        after = f"({_OTHER}|$)" if ends else ""
-        if engine == "spark":  # Java's case rule without further flags is ASCII's, as ours is for ASCII terms
-            before, after = (f"(?<!{_LETTER})" if starts else "", f"(?!{_LETTER})" if ends else "")
-        flags = "(?is)" if sought.isascii() or engine == "duckdb" else "(?isu)"
-        pattern = exp.Literal.string(flags + before + re.sub(r"([^\w\s])", r"\\\1", sought) + after)
-        name = "regexp_matches" if engine == "duckdb" else "rlike"
-        return exp.Anonymous(this=name, expressions=[subject, pattern])
-
-    return rendering
-
-
-def _quoted_step(key: str, form: str) -> str:
-    name, bracket, index = key.partition("[")
-    return (form.format(name.replace('"', '\\"')) if name else "") + bracket + index
-
-
 def _of(duckdb: str, spark: str) -> tuple[Callable[..., exp.Expression], Callable[..., exp.Expression]]:
     return _parsed(duckdb, "duckdb"), _parsed(spark, "spark")
 
@@ -183,23 +109,23 @@ _RENDERINGS = {
         "CASE WHEN schema_of_variant({0}) IN ('STRING', 'TIMESTAMP') THEN"
         " try_variant_get({0}, '$', 'timestamp') END",
     ),
-    "tide_to_string_from_dynamic": _of(
+    "tide_shown": _of(
         "json_extract_string({0}, '$')",
         "CASE WHEN schema_of_variant({0}) = 'STRING' THEN try_variant_get({0}, '$', 'string') ELSE to_json({0}) END",
     ),
-    "tide_to_long_from_dynamic": _of(
+    "tide_as_long": _of(
         "CAST(TRUNC(TRY_CAST(json_extract_string({0}, '$') AS DOUBLE)) AS BIGINT)",
         "CAST(TRY_CAST(try_variant_get({0}, '$', 'string') AS DOUBLE) AS BIGINT)",
     ),
-    "tide_to_real_from_dynamic": _of(
+    "tide_as_real": _of(
         "TRY_CAST(json_extract_string({0}, '$') AS DOUBLE)",
         "TRY_CAST(try_variant_get({0}, '$', 'string') AS DOUBLE)",
     ),
-    "tide_to_bool_from_dynamic": _of(
+    "tide_as_bool": _of(
         "TRY_CAST(json_extract_string({0}, '$') AS BOOLEAN)",
         "TRY_CAST(try_variant_get({0}, '$', 'string') AS BOOLEAN)",
     ),
-    "tide_to_datetime_from_dynamic": _of(
+    "tide_as_time": _of(
         "TRY_CAST(json_extract_string({0}, '$') AS TIMESTAMPTZ)",
         "TRY_CAST(try_variant_get({0}, '$', 'string') AS TIMESTAMP)",
     ),
@@ -230,7 +156,5 @@ _RENDERINGS = {
 }  # fmt: skip
 
 FUNCTIONS: dict[str, Function] = {
-    "tide_get": Function("tide_get", _get("duckdb"), _get("spark")),
-    "tide_has": Function("tide_has", _has("duckdb"), _has("spark")),
-    **{name: Function(name, duckdb, spark) for name, (duckdb, spark) in _RENDERINGS.items()},
+    name: Function(name, duckdb, spark) for name, (duckdb, spark) in _RENDERINGS.items()
 }

@@ -16,6 +16,7 @@ from sqlglot import exp
 
 from tidelake.plan import ScanPlan
 from tidelake.query.budget import Budget
+from tidelake.query.kql import Render
 from tidelake.query.pushdown import Ask
 from tidelake.table import Table
 
@@ -45,6 +46,7 @@ class Prepared:
     tree: exp.Query
     columns: tuple[str, ...]
     asks: tuple[Ask, ...]
+    drawing: Render | None = None  # how a KQL author wants the result drawn
     rendered: dict[str, str] = field(default_factory=dict)  # by engine, written once
 
 
@@ -81,6 +83,11 @@ class Result:
     def plans(self) -> tuple[ScanPlan, ...]:
         """The plan of each table's scan, in the order of the text."""
         return tuple(scan.plan for scan in self._scans)
+
+    @property
+    def render(self) -> Render | None:
+        """How the author of a KQL query wants its result drawn: a hint, for those who draw."""
+        return self._prepared.drawing
 
     def to_arrow(self) -> pa.Table:
         """Give the rows as an Arrow table; a dynamic value is its JSON text."""

@@ -27,9 +27,10 @@ from tidelake.plan import ScanPlan
 from tidelake.query import local
 from tidelake.query.adapt import adapt
 from tidelake.query.answers import name_answers
-from tidelake.query.bind import At, bind
+from tidelake.query.bind import At, bind, bind_tables
 from tidelake.query.budget import Budget
 from tidelake.query.choose import choose_engine
+from tidelake.query.kql import lower
 from tidelake.query.pushdown import Ask, push_down
 from tidelake.query.result import Prepared, Result, Scan
 from tidelake.query.sql import asks_the_time, parse_sql, with_clock
@@ -116,6 +117,11 @@ def _prepared(lake: Lake, text: str, language: Language, seen: _Seen) -> Prepare
 def _prepare(text: str, language: Language, seen: _Seen) -> tuple[Prepared, bool]:
     """Bind a text; the second answer says whether it means the same tomorrow."""
     now = datetime.now(UTC)
+    if language == "kql":
+        lowered = lower(text, seen, now=now)
+        bound = bind_tables(lowered.tree, text, seen)
+        names = tuple(name for name, _ in lowered.columns)
+        return Prepared(text, language, bound.tree, names, tuple(push_down(bound)), lowered.render), False
     tree: exp.Query = parse_sql(text)
     seen.add(name_answers(tree, text, seen.lake, seen.table))
     lasting = not asks_the_time(tree) and tree.find(exp.Version) is None and not seen.answers

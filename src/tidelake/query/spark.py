@@ -60,7 +60,7 @@ def execute(prepared: Prepared, scans: Sequence[Scan], budget: Budget, spark: Sp
 def frame_of(prepared: Prepared, scans: Sequence[Scan], spark: SparkSession) -> DataFrame:
     """Give a query as a Spark frame, which Spark runs when it is asked to."""
     if "spark" not in prepared.rendered:
-        prepared.rendered["spark"] = render(prepared.tree, "spark")
+        prepared.rendered["spark"] = render(prepared.tree, "spark", language=prepared.language)
     mark = secrets.token_hex(4)
     names = {scan.name: f"{scan.name}_{mark}" for scan in scans}
     with _settings(spark):

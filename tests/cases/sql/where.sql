@@ -225,3 +225,28 @@ select id from odd where text = '';
 select count(*) as n from obs.logs where status = '500';
 -- n
 -- 24
+
+-- Not like.
+select count(*) as n from obs.logs where message not like 'GET%';
+-- n
+-- 76
+
+-- Not like does not find nulls.
+select count(*) as n from obs.logs where service not like 'a%';
+-- n
+-- 60
+
+-- Not a regular expression.
+select count(*) as n from obs.logs where message not rlike '^user';
+-- n
+-- 77
+
+-- True, and not unknown.
+select count(*) as n from obs.logs where (service = 'web') is not true;
+-- n
+-- 66
+
+-- Different, where null is a value.
+select count(*) as n from obs.logs where service is distinct from 'web';
+-- n
+-- 66

@@ -755,6 +755,13 @@ def test_sql_asks_for_coverage_as_for_a_table(folder: Lake) -> None:
          asked.missing(NOON, NOON + timedelta(minutes=6), at_most=2)),
     ):  # fmt: skip
         assert folder.sql(text).to_arrow().to_pylist() == expected.to_pylist(), text
+    assert folder.kql("gaps('m.cpu') | project device, buckets").to_arrow().to_pylist() == [
+        {"device": "a", "buckets": 3}
+    ]
+    lacking = "coverage('m.cpu', datetime(2026-01-01T12:00), datetime(2026-01-01T12:10)) | where ratio < 0.5 | count"
+    assert folder.kql(lacking).to_arrow().to_pylist() == [{"Count": 1}]
+    with pytest.raises(QueryError, match="no such table"):
+        folder.kql("gaps('m.none')")
     joined = "select g.device, count(*) as n from gaps('m.cpu') g join m.cpu c on c.device = g.device group by 1"
     assert folder.sql(joined).to_arrow().to_pylist() == [{"device": "a", "n": 3}]
     table.append(rows_of("a", 2, 3, 4))

@@ -4,6 +4,7 @@
 
     SELECT * FROM gaps('m.cpu', '2026-01-01', '2026-02-01', least => '5m')
     SELECT device, ratio FROM coverage('m.cpu')
+    gaps('m.cpu', ago(1d), now()) | where buckets > 5               in KQL
 
 ``gaps``, ``missing`` and ``held`` give entity columns, start, end and buckets; ``coverage`` a row for each entity. The
 arguments are constants: table, start, end, and by name also ``entity``, ``schedule``, ``least`` (gaps) and ``at_most``
@@ -13,7 +14,6 @@ like rows that are not yet in an extent, so both engines read it alike. It does 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -28,18 +28,11 @@ from tidelake.lake import Lake
 from tidelake.plan import ScanPlan, make_plan
 from tidelake.query.constants import constant_of
 from tidelake.query.sql import error_of
+from tidelake.query.tables import ANSWER_PLACES, ANSWERS, Answering
 from tidelake.scan import prune_blocks
 from tidelake.schema import Schema
 from tidelake.snapshot import Counts, HotBatch, Scope, Snapshot
 from tidelake.table import Table
-
-_PLACES = ("table", "start", "end")
-_NAMES: Mapping[str, frozenset[str]] = {
-    "gaps": frozenset({"entity", "schedule", "least"}),
-    "missing": frozenset({"entity", "schedule", "at_most"}),
-    "held": frozenset({"entity"}),
-    "coverage": frozenset({"entity", "schedule"}),
-}
 
 
 def coverage_table(lake: Lake, table: str | Table, kind: str = "coverage", **words: Any) -> pa.Table:
@@ -55,13 +48,13 @@ def coverage_table(lake: Lake, table: str | Table, kind: str = "coverage", **wor
         case "coverage":
             return asked.report(**words).entities
         case _:
-            raise InvalidInputError("no such answer", kind="bad_answer", asked=kind, known=", ".join(_NAMES))
+            raise InvalidInputError("no such answer", kind="bad_answer", asked=kind, known=", ".join(ANSWERS))
 
 
 class Answer(Table):
     """Rows in memory, to be scanned as a table is."""
 
-    to_spark = None  # there is no table for executors to read: the rows go with the query
+    to_spark = None  # type: ignore[assignment]  # there is no table for executors to read: the rows go with the query
 
     def __init__(self, lake: Lake, name: str, rows: pa.Table) -> None:
         info = TableInfo(new_id(), "answers", name, 0)
@@ -80,26 +73,21 @@ class Answer(Table):
         return prune_blocks(make_plan(self.name, snapshot, question, (), self._rows), self._footers)
 
 
-def name_answers(tree: exp.Query, text: str, lake: Lake, table_of: Callable[[str], Table]) -> dict[str, Table]:
-    """Turn the calls among a query's tables into names, and give the answers by those names."""
-    found: dict[str, Table] = {}
+def name_answers(tree: exp.Query, text: str, tables: Answering) -> None:
+    """Turn the calls among a query's tables into the names of their answers."""
     for node in list(tree.find_all(exp.Table)):
         call = node.this
-        if not isinstance(call, exp.Anonymous) or str(call.this).lower() not in _NAMES:
+        if not isinstance(call, exp.Anonymous) or str(call.this).lower() not in ANSWERS:
             continue
         kind = str(call.this).lower()
         words = _words(call, text, kind)
-        name = f"{kind}_{len(found) + 1}"
         try:
-            asked = table_of(str(words.pop("table")))
+            name = tables.answer(kind, words)
         except NotFoundError as error:
             raise error_of(text, call, str(error), kind="unknown_table") from None
-        rows = coverage_table(lake, asked, kind, **words)
-        found[name] = Answer(lake, name, rows)
         node.set("this", exp.to_identifier(name, quoted=True))
         if not node.args.get("alias"):
             node.set("alias", exp.TableAlias(this=exp.to_identifier(kind, quoted=True)))
-    return found
 
 
 def _words(call: exp.Anonymous, text: str, kind: str) -> dict[str, Any]:
@@ -107,12 +95,12 @@ def _words(call: exp.Anonymous, text: str, kind: str) -> dict[str, Any]:
     for place, argument in enumerate(call.expressions):
         if isinstance(argument, exp.Kwarg | exp.PropertyEQ | exp.EQ):
             name, value = argument.this.name.lower(), argument.expression
-        elif place < len(_PLACES):
-            name, value = _PLACES[place], argument
+        elif place < len(ANSWER_PLACES):
+            name, value = ANSWER_PLACES[place], argument
         else:
-            raise error_of(text, argument, f"{kind} takes {', '.join(_PLACES)}; name the others", kind="syntax")
-        if name not in (*_PLACES, *_NAMES[kind]):
-            known = ", ".join((*_PLACES, *sorted(_NAMES[kind])))
+            raise error_of(text, argument, f"{kind} takes {', '.join(ANSWER_PLACES)}; name the others", kind="syntax")
+        if name not in (*ANSWER_PLACES, *ANSWERS[kind]):
+            known = ", ".join((*ANSWER_PLACES, *sorted(ANSWERS[kind])))
             raise error_of(text, argument, f"{kind} knows no {name!r}: {known}", kind="syntax")
         words[name] = _value(value, text)
     if not isinstance(words.get("table"), str):

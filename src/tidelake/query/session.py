@@ -26,7 +26,7 @@ from tidelake.lake import Lake
 from tidelake.plan import ScanPlan
 from tidelake.query import local
 from tidelake.query.adapt import adapt
-from tidelake.query.answers import name_answers
+from tidelake.query.answers import Answer, coverage_table, name_answers
 from tidelake.query.bind import At, bind, bind_tables
 from tidelake.query.budget import Budget
 from tidelake.query.choose import choose_engine
@@ -123,7 +123,7 @@ def _prepare(text: str, language: Language, seen: _Seen) -> tuple[Prepared, bool
         names = tuple(name for name, _ in lowered.columns)
         return Prepared(text, language, bound.tree, names, tuple(push_down(bound)), lowered.render), False
     tree: exp.Query = parse_sql(text)
-    seen.add(name_answers(tree, text, seen.lake, seen.table))
+    name_answers(tree, text, seen)
     lasting = not asks_the_time(tree) and tree.find(exp.Version) is None and not seen.answers
     bound = bind(with_clock(tree, now), text, seen)
     asks = push_down(bound)
@@ -149,7 +149,7 @@ class _Seen:
     """The tables of a lake as one query sees them: each pinned to the snapshot it had when first asked for."""
 
     def __init__(self, lake: Lake) -> None:
-        self.lake = self._lake = lake
+        self._lake = lake
         self.answers: dict[str, Table] = {}  # tables that a query's text makes
         self._tables: dict[tuple[str, At | None], Table] = {}
 
@@ -159,9 +159,13 @@ class _Seen:
             self._tables[key] = self._pinned(name, at)
         return self._tables[key]
 
-    def add(self, answers: Mapping[str, Table]) -> None:
-        """Take tables that are answers about others."""
-        self.answers |= answers
+    def answer(self, kind: str, words: Mapping[str, Any]) -> str:
+        """Find an answer about a table's coverage, and give the name under which it can be read."""
+        about = {name: value for name, value in words.items() if name != "table"}
+        rows = coverage_table(self._lake, self.table(str(words["table"])), kind, **about)
+        name = f"{kind}_{len(self.answers) + 1}"
+        self.answers[name] = Answer(self._lake, name, rows)
+        return name
 
     def columns(self, name: str) -> Mapping[str, DataType]:
         return {column.name: column.type for column in self.table(name).schema}

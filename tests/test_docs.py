@@ -185,9 +185,10 @@ def test_types_in_the_specification_are_ours() -> None:
 
 def test_readme_quickstart_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "app.ndjson").write_text('{"ts": "2026-03-14T12:00:00Z", "level": "ERROR", "service": "auth"}\n')
     executed(ROOT / "README.md")
     commands = [
-        shlex.split(line)[1:]
+        shlex.split(line, comments=True)[1:]
         for block in blocks_of(ROOT / "README.md", "sh")
         for line in block.splitlines()
         if line.startswith("tidelake ")

@@ -38,7 +38,7 @@ from tidelake.schema import Schema
 from tidelake.snapshot import AddExtent, Commit, Extent, Scope
 
 COMMITS = 5_000  # of ours; all amounts are for the whole of bench.data
-PEER_COMMITS = 1_000  # some cost more with every commit
+PEER_COMMITS = 300  # some cost more with every commit: a thousand take one of them ten minutes
 WRITER_COMMITS = 25  # of each writer, when there are several
 EXTENTS = 100_000  # to list
 TURN = 50  # commits, of each contender

@@ -22,24 +22,37 @@ import pyarrow.compute as pc
 from tidelake import cbor
 from tidelake.catalog.protocol import At, Catalog, Pending, TableInfo, new_id, nothing_at, now_us
 from tidelake.commit import Coordinator
-from tidelake.errors import ConflictError, InvalidInputError, InvalidRangeError, SchemaError, TidelakeError
+from tidelake.errors import (
+    ConflictError,
+    InvalidInputError,
+    InvalidRangeError,
+    OverlapError,
+    SchemaError,
+    TidelakeError,
+)
 from tidelake.evaluate import check, check_vector
 from tidelake.expression import Distance, parse_where, unknown_column
 from tidelake.flusher import Flusher
 from tidelake.format import WriteOptions, segment_format
 from tidelake.format.segment import BLOCK_ROWS
+from tidelake.holdings import Holdings
 from tidelake.hot import acknowledged_us, hot_payload, hot_rows
 from tidelake.ingest import OVERFLOW_COLUMN, Coerced, Rules, coerced_stream, is_rereadable
 from tidelake.objects import ObjectStore, extent_key
 from tidelake.plan import Question, ScanPlan, make_plan, time_window, without_pruning
 from tidelake.predicate import And, Predicate, TimeRange, columns_of
 from tidelake.promotion import WINDOW_ROWS, Promotable, settled_paths
+from tidelake.recorder import Recorder
+from tidelake.repair import RepairReport, repair
 from tidelake.scan import Footers, prune_blocks, scan
 from tidelake.schema import DataType, Schema
+from tidelake.series import Series
+from tidelake.settings import TableSettings
 from tidelake.snapshot import (
     Action,
     AddExtent,
     AppendHot,
+    Claim,
     Commit,
     DropHot,
     Extent,
@@ -48,7 +61,7 @@ from tidelake.snapshot import (
     Snapshot,
     UpdateTable,
 )
-from tidelake.times import duration_us, parse_time_ns
+from tidelake.times import parse_time_ns
 
 if TYPE_CHECKING:
     import duckdb
@@ -58,8 +71,6 @@ HOT_ROWS = 1_000  # an append of at most so many rows…
 HOT_BYTES = 256 << 10  # …and bytes stays in the catalog: an object of its own would cost more than it holds
 FLUSH_ROWS = 50_000  # hot rows past which they are flushed at once…
 FLUSH_BYTES = 16 << 20  # …or their bytes
-FLUSH_AGE = "60s"  # or the age of the oldest: small extents cost more than they hold, old hot rows cost each reader
-FLUSH_OFF = "off"
 FLUSH_OVERDUE = 4  # times as many hot rows, and an append flushes them itself before it returns
 WIDENING_TRIES = 8  # each lost to a writer that widened the schema in another way
 EXTENT_ROWS = 4_000_000  # a longer append is cut into several extents…
@@ -72,41 +83,6 @@ LEAST_BLOCK_ROWS = 256  # below it, a block's statistics are as large as its row
 Columns: TypeAlias = Sequence[str | Distance]
 
 _PROMOTED, _OVERFLOWED = "promoted:", "overflowed:"
-
-
-@dataclass(frozen=True, slots=True)
-class TableSettings:
-    """What a table was told when it was made, as its catalog keeps it."""
-
-    time: str | None = None
-    format: str = "tlm"
-    retention: str | None = None
-    flush_age: str = FLUSH_AGE
-    promote: bool = False
-
-    def to_json(self) -> dict[str, Any]:
-        """Give the stored shape; what is as by default is left out, so that the default may change."""
-        shape: dict[str, Any] = {"time": self.time, "format": self.format, "retention": self.retention}
-        if self.flush_age != FLUSH_AGE:
-            shape["flush_age"] = self.flush_age
-        if self.promote:
-            shape["promote"] = True
-        return shape
-
-    @classmethod
-    def of(cls, stored: Mapping[str, Any]) -> TableSettings:
-        return cls(
-            stored.get("time"),
-            stored.get("format") or "tlm",
-            stored.get("retention"),
-            stored.get("flush_age") or FLUSH_AGE,
-            bool(stored.get("promote")),
-        )
-
-    @property
-    def flush_age_us(self) -> int | None:
-        """How old hot rows may get; None if they are not flushed by age."""
-        return None if self.flush_age == FLUSH_OFF else duration_us(self.flush_age)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,9 +119,12 @@ class Table:
         pinned: Snapshot | None = None,
         *,
         flusher: Flusher | None = None,
+        holdings: Holdings | None = None,
         at: At = nothing_at,
     ) -> None:
         self._catalog, self._store, self._coordinator, self._footers = catalog, store, coordinator, footers
+        self._holdings = holdings or Holdings(catalog, store, footers)
+        self._holdings.know(info)
         self._flusher, self._at = flusher, at
         self._info = info
         self._pinned = pinned
@@ -162,6 +141,28 @@ class Table:
     @property
     def schema(self) -> Schema:
         return self.snapshot.schema
+
+    def pinned(self) -> Table:
+        """Hold the table at the snapshot it has now, so that several reads agree."""
+        return Table(
+            self._catalog,
+            self._store,
+            self._coordinator,
+            self._footers,
+            self._info,
+            self.snapshot,
+            holdings=self._holdings,
+        )
+
+    @property
+    def coverage(self) -> Series:
+        """What the table holds and what is missing, if it was made with a bucket."""
+        return Series(self, self._holdings)
+
+    def repair(self, *, thorough: bool = False) -> RepairReport:
+        """Make lost or damaged coverage again, from extents' coverage or their rows; see ``tidelake.repair``."""
+        self._refuse_when_pinned()
+        return repair(self._info, self._catalog, self._coordinator, self._holdings, thorough=thorough)
 
     def append(self, rows: Any, *, key: str | None = None) -> AppendReport:
         """Append rows: an Arrow stream or table, a list of dicts, NDJSON bytes, or the path of a file.
@@ -189,15 +190,22 @@ class Table:
             actions = writer.finish()
             if not actions:
                 return AppendReport(0, head.sequence, 0)
-            commit = Commit(new_id(), self._info.scope, head.sequence, tuple(actions), operation="append", key=key)
+            commit = Commit(new_id(), self._info.scope, head.sequence, tuple(actions), key=key, claims=writer.claims())
             receipt = self._coordinator.commit(commit)
+        except OverlapError as error:
+            writer.give_up()
+            if key is not None and (twin := self._catalog.receipt(self._info.scope, key=key)):
+                return _replay(twin)  # it holds what this very append did, only faster
+            raise writer.explained(error) from None
         except BaseException:
             writer.give_up()
             raise
         if receipt.replayed:
             writer.give_up()
             return _replay(receipt)
-        report = AppendReport(writer.rows, receipt.sequence, writer.extents, overflowed=writer.overflowed)
+        report = AppendReport(
+            writer.rows, receipt.sequence, writer.extents, overlap=writer.overlap, overflowed=writer.overflowed
+        )
         if writer.extents:
             self._promote_settled(head)
         else:
@@ -245,7 +253,7 @@ class Table:
         if not hot:
             return FlushReport(0, 0, head.sequence)
         self._at("flush.listed")
-        writer = _Appender(self, head, keep_hot=False)
+        writer = _Appender(self, head, keep_hot=False, is_new=False)
         try:
             for batch in hot_rows(hot):
                 writer.take_batch(batch)
@@ -281,7 +289,12 @@ class Table:
         scope = self._info.scope
         start_ns, end_ns = time_window(question)
         listed = self._catalog.extents(
-            scope, sequence=snapshot.sequence, start_ns=start_ns, end_ns=end_ns, where=_for_catalog(question)
+            scope,
+            sequence=snapshot.sequence,
+            start_ns=start_ns,
+            end_ns=end_ns,
+            where=_for_catalog(question),
+            stats=_judged(question),
         )
         hot = self._catalog.hot(scope, sequence=snapshot.sequence) if snapshot.totals.hot_batches else []
         plan = make_plan(self.name, snapshot, question, listed, hot)
@@ -473,6 +486,7 @@ class _Appender:
     table: Table
     head: Snapshot
     keep_hot: bool = True
+    is_new: bool = True  # the rows are not in the table yet
     rows: int = 0
     extents: int = 0
     overflowed: int = 0
@@ -483,6 +497,24 @@ class _Appender:
     _keys: list[str] = field(default_factory=list)
     _schema: Schema | None = None
     _spilled: set[str] = field(default_factory=set)
+    _recorder: Recorder | None = None
+
+    def __post_init__(self) -> None:
+        self._recorder = Recorder.of(self.table._holdings, self.head, self.table.name, is_new=self.is_new)
+        if self._recorder and self.table._catalog.is_log:
+            self.keep_hot = False  # the original's readers know no hot rows
+
+    @property
+    def overlap(self) -> int:
+        return self._recorder.overlap if self._recorder else 0
+
+    def claims(self) -> tuple[Claim, ...]:
+        """Give the time windows that must be free when the rows are committed."""
+        return self._recorder.claims() if self._recorder else ()
+
+    def explained(self, error: OverlapError) -> OverlapError:
+        """Say in times what a rule said in buckets."""
+        return self._recorder.explained(error) if self._recorder else error
 
     @property
     def schema(self) -> Schema:
@@ -515,7 +547,8 @@ class _Appender:
         elif self._staged:
             self._write_extent()
         fresh = _also_in_overflow(self.head, self.schema) | {_OVERFLOWED + name: True for name in sorted(self._spilled)}
-        settings = {name: value for name, value in fresh.items() if name not in self.head.settings}
+        settings: dict[str, Any] = {name: value for name, value in fresh.items() if name not in self.head.settings}
+        settings |= self._recorder.pinned() if self._recorder else {}
         if self.schema != self.head.schema or settings:
             widened = self.schema if self.schema != self.head.schema else None
             self._actions.insert(0, UpdateTable(widened, settings))
@@ -531,6 +564,8 @@ class _Appender:
 
     def _hot_batch(self) -> HotBatch:
         rows = _united(self._staged, self.schema)
+        if self._recorder:
+            self._recorder.take([rows])
         low, high = self._time_bounds(rows)
         return HotBatch(new_id(), rows.num_rows, hot_payload(rows), low, high, self.schema.version)
 
@@ -545,6 +580,7 @@ class _Appender:
     def _write_extent(self) -> None:
         table, settings = self.table, TableSettings.of(self.head.settings)
         form = segment_format(settings.format)
+        coverage = self._recorder.take(self._staged) if self._recorder else None
         extent_id = new_id()
         key = extent_key(table._info.namespace, table._info.name, extent_id, form.suffix)
         table._catalog.register_pending([Pending(key, table._info.scope, f"{socket.gethostname()}:{os.getpid()}")])
@@ -558,6 +594,11 @@ class _Appender:
         table._at("extent.begun")
         written = writer.finish()
         table._at("extent.written")
+        covered_at = None
+        if self._recorder and coverage is not None:
+            covered_at = table._holdings.write_extent(table._info, extent_id, coverage, self._recorder.rules)
+            self._keys.append(covered_at)
+            table._at("extent.covered")
         self.extents += 1
         self._actions.append(
             AddExtent(
@@ -573,6 +614,7 @@ class _Appender:
                     schema_version=self.schema.version,
                     column_stats=written.column_stats,
                     present_paths=written.present_paths,
+                    coverage_key=covered_at,
                 )
             )
         )
@@ -666,6 +708,12 @@ def _for_catalog(question: Question) -> Predicate | None:
     parts = question.where.parts if isinstance(question.where, And) else (question.where,)
     kept = tuple(part for part in parts if not columns_of(part) & question.spread.keys())
     return And(kept) if kept else None
+
+
+def _judged(question: Question) -> frozenset[str]:
+    """Give the columns whose statistics judge a question: its own, and where else their values may lie."""
+    asked = frozenset() if question.where is None else columns_of(question.where)
+    return asked.union(column for name in asked for column, _ in question.spread.get(name, ()))
 
 
 def _conform(batch: pa.RecordBatch, schema: Schema) -> pa.RecordBatch:

@@ -1,0 +1,1 @@
+"""Answer questions about tables, in SQL and in KQL, on an engine in process or on Spark."""

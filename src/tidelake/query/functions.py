@@ -1,0 +1,87 @@
+"""Hold the functions that mean the same on both engines, and write a tree as an engine's SQL.
+
+A tree names a portable function as an anonymous call, such as ``tide_has(message, 'error')``. Most are written out in
+the engine's own SQL; those of ``functions_python`` are registered with the engine under their name and work on whole
+Arrow arrays. In DuckDB a dynamic value is JSON, in Spark VARIANT; both sessions run in UTC. It does not run SQL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from sqlglot import exp
+from sqlglot.dialects.duckdb import DuckDB
+from sqlglot.dialects.spark import Spark
+
+from tidelake.errors import InvalidInputError
+from tidelake.query import functions_duckdb, functions_spark
+from tidelake.query.functions_python import PYTHON_FUNCTIONS
+
+Engine = Literal["duckdb", "spark"]
+Rendering = Callable[[Sequence[exp.Expression]], exp.Expression]
+Writer = Callable[[Sequence[exp.Expression], Sequence[str]], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A function under one name on both engines, and how each writes it."""
+
+    name: str
+    duckdb: Rendering
+    spark: Rendering
+
+
+def render(tree: exp.Expression, engine: Engine) -> str:
+    """Write a tree as SQL of an engine."""
+    generator = _DuckDB(dialect="duckdb") if engine == "duckdb" else _Spark(dialect="spark")
+    return generator.generate(tree)
+
+
+class _DuckDB(DuckDB.Generator):
+    def anonymous_sql(self, expression: exp.Anonymous) -> str:
+        return _written(self, expression, functions_duckdb.WRITERS) or super().anonymous_sql(expression)
+
+
+class _Spark(Spark.Generator):
+    def anonymous_sql(self, expression: exp.Anonymous) -> str:
+        return _written(self, expression, functions_spark.WRITERS) or super().anonymous_sql(expression)
+
+
+def _written(generator: Any, node: exp.Anonymous, writers: Mapping[str, Writer]) -> str | None:
+    name = node.name.lower()
+    if not name.startswith("tide_"):
+        return None
+    texts = [generator.sql(argument) for argument in node.expressions]
+    if writer := writers.get(name):
+        return writer(node.expressions, texts)
+    if name in PYTHON_FUNCTIONS:
+        return PYTHON_FUNCTIONS[name].call(texts, "duckdb" if isinstance(generator, _DuckDB) else "spark")
+    raise InvalidInputError("no such portable function", name=name, kind="no_function")
+
+
+def _rendering(name: str, engine: Engine) -> Rendering:
+    def rendering(arguments: Sequence[exp.Expression]) -> exp.Expression:
+        call = exp.Anonymous(this=name, expressions=[argument.copy() for argument in arguments])
+        return exp.Var(this=render(call, engine))
+
+    return rendering
+
+
+FUNCTIONS: Mapping[str, Function] = {
+    name: Function(name, _rendering(name, "duckdb"), _rendering(name, "spark"))
+    for name in sorted({*functions_duckdb.WRITERS, *PYTHON_FUNCTIONS} & {*functions_spark.WRITERS, *PYTHON_FUNCTIONS})
+}
+
+
+def register_duckdb(connection: Any) -> None:
+    """Make the functions that no SQL can write known to a DuckDB connection."""
+    for function in PYTHON_FUNCTIONS.values():
+        function.register_duckdb(connection)
+
+
+def register_spark(session: Any) -> None:
+    """Make the functions that no SQL can write known to a Spark session."""
+    for function in PYTHON_FUNCTIONS.values():
+        function.register_spark(session)

@@ -1,0 +1,392 @@
+"""Hold the portable functions that no SQL can write well: addresses, URLs, XML, formats.
+
+Each is a function of one row's texts. An engine hands over whole Arrow arrays; equal rows are computed once. It does
+not touch values that SQL can.
+"""
+
+from __future__ import annotations
+
+import base64
+import csv
+import ipaddress
+import json
+import ntpath
+import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import parse_qsl, quote, urlsplit
+from xml.parsers import expat
+
+import pyarrow as pa
+
+from tidelake.query.kql.literals import TICKS_PER_DAY, TICKS_PER_SECOND, parse_span
+
+MAX_ROWS_SEEN = 10_000  # results kept for rows that repeat
+
+_ARROW = {"text": pa.string(), "json": pa.string(), "bool": pa.bool_(), "long": pa.int64(), "real": pa.float64()}
+_DUCKDB = {"text": "VARCHAR", "json": "VARCHAR", "bool": "BOOLEAN", "long": "BIGINT", "real": "DOUBLE"}
+_SPARK = {"text": "string", "json": "string", "bool": "boolean", "long": "bigint", "real": "double"}
+_PRIVATE = tuple(ipaddress.ip_network(text) for text in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"))
+
+
+@dataclass(frozen=True, slots=True)
+class PythonFunction:
+    """A function of one row's texts, with how many it takes and what it gives."""
+
+    name: str
+    apply: Callable[..., Any]
+    arity: int
+    result: str
+
+    def call(self, texts: Sequence[str], engine: str) -> str:
+        """Write a call; arguments that are left out are null."""
+        kind = "VARCHAR" if engine == "duckdb" else "STRING"
+        given = [f"CAST({text} AS {kind})" for text in texts]
+        given += [f"CAST(NULL AS {kind})"] * (self.arity - len(given))
+        written = f"{self.name}({', '.join(given)})"
+        if self.result != "json":
+            return written
+        return f"CAST({written} AS JSON)" if engine == "duckdb" else f"try_parse_json({written})"
+
+    def over(self, *columns: pa.Array) -> pa.Array:
+        """Compute the function for each row of some arrays of text."""
+        seen: dict[tuple[Any, ...], Any] = {}
+        out: list[Any] = []
+        for row in zip(*(column.to_pylist() for column in columns), strict=True):
+            if row not in seen:
+                if len(seen) > MAX_ROWS_SEEN:
+                    seen.clear()
+                seen[row] = self._safely(row)
+            out.append(seen[row])
+        return pa.array(out, _ARROW[self.result])
+
+    def _safely(self, row: tuple[Any, ...]) -> Any:
+        if row[0] is None:
+            return None
+        try:
+            return self.apply(*row)
+        except (ValueError, TypeError, KeyError, IndexError, OverflowError, UnicodeError, expat.ExpatError):
+            return None
+
+    def register_duckdb(self, connection: Any) -> None:
+        parameters = ["VARCHAR"] * self.arity
+        result = _DUCKDB[self.result]
+        connection.create_function(
+            self.name, self._of_arrays(), parameters, result, type="arrow", null_handling="special"
+        )
+
+    def register_spark(self, session: Any) -> None:
+        from pyspark.sql.functions import arrow_udf
+
+        session.udf.register(self.name, arrow_udf(_annotated(self._of_arrays(), self.arity), _SPARK[self.result]))
+
+    def _of_arrays(self) -> Callable[..., pa.Array]:
+        """Give the function with its number of parameters, which engines look at."""
+        over = self.over
+        functions: dict[int, Callable[..., pa.Array]] = {
+            1: lambda a: over(a),
+            2: lambda a, b: over(a, b),
+            3: lambda a, b, c: over(a, b, c),
+        }
+        return functions[self.arity]
+
+
+def _annotated(function: Any, arity: int) -> Any:
+    """Say the types of arrays, which Spark reads to know what it hands over."""
+    names = function.__code__.co_varnames[:arity]
+    function.__annotations__ = {**dict.fromkeys(names, pa.Array), "return": pa.Array}
+    return function
+
+
+def _dumped(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+def _address(text: str) -> tuple[int, int]:
+    """Give an IPv4 address, or a network's, as a number and the length of its prefix."""
+    host, _, prefix = text.strip().partition("/")
+    return int(ipaddress.IPv4Address(host)), int(prefix) if prefix else 32
+
+
+def _mask(length: int) -> int:
+    return (0xFFFFFFFF << (32 - max(0, min(length, 32)))) & 0xFFFFFFFF
+
+
+def ipv4_is_private(text: str) -> bool:
+    value, length = _address(text)
+    address = ipaddress.IPv4Address(value & _mask(length))
+    return any(address in network for network in _PRIVATE)
+
+
+def ipv4_compare(one: str, other: str, prefix: str | None) -> int:
+    (first, first_length), (second, second_length) = _address(one), _address(other)
+    mask = _mask(min(first_length, second_length, int(prefix) if prefix else 32))
+    first, second = first & mask, second & mask
+    return (first > second) - (first < second)
+
+
+def ipv4_is_in_range(address: str, network: str) -> bool:
+    value, _ = _address(address)
+    base, length = _address(network)
+    return value & _mask(length) == base & _mask(length)
+
+
+def ipv4_is_in_any(address: str, networks: str) -> bool:
+    return any(ipv4_is_in_range(address, network) for network in json.loads(networks))
+
+
+def parse_ipv4(text: str) -> int:
+    value, length = _address(text)
+    return value & _mask(length)
+
+
+def format_ipv4(value: str, prefix: str | None) -> str:
+    number = int(value) if value.isdecimal() else _address(value)[0]
+    return str(ipaddress.IPv4Address(number & _mask(int(prefix) if prefix else 32)))
+
+
+def ipv6_is_match(one: str, other: str, prefix: str | None) -> bool:
+    def wide(text: str) -> tuple[int, int]:
+        host, _, length = text.strip().partition("/")
+        parsed = ipaddress.ip_address(host)
+        shift = 96 if parsed.version == 4 else 0
+        value = int(parsed) | (0xFFFF << 32 if parsed.version == 4 else 0)
+        return value, (int(length) + shift) if length else 128
+
+    (first, first_length), (second, second_length) = wide(one), wide(other)
+    drop = 128 - min(first_length, second_length, int(prefix) if prefix else 128)
+    return first >> drop == second >> drop
+
+
+def parse_ipv6(text: str) -> str:
+    address = ipaddress.ip_address(text.strip().partition("/")[0])
+    if address.version == 4:
+        address = ipaddress.IPv6Address(f"::ffff:{address}")
+    return ipaddress.IPv6Address(int(address)).exploded
+
+
+def has_ipv4(text: str, address: str) -> bool:
+    return _ipv4_near(text, address, lambda found, sought: found == sought)
+
+
+def has_ipv4_prefix(text: str, prefix: str) -> bool:
+    return _ipv4_near(text, prefix, lambda found, sought: (found + ".").startswith(sought if sought.endswith(".") else sought + "."))
+
+
+def _ipv4_near(text: str, sought: str, test: Callable[[str, str], bool]) -> bool:
+    word = ""
+    for letter in f"{text} ":
+        if letter.isdigit() or letter == ".":
+            word += letter
+            continue
+        if word and not letter.isalnum():
+            candidate = word.strip(".")
+            if candidate.count(".") == 3 and test(candidate, sought):
+                return True
+        word = "" if not letter.isalnum() else "x"
+    return False
+
+
+def parse_url(text: str) -> str:
+    parts = urlsplit(text)
+    host = parts.hostname or ""
+    query = dict(parse_qsl(parts.query, keep_blank_values=True))
+    return _dumped({
+        "Scheme": parts.scheme, "Host": host, "Port": str(parts.port or ""), "Path": parts.path,
+        "Username": parts.username or "", "Password": parts.password or "", "Query Parameters": query,
+        "Fragment": parts.fragment,
+    })  # fmt: skip
+
+
+def parse_urlquery(text: str) -> str:
+    return _dumped({"Query Parameters": dict(parse_qsl(text.lstrip("?"), keep_blank_values=True))})
+
+
+def parse_path(text: str) -> str:
+    scheme, mark, rest = text.partition("://")
+    path = rest if mark else text
+    drive, _ = ntpath.splitdrive(path)
+    folder, name = ntpath.split(path)
+    extension = name.rpartition(".")[2] if "." in name else ""
+    return _dumped({
+        "Scheme": scheme if mark else "", "RootPath": drive, "DirectoryPath": folder,
+        "DirectoryName": ntpath.basename(folder), "Filename": name, "Extension": extension,
+        "AlternateDataStreamName": "",
+    })  # fmt: skip
+
+
+def parse_csv(text: str) -> str:
+    return _dumped(next(csv.reader([text])))
+
+
+def parse_xml(text: str) -> str:
+    """Read XML as nested maps: attributes under ``@name``, text under ``#text``, repeats as a list."""
+    stack: list[dict[str, Any]] = [{}]
+    parser = expat.ParserCreate()
+
+    def start(name: str, attributes: dict[str, str]) -> None:
+        if len(stack) > 100:
+            raise ValueError("nested too deeply")
+        stack.append({f"@{key}": value for key, value in attributes.items()})
+
+    def data(words: str) -> None:
+        if words.strip():
+            stack[-1]["#text"] = stack[-1].get("#text", "") + words
+
+    def end(name: str) -> None:
+        node = stack.pop()
+        value: Any = node.get("#text", "") if set(node) <= {"#text"} else node
+        held = stack[-1].get(name)
+        if held is None:
+            stack[-1][name] = value
+        elif isinstance(held, list):
+            held.append(value)
+        else:
+            stack[-1][name] = [held, value]
+
+    parser.StartElementHandler, parser.CharacterDataHandler, parser.EndElementHandler = start, data, end
+    parser.EntityDeclHandler = _refuse
+    parser.Parse(text, True)
+    return _dumped(stack[0])
+
+
+def _refuse(*_: Any) -> None:
+    raise ValueError("entities are not read")
+
+
+def parse_version(text: str) -> float:
+    parts = [int(part) for part in text.split(".")][:4]
+    parts += [0] * (4 - len(parts))
+    return float(sum(part * 10 ** (8 * (3 - at)) for at, part in enumerate(parts)))
+
+
+def parse_command_line(text: str, kind: str | None) -> str:
+    return _dumped(shlex.split(text, posix=False))
+
+
+def format_timespan(ticks: str, pattern: str) -> str:
+    total = abs(int(ticks))
+    days, rest = divmod(total, TICKS_PER_DAY)
+    seconds, fraction = divmod(rest, TICKS_PER_SECOND)
+    values = {"d": days, "H": seconds // 3600, "h": seconds // 3600, "m": seconds // 60 % 60, "s": seconds % 60}
+    out, at = "", 0
+    while at < len(pattern):
+        letter, run = pattern[at], 1
+        while at + run < len(pattern) and pattern[at + run] == letter:
+            run += 1
+        if letter in values:
+            out += str(values[letter]).zfill(run)
+        elif letter in "fF":
+            digits = f"{fraction:07}"[:run]
+            out += digits.rstrip("0") if letter == "F" else digits
+        else:
+            out += letter * run
+        at += run
+    return ("-" if int(ticks) < 0 else "") + out
+
+
+def format_datetime(micros: str, pattern: str) -> str:
+    value = datetime.fromtimestamp(int(micros) // 1_000_000, UTC)
+    fraction = f"{int(micros) % 1_000_000:06}0"
+    hour = value.hour % 12 or 12
+    simple = {
+        "yyyy": f"{value.year:04}", "yy": f"{value.year % 100:02}", "MM": f"{value.month:02}", "M": str(value.month),
+        "dd": f"{value.day:02}", "d": str(value.day), "HH": f"{value.hour:02}", "H": str(value.hour), "hh": f"{hour:02}",
+        "h": str(hour), "mm": f"{value.minute:02}", "m": str(value.minute), "ss": f"{value.second:02}",
+        "s": str(value.second), "tt": "AM" if value.hour < 12 else "PM",
+    }  # fmt: skip
+    from tidelake.query.text_patterns import _TIME_PART
+
+    out = ""
+    for piece in _TIME_PART.findall(pattern):
+        if piece[0] in "fF":
+            digits = fraction[: len(piece)]
+            out += digits.rstrip("0") if piece[0] == "F" else digits
+        else:
+            out += simple.get(piece, piece)
+    return out
+
+
+def to_timespan(text: str) -> int:
+    return parse_span(text)
+
+
+def url_encode(text: str) -> str:
+    return quote(text, safe="")
+
+
+def base64_decode(text: str) -> str | None:
+    return base64.b64decode(text + "=" * (-len(text) % 4)).decode("utf-8", "replace")
+
+
+def base64_to_array(text: str) -> str:
+    return _dumped(list(base64.b64decode(text + "=" * (-len(text) % 4))))
+
+
+def codepoints(text: str) -> str:
+    return _dumped([ord(letter) for letter in text])
+
+
+def from_codepoints(array: str) -> str:
+    value = json.loads(array)
+    return "".join(chr(int(code)) for code in (value if isinstance(value, list) else [value]))
+
+
+def punycode_encode(text: str) -> str:
+    return text.encode("punycode").decode()
+
+
+def punycode_decode(text: str) -> str:
+    return text.encode().decode("punycode")
+
+
+def punycode_domain_encode(text: str) -> str:
+    return ".".join(part if part.isascii() else "xn--" + part.encode("punycode").decode() for part in text.split("."))
+
+
+def punycode_domain_decode(text: str) -> str:
+    return ".".join(part[4:].encode().decode("punycode") if part.startswith("xn--") else part for part in text.split("."))
+
+
+def _entry(name: str, apply: Callable[..., Any], arity: int, result: str) -> tuple[str, PythonFunction]:
+    return name, PythonFunction(name, apply, arity, result)
+
+
+PYTHON_FUNCTIONS: dict[str, PythonFunction] = dict(
+    (
+        _entry("tide_ipv4_is_private", ipv4_is_private, 1, "bool"),
+        _entry("tide_ipv4_compare", ipv4_compare, 3, "long"),
+        _entry("tide_ipv4_is_match", lambda a, b, p: ipv4_compare(a, b, p) == 0, 3, "bool"),
+        _entry("tide_ipv4_is_in_range", ipv4_is_in_range, 2, "bool"),
+        _entry("tide_ipv4_is_in_any", ipv4_is_in_any, 2, "bool"),
+        _entry("tide_ipv4_netmask_suffix", lambda text: _address(text)[1], 1, "long"),
+        _entry("tide_parse_ipv4", parse_ipv4, 1, "long"),
+        _entry("tide_parse_ipv4_mask", lambda text, n: _address(text)[0] & _mask(int(n)), 2, "long"),
+        _entry("tide_format_ipv4", format_ipv4, 2, "text"),
+        _entry("tide_ipv6_is_match", ipv6_is_match, 3, "bool"),
+        _entry("tide_parse_ipv6", parse_ipv6, 1, "text"),
+        _entry("tide_has_ipv4", has_ipv4, 2, "bool"),
+        _entry("tide_has_ipv4_prefix", has_ipv4_prefix, 2, "bool"),
+        _entry("tide_parse_url", parse_url, 1, "json"),
+        _entry("tide_parse_urlquery", parse_urlquery, 1, "json"),
+        _entry("tide_parse_path", parse_path, 1, "json"),
+        _entry("tide_parse_csv", parse_csv, 1, "json"),
+        _entry("tide_parse_xml", parse_xml, 1, "json"),
+        _entry("tide_parse_version", parse_version, 1, "real"),
+        _entry("tide_parse_command_line", parse_command_line, 2, "json"),
+        _entry("tide_format_timespan", format_timespan, 2, "text"),
+        _entry("tide_format_datetime_python", format_datetime, 2, "text"),
+        _entry("tide_to_timespan_from_string", to_timespan, 1, "long"),
+        _entry("tide_url_encode", url_encode, 1, "text"),
+        _entry("tide_base64_decode", base64_decode, 1, "text"),
+        _entry("tide_base64_to_array", base64_to_array, 1, "json"),
+        _entry("tide_codepoints", codepoints, 1, "json"),
+        _entry("tide_from_codepoints", from_codepoints, 1, "text"),
+        _entry("tide_punycode_encode", punycode_encode, 1, "text"),
+        _entry("tide_punycode_decode", punycode_decode, 1, "text"),
+        _entry("tide_punycode_domain_encode", punycode_domain_encode, 1, "text"),
+        _entry("tide_punycode_domain_decode", punycode_domain_decode, 1, "text"),
+    )
+)

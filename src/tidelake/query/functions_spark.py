@@ -1,0 +1,430 @@
+"""Write the portable functions in DuckDB's SQL, where a dynamic value is JSON.
+
+It does not run SQL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlglot import exp
+
+from tidelake.query.templates import Writer, expanded, literal_text, merged, writers
+from tidelake.query.text_patterns import EDGE_AFTER, EDGE_BEFORE, path_ways, strftime_of, term_pattern
+
+LET = "list_transform([%s], lambda tide_v: %s)[1]"
+ORIGIN_US = 62_135_596_800_000_000  # bins of time are counted from the year 1
+
+_ITEMS = "CASE WHEN @ IS NULL THEN [NULL::JSON] WHEN json_type(@) = 'ARRAY' THEN CAST(@ AS JSON[])"
+_WHOLE = (
+    "CASE WHEN regexp_matches(@, '^\\s*0[xX]') THEN TRY_CAST(trim(@) AS BIGINT) "
+    "WHEN regexp_matches(@, '[.eE]') THEN TRY_CAST(trunc(TRY_CAST(@ AS DOUBLE)) AS BIGINT) ELSE TRY_CAST(trim(@) AS BIGINT) END"
+)
+_TIME = (
+    "coalesce(TRY_CAST(@ AS TIMESTAMPTZ), TRY_CAST(try_strptime(@, ['%m/%d/%Y %H:%M:%S', '%m/%d/%Y %I:%M:%S %p', '%m/%d/%Y', "
+    "'%d %b %Y %H:%M:%S', '%a, %d %b %Y %H:%M:%S', '%Y/%m/%d %H:%M:%S', '%Y/%m/%d']) AS TIMESTAMPTZ))"
+)
+_SPAN_TEXT = (
+    "CASE WHEN @ < 0 THEN '-' ELSE '' END || CASE WHEN abs(@) >= 864000000000 THEN (abs(@) // 864000000000)::VARCHAR || '.' ELSE '' END || "
+    "printf('%02d:%02d:%02d', abs(@) // 36000000000 % 24, abs(@) // 600000000 % 60, abs(@) // 10000000 % 60) || "
+    "CASE WHEN abs(@) % 10000000 <> 0 THEN printf('.%07d', abs(@) % 10000000) ELSE '' END"
+)
+_REAL_TEXT = "CASE WHEN @ = trunc(@) AND abs(@) < 1e15 THEN CAST(CAST(@ AS BIGINT) AS VARCHAR) ELSE CAST(@ AS VARCHAR) END"
+
+
+_TEMPLATES = r"""
+contains: contains(lower({0}), lower({1}))
+contains_cs: contains({0}, {1})
+startswith: starts_with(lower({0}), lower({1}))
+startswith_cs: starts_with({0}, {1})
+endswith: ends_with(lower({0}), lower({1}))
+endswith_cs: ends_with({0}, {1})
+matches: regexp_matches({0}, {1})
+has_any_of: len(list_filter(<TEXTS 1>, lambda w: regexp_matches({0}, '(?i)(?:^|[^\p{L}\p{N}])' || regexp_escape(w) || '(?:$|[^\p{L}\p{N}])'))) > 0
+has_all_of: len(list_filter(<TEXTS 1>, lambda w: NOT regexp_matches({0}, '(?i)(?:^|[^\p{L}\p{N}])' || regexp_escape(w) || '(?:$|[^\p{L}\p{N}])'))) = 0
+in_array: list_contains(<TEXTS 1>, {0})
+in_array_folded: list_contains(list_transform(<TEXTS 1>, lambda w: lower(w)), lower({0}))
+parse_json: let CASE WHEN json_valid(@) THEN nullif(json(@), 'null'::JSON) ELSE to_json(@) END
+to_json: CAST({0} AS VARCHAR)
+sort_key: ({0} ->> '$')
+vector_to_dynamic: to_json({0})
+to_string_from_dynamic: ({0} ->> '$')
+to_string_from_long: CAST({0} AS VARCHAR)
+to_string_from_real: let <REALTEXT>
+to_string_from_bool: CAST({0} AS VARCHAR)
+to_string_from_datetime: <TIMETEXT 0>
+to_string_from_timespan: let <SPANTEXT>
+to_long_from_dynamic: OF[[({0} ->> '$')]][[<WHOLE>]]
+to_long_from_string: let <WHOLE>
+to_long_from_real: TRY_CAST(trunc({0}) AS BIGINT)
+to_long_from_bool: CAST({0} AS BIGINT)
+to_long_from_datetime: ((epoch_us({0}) + <ORIGIN>) * 10)
+to_long_from_timespan: {0}
+to_int_from_dynamic: TRY_CAST(OF[[({0} ->> '$')]][[<WHOLE>]] AS INTEGER)
+to_int_from_string: let TRY_CAST(<WHOLE> AS INTEGER)
+to_int_from_long: TRY_CAST({0} AS INTEGER)
+to_int_from_real: TRY_CAST(trunc({0}) AS INTEGER)
+to_int_from_bool: CAST({0} AS INTEGER)
+to_int_from_timespan: TRY_CAST({0} AS INTEGER)
+to_real_from_dynamic: TRY_CAST({0} ->> '$' AS DOUBLE)
+to_real_from_string: TRY_CAST(trim({0}) AS DOUBLE)
+to_real_from_bool: CAST({0} AS DOUBLE)
+to_real_from_timespan: CAST({0} AS DOUBLE)
+to_real_from_datetime: CAST((epoch_us({0}) + <ORIGIN>) * 10 AS DOUBLE)
+to_bool_from_dynamic: let CASE lower(@ ->> '$') WHEN 'true' THEN TRUE WHEN 'false' THEN FALSE ELSE TRY_CAST(@ ->> '$' AS DOUBLE) <> 0 END
+to_bool_from_string: let CASE lower(trim(@)) WHEN 'true' THEN TRUE WHEN 'false' THEN FALSE ELSE TRY_CAST(trim(@) AS DOUBLE) <> 0 END
+to_bool_from_long: ({0} <> 0)
+to_bool_from_real: ({0} <> 0)
+to_datetime_from_string: let <TIME>
+to_datetime_from_dynamic: OF[[({0} ->> '$')]][[<TIME>]]
+to_datetime_from_long: make_timestamptz(({0}) // 10 - <ORIGIN>)
+to_datetime_from_real: make_timestamptz(CAST({0} AS BIGINT) // 10 - <ORIGIN>)
+to_timespan_from_dynamic: tide_to_timespan_from_string({0} ->> '$')
+to_timespan_from_long: CAST({0} AS BIGINT)
+to_timespan_from_real: CAST({0} AS BIGINT)
+to_dynamic_from_string: to_json({0})
+to_dynamic_from_long: to_json({0})
+to_dynamic_from_real: to_json({0})
+to_dynamic_from_bool: to_json({0})
+to_dynamic_from_datetime: to_json(<TIMETEXT 0>)
+to_dynamic_from_timespan: let to_json(<SPANTEXT>)
+to_guid_from_string: let CASE WHEN length(@) = 36 AND regexp_full_match(lower(@), '[0-9a-f]+-[0-9a-f]+-[0-9a-f]+-[0-9a-f]+-[0-9a-f]+') THEN lower(@) END
+to_guid_from_dynamic: lower({0} ->> '$')
+to_micros: epoch_us({0})
+at: nullif(json_extract({0}, CASE WHEN {1} < 0 THEN '$[#' || CAST({1} AS VARCHAR) || ']' ELSE '$[' || CAST({1} AS VARCHAR) || ']' END), 'null'::JSON)
+key: nullif(json_extract({0}, '/' || replace(replace({1}, '~', '~0'), '/', '~1')), 'null'::JSON)
+items_bag: let <ITEMS> WHEN json_type(@) = 'OBJECT' THEN list_transform(json_keys(@), lambda k: json_object(k, json_extract(@, '/' || replace(replace(k, '~', '~0'), '/', '~1')))) ELSE [@] END
+items_array: let <ITEMS> WHEN json_type(@) = 'OBJECT' THEN list_transform(json_keys(@), lambda k: to_json([to_json(k), json_extract(@, '/' || replace(replace(k, '~', '~0'), '/', '~1'))])) ELSE [@] END
+list_length: CAST(len({0}) AS BIGINT)
+indexes: range(0, CAST({0} AS BIGINT))
+explode: unnest({0})
+item: list_extract({0}, CAST({1} + 1 AS BIGINT))
+row: struct_pack({*})
+field: struct_extract({0}, {1})
+arg_max: arg_max({0}, {1})
+arg_min: arg_min({0}, {1})
+any: any_value({0})
+stdev: stddev_samp({0})
+stdevp: stddev_pop({0})
+variance: var_samp({0})
+variancep: var_pop({0})
+percentile: quantile_disc({0}, {1})
+all_and: bit_and({0})
+all_or: bit_or({0})
+all_xor: bit_xor({0})
+make_set: to_json(list_slice(coalesce(list_sort(list(DISTINCT {0}) FILTER ({0} IS NOT NULL)), []), 1, {1|1048576}))
+make_set_of_datetime: to_json(list_slice(coalesce(list_sort(list(DISTINCT <TIMETEXT 0>) FILTER ({0} IS NOT NULL)), []), 1, {1|1048576}))
+make_set_of_timespan: to_json(list_slice(coalesce(list_sort(list(DISTINCT {0}) FILTER ({0} IS NOT NULL)), []), 1, {1|1048576}))
+make_set_of_dynamic: to_json(list_slice(list_transform(list_sort(list_distinct(flatten(coalesce(list(CASE WHEN json_type({0}) = 'ARRAY' THEN CAST(CAST({0} AS JSON[]) AS VARCHAR[]) ELSE [CAST({0} AS VARCHAR)] END) FILTER ({0} IS NOT NULL), [])))), lambda e: CAST(e AS JSON)), 1, {1|1048576}))
+make_list: to_json(list_slice(coalesce(list({0}) FILTER ({0} IS NOT NULL), []), 1, {1|1048576}))
+make_list_of_datetime: to_json(list_slice(coalesce(list(<TIMETEXT 0>) FILTER ({0} IS NOT NULL), []), 1, {1|1048576}))
+make_list_of_timespan: to_json(list_slice(coalesce(list({0}) FILTER ({0} IS NOT NULL), []), 1, {1|1048576}))
+make_list_of_dynamic: to_json(list_slice(coalesce(list({0}) FILTER ({0} IS NOT NULL), []), 1, {1|1048576}))
+make_list_ordered: to_json(list_slice(coalesce(list({0} ORDER BY {2*}) FILTER ({0} IS NOT NULL), []), 1, coalesce({1}, 1048576)))
+make_list_ordered_of_dynamic: to_json(list_slice(coalesce(list({0} ORDER BY {2*}) FILTER ({0} IS NOT NULL), []), 1, coalesce({1}, 1048576)))
+make_list_ordered_of_datetime: to_json(list_slice(coalesce(list(<TIMETEXT 0> ORDER BY {2*}) FILTER ({0} IS NOT NULL), []), 1, coalesce({1}, 1048576)))
+make_list_ordered_of_timespan: to_json(list_slice(coalesce(list({0} ORDER BY {2*}) FILTER ({0} IS NOT NULL), []), 1, coalesce({1}, 1048576)))
+make_bag: coalesce(list_reduce(list_prepend('{}'::JSON, list({0}) FILTER (json_type({0}) = 'OBJECT')), lambda a, e: json_merge_patch(a, e)), '{}'::JSON)
+strcat: concat({*})
+strcat_delim: concat_ws({*})
+strlen: length(coalesce({0}, ''))
+string_size: strlen(coalesce({0}, ''))
+lower: lower({0})
+upper: upper({0})
+reverse: reverse({0})
+replace: replace({0}, {1}, {2})
+replace_regex: regexp_replace({0}, {1}, {2}, 'g')
+translate: translate({2}, {0}, {1})
+trim: regexp_replace(regexp_replace({1}, '^(?:' || {0} || ')', ''), '(?:' || {0} || ')$', '')
+trim_start: regexp_replace({1}, '^(?:' || {0} || ')', '')
+trim_end: regexp_replace({1}, '(?:' || {0} || ')$', '')
+strrep: array_to_string(list_transform(range({1}), lambda i: {0}), {2|''})
+url_decode: url_decode({0})
+base64_encode: to_base64(encode({0}))
+md5: md5({0})
+sha1: sha1({0})
+sha256: sha256({0})
+regex_quote: regexp_escape({0})
+is_ascii: (strlen({0}) = length({0}))
+is_utf8: TRUE
+strcmp: CASE WHEN {0} < {1} THEN -1 WHEN {0} > {1} THEN 1 ELSE 0 END
+substring: substring({0}, CAST(greatest({1}, 0) + 1 AS BIGINT), CAST({2|2147483647} AS BIGINT))
+indexof_regex: CASE WHEN regexp_matches({0}, {1}) THEN strpos({0}, regexp_extract({0}, {1})) - 1 ELSE -1 END
+split: to_json(string_split({0}, {1}))
+extract: regexp_extract({2}, {0}, CAST({1} AS INTEGER))
+extract_group: to_json(regexp_extract_all({2}, {0}, CAST({1} AS INTEGER)))
+array_length: json_array_length(CASE WHEN json_type({0}) = 'ARRAY' THEN {0} END)
+array_join: array_to_string(<TEXTS 0>, {1})
+array_reverse: to_json(list_reverse(<LIST 0>))
+array_sum: list_sum(list_transform(<TEXTS 0>, lambda e: TRY_CAST(e AS DOUBLE)))
+array_sort_asc: OF[[TRY_CAST({0} AS JSON[])]][[CASE WHEN len(list_filter(@, lambda e: json_type(e) = 'VARCHAR')) = 0 THEN to_json(list_transform(list_sort(list_transform(@, lambda e: {'k': TRY_CAST(e AS DOUBLE), 'v': e})), lambda s: s.v)) ELSE to_json(list_sort(@)) END]]
+array_sort_desc: OF[[TRY_CAST({0} AS JSON[])]][[CASE WHEN len(list_filter(@, lambda e: json_type(e) = 'VARCHAR')) = 0 THEN to_json(list_transform(list_reverse_sort(list_transform(@, lambda e: {'k': TRY_CAST(e AS DOUBLE), 'v': e})), lambda s: s.v)) ELSE to_json(list_reverse_sort(@)) END]]
+array_index_of: coalesce(list_position(<TEXTS 0>, CAST({1} AS VARCHAR)), 0) - 1
+array_slice: OF[[TRY_CAST({0} AS JSON[])]][[to_json(list_slice(@, CASE WHEN {1} < 0 THEN greatest(len(@) + {1}, 0) ELSE {1} END + 1, CASE WHEN {2} < 0 THEN len(@) + {2} ELSE {2} END + 1))]]
+bag_keys: to_json(json_keys(CASE WHEN json_type({0}) = 'OBJECT' THEN {0} END))
+bag_has_key: coalesce(list_contains(json_keys({0}), {1}), FALSE)
+prefix_keys: let CASE WHEN json_type(@) = 'OBJECT' THEN to_json(map_from_entries(list_transform(json_keys(@), lambda k: {'k': {1} || k, 'v': json_extract(@, '/' || replace(replace(k, '~', '~0'), '/', '~1'))}))) END
+bag_remove_keys: let to_json(map_from_entries(list_transform(list_filter(json_keys(@), lambda k: NOT list_contains(<TEXTS 1>, k)), lambda k: {'k': k, 'v': json_extract(@, '/' || replace(replace(k, '~', '~0'), '/', '~1'))})))
+sqrt: CASE WHEN {0} >= 0 THEN sqrt({0}) END
+exp: exp({0})
+exp2: pow(2, {0})
+exp10: pow(10, {0})
+ln: CASE WHEN {0} > 0 THEN ln({0}) END
+log2: CASE WHEN {0} > 0 THEN log2({0}) END
+log10: CASE WHEN {0} > 0 THEN log10({0}) END
+pow: pow({0}, {1})
+sin: sin({0})
+cos: cos({0})
+tan: tan({0})
+asin: CASE WHEN abs({0}) <= 1 THEN asin({0}) END
+acos: CASE WHEN abs({0}) <= 1 THEN acos({0}) END
+atan: atan({0})
+atan2: atan2({0}, {1})
+cot: cot({0})
+degrees: degrees({0})
+radians: radians({0})
+isnan: isnan({0})
+isinf: isinf({0})
+isfinite: isfinite({0})
+rand: random()
+round: round({0}, CAST({1} AS INTEGER))
+abs: abs({0})
+sign: CAST(sign({0}) AS BIGINT)
+ceiling: ceil({0})
+bit_and: ({0} & {1})
+bit_or: ({0} | {1})
+bit_xor: xor({0}, {1})
+bit_not: (~{0})
+shift_left: ({0} << {1})
+shift_right: ({0} >> {1})
+bit_count: CAST(bit_count(CAST({0} AS BIGINT)) AS BIGINT)
+divide: CASE WHEN {1} <> 0 THEN CAST({0} AS DOUBLE) / {1} END
+divide_whole: CASE WHEN {1} <> 0 THEN CAST(({0}) // ({1}) AS BIGINT) END
+modulo: CASE WHEN {1} <> 0 THEN (({0}) % ({1}) + ({1})) % ({1}) END
+max_of: greatest({*})
+min_of: least({*})
+bin_long: (({0}) - ((({0}) % ({1})) + ({1})) % ({1}))
+bin_real: (floor(({0}) / ({1})) * ({1}))
+bin_datetime: make_timestamptz(CAST((epoch_us({0}) + <ORIGIN>) // greatest(({1}) // 10, 1) * greatest(({1}) // 10, 1) - <ORIGIN> AS BIGINT))
+bin_at_datetime: make_timestamptz(CAST(epoch_us({2}) + CAST(floor((epoch_us({0}) - epoch_us({2})) / (({1}) / 10.0)) AS BIGINT) * (({1}) // 10) AS BIGINT))
+bin_at_long: (({2}) + CAST(floor((({0}) - ({2})) / CAST({1} AS DOUBLE)) AS BIGINT) * ({1}))
+bin_at_real: (({2}) + floor((({0}) - ({2})) / ({1})) * ({1}))
+bin_index_datetime: CAST(floor((epoch_us({0}) - epoch_us({1})) / (({2}) / 10.0)) AS BIGINT)
+bin_index_long: CAST(floor((({0}) - ({1})) / CAST({2} AS DOUBLE)) AS BIGINT)
+bin_index_real: CAST(floor((({0}) - ({1})) / ({2})) AS BIGINT)
+bin_count_datetime: CAST(greatest(ceil((epoch_us({1}) - epoch_us({0})) / (({2}) / 10.0)), 0) AS BIGINT)
+bin_count_long: CAST(greatest(ceil((({1}) - ({0})) / CAST({2} AS DOUBLE)), 0) AS BIGINT)
+bin_count_real: CAST(greatest(ceil((({1}) - ({0})) / ({2})), 0) AS BIGINT)
+series: OF[[map_from_entries(list(struct_pack(k := {0}, v := {1})))]][[to_json(list_transform(range({2}), lambda i: coalesce(@[i], {3})))]]
+series_axis_datetime: to_json(list_transform(range({1}), lambda i: strftime(make_timestamptz(CAST(epoch_us({0}) + i * (({2}) // 10) AS BIGINT)), '%Y-%m-%dT%H:%M:%S.%f0Z')))
+series_axis_long: to_json(list_transform(range({1}), lambda i: ({0}) + i * ({2})))
+series_axis_real: to_json(list_transform(range({1}), lambda i: ({0}) + i * ({2})))
+add_ticks: make_timestamptz(CAST(epoch_us({0}) + CAST(floor(({1}) / 10) AS BIGINT) AS BIGINT))
+ticks_between: ((epoch_us({0}) - epoch_us({1})) * 10)
+start_of_day: (date_trunc('day', {0}) + to_days(CAST({1} AS INTEGER)))
+start_of_week: (date_trunc('week', {0} + INTERVAL 1 DAY) - INTERVAL 1 DAY + to_weeks(CAST({1} AS INTEGER)))
+start_of_month: (date_trunc('month', {0}) + to_months(CAST({1} AS INTEGER)))
+start_of_year: (date_trunc('year', {0}) + to_years(CAST({1} AS INTEGER)))
+dayofweek: (CAST(dayofweek({0}) AS BIGINT) * 864000000000)
+dayofmonth: CAST(day({0}) AS INTEGER)
+dayofyear: CAST(dayofyear({0}) AS INTEGER)
+hourofday: CAST(hour({0}) AS INTEGER)
+monthofyear: CAST(month({0}) AS INTEGER)
+year: CAST(year({0}) AS INTEGER)
+weekofyear: CAST(week({0}) AS BIGINT)
+from_unix_seconds: make_timestamptz(CAST(({0}) * 1000000 AS BIGINT))
+from_unix_millis: make_timestamptz(CAST(({0}) * 1000 AS BIGINT))
+from_unix_micros: make_timestamptz(CAST({0} AS BIGINT))
+from_unix_nanos: make_timestamptz(CAST(({0}) // 1000 AS BIGINT))
+utc_to_local: (({0} AT TIME ZONE {1}) AT TIME ZONE 'UTC')
+local_to_utc: (({0} AT TIME ZONE 'UTC') AT TIME ZONE {1})
+make_datetime: make_timestamptz({0}, {1}, {2}, {3|0}, {4|0}, CAST({5|0} AS DOUBLE))
+to_hex: lower(to_hex(CAST({0} AS BIGINT)))
+part_year: CAST(year({0}) AS BIGINT)
+part_quarter: CAST(quarter({0}) AS BIGINT)
+part_month: CAST(month({0}) AS BIGINT)
+part_week_of_year: CAST(week({0}) AS BIGINT)
+part_week: CAST(week({0}) AS BIGINT)
+part_day: CAST(day({0}) AS BIGINT)
+part_dayofyear: CAST(dayofyear({0}) AS BIGINT)
+part_hour: CAST(hour({0}) AS BIGINT)
+part_minute: CAST(minute({0}) AS BIGINT)
+part_second: CAST(second({0}) AS BIGINT)
+part_millisecond: (epoch_us({0}) // 1000 % 1000)
+part_microsecond: (epoch_us({0}) % 1000000)
+part_nanosecond: (epoch_us({0}) % 1000000 * 1000)
+diff_year: CAST(year({0}) - year({1}) AS BIGINT)
+diff_quarter: CAST((year({0}) - year({1})) * 4 + quarter({0}) - quarter({1}) AS BIGINT)
+diff_month: CAST((year({0}) - year({1})) * 12 + month({0}) - month({1}) AS BIGINT)
+diff_week: date_diff('day', date_trunc('week', {1} + INTERVAL 1 DAY), date_trunc('week', {0} + INTERVAL 1 DAY)) // 7
+diff_day: date_diff('day', {1}, {0})
+diff_hour: date_diff('hour', {1}, {0})
+diff_minute: date_diff('minute', {1}, {0})
+diff_second: date_diff('second', {1}, {0})
+diff_millisecond: (epoch_us({0}) // 1000 - epoch_us({1}) // 1000)
+diff_microsecond: (epoch_us({0}) - epoch_us({1}))
+diff_nanosecond: ((epoch_us({0}) - epoch_us({1})) * 1000)
+add_year: ({0} + to_years(CAST({1} AS INTEGER)))
+add_quarter: ({0} + to_months(CAST({1} * 3 AS INTEGER)))
+add_month: ({0} + to_months(CAST({1} AS INTEGER)))
+add_week: ({0} + to_weeks(CAST({1} AS INTEGER)))
+add_day: ({0} + to_days(CAST({1} AS INTEGER)))
+add_hour: ({0} + to_hours({1}))
+add_minute: ({0} + to_minutes({1}))
+add_second: ({0} + to_seconds({1}))
+add_millisecond: ({0} + to_milliseconds({1}))
+add_microsecond: ({0} + to_microseconds({1}))
+range_long: to_json(list_slice(range({0}, {1} + sign({2})::BIGINT, {2}), 1, 1048576))
+range_datetime: to_json(list_transform(range(0, CAST(floor((epoch_us({1}) - epoch_us({0})) / (({2}) / 10.0)) AS BIGINT) + 1), lambda i: strftime(make_timestamptz(CAST(epoch_us({0}) + i * (({2}) // 10) AS BIGINT)), '%Y-%m-%dT%H:%M:%S.%f0Z')))
+range_real: to_json(list_transform(range(0, CAST(floor((({1}) - ({0})) / ({2})) AS BIGINT) + 1), lambda i: ({0}) + i * ({2})))
+type_of: CASE json_type(to_json({0})) WHEN 'VARCHAR' THEN 'string' WHEN 'OBJECT' THEN 'dictionary' WHEN 'ARRAY' THEN 'array' WHEN 'BOOLEAN' THEN 'bool' WHEN 'DOUBLE' THEN 'double' WHEN 'NULL' THEN 'null' ELSE 'long' END
+make_timespan: (({0}) * 36000000000 + ({1}) * 600000000 + CAST(({2|0}) * 10000000 AS BIGINT))
+hash: CAST(hash({0}) % 9223372036854775807 AS BIGINT)
+"""
+
+_MACROS = {
+    "<ITEMS>": _ITEMS,
+    "<WHOLE>": _WHOLE,
+    "<TIME>": _TIME,
+    "<REALTEXT>": _REAL_TEXT,
+    "<SPANTEXT>": _SPAN_TEXT,
+    "<ORIGIN>": str(ORIGIN_US),
+    "<TEXTS #>": "list_transform(coalesce(TRY_CAST({#} AS JSON[]), []), lambda e: e ->> '$')",
+    "<LIST #>": "coalesce(TRY_CAST({#} AS JSON[]), [])",
+    "<TIMETEXT #>": "strftime({#}, '%Y-%m-%dT%H:%M:%S.%f0Z')",
+}
+
+
+def _row(nodes: Sequence[exp.Expression], texts: Sequence[str]) -> str:
+    return f"struct_pack({', '.join(f'f{at} := {text}' for at, text in enumerate(texts))})"
+
+
+def _get(nodes: Sequence[exp.Expression], texts: Sequence[str]) -> str:
+    path = literal_text(nodes[1])
+    assert path is not None, "a path is a literal"
+    ways = [_pointer(way) for way in path_ways(path)]
+    if len(ways) == 1:
+        return f"nullif(json_extract({texts[0]}, {ways[0]}), 'null'::JSON)"
+    parts = ", ".join(f"json_extract(tide_v, {way})" for way in ways)
+    return f"nullif({LET % (texts[0], f'coalesce({parts})')}, 'null'::JSON)"
+
+
+def _pointer(way: Sequence[str | int]) -> str:
+    steps = "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in way)
+    return quoted(steps)
+
+
+def quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _term(*, cased: bool = False, prefix: bool = False, suffix: bool = False) -> Writer:
+    def write(nodes: Sequence[exp.Expression], texts: Sequence[str]) -> str:
+        term = literal_text(nodes[1])
+        if term is not None:
+            return f"regexp_matches({texts[0]}, {quoted(term_pattern(term, cased=cased, prefix=prefix, suffix=suffix))})"
+        before = "" if suffix else EDGE_BEFORE
+        after = "" if prefix else EDGE_AFTER
+        flag = "" if cased else "(?i)"
+        return f"regexp_matches({texts[0]}, '{flag}{before}' || regexp_escape({texts[1]}) || '{after}')"
+
+    return write
+
+
+def _has_any(nodes: Sequence[exp.Expression], texts: Sequence[str]) -> str:
+    terms = [literal_text(node) or "" for node in nodes[1:]]
+    pattern = "|".join(f"(?:{term_pattern(term, cased=True)})" for term in terms)
+    return f"regexp_matches({texts[0]}, {quoted('(?i)' + pattern)})"
+
+
+def _has_all(nodes: Sequence[exp.Expression], texts: Sequence[str]) -> str:
+    tests = [f"regexp_matches(tide_v, {quoted(term_pattern(literal_text(node) or ''))})" for node in nodes[1:]]
+    return LET % (texts[0], " AND ".join(tests))
+
+
+def _format_datetime(nodes: Sequence[exp.Expression], texts: Sequence[str]) -> str:
+    pattern = literal_text(nodes[1])
+    shape = strftime_of(pattern) if pattern is not None else None
+    if shape is not None:
+        return f"strftime({texts[0]}, {quoted(shape)})"
+    return f"tide_format_datetime_python(CAST(epoch_us({texts[0]}) AS VARCHAR), {texts[1]})"
+
+
+def _countof(nodes: Sequence[exp.Expression], texts: Sequence[str]) -> str:
+    kind = literal_text(nodes[2]) if len(nodes) > 2 else "normal"
+    if kind == "regex":
+        return f"len(regexp_extract_all({texts[0]}, {texts[1]}))"
+    gone = f"length({texts[0]}) - length(replace({texts[0]}, {texts[1]}, ''))"
+    return f"CAST(({gone}) / greatest(length({texts[1]}), 1) AS BIGINT)"
+
+
+def _indexof(nodes: Sequence[exp.Expression], texts: Sequence[str]) -> str:
+    if len(texts) == 2:
+        return f"(strpos({texts[0]}, {texts[1]}) - 1)"
+    tail = f"strpos(substring({texts[0]}, CAST(({texts[2]}) + 1 AS BIGINT)), {texts[1]})"
+    return f"CASE WHEN {tail} = 0 THEN -1 ELSE {tail} + ({texts[2]}) - 1 END"
+
+
+def _json_lists(texts: Sequence[str]) -> list[str]:
+    return [f"coalesce(TRY_CAST({text} AS JSON[]), [])" for text in texts]
+
+
+def _array_concat(nodes: Sequence[exp.Expression], texts: Sequence[str]) -> str:
+    return f"to_json(flatten([{', '.join(_json_lists(texts))}]))"
+
+
+def _set_union(nodes: Sequence[exp.Expression], texts: Sequence[str]) -> str:
+    return f"to_json(list_sort(list_distinct(flatten([{', '.join(_json_lists(texts))}]))))"
+
+
+def _set_fold(negation: str) -> Writer:
+    def write(nodes: Sequence[exp.Expression], texts: Sequence[str]) -> str:
+        first, *rest = _json_lists(texts)
+        found = f"list_distinct({first})"
+        for other in rest:
+            found = f"list_filter({found}, lambda e: {negation}list_contains({other}, e))"
+        return f"to_json(list_sort({found}))"
+
+    return write
+
+
+def _set_equals(nodes: Sequence[exp.Expression], texts: Sequence[str]) -> str:
+    one, other = (f"list_sort(list_distinct({item}))" for item in _json_lists(texts))
+    return f"({one} = {other})"
+
+
+def _pack(nodes: Sequence[exp.Expression], texts: Sequence[str]) -> str:
+    return f"json_object({', '.join(texts)})"
+
+
+def _pack_array(nodes: Sequence[exp.Expression], texts: Sequence[str]) -> str:
+    return f"json_array({', '.join(texts)})"
+
+
+def _bag_merge(nodes: Sequence[exp.Expression], texts: Sequence[str]) -> str:
+    """Merge bags: of a key that several have, the first counts."""
+    found = texts[-1]
+    for text in reversed(texts[:-1]):
+        found = f"json_merge_patch(coalesce({found}, '{{}}'::JSON), coalesce({text}, '{{}}'::JSON))"
+    return found
+
+
+def _zip(nodes: Sequence[exp.Expression], texts: Sequence[str]) -> str:
+    lists = _json_lists(texts)
+    length = f"greatest({', '.join(f'len({item})' for item in lists)})"
+    cells = ", ".join(f"list_extract({item}, i + 1)" for item in lists)
+    return f"to_json(list_transform(range(CAST({length} AS BIGINT)), lambda i: [{cells}]))"
+
+
+_WRITTEN: dict[str, Writer] = {
+    "tide_get": _get, "tide_row": _row, "tide_has": _term(), "tide_has_cs": _term(cased=True),
+    "tide_hasprefix": _term(prefix=True), "tide_hasprefix_cs": _term(prefix=True, cased=True),
+    "tide_hassuffix": _term(suffix=True), "tide_hassuffix_cs": _term(suffix=True, cased=True),
+    "tide_has_any": _has_any, "tide_has_all": _has_all, "tide_format_datetime": _format_datetime,
+    "tide_countof": _countof, "tide_indexof": _indexof, "tide_array_concat": _array_concat,
+    "tide_set_union": _set_union, "tide_set_intersect": _set_fold(""),
+    "tide_set_difference": _set_fold("NOT "), "tide_set_equals": _set_equals, "tide_pack": _pack,
+    "tide_pack_array": _pack_array, "tide_bag_merge": _bag_merge, "tide_zip": _zip,
+}  # fmt: skip
+
+WRITERS: dict[str, Writer] = merged(writers(expanded(_TEMPLATES, _MACROS, LET), LET), _WRITTEN)

@@ -1,0 +1,491 @@
+"""Bind a KQL query to tables: names to columns, calls to functions, pipelines to steps.
+
+``Binder`` knows names and functions; each tabular operator is a rule in a module of its own. It does not run anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from sqlglot import exp
+
+from tidelake.errors import NotFoundError, QueryError
+from tidelake.lexer import did_you_mean, error_at
+from tidelake.query.kql import syntax
+from tidelake.query.kql.aggregates import AGGREGATES, SEVERAL
+from tidelake.query.kql.conversions import convert, implicit
+from tidelake.query.kql.relations import Relation, Steps, keyed
+from tidelake.query.kql.scalar_functions import FUNCTIONS, Arguments
+from tidelake.query.kql.scalars import Scalars
+from tidelake.query.kql.scope import Closure, Deferred, Names, Scope
+from tidelake.query.kql.values import Column, Value, call, convert_text_limit, literal, text_literal, type_of
+from tidelake.query.tables import Tables
+
+MAX_NODES = 200_000  # parts of one bound expression: functions that call functions can double it each time
+MAX_CALLS = 5_000  # calls of the author's own functions, each of which is written out
+
+WINDOWS = ("row_number", "prev", "next", "row_cumsum", "row_rank_dense", "row_rank_min", "row_window_session")
+SPECIAL = ("toscalar", "materialize", "column_ifexists", "columnifexists", "iscolumnexists", "pack_all", "table",
+           "database", "cluster", "view", *WINDOWS)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a part of the query stands: the names it can see, and the rows that stand before a pipeline, if any."""
+
+    names: Names
+    text: str
+
+
+OperatorRule = Callable[["Binder", Relation, syntax.Operator, Place], Relation]
+
+
+class Binder(Scalars):
+    """Bind one query."""
+
+    def __init__(self, tables: Tables, text: str, now: datetime, rules: Mapping[str, OperatorRule]) -> None:
+        self.tables = tables
+        self.text = text
+        self.now = now
+        self.rules = rules
+        self.steps = Steps()
+        self.calls = 0
+        self.rendered: Any = None
+
+    # names
+
+    def error(self, at: int, message: str, *, kind: str = "bind", **facts: object) -> QueryError:
+        return error_at(self.text, min(at, len(self.text)), message, kind=kind, **facts)
+
+    def scope(self, relation: Relation | None, place: Place, **changes: Any) -> Scope:
+        """Give what an expression over a relation's rows can see."""
+        if relation is None:
+            return Scope({}, "", place.names, self.text, self.now, **changes)
+        columns = relation.by_name
+        scope = Scope(columns, relation.alias, place.names, self.text, self.now, tables=relation.tables, bag=relation.bag)
+        if relation.serialized:
+            scope = replace(scope, windows=tuple(relation.order_sql()))
+        return replace(scope, **changes) if changes else scope
+
+    def resolve(self, name: str, scope: Scope, at: int) -> object | None:
+        return self.resolve_name(name, Place(scope.names, self.text), at)
+
+    def resolve_name(self, name: str, place: Place, at: int) -> object | None:
+        """Give what ``let`` bound to a name: a value, rows, or a function."""
+        found = place.names.find(name)
+        if isinstance(found, Deferred):
+            inner = Place(found.names, self.text)
+            bound: object
+            if self.is_table(found.expression, inner):
+                bound = self.steps.closed(self.table(found.expression, inner))
+            else:
+                bound = self.bind(found.expression, self.scope(None, inner))
+            place.names.replace(name, bound)
+            return bound
+        return found
+
+    def is_table(self, node: syntax.Expression, place: Place) -> bool:
+        """Say whether an expression is a table."""
+        match node:
+            case syntax.Pipe() | syntax.DataTable() | syntax.ExternalData():
+                return True
+            case syntax.Name(name):
+                found = place.names.find(name)
+                if isinstance(found, Deferred):
+                    return self.is_table(found.expression, Place(found.names, self.text))
+                return isinstance(found, Relation) if found is not None else self._exists(name)
+            case syntax.Call(name, arguments):
+                return self._gives_table(name, arguments, place)
+            case syntax.Member(base, _):
+                return _is_database(base) or self._exists(_dotted(node) or "")
+            case _:
+                return False
+
+    def _gives_table(self, name: str, arguments: tuple[syntax.Expression, ...], place: Place) -> bool:
+        if name in ("table", "external_table", "materialized_view"):
+            return True
+        if name == "materialize":
+            return bool(arguments) and self.is_table(arguments[0], place)
+        found = place.names.find(name)
+        if isinstance(found, Closure) and found.function.body.query is not None:
+            inner = Names(found.names)
+            for parameter in found.function.parameters:
+                stand_in: object = Relation(exp.Table(), "", ()) if parameter.type == "table" else literal(None, parameter.type)
+                inner.own[parameter.name] = stand_in
+            for statement in found.function.body.statements:
+                inner = self.declare(statement, inner)
+            return self.is_table(found.function.body.query, Place(inner, self.text))
+        if found is not None or name in FUNCTIONS or name in SPECIAL or name in AGGREGATES:
+            return False
+        return self._exists(name)
+
+    def _exists(self, name: str) -> bool:
+        try:
+            return bool(name) and self.tables.columns(name) is not None
+        except NotFoundError:
+            return False
+
+    def declare(self, statement: syntax.Let | syntax.Other, names: Names) -> Names:
+        """Add what a statement binds to the names."""
+        match statement:
+            case syntax.Let(name, syntax.Function() as function):
+                return Names(names, {name: Closure(function, names, self.text)})
+            case syntax.Let(name, value):
+                return Names(names, {name: Deferred(value, names, self.text)})
+            case syntax.Other(_, parameters):
+                own: dict[str, object] = {
+                    each.name: Deferred(each.default, names, self.text) for each in parameters if each.default is not None
+                }
+                return Names(names, own) if own else names
+
+    # tables
+
+    def table(self, node: syntax.Expression, place: Place, given: Relation | None = None) -> Relation:
+        """Give the rows of an expression that is a table."""
+        match node:
+            case syntax.Pipe(source, operators):
+                empty = isinstance(source, syntax.Name) and not source.name
+                relation = given or Relation(exp.Table(), "", ()) if empty else self.table(source, place)
+                return self.pipeline(relation, operators, place)
+            case syntax.Name(name, at):
+                return self._named_table(name, place, at)
+            case syntax.DataTable() | syntax.Call() | syntax.Member() | syntax.ExternalData():
+                return self._table_from(node, place)
+            case syntax.Index(base, syntax.Literal("string", str(name)), at) if _is_database(base):
+                return self._named_table(name, place, at)
+            case _:
+                raise self.error(node.at, "expected a table here")
+
+    def pipeline(self, relation: Relation, operators: tuple[syntax.Operator, ...], place: Place) -> Relation:
+        """Send rows through operators, one after the other."""
+        for operator in operators:
+            rule = self.rules.get(operator.name)
+            if rule is None:
+                raise self.error(operator.at, f"operator '{operator.name}' is not supported", kind="unsupported")
+            if operator.name == "as":
+                place = Place(Names(place.names, {operator.items[0]: relation}), place.text)
+            relation = rule(self, relation, operator, place)
+            if len(self.steps.steps) > 2_000:
+                raise self.error(operator.at, "the query has too many steps", kind="too_large")
+        return relation
+
+    def _named_table(self, name: str, place: Place, at: int) -> Relation:
+        found = self.resolve_name(name, place, at)
+        if isinstance(found, Relation):
+            return found
+        if isinstance(found, Closure):
+            return self._invoked(found, name, (), place, at, None)
+        if found is not None:
+            raise self.error(at, f"'{name}' is a value, and a table is expected", kind="type")
+        return self.stored(name, at, place)
+
+    def stored(self, name: str, at: int, place: Place) -> Relation:
+        """Give the rows of a table of the lake."""
+        try:
+            held = self.tables.columns(name)
+        except NotFoundError:
+            hint = did_you_mean(name, [*self.tables.names(), *place.names.all_names()])
+            raise self.error(at, f"unknown table '{name}'{hint}", kind="unknown_table", name=name) from None
+        namespace, _, short = name.rpartition(".")
+        alias = exp.TableAlias(this=exp.to_identifier(short, quoted=True))
+        db = exp.to_identifier(namespace, quoted=True) if namespace else None
+        source = exp.Table(this=exp.to_identifier(short, quoted=True), db=db, alias=alias)
+        columns = keyed((column, type_of(kind)) for column, kind in held.items())
+        return Relation(source, short, columns, tables=(name,))
+
+    def _table_from(self, node: syntax.Expression, place: Place) -> Relation:
+        match node:
+            case syntax.DataTable(columns, values, at):
+                return self._datatable(columns, values, at, place)
+            case syntax.ExternalData(_, at):
+                raise self.error(at, "externaldata is not supported: load the data into a table", kind="unsupported")
+            case syntax.Member(base, name, at):
+                dotted = _dotted(node)
+                if _is_database(base):
+                    return self._database_table(base, name, at, place)
+                if dotted is not None:
+                    return self.stored(dotted, node.at if not isinstance(base, syntax.Name) else base.at, place)
+            case syntax.Call(name, arguments, at):
+                return self._called_table(name, arguments, at, place)
+        raise self.error(node.at, "expected a table here")
+
+    def _database_table(self, base: syntax.Expression, name: str, at: int, place: Place) -> Relation:
+        database = base.arguments[-1] if isinstance(base, syntax.Call) and base.arguments else None
+        namespace = self.constant(database, self.scope(None, place), "a database's name") if database else None
+        return self.stored(f"{namespace}.{name}" if namespace else name, at, place)
+
+    def _called_table(self, name: str, arguments: tuple[syntax.Expression, ...], at: int, place: Place) -> Relation:
+        found = place.names.find(name)
+        if isinstance(found, Closure):
+            return self._invoked(found, name, arguments, place, at, None)
+        match name, arguments:
+            case "materialize", (argument,):
+                return self.steps.closed(self.table(argument, place))
+            case ("table" | "materialized_view"), (argument, *_):
+                return self._named_table(str(self.constant(argument, self.scope(None, place), "a table's name")), place, at)
+            case "external_table", _:
+                raise self.error(at, "external_table is not supported", kind="unsupported")
+        if self._exists(name):
+            return self.stored(name, at, place)
+        if name in FUNCTIONS or name in AGGREGATES or name in SPECIAL:
+            raise self.error(at, f"'{name}' gives a value, and a table is expected", kind="type")
+        hint = did_you_mean(name, [*place.names.all_names(), *self.tables.names()])
+        raise self.error(at, f"unknown function '{name}'{hint}", kind="unknown_table", name=name)
+
+    def _datatable(self, columns: Any, values: Any, at: int, place: Place) -> Relation:
+        if not columns:
+            raise self.error(at, "a datatable needs columns")
+        if len(values) % len(columns):
+            raise self.error(at, f"a datatable of {len(columns)} columns cannot have {len(values)} values")
+        scope = self.scope(None, place)
+        typed = keyed((name, kind) for name, kind in columns)
+        rows: list[list[exp.Expression]] = []
+        for start in range(0, len(values), len(columns)):
+            row = values[start : start + len(columns)]
+            rows.append([self._cell(node, column.type, scope) for node, column in zip(row, typed, strict=True)])
+        return self.constant_rows(typed, rows)
+
+    def _cell(self, node: syntax.Expression, kind: str, scope: Scope) -> exp.Expression:
+        value = self.bind(node, scope)
+        if value.is_null:
+            return literal("" if kind == "string" else None, kind).sql
+        found = implicit(value, kind) or convert(value, kind)
+        if kind == "dynamic" and value.type == "string":
+            found = Value(call("tide_parse_json", value.sql), "dynamic")
+        if found.is_null and value.constant is not None:
+            raise scope.error(node.at, f"not a {kind}", kind="type")
+        return found.sql
+
+    def constant_rows(self, columns: tuple[Column, ...], rows: list[list[exp.Expression]]) -> Relation:
+        """Give rows that the query itself holds."""
+        source, alias = self.steps.add(rows_query(columns, rows))
+        return Relation(source, alias, columns)
+
+    # functions
+
+    def _invoked(
+        self, closure: Closure, name: str, arguments: tuple[syntax.Expression, ...], place: Place, at: int, given: Relation | None
+    ) -> Relation:
+        inner = self._parameters(closure, name, arguments, self.scope(None, place), at, given)
+        query = closure.function.body.query
+        if query is None:
+            raise self.error(at, f"function '{name}' gives nothing")
+        return self.steps.closed(self.table(query, inner))
+
+    def invoke(self, node: syntax.Call, given: Relation, place: Place) -> Relation:
+        """Call a function with rows as its first argument."""
+        found = place.names.find(node.name)
+        if not isinstance(found, Closure):
+            raise self.error(node.at, f"unknown function '{node.name}'{did_you_mean(node.name, place.names.all_names())}", kind="unknown_table", name=node.name)
+        return self._invoked(found, node.name, node.arguments, place, node.at, given)
+
+    def _parameters(
+        self, closure: Closure, name: str, arguments: tuple[syntax.Expression, ...], scope: Scope, at: int, given: Relation | None
+    ) -> Place:
+        """Bind a function's parameters to what it is called with."""
+        self.calls += 1
+        if self.calls > MAX_CALLS:
+            raise self.error(at, "the query calls its functions too often", kind="too_large")
+        inner = Names(closure.names)
+        parameters = list(closure.function.parameters)
+        place = Place(scope.names, self.text)
+        if given is not None:
+            if not parameters or parameters[0].type != "table":
+                raise self.error(at, f"function '{name}' does not take a table first")
+            inner.own[parameters.pop(0).name] = given
+        named = {node.names[0]: node.value for node in arguments if isinstance(node, syntax.Named)}
+        ordered = [node for node in arguments if not isinstance(node, syntax.Named)]
+        if len(ordered) > len(parameters):
+            raise self.error(at, f"function '{name}' takes {len(parameters)} arguments, not {len(ordered)}")
+        for index, parameter in enumerate(parameters):
+            node = ordered[index] if index < len(ordered) else named.get(parameter.name, parameter.default)
+            if node is None:
+                raise self.error(at, f"function '{name}' needs its argument '{parameter.name}'")
+            if parameter.type == "table":
+                inner.own[parameter.name] = self.steps.closed(self.table(node, place))
+                continue
+            value = self.bind(node, scope)
+            bound = implicit(value, parameter.type)
+            if bound is None:
+                raise self.error(node.at, f"argument '{parameter.name}' of '{name}' must be {parameter.type}, this is {value.type}", kind="type")
+            inner.own[parameter.name] = bound
+        names: Names = inner
+        for statement in closure.function.body.statements:
+            names = self.declare(statement, names)
+        return Place(names, self.text)
+
+    def bind_query(self, node: syntax.Expression, scope: Scope) -> tuple[exp.Expression, str] | None:
+        place = Place(scope.names, self.text)
+        if isinstance(node, syntax.Name) and node.name in scope.columns:
+            return None
+        if not self.is_table(node, place):
+            return None
+        relation = self.steps.plain(self.table(node, place))
+        if not relation.columns:
+            raise self.error(node.at, "the table has no columns")
+        first = relation.columns[0]
+        relation = replace(self.steps.closed(relation), columns=(first,), hidden=(), order=())
+        query = exp.select(exp.alias_(relation.item(first), "v", quoted=True)).from_(relation.source.copy())
+        return query, first.type
+
+    def bind_call(self, node: syntax.Call, scope: Scope) -> Value:
+        found = scope.names.find(node.name)
+        if isinstance(found, Closure):
+            return self._called(found, node, scope)
+        if node.name in SPECIAL:
+            return self._special(node, scope)
+        if scope.aggregates and node.name in AGGREGATES:
+            return self._aggregate(node, scope)
+        if function := FUNCTIONS.get(node.name):
+            arguments = self._arguments(node, scope)
+            self._check_count(node, len(arguments), function.least, function.most, scope)
+            try:
+                return convert_text_limit(function.rule(arguments), scope, node.at)
+            except (ValueError, TypeError, OverflowError, AttributeError) as error:
+                if isinstance(error, QueryError):
+                    raise
+                raise scope.error(node.at, f"{node.name} cannot use these arguments", kind="type") from error
+        if node.name in AGGREGATES or node.name in SEVERAL:
+            raise scope.error(node.at, f"'{node.name}' is an aggregate: it belongs in summarize")
+        known = [*FUNCTIONS, *AGGREGATES, *SPECIAL, *scope.names.all_names()]
+        hint = did_you_mean(node.name, known)
+        raise scope.error(node.at, f"unknown function '{node.name}'{hint}", kind="unknown_function", name=node.name)
+
+    def _called(self, closure: Closure, node: syntax.Call, scope: Scope) -> Value:
+        inner = self._parameters(closure, node.name, node.arguments, scope, node.at, None)
+        query = closure.function.body.query
+        if query is None:
+            raise scope.error(node.at, f"function '{node.name}' gives nothing")
+        if self.is_table(query, inner):
+            raise scope.error(node.at, f"'{node.name}' gives a table, and a value is expected: use toscalar(…)", kind="type")
+        value = self.bind(query, replace(self.scope(None, inner), now=scope.now))
+        if sum(1 for _ in value.sql.walk()) > MAX_NODES:
+            raise scope.error(node.at, "the expression grows too large", kind="too_large")
+        return value
+
+    def _arguments(self, node: syntax.Call, scope: Scope) -> Arguments:
+        values = tuple(self.bind(argument, scope) for argument in node.arguments)
+        return Arguments(node.name, values, scope, node.at, tuple(argument.at for argument in node.arguments))
+
+    def _check_count(self, node: syntax.Call, count: int, least: int, most: int, scope: Scope) -> None:
+        if not least <= count <= most:
+            wanted = str(least) if least == most else f"{least} to {most}"
+            raise scope.error(node.at, f"{node.name} takes {wanted} arguments, not {count}", kind="arity")
+
+    def _aggregate(self, node: syntax.Call, scope: Scope) -> Value:
+        aggregate = AGGREGATES[node.name]
+        self._check_count(node, len(node.arguments), aggregate.least, aggregate.most, scope)
+        rows = replace(scope, aggregates=False)
+        arguments = self._arguments(node, rows)
+        return aggregate.rule(arguments)
+
+    def _special(self, node: syntax.Call, scope: Scope) -> Value:
+        match node.name, node.arguments:
+            case "toscalar", (argument,):
+                return self._toscalar(argument, scope)
+            case "materialize", (argument,):
+                return self.bind(argument, scope)
+            case ("column_ifexists" | "columnifexists"), (name, fallback):
+                return self._column_if_exists(name, fallback, scope)
+            case "iscolumnexists", (name,):
+                return literal(self.constant(name, scope, "a column's name") in scope.columns, "bool")
+            case "pack_all", _:
+                return self._pack_all(scope)
+            case (window, _) if window in WINDOWS:
+                return self._window(node, scope)
+        if node.name in ("table", "database", "cluster", "view"):
+            raise scope.error(node.at, "a table cannot stand where a value is expected", kind="type")
+        raise scope.error(node.at, f"{node.name} takes another number of arguments", kind="arity")
+
+    def _toscalar(self, node: syntax.Expression, scope: Scope) -> Value:
+        found = self.bind_query(node, scope)
+        if found is None:
+            return self.bind(node, scope)
+        query, kind = found
+        assert isinstance(query, exp.Select)
+        return Value(exp.Subquery(this=query.limit(1)), kind)
+
+    def _column_if_exists(self, name: syntax.Expression, fallback: syntax.Expression, scope: Scope) -> Value:
+        wanted = name.name if isinstance(name, syntax.Name) else self.constant(name, scope, "a column's name")
+        column = scope.columns.get(str(wanted))
+        return self.bind(syntax.Name(column.name, name.at), scope) if column else self.bind(fallback, scope)
+
+    def _pack_all(self, scope: Scope) -> Value:
+        parts: list[exp.Expression] = []
+        for name in scope.columns:
+            value = scope.column(name)
+            if value is not None:
+                parts += [text_literal(name), convert(value, "dynamic").sql]
+        return Value(call("tide_pack", *parts), "dynamic")
+
+    def _window(self, node: syntax.Call, scope: Scope) -> Value:
+        """Bind a function that looks at the rows around: they must be sorted or serialized."""
+        if scope.windows is None:
+            raise scope.error(node.at, f"{node.name} needs rows in order: put sort or serialize before it")
+        args = self._arguments(node, scope)
+        order = exp.Order(expressions=[key.copy() for key in scope.windows or (exp.Ordered(this=exp.Null()),)])
+        match node.name:
+            case "row_number":
+                start = args.as_type(0, "long").sql if len(args) else exp.Literal.number(1)
+                parts = [args[1].sql] if len(args) > 1 else []
+                over = exp.Window(this=exp.RowNumber(), order=order)
+                if parts:
+                    over.set("partition_by", [_group_of(args, scope)])
+                return Value(exp.Paren(this=exp.Add(this=exp.Sub(this=over, expression=exp.Literal.number(1)), expression=start)), "long")
+            case "prev" | "next":
+                offset = args[1].sql if len(args) > 1 else exp.Literal.number(1)
+                kind = exp.Lag if node.name == "prev" else exp.Lead
+                function = kind(this=args[0].sql, offset=offset)
+                if len(args) > 2:
+                    function.set("default", args.as_type(2, args[0].type).sql)
+                return Value(exp.Window(this=function, order=order), args[0].type)
+            case "row_cumsum" if len(args) == 1:
+                spec = exp.WindowSpec(kind="ROWS", start="UNBOUNDED", start_side="PRECEDING", end="CURRENT ROW")
+                summed = exp.Window(this=exp.Sum(this=args[0].sql), order=order, spec=spec)
+                kind_name = "real" if args[0].type in ("real", "decimal", "dynamic") else args[0].type
+                from tidelake.query.kql.values import cast
+
+                return Value(cast(summed, "real" if kind_name == "real" else "long"), kind_name)
+            case "row_rank_dense":
+                over = exp.Window(this=exp.Anonymous(this="DENSE_RANK"), order=exp.Order(expressions=[exp.Ordered(this=args[0].sql)]))
+                return Value(over, "long")
+        raise scope.error(node.at, f"{node.name} is not supported in this form", kind="unsupported")
+
+
+def _group_of(args: Arguments, scope: Scope) -> exp.Expression:
+    raise scope.error(args.at, "row_number with a restart is not supported: use partition", kind="unsupported")
+
+
+def rows_query(columns: tuple[Column, ...], rows: list[list[exp.Expression]]) -> exp.Query:
+    """Write rows as SQL: a VALUES list, or no rows of the right types."""
+    typed = [exp.alias_(literal(None, column.type).sql, column.key, quoted=True) for column in columns]
+    if not rows:
+        return exp.select(*typed).where(exp.false())
+    tuples = [exp.Tuple(expressions=cells) for cells in rows]
+    keys = [exp.to_identifier(f"c{index}", quoted=True) for index, _ in enumerate(columns)]
+    values = exp.Values(expressions=tuples, alias=exp.TableAlias(this=exp.to_identifier("v"), columns=keys))
+    chosen = []
+    for index, column in enumerate(columns):
+        cell: exp.Expression = exp.column(exp.to_identifier(f"c{index}", quoted=True), table="v")
+        if column.type != "dynamic":
+            cell = exp.Cast(this=cell, to=literal(None, column.type).sql.args["to"].copy())
+        chosen.append(exp.alias_(cell, column.key, quoted=True))
+    return exp.select(*chosen).from_(values)
+
+
+def _is_database(node: syntax.Expression) -> bool:
+    return isinstance(node, syntax.Call) and node.name in ("database", "cluster")
+
+
+def _dotted(node: syntax.Expression) -> str | None:
+    match node:
+        case syntax.Name(name):
+            return name
+        case syntax.Member(base, name):
+            before = _dotted(base)
+            return None if before is None else f"{before}.{name}"
+        case _:
+            return None

@@ -1,0 +1,310 @@
+"""Lower the operators that make rows or columns out of values: mv-expand, mv-apply, parse, range, evaluate.
+
+It does not group or join, but for plugins that do.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from sqlglot import exp
+
+from tidelake.lexer import did_you_mean
+from tidelake.query.kql import syntax
+from tidelake.query.kql.binder import Binder, Place
+from tidelake.query.kql.columns import extend, rebuilt
+from tidelake.query.kql.conversions import convert
+from tidelake.query.kql.grouping import summarize
+from tidelake.query.kql.joining import _joined, _other_alias
+from tidelake.query.kql.naming import name_of, unique
+from tidelake.query.kql.relations import Relation, aliased, fresh_key, keyed
+from tidelake.query.kql.scope import column_sql
+from tidelake.query.kql.values import Column, Value, call, coalesced, literal, text, text_literal
+
+PLUGINS = ("bag_unpack", "pivot", "ipv4_lookup")
+
+
+def mv_expand(b: Binder, relation: Relation, operator: syntax.Operator, place: Place) -> Relation:
+    return expanded(b, relation, operator, place)
+
+
+def expanded(b: Binder, relation: Relation, operator: syntax.Operator, place: Place) -> Relation:
+    """Give a row for each item of an array; several arrays are walked side by side.
+
+    A null gives one row, an empty array none. Items are numbered in a step, and read by number in the next.
+    """
+    relation = b.steps.plain(relation)
+    scope = b.scope(relation, place)
+    kind = "array" if "array" in (operator.settings.get("kind"), operator.settings.get("bagexpansion")) else "bag"
+    items: list[tuple[str, str | None, exp.Expression]] = []
+    for node, wanted in operator.items:
+        value = b.bind(node, scope)
+        if value.type == "string":
+            value = Value(call("tide_parse_json", value.sql), "dynamic")
+        name = name_of(node) or unique("Column1", [*relation.by_name, *(item[0] for item in items)])
+        items.append((name, wanted, call(f"tide_items_{kind}", convert(value, "dynamic").sql)))
+    taken = [column.key for column in (*relation.columns, *relation.hidden)]
+    lists = [Column("", "", fresh_key(f"items{at}", taken)) for at, _ in enumerate(items)]
+    with_lists = relation.select()
+    for column, (_, _, sql) in zip(lists, items, strict=True):
+        with_lists = with_lists.select(aliased(sql, column.key), copy=False)
+    first = b.steps.relation(with_lists, relation.columns, relation)
+    index = Column("", "", fresh_key("item_index", taken))
+    return _numbered(b, first, lists, index, items, operator, place)
+
+
+def _numbered(
+    b: Binder, rows: Relation, lists: Sequence[Column], index: Column, items: Sequence[tuple[str, str | None, exp.Expression]],
+    operator: syntax.Operator, place: Place,
+) -> Relation:  # fmt: skip
+    lengths = [call("tide_list_length", column_sql(column.key, rows.alias)) for column in lists]
+    longest = lengths[0] if len(lengths) == 1 else call("tide_max_of", *lengths)
+    limit = operator.parts.get("limit")
+    if limit is not None:
+        longest = call("tide_min_of", longest, b.bind(limit, b.scope(None, place)).sql)
+    query = rows.select()
+    for column in lists:
+        query = query.select(aliased(column_sql(column.key, rows.alias), column.key), copy=False)
+    query = query.select(aliased(call("tide_explode", call("tide_indexes", longest)), index.key), copy=False)
+    stepped = b.steps.relation(query, rows.columns, rows)
+    at = column_sql(index.key, stepped.alias)
+    chosen: dict[str, tuple[Column, exp.Expression | None]] = {column.name: (column, None) for column in stepped.columns}
+    for column, (name, wanted, _) in zip(lists, items, strict=True):
+        value = Value(call("tide_item", column_sql(column.key, stepped.alias), at), "dynamic")
+        value = convert(value, wanted) if wanted else value
+        key = chosen[name][0].key if name in chosen else fresh_key(name, [c.key for c, _ in chosen.values()])
+        chosen[name] = (Column(name, value.type, key), value.sql)
+    if with_index := operator.settings.get("with_itemindex"):
+        key = fresh_key(str(with_index), [c.key for c, _ in chosen.values()])
+        chosen[str(with_index)] = (Column(str(with_index), "long", key), at)
+    return b.steps.closed(rebuilt(stepped, list(chosen.values())))
+
+
+def mv_apply(b: Binder, relation: Relation, operator: syntax.Operator, place: Place) -> Relation:
+    """Expand each row, send its items through a subquery on their own, and give the row its results."""
+    relation = b.steps.closed(relation)
+    ident = Column("", "", fresh_key("row_id", [c.key for c in (*relation.columns, *relation.hidden)]))
+    order = exp.Order(expressions=relation.order_sql() or [exp.Ordered(this=exp.Null())])
+    numbered = relation.select().select(aliased(exp.Window(this=exp.RowNumber(), order=order), ident.key), copy=False)
+    source, alias = b.steps.add(numbered)
+    whole = Relation(source, alias, relation.columns, (*relation.hidden, ident), order=relation.order, tables=relation.tables,
+                     serialized=relation.serialized, bag=relation.bag)  # fmt: skip
+    parted = replace(whole, hidden=(ident,), partition=(ident,), order=())
+    inner = expanded(b, parted, operator, place)
+    result = b.steps.closed(b.pipeline(inner, operator.parts["on"], place))
+    replaced = {name_of(node) for node, _ in operator.items}
+    left = replace(whole, columns=tuple(c for c in whole.columns if c.name not in replaced or c.name not in result.by_name))
+    fresh = [c for c in result.columns if c.name not in left.by_name or c.name in replaced]
+    right = _other_alias(b, left, replace(result, columns=tuple(fresh)))
+    condition = exp.EQ(this=column_sql(ident.key, left.alias), expression=column_sql(ident.key, right.alias))
+    return _joined(b, replace(left, partition=relation.partition), right, condition, "inner", set())
+
+
+def partition(b: Binder, relation: Relation, operator: syntax.Operator, place: Place) -> Relation:
+    """Send the rows of each value of a column through a subquery on their own."""
+    if "on" not in operator.parts:
+        raise b.error(operator.at, "partition with a whole query is not supported: begin with an operator", kind="unsupported")
+    relation = b.steps.plain(relation)
+    value = b.bind(operator.items[0], b.scope(relation, place))
+    part = Column("", "", fresh_key("part", [c.key for c in (*relation.columns, *relation.hidden)]))
+    keyed_rows = b.steps.closed(replace(relation, hidden=(*relation.hidden, part), items={**relation.items, part.key: value.sql}))
+    parted = replace(keyed_rows, hidden=(part,), partition=(part,), order=())
+    result = b.steps.closed(b.pipeline(parted, operator.parts["on"], place))
+    return replace(result, partition=(), hidden=(), order=())
+
+
+def parse(b: Binder, relation: Relation, operator: syntax.Operator, place: Place) -> Relation:
+    """Cut a text into columns by a pattern of texts, columns and stars."""
+    relation = b.steps.plain(relation)
+    subject = b.expect_text(b.bind(operator.items[0], b.scope(relation, place)), b.scope(relation, place), operator.at, "what parse reads")
+    pattern, groups = _parse_pattern(b, operator)
+    if operator.name == "parse-where":
+        relation = relation.filtered(call("tide_matches", subject.sql, text_literal(pattern)))
+    chosen: dict[str, tuple[Column, exp.Expression | None]] = {c.name: (c, None) for c in relation.columns}
+    for name, kind, group in groups:
+        found = Value(call("tide_extract", text_literal(pattern), exp.Literal.number(group), text(subject)), "string")
+        key = chosen[name][0].key if name in chosen else fresh_key(name, [c.key for c, _ in chosen.values()] + [c.key for c in relation.hidden])
+        chosen[name] = (Column(name, kind, key), convert(found, kind).sql)
+    return rebuilt(relation, list(chosen.values()))
+
+
+def _parse_pattern(b: Binder, operator: syntax.Operator) -> tuple[str, list[tuple[str, str, int]]]:
+    is_regex = operator.settings.get("kind") == "regex"
+    flags = "s" + ("i" if "i" in str(operator.settings.get("flags", "")) else "")
+    pieces = operator.parts["with"]
+    pattern, groups, count = "", [], 0
+    for at, piece in enumerate(pieces):
+        is_last = at == len(pieces) - 1
+        match piece:
+            case syntax.Literal(_, str(words)):
+                pattern += words if is_regex else escaped(words)
+                count += _groups_in(b, words, piece.at) if is_regex else 0
+            case syntax.Wildcard():
+                pattern += ".*" if is_last else ".*?"
+            case (name, kind, _):
+                count += 1
+                groups.append((name, kind, count))
+                pattern += _capture(kind, is_last)
+    return f"(?{flags})^{pattern}$", groups
+
+
+def _capture(kind: str, is_last: bool) -> str:
+    if kind in ("long", "int"):
+        return r"\s*([-+]?[0-9]+)\s*"
+    if kind in ("real", "decimal"):
+        return r"\s*([-+]?[0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?)\s*"
+    return "(.*)" if is_last else "(.*?)"
+
+
+def _groups_in(b: Binder, pattern: str, at: int) -> int:
+    try:
+        return re.compile(pattern).groups
+    except (re.error, OverflowError, RecursionError) as error:
+        raise b.error(at, f"not a regular expression: {error}") from None
+
+
+def escaped(words: str) -> str:
+    """Give a pattern that matches a text as it stands, in every engine's dialect."""
+    return re.sub(r"([\\.^$|?*+()\[\]{}])", r"\\\1", words)
+
+
+def parse_kv(b: Binder, relation: Relation, operator: syntax.Operator, place: Place) -> Relation:
+    relation = b.steps.plain(relation)
+    scope = b.scope(relation, place)
+    subject = b.expect_text(b.bind(operator.items[0], scope), scope, operator.at, "what parse-kv reads")
+    options = {name: b.constant(node, b.scope(None, place), name) for name, node in operator.parts["with"].items()}
+    pair, kv, quote = (str(options.get(name, default)) for name, default in (("pair_delimiter", " "), ("kv_delimiter", "="), ("quote", '"')))
+    chosen: dict[str, tuple[Column, exp.Expression | None]] = {c.name: (c, None) for c in relation.columns}
+    for name, kind in operator.parts["as"]:
+        ends = "|".join((escaped(pair), "$"))
+        quoted = f"{escaped(quote)}([^{escaped(quote)}]*){escaped(quote)}"
+        pattern = f"(?s)(?:^|{escaped(pair)})\\s*{escaped(name)}{escaped(kv)}"
+        bare = call("tide_extract", text_literal(f"{pattern}(.*?)(?:{ends})"), exp.Literal.number(1), text(subject))
+        inside = call("tide_extract", text_literal(f"{pattern}{quoted}"), exp.Literal.number(1), text(subject))
+        found = Value(coalesced(exp.Nullif(this=inside, expression=text_literal("")), bare), "string")
+        key = chosen[name][0].key if name in chosen else fresh_key(name, [c.key for c, _ in chosen.values()])
+        chosen[name] = (Column(name, kind, key), convert(found, kind).sql)
+    return rebuilt(relation, list(chosen.values()))
+
+
+def range_rows(b: Binder, relation: Relation, operator: syntax.Operator, place: Place) -> Relation:
+    scope = b.scope(None, place)
+    low, high, step = (b.bind(operator.parts[word], scope) for word in ("from", "to", "step"))
+    kind = "datetime" if low.type == "datetime" else "real" if "real" in (low.type, high.type, step.type) else low.type
+    if kind not in ("datetime", "real", "long", "int", "timespan"):
+        raise b.error(operator.at, f"range cannot count with {kind}", kind="type")
+    if step.is_constant and step.constant == 0:
+        raise b.error(operator.parts["step"].at, "the step of a range must not be zero")
+    sort = {"datetime": "datetime", "real": "real"}.get(kind, "long")
+    low, high = (b.expect(side, kind, scope, operator.at, "a bound of range") for side in (low, high))
+    if kind == "datetime":
+        step = b.expect(step, "timespan", scope, operator.at, "the step of a range of times")
+    last = call(f"tide_bin_index_{sort}", high.sql, low.sql, step.sql)
+    rows = exp.select(aliased(call("tide_explode", call("tide_indexes", exp.Add(this=last, expression=exp.Literal.number(1)))), "i"))
+    source, alias = b.steps.add(rows)
+    (column,) = keyed([(operator.items[0], kind)])
+    at = column_sql("i", alias)
+    if kind == "datetime":
+        sql: exp.Expression = call("tide_add_ticks", low.sql, exp.Mul(this=at, expression=exp.Paren(this=step.sql)))
+    else:
+        sql = exp.Add(this=low.sql, expression=exp.Mul(this=at, expression=exp.Paren(this=step.sql)))
+    made = Relation(source, alias, (column,), items={column.key: sql}, serialized=True)
+    return b.steps.closed(made)
+
+
+def invoke(b: Binder, relation: Relation, operator: syntax.Operator, place: Place) -> Relation:
+    return b.invoke(operator.items[0], b.steps.closed(relation), place)
+
+
+def evaluate(b: Binder, relation: Relation, operator: syntax.Operator, place: Place) -> Relation:
+    plugin = operator.items[0]
+    match plugin.name:
+        case "bag_unpack":
+            return _bag_unpack(b, relation, plugin, operator.parts.get("columns"), place)
+        case "pivot":
+            return _pivot(b, relation, plugin, operator.parts.get("columns"), place)
+        case "ipv4_lookup":
+            return _ipv4_lookup(b, relation, plugin, place)
+    raise b.error(plugin.at, f"plugin '{plugin.name}' is not supported{did_you_mean(plugin.name, PLUGINS)}", kind="unsupported")
+
+
+def _bag_unpack(b: Binder, relation: Relation, plugin: syntax.Call, schema: Any, place: Place) -> Relation:
+    """Make a bag's keys columns: those that are named later are read from it, the rest are unpacked at the end."""
+    if not plugin.arguments or not isinstance(plugin.arguments[0], syntax.Name):
+        raise b.error(plugin.at, "bag_unpack needs a column that holds a bag")
+    name = plugin.arguments[0].name
+    scope = b.scope(relation, place)
+    value = convert(b.bind(plugin.arguments[0], b.scope(b.steps.plain(relation), place)), "dynamic")
+    del value, scope
+    prefix = ""
+    if len(plugin.arguments) > 1 and not isinstance(plugin.arguments[1], syntax.Named):
+        prefix = str(b.constant(plugin.arguments[1], b.scope(None, place), "the prefix") or "")
+    node: syntax.Expression = plugin.arguments[0]
+    relation = b.steps.plain(relation)
+    bag = convert(b.bind(node, b.scope(relation, place)), "dynamic")
+    sql = call("tide_prefix_keys", bag.sql, text_literal(prefix)) if prefix else bag.sql
+    chosen: list[tuple[Column, exp.Expression | None]] = [(c, None) for c in relation.columns if c.name != name]
+    if schema:
+        for wanted, kind in schema:
+            if wanted == "*" or any(c.name == wanted for c, _ in chosen):
+                continue
+            read = Value(call("tide_key", sql, text_literal(wanted)), "dynamic")
+            key = fresh_key(wanted, [c.key for c, _ in chosen])
+            chosen.append((Column(wanted, kind, key), convert(read, kind).sql))
+        return rebuilt(relation, chosen)
+    held = relation.by_name.get(name)
+    column = Column(name, "dynamic", held.key if held else fresh_key(name, [c.key for c, _ in chosen]))
+    made = b.steps.closed(rebuilt(replace(relation, bag=None), [*chosen, (column, sql)]))
+    return replace(made, bag=column)
+
+
+def _pivot(b: Binder, relation: Relation, plugin: syntax.Call, schema: Any, place: Place) -> Relation:
+    """Turn a column's values into columns: a bag of them for each group, unpacked at the end."""
+    if not plugin.arguments or not isinstance(plugin.arguments[0], syntax.Name):
+        raise b.error(plugin.at, "pivot needs a column")
+    pivot = plugin.arguments[0]
+    rest = plugin.arguments[1:]
+    aggregate: syntax.Expression = syntax.Call("count", (), plugin.at)
+    if rest and isinstance(rest[0], syntax.Call):
+        aggregate, rest = rest[0], rest[1:]
+    used = {pivot.name, *(a.name for a in getattr(aggregate, "arguments", ()) if isinstance(a, syntax.Name))}
+    keys: Sequence[syntax.Expression] = rest or [syntax.Name(c.name, plugin.at) for c in relation.columns if c.name not in used]
+    by = (*keys, pivot)
+    inner = _summarize(b, relation, [syntax.Named(("value",), aggregate, plugin.at)], by, place)
+    label = unique("pivot", inner.by_name)
+    packed = syntax.Call("bag_pack", (syntax.Call("tostring", (pivot,), plugin.at), syntax.Name("value", plugin.at)), plugin.at)
+    bag = syntax.Named((label,), syntax.Call("make_bag", (packed,), plugin.at), plugin.at)
+    made = _summarize(b, inner, [bag], keys, place)
+    opened = replace(made, bag=made.by_name[label])
+    if not schema:
+        return opened
+    call_node = syntax.Call("bag_unpack", (syntax.Name(label, plugin.at),), plugin.at)
+    return _bag_unpack(b, opened, call_node, schema, place)
+
+
+def _summarize(b: Binder, relation: Relation, items: Sequence[Any], by: Sequence[Any], place: Place) -> Relation:
+    parts: Mapping[str, Any] = {"by": tuple(by)} if by else {}
+    return summarize(b, relation, syntax.Operator("summarize", tuple(items), items[0].at, parts, {}), place)
+
+
+def _ipv4_lookup(b: Binder, relation: Relation, plugin: syntax.Call, place: Place) -> Relation:
+    if len(plugin.arguments) < 3:
+        raise b.error(plugin.at, "ipv4_lookup needs a table, a column of addresses and a column of networks", kind="arity")
+    table, address, network = plugin.arguments[:3]
+    left = b.steps.closed(relation)
+    right = _other_alias(b, left, b.steps.closed(b.table(table, place)))
+    one = b.expect_text(b.bind(address, b.scope(left, place)), b.scope(left, place), plugin.at, "the address")
+    other = b.expect_text(b.bind(network, b.scope(right, place)), b.scope(right, place), plugin.at, "the network")
+    condition = call("tide_ipv4_is_in_range", one.sql, other.sql)
+    unmatched = any(
+        (node.value if isinstance(node, syntax.Named) else node) in (syntax.Literal("bool", True, getattr(node, "at", 0)),)
+        for node in plugin.arguments[3:]
+        if isinstance(node, syntax.Named | syntax.Literal)
+    ) or any(isinstance(n, syntax.Named) and isinstance(n.value, syntax.Literal) and n.value.value is True for n in plugin.arguments[3:])
+    return _joined(b, left, right, condition, "left" if unmatched else "inner", set())
+
+
+__all__ = ["evaluate", "extend", "invoke", "literal", "mv_apply", "mv_expand", "parse", "parse_kv", "partition", "range_rows"]

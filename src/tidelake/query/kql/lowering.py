@@ -1,0 +1,117 @@
+"""Lower KQL to a tree that both engines run.
+
+``OPERATORS`` is the table of operators, and the reference is generated from it. It does not read tables or run
+anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from sqlglot import exp
+
+from tidelake.lexer import error_at
+from tidelake.query.kql import columns, expanding, grouping, joining
+from tidelake.query.kql.binder import Binder, OperatorRule, Place
+from tidelake.query.kql.conversions import convert
+from tidelake.query.kql.parser import parse
+from tidelake.query.kql.relations import Relation, aliased
+from tidelake.query.kql.scope import Names
+from tidelake.query.kql.values import Column, Value, call
+from tidelake.query.tables import Tables
+
+OPERATORS: Mapping[str, OperatorRule] = {
+    "where": columns.where, "extend": columns.extend, "project": columns.project, "project-away": columns.project_away,
+    "project-keep": columns.project_keep, "project-rename": columns.project_rename,
+    "project-reorder": columns.project_reorder, "sort": columns.sort, "take": columns.take, "top": columns.top,
+    "sample": columns.take, "serialize": columns.extend, "getschema": columns.getschema, "as": columns.same,
+    "consume": columns.same, "render": columns.render, "print": columns.print_row, "summarize": grouping.summarize,
+    "count": grouping.count, "distinct": grouping.distinct, "sample-distinct": grouping.sample_distinct,
+    "make-series": grouping.make_series, "join": joining.join, "lookup": joining.join, "union": joining.union,
+    "search": joining.search, "mv-expand": expanding.mv_expand, "mv-apply": expanding.mv_apply,
+    "partition": expanding.partition, "parse": expanding.parse, "parse-where": expanding.parse,
+    "parse-kv": expanding.parse_kv, "range": expanding.range_rows, "invoke": expanding.invoke,
+    "evaluate": expanding.evaluate,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Render:
+    """How the author wants the result drawn: a hint."""
+
+    kind: str
+    properties: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    """A query as a tree, the names and KQL types of its result's columns, and the hint to draw it.
+
+    ``unpack`` names a dynamic column whose keys are to become columns of the result, which only the data can tell: see
+    ``results.unpacked``. A timespan is text in the result.
+    """
+
+    tree: exp.Query
+    columns: tuple[tuple[str, str], ...]
+    render: Render | None = None
+    unpack: str | None = None
+
+
+def lower(text: str, tables: Tables, *, now: datetime) -> Lowered:
+    """Give the tree of a KQL text over some tables, with ``now()`` fixed."""
+    script = parse(text)
+    binder = Binder(tables, text, now.astimezone(UTC), OPERATORS)
+    names = Names()
+    for statement in script.statements:
+        names = binder.declare(statement, names)
+    if script.query is None:
+        raise error_at(text, len(text.rstrip()), "the text has no query, only definitions", kind="no_query")
+    place = Place(names, text)
+    try:
+        if binder.is_table(script.query, place) or _might_be_table(script.query):
+            relation = binder.table(script.query, place)
+        else:
+            value = columns.settled(binder.bind(script.query, binder.scope(None, place)))
+            relation = _single(binder, value)
+        return _finished(binder, relation)
+    except RecursionError:
+        raise error_at(text, 0, "nested too deeply", kind="too_deep") from None
+
+
+def _might_be_table(node: object) -> bool:
+    from tidelake.query.kql import syntax
+
+    return isinstance(node, syntax.Name) or (
+        isinstance(node, syntax.Call) and node.name.lower() == node.name and False
+    )
+
+
+def _single(binder: Binder, value: Value) -> Relation:
+    column = Column("Column1", value.type, "Column1")
+    return binder.steps.relation(exp.select(aliased(value.sql, column.key)), (column,), Relation(exp.Table(), "", ()))
+
+
+def _finished(binder: Binder, relation: Relation) -> Lowered:
+    """Write the last SELECT: in order, without hidden columns, with timespans as text."""
+    if relation.order and not relation.is_plain:
+        relation = binder.steps.closed(relation)
+    chosen = []
+    for column in relation.columns:
+        sql = relation.item(column)
+        if column.type == "timespan":
+            sql = convert(Value(sql, "timespan"), "string").sql
+        elif column.type == "vector":
+            sql = call("tide_vector_to_dynamic", sql)
+        chosen.append(aliased(sql, column.name))
+    query = exp.select(*chosen).from_(relation.source.copy())
+    for condition in relation.where:
+        query = query.where(condition, copy=False)
+    if relation.order:
+        query = query.order_by(*relation.order_sql(), copy=False)
+    tree = binder.steps.attach(query)
+    render = Render(*binder.rendered) if binder.rendered else None
+    unpack = relation.bag.name if relation.bag is not None and relation.bag.name in relation.by_name else None
+    types = tuple((column.name, column.type) for column in relation.columns)
+    return Lowered(tree, types, render, unpack)

@@ -1,0 +1,81 @@
+"""Parse KQL: statements, and the query that they end in.
+
+It does not resolve names: see ``lowering``.
+"""
+
+from __future__ import annotations
+
+from tidelake.lexer import error_at
+from tidelake.query.kql import syntax
+from tidelake.query.kql.operators import Operators
+
+
+def parse(text: str) -> syntax.Script:
+    """Give the syntax of a KQL text; QueryError shows where it is wrong."""
+    try:
+        return _Parser(text).script(until=None)
+    except RecursionError:
+        raise error_at(text, 0, "nested too deeply", kind="too_deep") from None
+
+
+class _Parser(Operators):
+    def script(self, *, until: str | None) -> syntax.Script:
+        statements: list[syntax.Let | syntax.Other] = []
+        query: syntax.Expression | None = None
+        while True:
+            while self.sign(";"):
+                pass
+            if self.token.kind == "end" or (until and self.token.is_sign(until)):
+                return syntax.Script(tuple(statements), query, self.text)
+            start = self.token.at
+            statement = self._statement()
+            if isinstance(statement, syntax.Let | syntax.Other):
+                statements.append(statement)
+            elif query is not None:
+                raise self.error(
+                    "only one query can stand in a text: the one before this would have no effect", at=start
+                )
+            else:
+                query = statement
+            if not (self.token.is_sign(";") or self.token.kind == "end" or (until and self.token.is_sign(until))):
+                raise self.error(f"expected '|', ';' or the end, found {self.token}")
+
+    def _statement(self) -> syntax.Expression | syntax.Let | syntax.Other:
+        token = self.token
+        if token.is_sign("."):
+            raise self.error("a management command is not a query")
+        if token.is_word("let") and not self.peek().is_sign("|", ";"):
+            return self._let()
+        if token.is_word("set", "declare", "alias", "restrict") and self.peek().kind == "name":
+            return self._other()
+        return self.pipe()
+
+    def _let(self) -> syntax.Let:
+        start = self.next().at
+        name = self.name("a name after let")
+        self.expect_sign("=", f"after let {name}")
+        if self.token.is_sign("(") and self._is_function():
+            return syntax.Let(name, self.function(self.token.at), start)
+        return syntax.Let(name, self.pipe(), start)
+
+    def _is_function(self) -> bool:
+        """Say whether a bracket opens parameters: it is empty or begins with ``name :``, and a body follows."""
+        first, second = self.peek(), self.peek(2)
+        if first.is_sign(")"):
+            return second.is_sign("{")
+        return (first.kind == "name" and second.is_sign(":")) or (first.is_sign("[") and self.peek(4).is_sign(":"))
+
+    def _other(self) -> syntax.Other:
+        start, keyword = self.token.at, self.next().text
+        if keyword == "declare" and self.word("query_parameters"):
+            return syntax.Other(keyword, self.parameters(), start)
+        if keyword == "set":
+            self.name("an option after set")
+            if self.sign("="):
+                self.expression()
+            return syntax.Other(keyword, (), start)
+        depth = 0
+        while self.token.kind != "end" and (depth or not self.token.is_sign(";")):
+            depth += self.token.is_sign("(", "{", "[") - self.token.is_sign(")", "}", "]")
+            self.next()
+        return syntax.Other(keyword, (), start)

@@ -1,0 +1,102 @@
+"""Write text searches and time formats as each engine's patterns.
+
+A term is a run that no letter or digit touches; case does not count unless told. It does not search.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import islice
+
+EDGE_BEFORE = r"(?:^|[^\p{L}\p{N}])"
+EDGE_AFTER = r"(?:$|[^\p{L}\p{N}])"
+MAX_WAYS = 32  # ways to read one path: five dots in it; of longer ones, the longest keys and the fully nested way
+
+_INDEX = re.compile(r"\[(\d{1,9})\]$")
+_TIME_PART = re.compile(r"yyyy|yy|MM|M|dd|d|HH|H|hh|h|mm|m|ss|s|f{1,7}|F{1,7}|tt|.", re.DOTALL)
+
+
+def escaped(words: str) -> str:
+    """Give a pattern that matches a text as it stands, in every engine's dialect."""
+    return re.sub(r"([\\.^$|?*+()\[\]{}])", r"\\\1", words)
+
+
+def term_pattern(term: str, *, cased: bool = False, prefix: bool = False, suffix: bool = False) -> str:
+    """Give the pattern that finds a whole term, or one that begins or ends so."""
+    before = EDGE_BEFORE if term[:1].isalnum() and not suffix else ""
+    after = EDGE_AFTER if term[-1:].isalnum() and not prefix else ""
+    return f"{'' if cased else '(?i)'}{before}{escaped(term)}{after}"
+
+
+def path_ways(path: str) -> list[list[str | int]]:
+    """Give the ways to walk a dynamic path, in the order in which they count: the longest key first."""
+    ways = list(islice(_ways(path), MAX_WAYS + 1))
+    if len(ways) > MAX_WAYS:
+        return [*ways[: MAX_WAYS - 1], _nested(path)]
+    return ways
+
+
+def _nested(path: str) -> list[str | int]:
+    steps: list[str | int] = []
+    for part in path.split("."):
+        indexes: list[int] = []
+        while match := _INDEX.search(part):
+            indexes.insert(0, int(match[1]))
+            part = part[: match.start()]
+        steps += [*([part] if part else []), *indexes]
+    return steps
+
+
+def _ways(path: str) -> Iterator[list[str | int]]:
+    yield from _own_ways(path)
+    at = path.rfind(".")
+    while at > 0:
+        for own in _own_ways(path[:at]):
+            for rest in _ways(path[at + 1 :]):
+                yield [*own, *rest]
+        at = path.rfind(".", 0, at)
+
+
+def _own_ways(key: str) -> Iterator[list[str | int]]:
+    match = _INDEX.search(key)
+    if match is None:
+        yield [key]
+        return
+    before = key[: match.start()]
+    if not before:
+        yield [int(match[1])]
+        return
+    for way in _ways(before):
+        yield [*way, int(match[1])]
+
+
+def strftime_of(pattern: str) -> str | None:
+    """Give KQL's time format as strftime's, or None if it has no equal there."""
+    parts = {
+        "yyyy": "%Y", "yy": "%y", "MM": "%m", "M": "%-m", "dd": "%d", "d": "%-d", "HH": "%H", "H": "%-H", "hh": "%I",
+        "h": "%-I", "mm": "%M", "m": "%-M", "ss": "%S", "s": "%-S", "fff": "%g", "ffffff": "%f", "fffffff": "%f0", "tt": "%p",
+    }  # fmt: skip
+    return _translated(pattern, parts, lambda letter: letter.replace("%", "%%"))
+
+
+def java_format_of(pattern: str) -> str | None:
+    """Give KQL's time format as Java's, or None if it has no equal there."""
+    parts = {
+        "yyyy": "yyyy", "yy": "yy", "MM": "MM", "M": "M", "dd": "dd", "d": "d", "HH": "HH", "H": "H", "hh": "hh", "h": "h",
+        "mm": "mm", "m": "m", "ss": "ss", "s": "s", "fff": "SSS", "ffffff": "SSSSSS", "fffffff": "SSSSSS'0'", "tt": "a",
+    }  # fmt: skip
+    return _translated(pattern, parts, lambda letter: "''" if letter == "'" else f"'{letter}'" if letter.isalpha() else letter)
+
+
+def _translated(pattern: str, parts: dict[str, str], plain: object) -> str | None:
+    out: list[str] = []
+    for piece in _TIME_PART.findall(pattern):
+        if piece in parts:
+            out.append(parts[piece])
+        elif piece[0] in "fF":
+            return None
+        else:
+            assert callable(plain)
+            out.append(plain(piece))
+    return "".join(out)

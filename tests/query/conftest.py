@@ -1,0 +1,38 @@
+"""Share a small lake among the tests of queries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+
+import tidelake
+from tests.query.world import build
+from tidelake import Lake
+
+
+# A small query costs Spark most of its time to compile and to adapt.
+QUICK = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+}
+
+
+@pytest.fixture
+def quick_spark(spark: SparkSession) -> Iterator[SparkSession]:
+    """Give the session with what only pays for large queries turned off."""
+    for name, value in QUICK.items():
+        spark.conf.set(name, value)
+    yield spark
+    for name in QUICK:
+        spark.conf.unset(name)
+
+
+@pytest.fixture(scope="session")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
+    """Give the lake that the cases ask; see ``world``."""
+    with tidelake.connect(tmp_path_factory.mktemp("world")) as lake:
+        build(lake)
+        yield lake

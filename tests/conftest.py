@@ -24,6 +24,13 @@ settings.register_profile("repeatable", derandomize=True, deadline=None)  # a re
 settings.load_profile("repeatable")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep a file's tests in one process, and all that need Spark in one, so that there is one session."""
+    for item in items:
+        needs_spark = "spark" in getattr(item, "fixturenames", ())
+        item.add_marker(pytest.mark.xdist_group("spark" if needs_spark else item.nodeid.partition("::")[0]))
+
+
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[str]:
     """Give the URL of a PostgreSQL server."""

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import struct
+import subprocess
+import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 from xml.etree import ElementTree
 
@@ -25,6 +29,7 @@ from tidelake.objects import ObjectStore, open_store
 from tidelake.schema import DataType, Schema
 from tidelake.stats import column_from_json, leaf_bytes
 from tidelake.tokens import tokenize
+from tools import api_reference, cli_reference
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(
@@ -225,6 +230,19 @@ def test_index_names_every_page() -> None:
     for page in (ROOT / "docs").glob("**/*.md"):
         name = page.relative_to(ROOT / "docs").as_posix()
         assert name == "README.md" or f"]({name})" in index, name
+
+
+@pytest.mark.parametrize("tool", [api_reference, cli_reference], ids=["python.md", "cli.md"])
+def test_generated_page_is_what_would_be_generated(tool: ModuleType) -> None:
+    assert tool.PAGE.read_text() == tool.reference(), "make docs"
+
+
+def test_pages_build_as_a_site(tmp_path: Path) -> None:
+    mkdocs = Path(sys.executable).with_name("mkdocs")
+    places = ["--config-file", str(ROOT / "mkdocs.yml"), "--site-dir", str(tmp_path / "site")]
+    command = [str(mkdocs), "build", "--strict", "--quiet", *places]
+    built = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"PYTHONWARNINGS": "ignore"})
+    assert (built.returncode, (tmp_path / "site" / "index.html").exists()) == (0, True), built.stderr
 
 
 def test_make_targets_that_are_named_exist() -> None:

@@ -35,7 +35,7 @@ class Function:
 
 def render(tree: exp.Expression, engine: Engine) -> str:
     """Write a tree as SQL of an engine."""
-    generator = _DuckDB() if engine == "duckdb" else _Spark()
+    generator = _DuckDB(dialect="duckdb") if engine == "duckdb" else _Spark(dialect="spark")
     return generator.generate(tree)
 
 

@@ -199,7 +199,7 @@ def test_readme_quickstart_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         assert (result.exit_code, result.stderr) == (0, ""), command
 
 
-@pytest.mark.parametrize("page", ["tables.md"])
+@pytest.mark.parametrize("page", ["coverage.md", "tables.md"])
 def test_examples_of_a_page_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     executed(ROOT / "docs" / page)

@@ -1,4 +1,4 @@
-"""Show a newcomer what a lake does, in about a minute: load with Spark, stream, find an incident, look behind the scenes.
+"""Show a newcomer what a lake does, in about a minute: load, stream, find an incident, look behind the scenes.
 
 The telemetry is made up and seeded, see ``telemetry``; everything else is real: files, Spark, commits, queries. Each
 step says what it does, does it with the library, and shows the answer. The lake is left for the reader to play with. It

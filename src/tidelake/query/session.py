@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal
@@ -31,9 +31,11 @@ from tidelake.query.bind import At, bind, bind_tables
 from tidelake.query.budget import Budget
 from tidelake.query.choose import choose_engine
 from tidelake.query.kql import lower
+from tidelake.query.metadata import Answered, Shape, finish, from_manifest, shape_of
 from tidelake.query.pushdown import Ask, push_down
 from tidelake.query.result import Prepared, Result, Scan
 from tidelake.query.sql import asks_the_time, parse_sql, with_clock
+from tidelake.scan import prune_blocks
 from tidelake.schema import DataType, Schema
 from tidelake.table import Table
 
@@ -59,10 +61,23 @@ def run(
     limits = Budget.of(budget)
     seen = _Seen(lake)
     prepared = _prepared(lake, text, language, seen)
+    if prepared.shape is not None and engine in ("auto", "local") and prune:
+        return _manifest_result(prepared, prepared.shape, seen, limits, lake)
     scans = [_scan(ask, seen, prune) for ask in prepared.asks]
     limits.check_read(sum(scan.byte_size for scan in scans))
     chosen = choose_engine(engine, scans)
     return Result(prepared, scans, chosen, limits, _Runs(lake, chosen))
+
+
+def _manifest_result(prepared: Prepared, shape: Shape, seen: _Seen, limits: Budget, lake: Lake) -> Result:
+    """Answer from the manifest as far as it goes; what it cannot answer is planned as any scan is."""
+    table = seen.table(shape.reference.table, shape.reference.at)
+    answered = from_manifest(shape, table)
+    plan = prune_blocks(answered.plan, lake.footers) if answered.plan.tasks else answered.plan
+    scan = Scan(shape.reference.name, shape.columns, table, plan, prepared.asks[0])
+    limits.check_read(scan.byte_size)
+    runs = _FromManifest(lake, "manifest", shape, replace(answered, plan=plan))
+    return Result(prepared, [scan], "manifest", limits, runs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +98,17 @@ class _Runs:
         from tidelake.query import spark
 
         return spark.frame_of(prepared, scans, spark.session())
+
+
+@dataclass(frozen=True, slots=True)
+class _FromManifest(_Runs):
+    """Finish an answer that the manifest began."""
+
+    shape: Shape
+    answered: Answered
+
+    def rows(self, prepared: Prepared, scans: Sequence[Scan], budget: Budget) -> pa.Table:
+        return finish(self.shape, self.answered, self.lake.footers, prepared.columns)
 
 
 @dataclass(slots=True, weakref_slot=True)
@@ -121,14 +147,15 @@ def _prepare(text: str, language: Language, seen: _Seen) -> tuple[Prepared, bool
         lowered = lower(text, seen, now=now)
         bound = bind_tables(lowered.tree, text, seen)
         names = tuple(name for name, _ in lowered.columns)
-        return Prepared(text, language, bound.tree, names, tuple(push_down(bound)), lowered.render), False
+        asks, shape = tuple(push_down(bound)), shape_of(bound)
+        return Prepared(text, language, bound.tree, names, asks, shape, lowered.render), False
     tree: exp.Query = parse_sql(text)
     name_answers(tree, text, seen)
     lasting = not asks_the_time(tree) and tree.find(exp.Version) is None and not seen.answers
     bound = bind(with_clock(tree, now), text, seen)
-    asks = push_down(bound)
+    pushed, shape = tuple(push_down(bound)), shape_of(bound)
     adapted = adapt(bound, text)
-    return Prepared(text, language, adapted, tuple(adapted.named_selects), tuple(asks)), lasting
+    return Prepared(text, language, adapted, tuple(adapted.named_selects), pushed, shape), lasting
 
 
 def _scan(ask: Ask, seen: _Seen, prune: bool) -> Scan:

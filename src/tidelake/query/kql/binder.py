@@ -96,6 +96,8 @@ class Binder(Scalars):
                 found = place.names.find(name)
                 if isinstance(found, Deferred):
                     return self.is_table(found.expression, Place(found.names, self.text))
+                if isinstance(found, Closure):
+                    return self._gives_table(name, (), place)
                 return isinstance(found, Relation) if found is not None else self._exists(name)
             case syntax.Call(name, arguments):
                 return self._gives_table(name, arguments, place)

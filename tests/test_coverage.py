@@ -21,6 +21,7 @@ import tidelake
 from tests.support.catalogs import fresh_schema
 from tests.support.faulty import Fault, FaultyStore
 from tidelake import holdings
+from tidelake import scan as scan_module
 from tidelake import table as table_module
 from tidelake.catalog.protocol import Pending, new_id
 from tidelake.catalog.sql import SqlCatalog
@@ -740,6 +741,23 @@ def test_range_scans_are_in_time_order_and_half_open(folder: Lake) -> None:
     assert read.num_rows == 6_000
     some = table.scan(where="device == 'a'", start=ends[0], end=ends[1], ordered=True).read_all()
     assert some.num_rows == 3_000
+
+
+def test_range_scans_in_time_order_read_as_they_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with tidelake.connect(tmp_path / "lake") as sound:
+        table = sound.create_table("m.cpu", SCHEMA, **DEVICE, coverage="exclusive")
+        for start in range(0, 60_000, 1_500):
+            table.append(table_of("a", range(start, start + 1_500)))
+        store = FaultyStore(sound.store)
+        table = Lake(sound.catalog, store, sound.where).table("m.cpu")
+        plan = table.plan(["ts", "v"], ordered=True)
+        store.clear()
+        with scan_module.scan(plan, table._footers) as reader:
+            first = reader.read_next_batch()
+            assert store.reads < 30  # of forty extents: no more than threads read ahead
+            assert first["ts"][0].as_py() == NOON
+            rest = sum(batch.num_rows for batch in reader)
+        assert first.num_rows + rest == 60_000
 
 
 def test_sql_asks_for_coverage_as_for_a_table(folder: Lake) -> None:

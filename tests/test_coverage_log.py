@@ -239,6 +239,11 @@ def test_eight_processes_race_for_windows_and_each_is_won_once(
         held = [(row["device"], row["buckets"]) for row in table.coverage.held().to_pylist()]
         assert sorted(held) == sorted((device, count) for device, _, count in windows)
         assert table.repair(thorough=True).mended == ()
+    if kind == "log":  # the original's readers know all of it, too, whatever was rebased
+        united = read_original(tmp_path / "cpu").coverage
+        assert united is not None
+        told = BitMap.deserialize((tmp_path / "cpu" / united["coverage_path"]).read_bytes())
+        assert set(told) == {first + at for _, first, count in windows for at in range(count)}
 
 
 def peer_coverage(data: bytes) -> dict[str, BitMap64]:

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 import tidelake
 from tests.support.catalogs import fresh_schema
 from tests.support.faulty import Fault, FaultyStore
-from tidelake import holdings
+from tidelake import holdings, recorder
 from tidelake import scan as scan_module
 from tidelake import table as table_module
 from tidelake.catalog.protocol import Pending, new_id
@@ -139,6 +139,22 @@ def test_rows_are_held_however_they_are_kept(lake: Lake, size: int) -> None:
             held.append(table_of("a", range(size)))
         assert minutes_of(held.coverage.held()) == [("a", 0, size)]
     assert table.append(table_of("a", range(size, size + 5))).rows == 5
+
+
+@pytest.mark.parametrize("form", ["tlm", "parquet"])
+def test_large_appends_are_judged_while_they_are_written(
+    folder: Lake, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    monkeypatch.setattr(recorder, "BESIDE_ROWS", 1)
+    table = folder.create_table("m.cpu", SCHEMA, **DEVICE, coverage="exclusive", format=form)
+    table.append(table_of("a", range(3_000)))
+    for wrong in (table_of("a", range(2_999, 6_000)), pa.concat_tables([table_of("b", range(3_000))] * 2)):
+        with pytest.raises(OverlapError):
+            table.append(wrong)
+    table.append(table_of("a", range(3_000, 6_000)))
+    assert minutes_of(table.coverage.held()) == [("a", 0, 6_000)]
+    assert table.scan().read_all().num_rows == 6_000
+    assert folder.catalog.pending() == []
 
 
 def test_a_second_append_of_a_key_is_a_replay_and_no_overlap(lake: Lake) -> None:

@@ -640,7 +640,10 @@ STEPS = [
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_killed_at_any_step_an_append_is_whole_or_not_there(tmp_path: Path, step: str) -> None:
+def test_killed_at_any_step_an_append_is_whole_or_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    monkeypatch.setattr(holdings, "UNITED_AFTER", 1)  # so that it brings a united object, too
     met = []
     armed = False
 

@@ -139,7 +139,7 @@ def _measure(data: Any, offsets: Any, held: Any, sizes: Any, counts: Any, reals:
             elif major == 0:
                 size += _digits(argument)
             elif major == 1:
-                fine = argument >> _U(63) == _U(0)
+                fine = bool(argument >> _U(63) == _U(0))
                 size += 1 + _digits(argument + _U(1))
             elif major == 3:
                 fine = argument <= _U(end - at)
@@ -154,7 +154,7 @@ def _measure(data: Any, offsets: Any, held: Any, sizes: Any, counts: Any, reals:
                     reals[total + count] = real
                     count += 1
                 else:
-                    fine = info >= 20 and info <= 23
+                    fine = bool(info >= 20 and info <= 23)
                     size += 5 if info == 20 else 4
             else:
                 fine = argument <= _U(end - at) and depth + 1 < MAX_FAST_DEPTH

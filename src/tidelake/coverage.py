@@ -162,24 +162,13 @@ def shown_entity(text: str, columns: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class Cells:
-    """The entities and buckets that rows fall into: each row's, and each one once, in order."""
+    """The entities and buckets that rows fall into: each row's, and all of them as runs."""
 
     entities: list[str]
     code: Longs  # of each row's entity
     value: Longs  # of each row's index
     number: Longs  # of each row's bucket
-    owner: Longs
-    bucket: Longs
-
-    @cached_property
-    def runs(self) -> Runs:
-        """What the rows cover, as runs; owners are numbered as ``entities`` are."""
-        if not len(self.owner):
-            return Runs(self.owner, self.bucket, self.bucket)
-        begins = np.ones(len(self.owner), dtype=bool)
-        begins[1:] = (self.owner[1:] != self.owner[:-1]) | (self.bucket[1:] != self.bucket[:-1] + 1)
-        at = np.flatnonzero(begins)
-        return Runs(self.owner[at], self.bucket[at], self.bucket[np.append(at[1:], len(self.owner)) - 1])
+    runs: Runs  # whose owners are numbered as the entities are
 
     @cached_property
     def coverage(self) -> Coverage:
@@ -200,7 +189,7 @@ class Cells:
 
     def twins(self) -> tuple[str, int, int] | None:
         """Find rows of one entity at one and the same value: an entity, the value, and how many rows are too many."""
-        if len(self.owner) == len(self.code):
+        if int(self.runs.lengths.sum()) == len(self.code):  # a bucket for each row
             return None
         order = np.lexsort((self.value, self.code))
         code, value = self.code[order], self.value[order]
@@ -223,8 +212,7 @@ def cells_of(rows: pa.RecordBatch | pa.Table, index: Index) -> Cells:
     value = _values(rows.column(index.column), index.column)
     number = index.bucket.numbers(value)
     code, entities = _codes([rows.column(name) for name in index.entity], index.entity, len(value))
-    owner, bucket = _distinct(code, number, len(entities))
-    return Cells(entities, code, value, number, owner, bucket)
+    return Cells(entities, code, value, number, _runs_of(code, number, len(entities)))
 
 
 def from_runs(runs: Runs, entities: Sequence[str]) -> Coverage:
@@ -323,7 +311,8 @@ def _values(column: pa.Array | pa.ChunkedArray, name: str) -> Longs:
             "a row has no value in the index", column=name, rows=column.null_count, kind="null_index"
         )
     whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    found: Longs = whole.cast(pa.int64()).to_numpy(zero_copy_only=False)
+    whole = whole.view(pa.int64()) if pa.types.is_timestamp(whole.type) else whole.cast(pa.int64())
+    found: Longs = whole.to_numpy(zero_copy_only=False)
     return found
 
 
@@ -335,7 +324,7 @@ def _codes(columns: Sequence[Any], names: Sequence[str], rows: int) -> tuple[Lon
     parts: list[list[Any]] = []
     for column, name in zip(columns, names, strict=True):
         numbers, values = _one_code(column, name)
-        code = code * max(len(values), 1) + numbers
+        code = code * max(len(values), 1) + numbers if parts else numbers
         parts.append(values)
     if len(parts) == 1:
         return code, [entity_text([value]) for value in parts[0]]
@@ -371,26 +360,32 @@ def _unmixed(code: int, parts: Sequence[list[Any]]) -> list[Any]:
     return values[::-1]
 
 
-def _distinct(code: Longs, number: Longs, owners: int) -> tuple[Longs, Longs]:
-    """Give each pair of entity and bucket once, in order."""
+def _runs_of(code: Longs, number: Longs, owners: int) -> Runs:
+    """Give the buckets of rows as runs, by the code of the entity."""
     if not len(code):
-        return code, number
+        return Runs(code, number, number)
     low = int(number.min())
-    span = int(number.max()) - low + 1
+    span = int(number.max()) - low + 2  # one more, so that no run goes on with the next entity
     if owners * span >= 2**62:
         order = np.lexsort((number, code))
-        code, number = code[order], number[order]
-        keep = np.ones(len(code), dtype=bool)
-        keep[1:] = (code[1:] != code[:-1]) | (number[1:] != number[:-1])
-        return code[keep], number[keep]
-    key = code * span + (number - low)
-    if owners * span <= max(MARKED_CELLS, CELLS_PER_ROW * len(code)):
-        marks = np.zeros(owners * span, dtype=bool)
-        marks[key] = True
-        key = np.flatnonzero(marks)
-    else:
+        return _joined(code[order], number[order])
+    key = code * span + (number - low) if owners > 1 else number - low
+    if owners * span > max(MARKED_CELLS, CELLS_PER_ROW * len(code)):
         key = np.unique(key)
-    return key // span, key % span + low
+        return _joined(key // span, key % span + low)
+    marks = np.zeros(owners * span + 1, dtype=np.int8)  # one before the first
+    marks[key + 1] = 1
+    edges = np.flatnonzero(marks[1:] != marks[:-1])
+    first, last = edges[::2], edges[1::2] - 1
+    return Runs(first // span, first % span + low, last % span + low)
+
+
+def _joined(owner: Longs, number: Longs) -> Runs:
+    """Join sorted pairs of owner and bucket, of which some may be there twice."""
+    begins = np.ones(len(owner), dtype=bool)
+    begins[1:] = (owner[1:] != owner[:-1]) | (number[1:] > number[:-1] + 1)
+    at = np.flatnonzero(begins)
+    return Runs(owner[at], number[at], number[np.append(at[1:], len(owner)) - 1])
 
 
 def _bitmap_of(first: npt.NDArray[np.uint64], last: npt.NDArray[np.uint64]) -> BitMap64:

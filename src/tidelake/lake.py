@@ -35,6 +35,8 @@ from tidelake.snapshot import Snapshot
 from tidelake.times import duration_us, time_us
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from tidelake.holdings import Holdings
     from tidelake.query.result import Result
     from tidelake.scan import Footers
@@ -158,7 +160,7 @@ class Lake:
 
         info = self.catalog.table(name)
         pinned = None if as_of is None and snapshot is None else self.snapshot(name, as_of=as_of, snapshot=snapshot)
-        return Table(
+        table = Table(
             self.catalog,
             self.store,
             self.coordinator,
@@ -169,6 +171,8 @@ class Lake:
             holdings=self.holdings,
             at=self._at,
         )
+        table.lake = self.where
+        return table
 
     def snapshot(
         self, name: str, *, as_of: str | datetime | int | None = None, snapshot: str | int | None = None
@@ -230,6 +234,13 @@ class Lake:
     def drop_table(self, name: str) -> None:
         """Take a table away; what it held stays until it is collected."""
         self.catalog.drop_table(name)
+
+    @property
+    def spark(self) -> SparkSession:
+        """The Spark session, ready to read and write tables; started when it is first asked for. Needs pyspark."""
+        from tidelake.spark import session
+
+        return session()
 
     def close(self) -> None:
         """Stop flushing in the background, and let go of connections. Hot rows stay hot, and lose nothing by it."""

@@ -13,12 +13,15 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
+import orjson
 import pyarrow as pa
 
-from tidelake.buckets import Longs, parse_bucket
+from tidelake.buckets import Bucket, Longs, parse_bucket
 from tidelake.coverage import (
     ENTITY_KINDS,
+    NO_ENTITY,
     Coverage,
+    Index,
     common,
     entity_text,
     entity_values,
@@ -122,9 +125,10 @@ class CoverageReport:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """A question, made plain: whose runs, which buckets, and which of these are expected."""
+    """A question, made plain: of which snapshot, whose runs, which buckets, and which of these are expected."""
 
-    coverage: Coverage
+    snapshot: Snapshot
+    index: Index
     entities: list[str]
     runs: Runs
     low: int
@@ -153,6 +157,37 @@ class _Asked:
         if self.expected is not None:
             return int((self.expected[1] - self.expected[0] + 1).sum())
         return max(self.high - self.low + 1, 0)
+
+    def listed(self, runs: Runs) -> pa.Table:
+        """Give runs as entity columns, start, end and buckets."""
+        columns = self.entity_columns(runs.owner)
+        columns["start"] = self.times(runs.first)
+        columns["end"] = self.times(runs.last + 1)
+        columns["buckets"] = pa.array(runs.lengths)
+        return pa.table(columns)
+
+    def entity_columns(self, owner: Longs) -> dict[str, pa.Array]:
+        """Give the values that name owners."""
+        if not self.index.entity:
+            return {}
+        values = list(zip(*orjson.loads(f"[{','.join(self.entities)}]"), strict=True))
+        columns, at = {}, pa.array(owner)
+        for number, name in enumerate(self.index.entity):
+            kind = self.snapshot.schema[name].type.arrow if name in self.snapshot.schema else pa.string()
+            columns[name] = pa.array(values[number] if values else [], kind).take(at)
+        return columns
+
+    def times(self, numbers: Longs, keep: Any = None) -> pa.Array:
+        """Give the beginnings of buckets, in the table's time zone."""
+        values = pa.array(self.index.bucket.starts(numbers), mask=None if keep is None else ~keep)
+        zone = self.snapshot.settings.get("timezone") or "UTC"
+        return values.view(pa.timestamp("us", tz=zone)) if self.index.bucket.is_time else values
+
+    def window(self, entity: str | None, first: int, last: int) -> Window:
+        """Give one stretch of buckets."""
+        times = self.times(np.array([first, last + 1], dtype=np.int64)).to_pylist()
+        shown = None if entity in (None, NO_ENTITY) else shown_entity(str(entity), self.index.entity)
+        return Window(shown, times[0], times[1], last - first + 1)
 
 
 class Series:
@@ -183,7 +218,11 @@ class Series:
         Shorter gaps than ``least``, a duration or a number of buckets, are left out.
         """
         asked = self._asked(start, end, entity, schedule)
-        return self._listed(asked, self._long(asked.gaps, least))
+        count, gaps = asked.index.bucket.count_of(least), asked.gaps
+        if count > 1:
+            keep = gaps.lengths >= count
+            gaps = Runs(gaps.owner[keep], gaps.first[keep], gaps.last[keep])
+        return asked.listed(gaps)
 
     def longest_gap(
         self, start: Any = None, end: Any = None, *, entity: Entity = None, schedule: Any = None
@@ -194,17 +233,17 @@ class Series:
         if not len(gaps):
             return None
         at = int(np.argmax(gaps.lengths))
-        return self._window(asked.entities[int(gaps.owner[at])], int(gaps.first[at]), int(gaps.last[at]))
+        return asked.window(asked.entities[int(gaps.owner[at])], int(gaps.first[at]), int(gaps.last[at]))
 
     def last_full_window(self, end: Any = None, *, length: str | int, entity: Entity = None) -> Window | None:
         """Give the last stretch of a length that is wholly held and ends by ``end``; None if there is none.
 
         Of a table with entities, and none named, every one of them must hold it.
         """
-        rules = self._rules()
-        least = rules.index.bucket.count_of(length)
-        asked = self._asked(None, None, entity, None)
-        high = asked.high if end is None else rules.index.bucket.number(rules.index.bucket.value_of(end)) - 1
+        asked = self._asked(None, None, entity, "")
+        bucket = asked.index.bucket
+        least = bucket.count_of(length)
+        high = asked.high if end is None else bucket.number(bucket.value_of(end)) - 1
         low, high = asked.low, min(asked.high, high)
         if low > high:
             return None
@@ -212,7 +251,7 @@ class Series:
         if found is None:
             return None
         named = asked.entities[0] if entity is not None else None
-        return self._window(named, found[1] - least + 1, found[1])
+        return asked.window(named, found[1] - least + 1, found[1])
 
     def missing(
         self,
@@ -231,24 +270,23 @@ class Series:
         asked = self._asked(start, end, entity, schedule, extra=entities or ())
         gaps = asked.gaps
         if at_most is not None:
-            gaps = split(gaps, self._rules().index.bucket.count_of(at_most))
-        return self._listed(asked, gaps)
+            gaps = split(gaps, asked.index.bucket.count_of(at_most))
+        return asked.listed(gaps)
 
     def held(self, start: Any = None, end: Any = None, *, entity: Entity = None) -> pa.Table:
         """List what is held, in the shape of ``gaps``."""
         asked = self._asked(start, end, entity, "")
-        return self._listed(asked, asked.held)
+        return asked.listed(asked.held)
 
     def entities(self) -> pa.Table:
         """List the entities that hold anything."""
-        coverage = self._holdings.at(self._table.snapshot)
-        return pa.table(self._entity_columns(coverage.entities, np.arange(len(coverage), dtype=np.int64)))
+        asked = self._asked(None, None, None, "")
+        return pa.table(asked.entity_columns(np.arange(len(asked.entities), dtype=np.int64)))
 
     def report(
         self, start: Any = None, end: Any = None, *, entity: Entity = None, schedule: Any = None
     ) -> CoverageReport:
         """Say of each entity what it holds and what is missing."""
-        rules, snapshot = self._rules(), self._table.snapshot
         asked = self._asked(start, end, entity, schedule)
         held, gaps, count = asked.held, asked.gaps, len(asked.entities)
         buckets = _summed(held, held.lengths, count)
@@ -257,20 +295,20 @@ class Series:
         first, last = _ends(within(asked.runs, asked.low, asked.high), count)
         has_any = buckets > 0
         wanted = np.full(count, asked.wanted, dtype=np.int64)
-        columns = self._entity_columns(asked.entities, np.arange(count, dtype=np.int64))
-        columns["first"] = self._times(first, has_any)
-        columns["last"] = self._times(last + 1, has_any)
+        columns = asked.entity_columns(np.arange(count, dtype=np.int64))
+        columns["first"] = asked.times(first, has_any)
+        columns["last"] = asked.times(last + 1, has_any)
         columns["buckets"] = pa.array(buckets)
         columns["expected"] = pa.array(wanted)
         columns["ratio"] = pa.array(np.where(wanted > 0, buckets / np.maximum(wanted, 1), 1.0))
         columns["gaps"] = pa.array(np.bincount(gaps.owner, minlength=count).astype(np.int64))
         columns["longest_gap"] = pa.array(longest)
         total = asked.wanted * count
-        bucket = rules.index.bucket
+        bucket = asked.index.bucket
         return CoverageReport(
             table=self._table.name,
-            snapshot=snapshot.sequence,
-            mode=rules.mode,
+            snapshot=asked.snapshot.sequence,
+            mode=asked.snapshot.settings["coverage"],
             bucket=bucket.text,
             start=None if asked.is_empty else bucket.shown(bucket.start(asked.low)),
             end=None if asked.is_empty else bucket.shown(bucket.start(asked.high + 1)),
@@ -285,11 +323,11 @@ class Series:
         The range is taken as it is, not by buckets. Reads the rows.
         """
         asked = self._asked(start, end, entity, "")
-        bucket = self._rules().index.bucket
+        bucket = asked.index.bucket
         low = bucket.start(asked.low) if start is None else bucket.value_of(start)
         high = bucket.start(asked.high + 1) if end is None else bucket.value_of(end)
-        snapshot = self._table.snapshot
-        named = None if entity is None else entity_text(self._entity(entity))
+        snapshot = asked.snapshot
+        named = None if entity is None else asked.entities[0]
         content, rows = self._content(named, low, high, snapshot.schema.names)
         extents = [extent for extent in self._table.extents() if _may_hold(extent, low, high, bucket.is_time)]
         return CoverageReceipt(
@@ -310,7 +348,7 @@ class Series:
 
     def verify(self, receipt: CoverageReceipt) -> bool:
         """Say whether the table holds now, to the row, what it held when a receipt was given."""
-        bucket = self._rules().index.bucket
+        bucket = self._rules(self._table.snapshot).index.bucket
         ends = (receipt.start, receipt.end)
         low, high = (bucket.value_of(text if bucket.is_time else int(text)) for text in ends)
         content, rows = self._content(receipt.entity, low, high, receipt.columns)
@@ -319,8 +357,8 @@ class Series:
     def __repr__(self) -> str:
         return f"coverage of {self._table.name}"
 
-    def _rules(self) -> Rules:
-        rules = self._holdings.rules(self._table.snapshot)
+    def _rules(self, snapshot: Snapshot) -> Rules:
+        rules = self._holdings.rules(snapshot)
         if rules is None:
             raise InvalidInputError(
                 "the table keeps no coverage: create it with bucket=", table=self._table.name, kind="no_coverage"
@@ -328,8 +366,9 @@ class Series:
         return rules
 
     def _asked(self, start: Any, end: Any, entity: Entity, schedule: Any, *, extra: Sequence[Entity] = ()) -> _Asked:
-        rules, snapshot = self._rules(), self._table.snapshot
-        bucket = rules.index.bucket
+        snapshot = self._table.snapshot
+        index = self._rules(snapshot).index
+        bucket = index.bucket
         whole = self._holdings.at(snapshot)
         low, high = _whole_range(whole)
         if start is not None and end is not None:
@@ -339,80 +378,29 @@ class Series:
         elif end is not None:
             high = bucket.number(bucket.value_of(end) - 1)
         if entity is not None:
-            named = entity_text(self._entity(entity))
+            named = entity_text(_entity(entity, index.entity))
             coverage, entities = whole.only([named]), [named]
         else:
-            added = [entity_text(self._entity(each)) for each in extra]
+            added = [entity_text(_entity(each, index.entity)) for each in extra]
             coverage, entities = whole, sorted({*whole.entities, *added}) if added else whole.entities
-        if not rules.index.entity and not entities:
-            entities = ["[]"]
+        if not index.entity and not entities:
+            entities = [NO_ENTITY]
         runs = coverage.runs if coverage.entities == entities else _renumbered(coverage, entities)
-        expected = self._expected(snapshot, schedule, low, high)
-        return _Asked(coverage, entities, runs, low, high, expected)
+        expected = self._expected(snapshot, bucket, schedule, (low, high))
+        return _Asked(snapshot, index, entities, runs, low, high, expected)
 
-    def _expected(self, snapshot: Snapshot, schedule: Any, low: int, high: int) -> tuple[Longs, Longs] | None:
+    def _expected(
+        self, snapshot: Snapshot, bucket: Bucket, schedule: Any, span: tuple[int, int]
+    ) -> tuple[Longs, Longs] | None:
         told = snapshot.settings.get("schedule") if schedule is None else schedule
-        if told is None or (isinstance(told, str) and not told) or low > high:
+        if told is None or (isinstance(told, str) and not told) or span[0] > span[1]:
             return None
-        bucket = self._rules().index.bucket
         if not bucket.is_time:
             raise InvalidInputError("a schedule is for a time index", table=self._table.name)
-        return bucketed(parse_schedule(told).expected(bucket.start(low), bucket.start(high + 1)), bucket)
-
-    def _entity(self, entity: Entity) -> list[Any]:
-        """Read an entity as a person gives it, in the order of the columns."""
-        names = self._rules().index.entity
-        if isinstance(entity, Mapping):
-            if set(entity) != set(names):
-                raise InvalidInputError("an entity needs a value for each entity column", columns=names, found=entity)
-            values = [entity[name] for name in names]
-        elif isinstance(entity, list | tuple):
-            values = list(entity)
-        else:
-            values = [entity]
-        if len(values) != len(names):
-            raise InvalidInputError("an entity needs a value for each entity column", columns=names, found=entity)
-        return values
-
-    def _long(self, gaps: Runs, least: str | int) -> Runs:
-        count = self._rules().index.bucket.count_of(least)
-        if count <= 1:
-            return gaps
-        keep = gaps.lengths >= count
-        return Runs(gaps.owner[keep], gaps.first[keep], gaps.last[keep])
-
-    def _listed(self, asked: _Asked, runs: Runs) -> pa.Table:
-        columns = self._entity_columns(asked.entities, runs.owner)
-        columns["start"] = self._times(runs.first)
-        columns["end"] = self._times(runs.last + 1)
-        columns["buckets"] = pa.array(runs.lengths)
-        return pa.table(columns)
-
-    def _entity_columns(self, entities: Sequence[str], owner: Longs) -> dict[str, pa.Array]:
-        names, schema = self._rules().index.entity, self._table.snapshot.schema
-        if not names:
-            return {}
-        values = [entity_values(entity) for entity in entities]
-        at = pa.array(owner)
-        columns = {}
-        for number, name in enumerate(names):
-            kind = schema[name].type.arrow if name in schema else pa.string()
-            columns[name] = pa.array([each[number] for each in values], kind).take(at)
-        return columns
-
-    def _times(self, numbers: Longs, keep: Any = None) -> pa.Array:
-        bucket = self._rules().index.bucket
-        values = pa.array(bucket.starts(numbers), mask=None if keep is None else ~keep)
-        zone = self._table.snapshot.settings.get("timezone") or "UTC"
-        return values.cast(pa.timestamp("us", tz=zone)) if bucket.is_time else values
-
-    def _window(self, entity: str | None, first: int, last: int) -> Window:
-        times = self._times(np.array([first, last + 1], dtype=np.int64)).to_pylist()
-        shown = None if entity in (None, "[]") else shown_entity(str(entity), self._rules().index.entity)
-        return Window(shown, times[0], times[1], last - first + 1)
+        return bucketed(parse_schedule(told).expected(bucket.start(span[0]), bucket.start(span[1] + 1)), bucket)
 
     def _content(self, entity: str | None, low: int, high: int, columns: Sequence[str]) -> tuple[str, int]:
-        index = self._rules().index
+        index = self._rules(self._table.snapshot).index
         parts: list[Predicate] = []
         if entity is not None:
             named = zip(index.entity, entity_values(entity), strict=True)
@@ -463,6 +451,19 @@ def series_settings(
         parse_schedule(schedule)
     told = {"bucket": bucket, "coverage": mode, "entity": names or None, "index": index, "schedule": schedule}
     return {name: value for name, value in told.items() if value is not None} | zone
+
+
+def _entity(entity: Entity, names: Sequence[str]) -> list[Any]:
+    """Read an entity as a person gives it, in the order of the columns."""
+    if isinstance(entity, Mapping):
+        values = [entity[name] for name in names] if set(entity) == set(names) else []
+    else:
+        values = list(entity) if isinstance(entity, list | tuple) else [entity]
+    if len(values) != len(names):
+        raise InvalidInputError(
+            "an entity needs a value for each entity column", columns=", ".join(names), found=entity
+        )
+    return values
 
 
 def _check_entity(schema: Schema, names: Sequence[str], column: str) -> None:

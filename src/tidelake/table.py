@@ -66,6 +66,7 @@ from tidelake.times import parse_time_ns
 if TYPE_CHECKING:
     import duckdb
     import polars
+    from pyspark.sql import DataFrame, SparkSession
 
 HOT_ROWS = 1_000  # an append of at most so many rows…
 HOT_BYTES = 256 << 10  # …and bytes stays in the catalog: an object of its own would cost more than it holds
@@ -108,6 +109,8 @@ class FlushReport:
 
 class Table:
     """A table at its newest snapshot, or pinned to an older one, which can then only be read."""
+
+    lake: str = ""  # where its lake is, for those who open it elsewhere
 
     def __init__(
         self,
@@ -284,6 +287,28 @@ class Table:
         prune: bool = True,
     ) -> ScanPlan:
         """Say what a scan would read; ``explain()`` of the answer shows it."""
+        plan = self.outline(columns, where, start=start, end=end, limit=limit, ordered=ordered)
+        if not prune:
+            listed = self._catalog.extents(self._info.scope, sequence=plan.snapshot.sequence)
+            whole = without_pruning(plan, listed, self._hot(plan.snapshot))
+            return prune_blocks(whole, self._footers, prune=False)
+        return prune_blocks(plan, self._footers)
+
+    def outline(
+        self,
+        columns: Sequence[str] | None = None,
+        where: Predicate | str | None = None,
+        *,
+        start: str | datetime | int | None = None,
+        end: str | datetime | int | None = None,
+        limit: int | None = None,
+        ordered: bool = False,
+        stats: Iterable[str] = (),
+    ) -> ScanPlan:
+        """Plan as far as the catalog alone can tell: which extents, not yet which blocks; no object is read.
+
+        Extents come with the statistics of the columns that ``where`` asks about, and of those in ``stats``.
+        """
         snapshot = self.snapshot
         question = self._question(snapshot, columns, where, start, end, limit, ordered)
         scope = self._info.scope
@@ -294,14 +319,12 @@ class Table:
             start_ns=start_ns,
             end_ns=end_ns,
             where=_for_catalog(question),
-            stats=_judged(question),
+            stats=_judged(question, stats),
         )
-        hot = self._catalog.hot(scope, sequence=snapshot.sequence) if snapshot.totals.hot_batches else []
-        plan = make_plan(self.name, snapshot, question, listed, hot)
-        if not prune:
-            whole = without_pruning(plan, self._catalog.extents(scope, sequence=snapshot.sequence), hot)
-            return prune_blocks(whole, self._footers, prune=False)
-        return prune_blocks(plan, self._footers)
+        return make_plan(self.name, snapshot, question, listed, self._hot(snapshot))
+
+    def _hot(self, snapshot: Snapshot) -> Sequence[HotBatch]:
+        return self._catalog.hot(self._info.scope, sequence=snapshot.sequence) if snapshot.totals.hot_batches else ()
 
     def scan(
         self,
@@ -341,6 +364,18 @@ class Table:
     ) -> duckdb.DuckDBPyRelation:
         """Give matching rows to DuckDB as a relation, streamed; needs duckdb."""
         return connection.from_arrow(self.scan(columns, where))
+
+    def to_spark(
+        self,
+        columns: Sequence[str] | None = None,
+        where: Predicate | str | None = None,
+        *,
+        spark: SparkSession | None = None,
+    ) -> DataFrame:
+        """Give matching rows to Spark as a frame; needs pyspark."""
+        from tidelake.spark.frames import frame_of
+
+        return frame_of(self, columns, where, spark)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """Let any reader of Arrow streams read the whole table."""
@@ -710,9 +745,9 @@ def _for_catalog(question: Question) -> Predicate | None:
     return And(kept) if kept else None
 
 
-def _judged(question: Question) -> frozenset[str]:
-    """Give the columns whose statistics judge a question: its own, and where else their values may lie."""
-    asked = frozenset() if question.where is None else columns_of(question.where)
+def _judged(question: Question, others: Iterable[str]) -> frozenset[str]:
+    """Give the columns whose statistics are needed: of the question, of others, and where else their values may lie."""
+    asked = frozenset(others) | (frozenset() if question.where is None else columns_of(question.where))
     return asked.union(column for name in asked for column, _ in question.spread.get(name, ()))
 
 

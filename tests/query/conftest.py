@@ -11,7 +11,6 @@ import tidelake
 from tests.query.world import build
 from tidelake import Lake
 
-
 # A small query costs Spark most of its time to compile and to adapt.
 QUICK = {
     "spark.sql.codegen.wholeStage": "false",

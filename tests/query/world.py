@@ -1,6 +1,6 @@
 """Make the small lake that the text cases ask.
 
-``obs.logs`` has a row every ten minutes over four days, an extent a day and the last rows hot; ``obs.services`` says who
+``obs.logs`` has a row an hour over four days, an extent a day and the last rows hot; ``obs.services`` says who
 owns a service; ``default.odd`` has the values that trip engines; ``vec.items`` has vectors. It does not change.
 """
 

@@ -9,13 +9,15 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from decimal import Decimal
 
+import pyarrow as pa
 from sqlglot import exp
 
 from tidelake.errors import TidelakeError
+from tidelake.evaluate import evaluate
 from tidelake.predicate import (
     And,
     DynamicPathEquals,
@@ -52,6 +54,9 @@ _FLIPPED: dict[type[exp.Expr], type[exp.Expr]] = {
 }
 # What changes the meaning of a condition in ways that are not looked at here.
 _TWISTS = ("symmetric", "flag", "full_match", "unnest", "field")
+_CONVERSION = re.compile(r"tide_to_(string|long|int|real|bool|datetime|timespan)_from_dynamic")
+# Text that no other value is converted to: it begins with a letter and is no word for another value.
+_ONLY_TEXT = re.compile(r"(?!(?i:true|false|null|nan|inf|infinity)$)[A-Za-z_][^\n]*")
 _WILDCARD = re.compile(r"[%_\\]")
 
 
@@ -70,6 +75,9 @@ class _Subject:
     column: str
     type: DataType
     path: str | None = None
+    null_is: str | None = None  # what a null counts as
+    as_double: bool = False  # whole numbers that are compared as doubles
+    converted: str | None = None  # what the value at a path is converted to before it is compared
 
 
 def conjuncts_of(condition: exp.Expr | None) -> Iterator[exp.Expr]:
@@ -173,7 +181,15 @@ def _subject(node: exp.Expr, types: Mapping[str, DataType]) -> _Subject | None:
             return _subject(node.this, types)
         case exp.Column() if node.name in types:
             return _Subject(node.name, types[node.name])
-        case exp.Anonymous(this="tide_get") if isinstance(node.expressions[0], exp.Column):
+        case exp.Cast():
+            return _widened(_subject(node.this, types), node.to)
+        case exp.Coalesce() if len(node.expressions) == 1 and isinstance(node.expressions[0], exp.Literal):
+            inner, filler = _subject(node.this, types), node.expressions[0]
+            return replace(inner, null_is=str(filler.this)) if inner is not None and filler.is_string else None
+        case exp.Anonymous() if (match := _CONVERSION.fullmatch(str(node.this).lower())) and len(node.expressions) == 1:
+            inner = _subject(node.expressions[0], types)
+            return replace(inner, converted=match[1]) if inner is not None and inner.path is not None else None
+        case exp.Anonymous() if str(node.this).lower() == "tide_get" and isinstance(node.expressions[0], exp.Column):
             column, path = node.expressions
             kind = types.get(column.name)
             if kind is None or kind.kind != "dynamic" or not isinstance(path, exp.Literal):
@@ -183,8 +199,22 @@ def _subject(node: exp.Expr, types: Mapping[str, DataType]) -> _Subject | None:
             return None
 
 
+def _widened(subject: _Subject | None, to: exp.DataType) -> _Subject | None:
+    """Look through a cast that keeps every value, or only rounds whole numbers to doubles."""
+    if subject is None or subject.path is not None:
+        return None
+    kind = subject.type.kind
+    if (kind, to.this) in (("int", exp.DType.BIGINT), ("long", exp.DType.BIGINT), ("real", exp.DType.DOUBLE)):
+        return subject
+    return replace(subject, as_double=True) if kind in ("int", "long") and to.this is exp.DType.DOUBLE else None
+
+
 def _asked(subject: _Subject, leaf: Leaf) -> Pushed | None:
     """Ask a column, or the path of a dynamic one."""
+    if subject.null_is is not None:
+        return _asked_of_nulls(subject, leaf)
+    if subject.converted is not None:
+        return _asked_of_converted(subject, leaf)
     if subject.path is None:
         askable = isinstance(leaf, IsNull) or subject.type.kind not in ("dynamic", "vector")
         return Pushed(leaf) if askable else None
@@ -197,6 +227,49 @@ def _asked(subject: _Subject, leaf: Leaf) -> Pushed | None:
             return None
 
 
+def _asked_of_nulls(subject: _Subject, leaf: Leaf) -> Pushed | None:
+    """Ask a column whose nulls count as some text: a test that the text passes, nulls pass too."""
+    if isinstance(leaf, IsNull):
+        return None
+    found = _asked(replace(subject, null_is=None), leaf)
+    if found is None:
+        return None
+    text = pa.RecordBatch.from_arrays([pa.array([subject.null_is])], names=[subject.column])
+    passes = subject.path is None and evaluate(found.predicate, text)[0].as_py()
+    if subject.path is not None and subject.null_is == "" and not _needs_text(leaf):
+        return None
+    predicate = found.predicate | IsNull(subject.column) if passes else found.predicate
+    return Pushed(predicate, exact=False)
+
+
+def _needs_text(leaf: Leaf) -> bool:
+    """Say whether a test is never true of the empty text."""
+    match leaf:
+        case Equals(_, value):
+            return value != ""
+        case InSet(_, values):
+            return "" not in values
+        case StringHas(_, sought) | StringContains(_, sought) | StartsWith(_, sought):
+            return bool(sought)
+        case _:
+            return False
+
+
+def _asked_of_converted(subject: _Subject, leaf: Leaf) -> Pushed | None:
+    """Ask what a path's value is converted to: text that only text can give, else that there is something at all."""
+    plain = replace(subject, converted=None)
+    if isinstance(leaf, IsNull):
+        return None
+    if subject.converted == "string":
+        texts = (leaf.value,) if isinstance(leaf, Equals) else leaf.values if isinstance(leaf, InSet) else ()
+        if texts and all(isinstance(text, str) and _ONLY_TEXT.fullmatch(text) for text in texts):
+            found = _asked(plain, leaf)
+            return None if found is None else Pushed(found.predicate, exact=False)
+        if not _needs_text(leaf):
+            return None
+    return Pushed(DynamicPathExists(subject.column, subject.path or ""), exact=False)
+
+
 def _value(node: exp.Expr, subject: _Subject) -> Value | None:
     """Give a constant as the subject's type compares it, or None where an engine might convert the column instead."""
     return _fitting(constant_of(node), subject)
@@ -205,6 +278,8 @@ def _value(node: exp.Expr, subject: _Subject) -> Value | None:
 def _fitting(value: Constant | None, subject: _Subject) -> Value | None:
     kind = subject.type.kind
     if value is None:
+        return None
+    if subject.as_double and (isinstance(value, str | date) or not -MOST_EXACT < value < MOST_EXACT):
         return None
     if subject.path is not None:
         return _plain_number(value) if not isinstance(value, str | bool) else value
@@ -254,7 +329,7 @@ def _compared(node: exp.Expr, types: Mapping[str, DataType]) -> Pushed | None:
         return _asked(subject, Equals(name, value))
     if kind is exp.NEQ:
         equal = _asked(subject, Equals(name, value))
-        return None if equal is None else Pushed(Not(equal.predicate))
+        return Pushed(Not(equal.predicate)) if equal is not None and equal.exact else None
     if kind in (exp.GT, exp.GTE):
         return _asked(subject, Range(name, low=value, include_low=kind is exp.GTE))
     return _asked(subject, Range(name, high=value, include_high=kind is exp.LTE))
@@ -283,7 +358,7 @@ def _like(node: exp.Like, types: Mapping[str, DataType]) -> Pushed | None:
 
 
 def _text_subject(node: exp.Expr, types: Mapping[str, DataType]) -> _Subject | None:
-    if isinstance(node, exp.Anonymous) and node.this == "tide_text":
+    if isinstance(node, exp.Anonymous) and str(node.this).lower() == "tide_text":
         node = node.expressions[0]
     subject = _subject(node, types)
     if subject is None or (subject.path is None and subject.type.kind != "string"):
@@ -296,7 +371,7 @@ def _text(node: exp.Expr, types: Mapping[str, DataType]) -> Pushed | None:
     if isinstance(node, exp.Anonymous):
         if len(node.expressions) != 2:
             return _exists(node, types)
-        name, (first, second) = str(node.this), node.expressions
+        name, (first, second) = str(node.this).lower(), node.expressions
     else:
         name, first, second = type(node).__name__, node.this, node.expression
     subject, sought = _text_subject(first, types), constant_of(second)

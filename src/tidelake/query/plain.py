@@ -1,8 +1,8 @@
 """Read plain values out of dynamic ones, on either engine, and measure vectors.
 
 ``tide_text``, ``tide_number``, ``tide_flag`` and ``tide_time`` are strict: a value of another type is null, as it is in
-a scan's own filter, so that a condition means the same wherever it is asked. ``tide_as_…`` and
-``tide_shown`` convert what can be converted. In DuckDB a dynamic value is JSON, in Spark a VARIANT. It does not know tables.
+a scan's own filter, so that a condition means the same wherever it is asked. ``tide_as_…`` and ``tide_shown`` convert
+what can be converted. In DuckDB a dynamic value is JSON, in Spark a VARIANT. It does not know tables.
 """
 
 from __future__ import annotations
@@ -155,6 +155,4 @@ _RENDERINGS = {
     ),
 }  # fmt: skip
 
-FUNCTIONS: dict[str, Function] = {
-    name: Function(name, duckdb, spark) for name, (duckdb, spark) in _RENDERINGS.items()
-}
+FUNCTIONS: dict[str, Function] = {name: Function(name, duckdb, spark) for name, (duckdb, spark) in _RENDERINGS.items()}

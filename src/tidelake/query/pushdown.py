@@ -23,6 +23,8 @@ from tidelake.query.bind import Bound, Reference
 from tidelake.query.conjuncts import Pushed, both, conjuncts_of, pushed, rejects_nulls
 
 _CHANCE = (exp.Rand, exp.Randn, exp.Uuid)
+# Clauses that make other rows, or another order, of what a select reads.
+_SHAPING = ("group", "having", "qualify", "distinct", "order", "sort", "cluster", "distribute", "laterals", "windows")
 _ROW_MAKERS = (exp.Explode, exp.Posexplode, exp.Unnest, exp.Inline)
 
 
@@ -172,7 +174,7 @@ def _narrow_source(
     kept = [*before, *(() if nullable else asked)]
     use = _Use(needed, tuple(_unqualified(each) for each in kept), limit if not asked and not before else None)
     if isinstance(source, exp.Table):
-        cte = _cte_of(source)
+        cte = cte_of(source)
         if cte is not None:
             found.uses.setdefault(id(cte), []).append(use)
     else:
@@ -241,21 +243,37 @@ def _translated(select: exp.Select, conditions: Iterable[exp.Expr]) -> list[exp.
             continue  # what is grouped by a dynamic value is its text
         if any(source not in (window.args.get("partition_by") or []) for window in windows for source in sources):
             continue
-        kept.append(_substituted(condition, outputs))
+        kept.append(substituted(condition, outputs))
     return kept
 
 
-def _substituted(condition: exp.Expr, outputs: Mapping[str, exp.Expr]) -> exp.Expr:
+def substituted(condition: exp.Expr, outputs: Mapping[str, exp.Expr]) -> exp.Expr:
+    """Put what a select computes in the place of its columns' names; KeyError if it has no such column."""
+
     def put(node: exp.Expr) -> exp.Expr:
         return outputs[node.name].copy() if isinstance(node, exp.Column) else node
 
     return condition.copy().transform(put)
 
 
+def is_plain_select(select: exp.Select) -> bool:
+    """Say whether a select only filters and computes from one source, a row for a row, or aggregates all of it."""
+    if select.args.get("from_") is None or select.args.get("limit") or select.args.get("offset"):
+        return False
+    if select.args.get("joins") or any(select.args.get(key) for key in _SHAPING):
+        return False
+    is_root = select.parent is None
+    kinds = (
+        (exp.Window, exp.Query, *_ROW_MAKERS, *_CHANCE) if is_root else (exp.AggFunc, exp.Query, *_ROW_MAKERS, *_CHANCE)
+    )
+    where = select.args.get("where")
+    parts = [*select.expressions, *([where] if where is not None else [])]
+    return not any(part.find(*kinds) for part in parts)
+
+
 def _limit_through(select: exp.Select, use: _Use, sources: Sequence[exp.Expr]) -> int | None:
     """Give how many rows of its one source a select needs at most, where that is so plain a matter."""
-    others = ("group", "having", "qualify", "distinct", "order", "sort", "cluster", "distribute", "laterals", "windows")
-    if len(sources) != 1 or any(select.args.get(key) for key in others):
+    if len(sources) != 1 or any(select.args.get(key) for key in _SHAPING):
         return None
     if any(each.find(exp.AggFunc, exp.Window, *_ROW_MAKERS) for each in select.expressions):
         return None
@@ -309,7 +327,8 @@ def _unqualified(condition: exp.Expr) -> exp.Expr:
     return changed
 
 
-def _cte_of(table: exp.Table) -> exp.CTE | None:
+def cte_of(table: exp.Table) -> exp.CTE | None:
+    """Give the common table that a name stands for."""
     node: exp.Expr | None = table
     while node is not None:
         with_ = node.args.get("with_")

@@ -17,6 +17,7 @@ from sqlglot import exp
 from tidelake.plan import ScanPlan
 from tidelake.query.budget import Budget
 from tidelake.query.kql import Render
+from tidelake.query.metadata import Shape
 from tidelake.query.pushdown import Ask
 from tidelake.table import Table
 
@@ -46,6 +47,7 @@ class Prepared:
     tree: exp.Query
     columns: tuple[str, ...]
     asks: tuple[Ask, ...]
+    shape: Shape | None = None  # what the manifest may answer
     drawing: Render | None = None  # how a KQL author wants the result drawn
     rendered: dict[str, str] = field(default_factory=dict)  # by engine, written once
 

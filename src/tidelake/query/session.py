@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal
@@ -26,13 +26,16 @@ from tidelake.lake import Lake
 from tidelake.plan import ScanPlan
 from tidelake.query import local
 from tidelake.query.adapt import adapt
+from tidelake.query.answers import Answer, coverage_table, name_answers
 from tidelake.query.bind import At, bind, bind_tables
 from tidelake.query.budget import Budget
 from tidelake.query.choose import choose_engine
 from tidelake.query.kql import lower
+from tidelake.query.metadata import Answered, Shape, finish, from_manifest, shape_of
 from tidelake.query.pushdown import Ask, push_down
 from tidelake.query.result import Prepared, Result, Scan
 from tidelake.query.sql import asks_the_time, parse_sql, with_clock
+from tidelake.scan import prune_blocks
 from tidelake.schema import DataType, Schema
 from tidelake.table import Table
 
@@ -58,10 +61,23 @@ def run(
     limits = Budget.of(budget)
     seen = _Seen(lake)
     prepared = _prepared(lake, text, language, seen)
+    if prepared.shape is not None and engine in ("auto", "local") and prune:
+        return _manifest_result(prepared, prepared.shape, seen, limits, lake)
     scans = [_scan(ask, seen, prune) for ask in prepared.asks]
     limits.check_read(sum(scan.byte_size for scan in scans))
     chosen = choose_engine(engine, scans)
     return Result(prepared, scans, chosen, limits, _Runs(lake, chosen))
+
+
+def _manifest_result(prepared: Prepared, shape: Shape, seen: _Seen, limits: Budget, lake: Lake) -> Result:
+    """Answer from the manifest as far as it goes; what it cannot answer is planned as any scan is."""
+    table = seen.table(shape.reference.table, shape.reference.at)
+    answered = from_manifest(shape, table)
+    plan = prune_blocks(answered.plan, lake.footers) if answered.plan.tasks else answered.plan
+    scan = Scan(shape.reference.name, shape.columns, table, plan, prepared.asks[0])
+    limits.check_read(scan.byte_size)
+    runs = _FromManifest(lake, "manifest", shape, replace(answered, plan=plan))
+    return Result(prepared, [scan], "manifest", limits, runs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +98,17 @@ class _Runs:
         from tidelake.query import spark
 
         return spark.frame_of(prepared, scans, spark.session())
+
+
+@dataclass(frozen=True, slots=True)
+class _FromManifest(_Runs):
+    """Finish an answer that the manifest began."""
+
+    shape: Shape
+    answered: Answered
+
+    def rows(self, prepared: Prepared, scans: Sequence[Scan], budget: Budget) -> pa.Table:
+        return finish(self.shape, self.answered, self.lake.footers, prepared.columns)
 
 
 @dataclass(slots=True, weakref_slot=True)
@@ -120,13 +147,15 @@ def _prepare(text: str, language: Language, seen: _Seen) -> tuple[Prepared, bool
         lowered = lower(text, seen, now=now)
         bound = bind_tables(lowered.tree, text, seen)
         names = tuple(name for name, _ in lowered.columns)
-        return Prepared(text, language, bound.tree, names, tuple(push_down(bound)), lowered.render), False
+        asks, shape = tuple(push_down(bound)), shape_of(bound)
+        return Prepared(text, language, bound.tree, names, asks, shape, lowered.render), False
     tree: exp.Query = parse_sql(text)
-    lasting = not asks_the_time(tree) and tree.find(exp.Version) is None
+    name_answers(tree, text, seen)
+    lasting = not asks_the_time(tree) and tree.find(exp.Version) is None and not seen.answers
     bound = bind(with_clock(tree, now), text, seen)
-    asks = push_down(bound)
+    pushed, shape = tuple(push_down(bound)), shape_of(bound)
     adapted = adapt(bound, text)
-    return Prepared(text, language, adapted, tuple(adapted.named_selects), tuple(asks)), lasting
+    return Prepared(text, language, adapted, tuple(adapted.named_selects), pushed, shape), lasting
 
 
 def _scan(ask: Ask, seen: _Seen, prune: bool) -> Scan:
@@ -148,6 +177,7 @@ class _Seen:
 
     def __init__(self, lake: Lake) -> None:
         self._lake = lake
+        self.answers: dict[str, Table] = {}  # tables that a query's text makes
         self._tables: dict[tuple[str, At | None], Table] = {}
 
     def table(self, name: str, at: At | None = None) -> Table:
@@ -155,6 +185,14 @@ class _Seen:
         if key not in self._tables:
             self._tables[key] = self._pinned(name, at)
         return self._tables[key]
+
+    def answer(self, kind: str, words: Mapping[str, Any]) -> str:
+        """Find an answer about a table's coverage, and give the name under which it can be read."""
+        about = {name: value for name, value in words.items() if name != "table"}
+        rows = coverage_table(self._lake, self.table(str(words["table"])), kind, **about)
+        name = f"{kind}_{len(self.answers) + 1}"
+        self.answers[name] = Answer(self._lake, name, rows)
+        return name
 
     def columns(self, name: str) -> Mapping[str, DataType]:
         return {column.name: column.type for column in self.table(name).schema}
@@ -169,6 +207,8 @@ class _Seen:
         return {name: table.schema for (name, at), table in self._tables.items() if at is None}
 
     def _pinned(self, name: str, at: At | None) -> Table:
+        if at is None and name in self.answers:
+            return self.answers[name]
         if at is not None:
             return self._lake.table(name, as_of=at.time, snapshot=at.sequence)
         try:

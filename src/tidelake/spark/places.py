@@ -42,6 +42,25 @@ class Place:
             raise InvalidInputError("name the lake with option lake", kind="no_lake")
         return cls(lake, *(options.get(name) for name in LAKE_OPTIONS[1:]))
 
+    @classmethod
+    def of_lake(cls, lake: Lake) -> Place:
+        """Give the place of an open lake, so that other processes can open it too."""
+        return cls._of_parts(lake.where, lake.store)
+
+    @classmethod
+    def of_table(cls, table: Table) -> Place:
+        """Give the place of the lake that a table is in."""
+        return cls._of_parts(table.lake, table._store)
+
+    @classmethod
+    def _of_parts(cls, where: str, store: ObjectStore) -> Place:
+        is_folder = "://" not in where and not where.startswith("log:")
+        held = getattr(store, "_place", None)  # of a bucket: with the credentials it was opened with
+        if held is None:
+            beside = store.url if where.startswith(("postgresql:", "postgres:")) else None
+            return cls(os.path.abspath(where) if is_folder else where, beside)
+        return cls(where, store.url, held.endpoint, held.key, held.secret, held.region)
+
     def open(self) -> Lake:
         """Open the lake, once in a process."""
         return _open_lake(self)

@@ -120,10 +120,10 @@ class Extents:
         if self._staged_bytes >= self.job.extent_bytes or self._staged_rows >= EXTENT_ROWS:
             self.write()
 
-    def finish(self, query: str | None = None) -> Written:
+    def finish(self, query: str | None = None, *, inline_bytes: int = INLINE_BYTES) -> Written:
         """Give what was written; the last few rows travel in the message."""
         inline = None
-        if self._staged and self._staged_bytes <= INLINE_BYTES:
+        if self._staged and self._staged_bytes <= inline_bytes:
             inline = _stream_bytes(self._staged, self.schema or self.job.schema)
         elif self._staged:
             self.write()
@@ -270,6 +270,7 @@ def commit_written(
     offset: RecordOffset | None = None,
     operation: str = "append",
     removed: Sequence[Action] = (),
+    keep_folder: bool = False,
 ) -> Receipt | None:
     """Publish what tasks wrote in one commit; None if there was nothing to publish."""
     catalog, scope = table._catalog, table._info.scope
@@ -283,7 +284,8 @@ def commit_written(
                 raise ConflictError("the job was given up for collection: run it again", table=table.name, job=job_id)
         actions = [*_actions(appender, messages), *removed]
         if not actions:
-            forget_folder(table, folder, ())
+            if not keep_folder:
+                forget_folder(table, folder, ())
             return None
         commit = Commit(
             job_id, scope, appender.head.sequence, (*actions, *([offset] if offset else ())), operation, key
@@ -296,7 +298,8 @@ def commit_written(
         catalog.release_pending(keys)
         appender.give_up()
         keys = []
-    forget_folder(table, folder, keys)
+    if not keep_folder:
+        forget_folder(table, folder, keys)
     totals = appender.head.totals
     if totals.hot_rows > FLUSH_ROWS or totals.hot_bytes > FLUSH_BYTES:
         table.flush()

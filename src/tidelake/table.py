@@ -543,6 +543,15 @@ class _Appender:
     def overlap(self) -> int:
         return self._recorder.overlap if self._recorder else 0
 
+    def admit(self, extent: Extent) -> Extent:
+        """Take an extent that others wrote for this commit, with what it covers."""
+        if self._recorder is None:
+            return extent
+        admitted = self._recorder.admit(extent, self.table._info)
+        if extent.coverage_key is None and admitted.coverage_key is not None:
+            self._keys.append(admitted.coverage_key)
+        return admitted
+
     def claims(self) -> tuple[Claim, ...]:
         """Give the time windows that must be free when the rows are committed."""
         return self._recorder.claims() if self._recorder else ()

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from tidelake.errors import InvalidInputError
-from tidelake.lake import Lake, connect
+from tidelake.lake import LOG_SCHEME, Lake, connect
 from tidelake.objects import ObjectStore, open_store
 from tidelake.table import Table
 
@@ -33,6 +33,11 @@ class Place:
 
     def __repr__(self) -> str:
         return f"Place({self.lake!r}, objects={self.objects!r})"
+
+    @property
+    def is_log(self) -> bool:
+        """Whether the lake is one table with its own transaction log."""
+        return self.lake.startswith(LOG_SCHEME)
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Place:

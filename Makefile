@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lint check fix test torture demo bench clean
+.PHONY: help setup lint docs check fix test torture demo bench clean
 
 help:  ## show this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -24,14 +24,19 @@ lint: $(READY)  ## formatting, lint, types, import layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-check: lint test  ## everything a change must pass
+docs: $(READY)  ## write what is generated, build the pages as a site in build/site
+	$(BIN)/python -m tools.api_reference
+	$(BIN)/python -m tools.cli_reference
+	$(BIN)/mkdocs build --strict --quiet
+
+check: lint docs test  ## everything a change must pass
 
 fix: $(READY)  ## format and mend what can be mended
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
 test: $(READY)  ## the whole test suite
-	$(BIN)/python -m pytest -m "not torture"
+	$(BIN)/python -m pytest -m "not torture" -n 2 --dist loadgroup
 
 torture: $(READY)  ## the long random runs
 	$(BIN)/python -m pytest -m torture

@@ -102,4 +102,8 @@ def _ratio_line(ratio: Ratio) -> str:
 def _amount(value: float, unit: str) -> str:
     if unit == "bytes":
         return f"{value / 2**20:,.2f} MiB"
+    if unit == "objects":
+        return f"{value:,.0f}"
+    if unit == "a second":
+        return f"{value:,.0f} a second"
     return f"{value:.2f} s" if value >= 1 else f"{value * 1000:.1f} ms"

@@ -18,14 +18,20 @@ from pathlib import Path
 
 import click
 
-from bench import commits, extents
+from bench import commits, coverage, extents, tables, trickle
 from bench.data import ROWS
 from bench.report import Report, machine, markdown, write_report
 
 RESULTS = Path(__file__).parent / "results"
 QUIET_LOAD = 0.5  # above it, others are at work
 
-BENCHMARKS: dict[str, Callable[..., Report]] = {"commits": commits.run, "extents": extents.run}
+BENCHMARKS: dict[str, Callable[..., Report]] = {
+    "commits": commits.run,
+    "coverage": coverage.run,
+    "extents": extents.run,
+    "tables": tables.run,
+    "trickle": trickle.run,
+}
 
 
 @click.command()

@@ -8,15 +8,27 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
 
 from tests.support.servers import S3Server, fresh_database, postgres_server, seaweedfs_server
+from tests.support.sparks import spark_session
 from tidelake.objects import ObjectStore, open_store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 settings.register_profile("repeatable", derandomize=True, deadline=None)  # a red run must be red again
 settings.load_profile("repeatable")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep a file's tests in one process, and all that need Spark in one, so that there is one session."""
+    for item in items:
+        needs_spark = "spark" in getattr(item, "fixturenames", ())
+        item.add_marker(pytest.mark.xdist_group("spark" if needs_spark else item.nodeid.partition("::")[0]))
 
 
 @pytest.fixture(scope="session")
@@ -62,3 +74,10 @@ def store(request: pytest.FixtureRequest) -> ObjectStore:
     """Give an empty store, of each sort in turn."""
     found: ObjectStore = request.getfixturevalue(f"{request.param}_store")
     return found
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """Give the one Spark session of a run."""
+    with spark_session() as session:
+        yield session

@@ -7,9 +7,10 @@ from datetime import date
 from pathlib import Path
 
 import orjson
+import pyarrow.compute as pc
 from click.testing import CliRunner
 
-from bench import extents
+from bench import extents, tables, trickle
 from bench.data import log_table
 from bench.report import write_report
 from bench.run import main
@@ -43,3 +44,24 @@ def test_command_prints_ratios_first_and_leaves_nothing_when_dry() -> None:
     assert result.exit_code == 0, result.output
     assert result.stdout.index("## Ratios") < result.stdout.index("## Times")
     assert sorted(Path("bench/results").glob("*")) == before
+
+
+def test_logs_of_the_tables_bench_are_ingested_and_its_needles_found(tmp_path: Path) -> None:
+    needles = tables.write_logs(tmp_path / "logs.ndjson", 2_000)
+    tables.OURS.ingest(tmp_path / "logs.ndjson", tmp_path / "lake")
+    found = {name: ask().num_rows for name, ask in tables.OURS.questions(tmp_path / "lake", needles).items()}
+    assert tuple(found) == tables.QUESTIONS
+    assert found["all of two columns"] == 2_000
+    assert found["word needle"] == tables.RARE_ROWS
+    assert 1 <= found["path needle"] < 5
+    assert 1 <= found["time range, two columns"] < 50
+
+
+def test_points_of_the_trickle_bench_are_appended_and_summed(tmp_path: Path) -> None:
+    data = trickle.points(5)
+    assert (data.num_rows, data.num_columns) == (50, 23)
+    trickle.OURS.create(tmp_path, data.schema)
+    append = trickle.OURS.open(tmp_path)
+    for at in range(5):
+        append(data.slice(at * 10, 10))
+    assert trickle._sum_ours(tmp_path)() == pc.sum(data[trickle.ASKED])

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import orjson
 import pyarrow as pa
 import pytest
@@ -13,7 +14,8 @@ from click.testing import CliRunner, Result
 
 import tidelake
 from tests.support.servers import S3Server
-from tidelake.cli import main, open_object
+from tidelake.cli import COMMANDS, main
+from tidelake.commands.options import open_object
 from tidelake.errors import InvalidInputError, NotFoundError
 from tidelake.format import WriteOptions, segment_format
 from tidelake.inspect import inspect_extent
@@ -47,8 +49,10 @@ def test_version_is_the_packages() -> None:
 
 
 def test_every_command_has_help_with_an_example() -> None:
-    assert set(main.commands) >= {"inspect", "demo"}
-    for name, command in main.commands.items():
+    assert set(COMMANDS) >= {"inspect", "demo"}
+    for name in COMMANDS:
+        command = main.get_command(click.Context(main), name)
+        assert command is not None
         assert command.get_short_help_str(limit=200) in run("--help").output, name
         assert f"tidelake {name}" in run(name, "--help").output.partition("Example")[2], name
 
@@ -209,3 +213,82 @@ def test_listing_a_table_that_is_not_there_is_one_line(lake_folder: Path) -> Non
     result = run("history", "obs.nothing", "--lake", lake_folder)
     assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
     assert "obs.nothing" in result.stderr
+
+
+NDJSON = b"""\
+{"ts": "2026-03-14T00:00:00Z", "service": "auth", "took": 1.5, "tags": {"az": "a"}}
+{"ts": "2026-03-14T00:00:01Z", "service": "web", "took": 2, "tags": {"az": "b"}}
+"""
+
+
+def test_ingest_makes_the_lake_and_the_table(tmp_path: Path) -> None:
+    file = tmp_path / "app.ndjson"
+    file.write_bytes(NDJSON)
+    result = run("--lake", tmp_path / "lake", "ingest", "app.logs", file)
+    assert (result.exit_code, result.stdout) == (0, f"{file}: 2 rows into app.logs (hot), snapshot 2\n")
+    with tidelake.connect(tmp_path / "lake") as lake:
+        logs = lake.table("app.logs")
+        types = {column.name: str(column.type) for column in logs.schema}
+        assert types == {"ts": "timestamp", "service": "string", "took": "real", "tags": "dynamic"}
+        assert logs.scan(["service"]).read_all().to_pydict() == {"service": ["auth", "web"]}
+
+
+def test_ingest_reads_standard_input(tmp_path: Path) -> None:
+    result = CliRunner().invoke(main, ["ingest", "app.logs", "-", "--lake", str(tmp_path / "lake")], input=NDJSON)
+    assert (result.exit_code, result.stdout) == (0, "-: 2 rows into app.logs (hot), snapshot 2\n")
+
+
+def test_ingest_once_leaves_out_bytes_that_came_before(tmp_path: Path) -> None:
+    for name in ("a.ndjson", "b.ndjson"):
+        (tmp_path / name).write_bytes(NDJSON)
+    files = [tmp_path / "a.ndjson", tmp_path / "b.ndjson"]
+    result = run("ingest", "app.logs", *files, "--once", "--json", "--lake", tmp_path / "lake")
+    assert [orjson.loads(line)["replayed"] for line in result.stdout.splitlines()] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (b'{"service": "auth"}\n', "no time column was found: name it with time= columns=service"),
+        (b"", "no rows to choose a schema from"),
+        (b'{"ts": "2026-03-14T00:00:00Z"}\n{"ts": \n', "line"),
+    ],
+)
+def test_ingest_says_in_one_line_what_is_wrong_and_makes_nothing(data: bytes, told: str, tmp_path: Path) -> None:
+    file = tmp_path / "bad.ndjson"
+    file.write_bytes(data)
+    result = run("ingest", "app.logs", file, "--lake", tmp_path / "lake")
+    assert result.exit_code == 1
+    assert told in result.stderr
+    assert result.stderr.count("\n") == 1
+    with tidelake.connect(tmp_path / "lake") as lake:
+        assert all(lake.table(name).snapshot.totals.hot_rows == 0 for name in lake.tables())
+
+
+def test_ingest_names_a_file_that_is_not_there(tmp_path: Path) -> None:
+    for flags in ([], ["--once"]):
+        result = run("ingest", "app.logs", tmp_path / "no.ndjson", "--lake", tmp_path / "lake", *flags)
+        assert (result.exit_code, "no such file" in result.stderr) == (1, True)
+
+
+def test_create_describe_and_flush_work_on_one_table(tmp_path: Path) -> None:
+    lake = ("--lake", tmp_path / "lake")
+    assert run("init", *lake).stdout == f"{tmp_path / 'lake'} is a lake with 0 tables\n"
+    made = run("create", "obs.logs", "ts:timestamp", "service:string", "took:real", "tags:dynamic", *lake)
+    assert made.stdout == "made obs.logs: ts: timestamp, service: string, took: real, tags: dynamic\n"
+    (tmp_path / "app.ndjson").write_bytes(NDJSON)
+    run("ingest", "obs.logs", tmp_path / "app.ndjson", *lake)
+    assert run("flush", "obs.logs", *lake).stdout == "flushed 2 rows of obs.logs into 1 extent, snapshot 3\n"
+    described = {row["column"]: row for row in orjson.loads(run("describe", "obs.logs", "--json", *lake).stdout)}
+    assert (described["service"]["least"], described["service"]["most"]) == ("auth", "web")
+    assert (described["ts"]["role"], described["ts"]["most"]) == ("time", "2026-03-14T00:00:01Z")
+    assert "2 rows in 1 extents" in run("describe", "obs.logs", *lake).stdout
+
+
+@pytest.mark.parametrize(
+    ("columns", "told"),
+    [(["ts"], "'ts' is not a column"), (["a:int", "a:long"], "named twice"), (["a:text"], "text")],
+)
+def test_create_refuses_what_is_not_a_column(columns: list[str], told: str, tmp_path: Path) -> None:
+    result = run("create", "obs.logs", *columns, "--lake", tmp_path / "lake")
+    assert (result.exit_code, told in result.stderr, result.stderr.count("\n")) == (1, True, 1)

@@ -1,59 +1,67 @@
-"""Run the demo small, and check that what it claims is so."""
+"""Run the demo as a newcomer would, and read what it says."""
 
 from __future__ import annotations
 
 import io
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from tidelake import cli, demo
-from tidelake.format import segment_format
-from tidelake.objects import ObjectStore
+import tidelake
+from tidelake import demo, telemetry
+from tidelake.cli import main
+from tidelake.errors import InvalidInputError, UnavailableError
 
-ROWS = 200_000
-TLM = segment_format("tlm")
-
-
-@pytest.fixture(scope="module")
-def batches() -> list[pa.RecordBatch]:
-    """Give the rows of a small demo."""
-    return list(demo.log_batches(ROWS))
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
-def test_rows_are_the_same_every_time(batches: list[pa.RecordBatch]) -> None:
-    assert pa.Table.from_batches(batches).equals(pa.Table.from_batches(list(demo.log_batches(ROWS))))
-    assert sum(batch.num_rows for batch in batches) == ROWS
-
-
-def test_every_search_prunes_and_loses_nothing(memory_store: ObjectStore, batches: list[pa.RecordBatch]) -> None:
-    demo.write_extent(TLM, memory_store, batches)
-    for predicate in demo.questions(batches):
-        pruned = demo.search(memory_store, TLM, predicate)
-        whole = demo.search(memory_store, TLM, predicate, prune=False)
-        assert pruned.rows == whole.rows, predicate
-        assert len(pruned.blocks) < len(whole.blocks) == 4, predicate
-        assert pruned.byte_count < whole.byte_count < memory_store.head(demo.KEY).size, predicate
-    assert (pruned.rows, pruned.blocks) == (0, ())  # the last one asks for what is not there
-
-
-def test_run_demo_is_plain_text_when_nobody_watches(tmp_path: Path) -> None:
+def test_demo_finds_the_incident_and_leaves_the_lake(spark: SparkSession, tmp_path: Path) -> None:
     sink = io.StringIO()
-    demo.run_demo(str(tmp_path / "lake"), Console(file=sink, width=cli.PIPE_WIDTH), rows=ROWS)
-    text = sink.getvalue()
-    assert "\x1b" not in text
-    assert "ok: all 40 pieces match" in text
-    assert "message contains 'oom'" in text
-    assert "0 of 4" in text
-    assert (tmp_path / "lake" / demo.KEY).exists()
+    demo.run_demo(str(tmp_path / "demo"), Console(file=sink, width=100), lines=30_000)
+    told = sink.getvalue()
+    assert "\x1b" not in told
+    for text in ("OutOfMemoryError", "2.4.1", "checkout", "pay-2", "web-3", "rows added", "what to try next"):
+        assert text in told, text
+    with tidelake.connect(tmp_path / "demo" / "lake", create=False) as lake:
+        assert lake.sql("select count(*) as n from obs.logs").to_arrow().to_pylist() == [{"n": 30_001}]
+        gaps = lake.table("obs.metrics").coverage.gaps().to_pylist()
+        found = {gap["host"]: (gap["start"], gap["end"]) for gap in gaps}
+        assert found == telemetry.SILENT
 
 
-def test_command_leaves_an_extent_to_inspect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    result = CliRunner().invoke(cli.main, ["demo"])
-    assert (result.exit_code, result.stderr) == (0, "")
-    assert "Look closer: tidelake inspect demo-lake/demo.tlm" in result.stdout
-    assert CliRunner().invoke(cli.main, ["inspect", "demo-lake/demo.tlm"]).exit_code == 0
+def test_demo_empties_only_its_own_folder(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("do not touch")
+    with pytest.raises(InvalidInputError, match="holds something else"):
+        demo.run_demo(str(tmp_path / "mine"), Console(file=io.StringIO()))
+    assert (tmp_path / "mine" / "thesis.txt").exists()
+
+
+def test_without_java_the_demo_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    with pytest.raises(UnavailableError, match="needs Java 17"):
+        demo.require_java()
+    result = CliRunner().invoke(main, ["demo", str(tmp_path / "demo")])
+    assert (result.exit_code, result.stderr.count("\n"), "install a JDK" in result.stderr) == (1, 1, True)
+
+
+def test_telemetry_is_the_same_every_time_and_in_order() -> None:
+    first, second = list(telemetry.log_lines(2_000)), list(telemetry.log_lines(2_000))
+    assert first == second
+    assert [line["ts"] for line in first] == sorted(line["ts"] for line in first)
+    assert {line["service"] for line in first} == set(telemetry.HOSTS)
+
+
+def test_metrics_are_silent_where_they_say() -> None:
+    minutes: dict[str, int] = {}
+    for row in telemetry.metric_rows():
+        minutes[row["host"]] = minutes.get(row["host"], 0) + 1
+    whole = telemetry.HOURS * 60
+    for host, held in minutes.items():
+        silent = telemetry.SILENT.get(host)
+        assert held == whole - (0 if silent is None else (silent[1] - silent[0]).total_seconds() // 60)

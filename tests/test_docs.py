@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import struct
+import subprocess
+import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 from xml.etree import ElementTree
 
@@ -25,6 +29,7 @@ from tidelake.objects import ObjectStore, open_store
 from tidelake.schema import DataType, Schema
 from tidelake.stats import column_from_json, leaf_bytes
 from tidelake.tokens import tokenize
+from tools import api_reference, cli_reference
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(
@@ -178,12 +183,14 @@ def test_types_in_the_specification_are_ours() -> None:
     assert len(names) == 8
 
 
-def test_readme_quickstart_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("page", ["README.md", "docs/quickstart.md"])
+def test_first_minute_runs_as_it_is_written(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    executed(ROOT / "README.md")
+    row = {"ts": "2026-03-14T12:00:00Z", "level": "ERROR", "service": "auth", "message": "timeout"}
+    (tmp_path / "app.ndjson").write_text(json.dumps(row) + "\n")
     commands = [
-        shlex.split(line)[1:]
-        for block in blocks_of(ROOT / "README.md", "sh")
+        shlex.split(line, comments=True)[1:]
+        for block in blocks_of(ROOT / page, "sh")
         for line in block.splitlines()
         if line.startswith("tidelake ")
     ]
@@ -191,9 +198,10 @@ def test_readme_quickstart_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     for command in commands:
         result = CliRunner().invoke(main, command)
         assert (result.exit_code, result.stderr) == (0, ""), command
+    executed(ROOT / page)
 
 
-@pytest.mark.parametrize("page", ["tables.md"])
+@pytest.mark.parametrize("page", ["coverage.md", "log.md", "tables.md"])
 def test_examples_of_a_page_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     executed(ROOT / "docs" / page)
@@ -225,6 +233,19 @@ def test_index_names_every_page() -> None:
     for page in (ROOT / "docs").glob("**/*.md"):
         name = page.relative_to(ROOT / "docs").as_posix()
         assert name == "README.md" or f"]({name})" in index, name
+
+
+@pytest.mark.parametrize("tool", [api_reference, cli_reference], ids=["python.md", "cli.md"])
+def test_generated_page_is_what_would_be_generated(tool: ModuleType) -> None:
+    assert tool.PAGE.read_text() == tool.reference(), "make docs"
+
+
+def test_pages_build_as_a_site(tmp_path: Path) -> None:
+    mkdocs = Path(sys.executable).with_name("mkdocs")
+    places = ["--config-file", str(ROOT / "mkdocs.yml"), "--site-dir", str(tmp_path / "site")]
+    command = [str(mkdocs), "build", "--strict", "--quiet", *places]
+    built = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"PYTHONWARNINGS": "ignore"})
+    assert (built.returncode, (tmp_path / "site" / "index.html").exists()) == (0, True), built.stderr
 
 
 def test_make_targets_that_are_named_exist() -> None:

@@ -271,7 +271,9 @@ PRUNING_CASES: list[tuple[Predicate, Callable[[dict[str, Any]], Any], int]] = [
 ]
 
 
-@pytest.mark.parametrize(("predicate", "holds", "most_blocks"), PRUNING_CASES, ids=lambda case: str(case)[:60])
+@pytest.mark.parametrize(
+    ("predicate", "holds", "most_blocks"), PRUNING_CASES, ids=[str(predicate)[:60] for predicate, _, _ in PRUNING_CASES]
+)
 def test_pruning_keeps_every_matching_row(
     memory_store: ObjectStore, predicate: Predicate, holds: Callable[[dict[str, Any]], Any], most_blocks: int
 ) -> None:

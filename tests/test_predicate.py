@@ -131,3 +131,11 @@ def test_text_holds_agrees_with_the_plain_rules(text: str, word: str, at: int, l
     for needle in (word, text[at : at + length], text[at : at + length].swapcase()):
         for leaf in (StringHas("s", needle), StringContains("s", needle, cased), StartsWith("s", needle, cased)):
             assert {text_holds(leaf, text)} == answers(leaf, {"s": text}, TEXT)
+
+
+def test_predicate_is_no_truth_value_so_that_no_part_is_lost() -> None:
+    a, b = Equals("a", 1), Equals("b", 2)
+    for lost in (lambda: a and b, lambda: a or b, lambda: not a, lambda: bool(And((a, b))), lambda: bool(Not(a))):
+        with pytest.raises(InvalidInputError, match="combine predicates with &") as caught:
+            lost()
+        assert caught.value.kind == "not_a_truth_value"

@@ -30,6 +30,9 @@ def test_public_names_are_these() -> None:
         "__version__",
         "col",
         "connect",
+        "cosine_distance",
+        "inner_product",
+        "l2_distance",
     ]
 
 

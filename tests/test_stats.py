@@ -410,6 +410,7 @@ def test_stats_survive_json_with_every_field() -> None:
         ranges={"p": (1.5, math.inf)},
         leaves=Filter(bytes(16)),
         ball=Ball((0.5, 0.5), 1.0, 2),
+        span=Ball((1.5, 2.5), 3.0, 2),
     )
     assert repr(column_from_json(orjson.loads(orjson.dumps(column_to_json(known))))) == repr(known)
     assert column_from_json({}) == ColumnStats()

@@ -1,0 +1,1 @@
+"""Write the parts of the documentation that are generated from the code."""

@@ -24,7 +24,7 @@ from tidelake.errors import (
 )
 
 if TYPE_CHECKING:
-    from tidelake.expression import col
+    from tidelake.expression import col, cosine_distance, inner_product, l2_distance
     from tidelake.lake import Lake, connect
     from tidelake.schema import Schema
     from tidelake.table import Table
@@ -37,6 +37,9 @@ _LATER = {
     "Table": "tidelake.table",
     "col": "tidelake.expression",
     "connect": "tidelake.lake",
+    "cosine_distance": "tidelake.expression",
+    "inner_product": "tidelake.expression",
+    "l2_distance": "tidelake.expression",
 }
 
 __all__ = [
@@ -59,6 +62,9 @@ __all__ = [
     "__version__",
     "col",
     "connect",
+    "cosine_distance",
+    "inner_product",
+    "l2_distance",
 ]
 
 

@@ -129,8 +129,9 @@ class Extracted:
                     fits &= (ints >= -(2**31)) & (ints < 2**31)
                 return pa.array(np.where(fits, ints, 0), pa.int64(), mask=~fits).cast(kind.arrow)
             case "real":
-                fits = (self.kinds == INT_KIND) | (self.kinds == REAL_KIND)
-                return pa.array(self.reals, pa.float64(), mask=~fits)
+                inside = (self.kinds == INT_KIND) & (self.reals < 2.0**63)
+                is_exact = inside & (np.where(inside, self.reals, 0).astype(np.int64) == self.ints)
+                return pa.array(self.reals, pa.float64(), mask=~(is_exact | (self.kinds == REAL_KIND)))
             case "bool":
                 fits = (self.kinds == TRUE_KIND) | (self.kinds == FALSE_KIND)
                 return pa.array(self.kinds == TRUE_KIND, pa.bool_(), mask=~fits)

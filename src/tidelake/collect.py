@@ -6,14 +6,12 @@ loses precision and never switches off. It does not keep rows, nor judge predica
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -34,12 +32,12 @@ from tidelake.stats import (
     Stats,
     merge_columns,
 )
+from tidelake.vectors import Rows, ball_of, units_of
 
 BLOCK_VALUES_BYTES = 32 << 10  # a block's value filter: 4 bits a key when every row differs
 BLOCK_TERMS_BYTES = 64 << 10  # a block's token filter: words are what people search for
 BLOCK_DISTINCT_CAP = 16  # values of a block kept exactly: so few take no more room than a filter of them
 PROSE_BYTES = 48  # a mean length above any identifier's, offsets included
-VECTOR_ROW_CAP = 50_000  # rows held to find the radius; a ball around more holds nearly everything
 
 _BIGGEST_CHAR = 0x10FFFF
 
@@ -270,25 +268,20 @@ class _Dynamics(_Opaque):
 
 
 class _Vectors(_Opaque):
-    """Adds the ball that holds every vector of the extent."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._units: list[npt.NDArray[np.float32]] | None = []
-        self._held = 0
+    """Adds the balls that hold every vector, as it is and scaled to length one."""
 
     def add(self, values: pa.Array) -> ColumnStats:
         present = values.drop_null() if values.null_count else values
-        self._held += len(present)
-        if self._held > VECTOR_ROW_CAP:
-            self._units = None
-        if self._units is not None and len(present):
+        block = ColumnStats(nulls=values.null_count)
+        if len(present):
             rows = present.flatten().to_numpy(zero_copy_only=False).reshape(len(present), -1)
-            self._units.append(_units_of(rows))
-        return super().add(values)
+            block = replace(block, ball=_ball_of(units_of(rows)), span=_ball_of(rows))
+        return self.keep(block, len(values))
 
-    def finish(self) -> ColumnStats:
-        return replace(super().finish(), ball=_ball_of(self._units) if self._units else None)
+    def keep(self, block: ColumnStats, rows: int) -> ColumnStats:
+        self._whole = merge_columns(self._whole, block, self._rows, rows) if self._rows else block
+        self._rows += rows
+        return block
 
 
 class _GrowingFilter:
@@ -356,17 +349,6 @@ def _raised(prefix: str) -> str | None:
     return None
 
 
-def _units_of(rows: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    lengths = np.sqrt((rows.astype(np.float64) ** 2).sum(axis=1))
-    keep = ~(lengths <= 1e-12)
-    with np.errstate(invalid="ignore"):  # an infinite vector has no direction: it becomes NaN, and the ball unknown
-        return np.asarray(rows[keep] / lengths[keep, None], dtype=np.float32)
-
-
-def _ball_of(units: list[npt.NDArray[np.float32]]) -> Ball | None:
-    rows = np.concatenate(units)
-    if not len(rows) or not np.isfinite(rows).all():
-        return None
-    centroid = rows.mean(axis=0, dtype=np.float64)
-    radius = math.sqrt(float(((rows - centroid) ** 2).sum(axis=1).max()))
-    return Ball(tuple(centroid.tolist()), radius, len(rows))
+def _ball_of(rows: Rows) -> Ball | None:
+    found = ball_of(rows)
+    return None if found is None else Ball(tuple(found[0].tolist()), found[1], len(rows))

@@ -1,10 +1,11 @@
 """Get commits into a catalog: group, swap, rebase, retry, and find out what became of a lost answer.
 
 Commits of one scope that arrive while another is on its way share the next snapshot. There is no timer: a lone commit
-waits for nobody, and the busier the scope, the larger the groups. For each group:
+waits for nobody, and the busier the scope, the larger the groups. A commit that takes something away is alone in its
+snapshot, so that readers of changes can tell rows that are new from rows that were moved. For each group:
 
 1. take the head, from memory if this process moved it there
-2. rebase the group onto it; a commit that a rule forbids fails alone
+2. rebase the group onto it; a commit that a rule forbids fails alone; what goes with the whole group is added
 3. commit; if the head has moved, go back to 2 with the new one, after a jittered pause if that happens again. Where
    others move the head all the time, let the catalog rebase while it holds the head still
 4. if the answer is lost, look for each commit by its id before anything is tried again, and then try with the same ids,
@@ -53,11 +54,17 @@ LONGEST_PAUSE_S = 0.25
 HEADS_KEPT = 4096
 
 HeldAt: TypeAlias = Callable[[Snapshot], Held]  # which time windows are held at a snapshot
+Completed: TypeAlias = Callable[[Sequence[Commit], Snapshot], Sequence[Commit]]
 
 
 def nothing_held_at(snapshot: Snapshot) -> Held:
     """Say that no window is held: the answer for tables without exclusive coverage."""
     return nothing_held
+
+
+def nothing_added(commits: Sequence[Commit], onto: Snapshot) -> Sequence[Commit]:
+    """Leave a group that is about to be committed as it is."""
+    return commits
 
 
 class Coordinator:
@@ -68,6 +75,7 @@ class Coordinator:
         catalog: Catalog,
         *,
         held_at: HeldAt = nothing_held_at,
+        completed: Completed = nothing_added,
         patience_s: float = PATIENCE_S,
         clock_s: Callable[[], float] = time.monotonic,
         sleep_s: Callable[[float], None] = time.sleep,
@@ -76,6 +84,7 @@ class Coordinator:
     ) -> None:
         self._catalog = catalog
         self._held_at = held_at
+        self._completed = completed
         self._patience_s = patience_s
         self._clock_s = clock_s
         self._sleep_s = sleep_s
@@ -108,7 +117,7 @@ class Coordinator:
     def _lead(self, scope: Scope, lane: deque[_Ticket]) -> None:
         """Publish the tickets that wait, this thread's first among them, and hand the lead to the next."""
         with self._lock:
-            group = [lane.popleft() for _ in range(min(len(lane), MAX_GROUP))]
+            group = _next_group(lane)
         try:
             self._publish(scope, group)
         except BaseException as error:
@@ -172,6 +181,7 @@ class Coordinator:
             self._refuse(by_id[commit.id], error)
         if not accepted:
             return
+        accepted = list(self._completed(accepted, attempt.head))
         # 3. Commit.
         self._at("coordinator.commit")
         onto, attempt.head = attempt.head, None
@@ -304,6 +314,14 @@ class _Ticket:
         if self.receipt is None:
             raise self.error or AssertionError("a ticket is settled before it is answered")
         return self.receipt
+
+
+def _next_group(lane: deque[_Ticket]) -> list[_Ticket]:
+    """Take the tickets that share the next snapshot off a lane."""
+    group = [lane.popleft()]
+    while lane and len(group) < MAX_GROUP and not any(inputs_of(ticket.commit) for ticket in (group[0], lane[0])):
+        group.append(lane.popleft())
+    return group
 
 
 def _unknown(commit: Commit, cause: BaseException | None) -> CommitUnknownError:

@@ -1,289 +1,251 @@
-"""Show what an extent does with a day of logs: write it, lay it open, and search it while reading little.
+"""Show a newcomer what a lake does, in about a minute: load, stream, find an incident, look behind the scenes.
 
-The rows are made up, seeded, and look like those of a small shop's services: one of them runs out of memory in the
-afternoon, another runs as a canary in the morning. Every search is answered twice, from the blocks that survive pruning
-and from all blocks, and the two answers must be equal. It does not show tables or commits: an extent is all there is.
+The telemetry is made up and seeded, see ``telemetry``; everything else is real: files, Spark, commits, queries. Each
+step says what it does, does it with the library, and shows the answer. The lake is left for the reader to play with. It
+does not clean up: a second run begins with an empty folder of the same name.
 """
 
 from __future__ import annotations
 
+import os
+import shutil
+import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import reduce
-from typing import Any, cast
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.compute as pc
 from rich.console import Console
-from rich.table import Table
+from rich.panel import Panel
+from rich.syntax import Syntax
 from rich.text import Text
 
-from tidelake import dynamic
-from tidelake.errors import CorruptError
-from tidelake.format import ExtentReader, SegmentFormat, segment_format
-from tidelake.inspect import anatomy, inspect_extent, size_text
-from tidelake.objects import Buffers, ObjectStore, Range, Tail, open_store
-from tidelake.predicate import (
-    And,
-    DynamicPathExists,
-    Equals,
-    Predicate,
-    StringContains,
-    StringHas,
-    TimeRange,
-    columns_of,
-    text_holds,
+from tidelake.errors import InvalidInputError, UnavailableError
+from tidelake.lake import Lake, connect
+from tidelake.output import language_of, table_of
+from tidelake.shell import drawn
+from tidelake.telemetry import DIED, START, log_lines, metric_rows, write_ndjson
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOG_LINES = 150_000
+FILE_LINES = 15_000
+STREAMED_FILES = 3  # dropped after the load, as if they came later
+MARK = "tidelake-demo"  # a file that says that a folder may be emptied
+
+QUESTIONS = (
+    (
+        "When did it go wrong?",
+        """\
+obs.logs
+| where level == "ERROR"
+| summarize errors = count() by bin(ts, 5m)
+| order by ts asc
+| render timechart""",
+    ),
+    (
+        "Who complained?",
+        """\
+obs.logs
+| where ts between (datetime(2026-03-14T12:40:00Z) .. datetime(2026-03-14T13:05:00Z)) and level == "ERROR"
+| summarize errors = count() by service
+| order by errors desc
+| render barchart""",
+    ),
+    (
+        "What was the very first sign? A word in a message, found without reading the rest",
+        """\
+SELECT ts, host, level, message
+FROM obs.logs
+WHERE has(message, 'OutOfMemoryError') OR message LIKE 'heap at %'
+ORDER BY ts LIMIT 3""",
+    ),
+    (
+        "Which version was running? A path inside a dynamic column that no schema declared",
+        """\
+obs.logs
+| where service == "payments" and message has "OutOfMemoryError"
+| summarize lines = count(), first = min(ts), last = max(ts) by version = tostring(attributes.deploy.version)""",
+    ),
+    (
+        "Did memory climb before it died?",
+        """\
+SELECT date_trunc('hour', ts) AS hour, host, round(max(memory), 1) AS highest_memory
+FROM obs.metrics WHERE service = 'payments'
+GROUP BY 1, 2 ORDER BY 3 DESC LIMIT 4""",
+    ),
 )
-from tidelake.schema import Schema
-
-ROWS = 1 << 20  # sixteen blocks: enough to see some of them skipped
-KEY = "demo.tlm"
-SEED = 20260314
-DAY_US = 1_773_446_400_000_000  # 2026-03-14 UTC
-HOUR_US = 3_600_000_000
-
-SCHEMA = Schema.of(
-    {
-        "ts": "timestamp",
-        "service": "string",
-        "level": "string",
-        "host": "string",
-        "status": "int",
-        "duration_ms": "real",
-        "bytes": "long",
-        "request_id": "string",
-        "message": "string",
-        "attributes": "dynamic",
-    }
-)
-
-_SERVICES = ("gateway", "auth", "checkout", "payments", "search", "inventory", "mailer")
-_CANARY = "checkout-canary"
-# level, status, and the message around a number
-_EVENTS: tuple[tuple[str, int, str, str], ...] = (
-    ("INFO", 200, "GET /api/v2/cart answered in", "ms"),
-    ("INFO", 200, "GET /api/v2/items answered in", "ms"),
-    ("INFO", 201, "POST /api/v2/orders created order", "for a returning customer"),
-    ("INFO", 200, "user", "signed in with a passkey"),
-    ("INFO", 200, "cache refreshed,", "entries kept"),
-    ("INFO", 204, "health check passed, uptime", "s"),
-    ("DEBUG", 200, "connection pool has", "idle connections"),
-    ("DEBUG", 200, "retry budget left:", "tokens"),
-    ("WARN", 429, "rate limit reached for client", "backing off"),
-    ("WARN", 404, "no such item", "was it sold out?"),
-    ("WARN", 200, "slow query, scanned", "rows"),
-    ("ERROR", 502, "upstream closed the connection after", "bytes"),
-    ("ERROR", 504, "timeout waiting for payments, attempt", "of 5"),
-)
-_MEMORY_EVENTS: tuple[tuple[str, int, str, str], ...] = (
-    ("ERROR", 500, "java.lang.OutOfMemoryError: Java heap space, live set", "MiB"),
-    ("FATAL", 500, "container exceeded its memory limit, OOMKilled with exit code", "and restarted"),
-)
-_WEIGHTS = np.array([20, 18, 6, 9, 6, 8, 12, 6, 3, 4, 3, 2, 2], dtype=np.float64)
+NEEDLE = "SELECT ts, service, message FROM obs.logs WHERE trace_id = '{trace}'"
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What one search found, and what it had to read."""
-
-    rows: int
-    blocks: tuple[int, ...]
-    byte_count: int
-    seconds: float
-
-
-def run_demo(folder: str, console: Console, *, rows: int = ROWS) -> None:
-    """Write the extent into a folder, print its anatomy, and search it."""
-    store, format = open_store(folder), segment_format("tlm")
-    with console.status("making and writing a day of logs …"):
-        batches = list(log_batches(rows))
-        began = time.perf_counter()
-        write_extent(format, store, batches)
-        seconds = time.perf_counter() - began
-    console.print(f"[bold]A day of logs as one extent[/bold], {rows:,} rows written in {seconds:.1f} s\n")
-    report = inspect_extent(store, KEY)
-    console.print(anatomy(report))
-    footer = size_text(report.footer_bytes)
-    console.print(f"\n[bold]Searching it[/bold]: the footer first ({footer}), then only blocks that may match\n")
-    console.print(_funnel(store, format, questions(batches), len(report.blocks), report.byte_size))
-    console.print("\nReading every block gives the same rows for each of them.")
-    console.print("Look closer:", Text(f"tidelake inspect {folder}/{KEY}", style="cyan"))
-
-
-def log_batches(rows: int) -> Iterator[pa.RecordBatch]:
-    """Make up a day of log rows, in time order."""
-    rng = np.random.default_rng(SEED)
-    times = DAY_US + np.sort(rng.integers(0, 24 * HOUR_US, rows))
-    for start in range(0, rows, 1 << 17):
-        yield _batch(rng, times[start : start + (1 << 17)])
-
-
-def write_extent(format: SegmentFormat, store: ObjectStore, batches: Sequence[pa.RecordBatch]) -> None:
-    """Write rows as one extent."""
-    writer = format.start_extent(store, KEY, SCHEMA, extent_id="demo")
-    for batch in batches:
-        writer.append(batch)
-    writer.finish()
-
-
-def questions(batches: Sequence[pa.RecordBatch]) -> tuple[Predicate, ...]:
-    """Give searches of every kind; one asks for the request id of a row near the end of the day."""
-    request_id = batches[-1].column("request_id")[-1000].as_py()
-    afternoon = TimeRange("ts", (DAY_US + 14 * HOUR_US) * 1000, (DAY_US + 15 * HOUR_US) * 1000)
-    return (
-        afternoon,
-        Equals("service", _CANARY),
-        StringContains("message", "oom"),
-        And((afternoon, StringContains("message", "outofmem"))),
-        DynamicPathExists("attributes", "heap.dump"),
-        StringHas("request_id", request_id),
-        Equals("service", "billing"),
-    )
-
-
-def search(store: ObjectStore, format: SegmentFormat, predicate: Predicate, *, prune: bool = True) -> Answer:
-    """Count the rows that satisfy a predicate, reading only its columns and only blocks that may match."""
-    meter = _Meter(store)
+def run_demo(folder: str, console: Console, *, lines: int = LOG_LINES) -> None:
+    """Run every step; leave the lake in the folder."""
     began = time.perf_counter()
-    reader: ExtentReader = format.open_extent(cast(ObjectStore, meter), KEY)
-    blocks = reader.pruned_blocks(predicate if prune else None)
-    wanted = sorted(columns_of(predicate))
-    rows = sum(_true_rows(reader.read_block(block, wanted), predicate) for block in blocks)
-    return Answer(rows, tuple(blocks), meter.byte_count, time.perf_counter() - began)
-
-
-class _Meter:
-    """A store that counts the bytes it gives."""
-
-    def __init__(self, inner: ObjectStore) -> None:
-        self._inner = inner
-        self.byte_count = 0
-
-    def get_range(self, key: str, start: int, length: int) -> pa.Buffer:
-        self.byte_count += length
-        return self._inner.get_range(key, start, length)
-
-    def get_ranges(self, key: str, ranges: Sequence[Range]) -> Buffers:
-        self.byte_count += sum(length for _, length in ranges)
-        return self._inner.get_ranges(key, ranges)
-
-    def get_tail(self, key: str, length: int) -> Tail:
-        tail = self._inner.get_tail(key, length)
-        self.byte_count += tail.data.size
-        return tail
-
-
-def _funnel(
-    store: ObjectStore, format: SegmentFormat, asked: Sequence[Predicate], blocks: int, byte_size: int
-) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold cyan")
-    table.add_column("where")
-    table.add_column("blocks read", no_wrap=True)
-    for heading in ("", f"bytes of {size_text(byte_size)}", "", "rows", "time"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for predicate in asked:
-        answer, check = search(store, format, predicate), search(store, format, predicate, prune=False)
-        if answer.rows != check.rows:
-            raise CorruptError("pruning lost rows", where=predicate, pruned=answer.rows, unpruned=check.rows)
-        table.add_row(
-            Text(repr(predicate)),
-            Text("".join("■" if block in answer.blocks else "·" for block in range(blocks)), style="green"),
-            f"{len(answer.blocks)} of {blocks}",
-            size_text(answer.byte_count),
-            f"{answer.byte_count / byte_size:.1%}",
-            f"{answer.rows:,}",
-            f"{answer.seconds * 1000:.0f} ms",
-        )
-    return table
-
-
-def _true_rows(batch: pa.RecordBatch, predicate: Predicate) -> int:
-    return int(pc.sum(_mask(batch, predicate), min_count=0).as_py())
-
-
-def _mask(batch: pa.RecordBatch, predicate: Predicate) -> pa.Array:
-    """Judge the few kinds of predicate that the demo asks."""
-    match predicate:
-        case And(parts):
-            return reduce(pc.and_kleene, (_mask(batch, part) for part in parts))
-        case TimeRange(column, int(start), int(end)):
-            times = batch.column(column).view(pa.int64())
-            return pc.and_(pc.greater_equal(times, start // 1000), pc.less(times, end // 1000))
-        case Equals(column, value):
-            return pc.equal(batch.column(column), value)
-        case StringContains(column, needle):
-            return pc.match_substring(batch.column(column), needle, ignore_case=True)
-        case StringHas(column, term):
-            near = pc.match_substring(batch.column(column), term, ignore_case=True)
-            return _confirmed(batch.column(column), near, lambda text: text_holds(predicate, text))
-        case DynamicPathExists(column, path):
-            near = pc.match_substring(batch.column(column), path.rpartition(".")[2].encode())
-            return _confirmed(batch.column(column), near, lambda data: _has_path(data, path))
-    raise NotImplementedError(f"the demo does not ask {predicate!r}")
-
-
-def _confirmed(values: pa.Array, near: pa.Array, judge: Callable[[Any], bool]) -> pa.Array:
-    """Judge the few values that a fast test let through, one by one."""
-    found = np.zeros(len(values), dtype=np.bool_)
-    for row in np.flatnonzero(near.to_numpy(zero_copy_only=False)):
-        found[row] = judge(values[int(row)].as_py())
-    return pa.array(found)
-
-
-def _has_path(data: bytes, path: str) -> bool:
-    return dynamic.get_path(dynamic.decode(data), path) is not dynamic.MISSING
-
-
-def _batch(rng: np.random.Generator, times: npt.NDArray[np.int64]) -> pa.RecordBatch:
-    count = len(times)
-    hours = (times - DAY_US) / HOUR_US
-    services = rng.integers(0, len(_SERVICES), count)
-    events = rng.choice(len(_EVENTS), count, p=_WEIGHTS / _WEIGHTS.sum())
-    is_sick = (_SERVICES.index("payments") == services) & (hours > 14.05) & (hours < 14.7) & (rng.random(count) < 0.06)
-    events[is_sick] = len(_EVENTS) + rng.integers(0, len(_MEMORY_EVENTS), int(is_sick.sum()))
-    is_canary = (_SERVICES.index("checkout") == services) & (hours > 9) & (hours < 11) & (rng.random(count) < 0.1)
-    services[is_canary] = len(_SERVICES)
-    levels, statuses, heads, tails = zip(*_EVENTS, *_MEMORY_EVENTS, strict=True)
-    numbers = pa.array(rng.integers(1, 9_000, count)).cast(pa.utf8())
-    message = pc.binary_join_element_wise(_taken(heads, events), numbers, _taken(tails, events), " ")
-    columns = [
-        pa.array(times, pa.timestamp("us", tz="UTC")),
-        _taken((*_SERVICES, _CANARY), services),
-        _taken(levels, events),
-        _taken([f"node-{number:02}" for number in range(40)], rng.integers(0, 40, count)),
-        _taken(statuses, events).cast(pa.int32()),
-        pa.array(np.round(rng.lognormal(3, 1, count), 2)),
-        pa.array((rng.pareto(1.5, count) * 400).astype(np.int64)),
-        _request_ids(rng, count),
-        message,
-        _taken(_attributes(), np.where(is_sick, 512, rng.integers(0, 512, count))),
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=SCHEMA.arrow)
-
-
-def _taken(choices: Sequence[Any], places: npt.NDArray[np.int64]) -> pa.Array:
-    return pa.array(choices).take(pa.array(places))
-
-
-def _request_ids(rng: np.random.Generator, count: int) -> pa.Array:
-    letters = rng.bytes(count * 6).hex().encode()
-    offsets = np.arange(count + 1, dtype=np.int32) * 12
-    return pa.Array.from_buffers(pa.utf8(), count, [None, pa.py_buffer(offsets), pa.py_buffer(letters)])
-
-
-def _attributes() -> list[bytes]:
-    """Give 512 usual values of the dynamic column, and one of a service that is out of memory."""
-    regions, methods = ("eu-west", "eu-north", "us-east"), ("GET", "POST")
-    usual = (
-        {
-            "region": regions[number % 3],
-            "http": {"method": methods[number % 2], "client": number % 97},
-            "build": f"1.{number % 7}.0",
-        }
-        for number in range(512)
+    require_java()
+    root = _emptied(Path(folder))
+    console.print(
+        Panel(Text("Six hours of a small shop: logs, metrics, and one incident. Let us find it."), expand=False)
     )
-    sick = {"region": "eu-west", "heap": {"used_mb": 4096, "dump": "payments.hprof"}}
-    return [dynamic.encode(value) for value in (*usual, sick)]
+    with _step(console, "Make telemetry, as files on a disk"):
+        logs = write_ndjson(log_lines(lines), root / "files" / "logs", "logs", per_file=FILE_LINES)
+        metrics = write_ndjson(metric_rows(), root / "files" / "metrics", "metrics", per_file=100_000)
+        console.print(f"  {len(logs)} files of log lines, {len(metrics)} file of metrics, NDJSON")
+    with connect(root / "lake") as lake:
+        _fill(console, lake, root, logs, metrics)
+        for number, (title, text) in enumerate(QUESTIONS, start=1):
+            _ask(console, lake, f"Question {number}. {title}", text)
+        _show_funnel(console, lake)
+        _evolve_and_travel(console, lake)
+        _show_gaps(console, lake)
+    console.print(_what_next(root, time.perf_counter() - began))
+
+
+def require_java() -> None:
+    """Refuse in one line where Spark could not start."""
+    home = os.environ.get("JAVA_HOME")
+    if not shutil.which("java") and not (home and (Path(home) / "bin" / "java").exists()):
+        raise UnavailableError(
+            "the demo loads with Spark, which needs Java 17: install a JDK such as openjdk-17-jre-headless; "
+            "without one, `tidelake ingest` and `tidelake query` work",
+            kind="no_java",
+        )
+
+
+def _fill(console: Console, lake: Lake, root: Path, logs: list[Path], metrics: list[Path]) -> None:
+    """Load most files in one Spark job each, and stream the rest as they are dropped."""
+    from tidelake.spark.drops import watch
+    from tidelake.spark.jobs import load
+
+    with _step(console, "Start Spark, inside this process (a cluster is a --master away)"):
+        spark = _quiet_spark()
+    early, late = logs[:-STREAMED_FILES], logs[-STREAMED_FILES:]
+    with _step(console, "Load the logs: tasks write extents, one commit publishes them"):
+        report = load(lake, "obs.logs", [str(file) for file in early], time="ts", spark=spark)
+        console.print(
+            f"  {report.rows:,} rows of {report.files} files, snapshot {report.snapshot}, schema found by itself"
+        )
+    with _step(console, "Load the metrics into a table that knows its minutes: one series per host"):
+        columns = {"ts": "timestamp", "host": "string", "service": "string", "cpu": "real", "memory": "real"}
+        lake.create_table("obs.metrics", columns, time="ts", bucket="1m", entity=["host"], coverage="track")
+        report = load(lake, "obs.metrics", [str(file) for file in metrics], spark=spark)
+        console.print(f"  {report.rows:,} rows, snapshot {report.snapshot}")
+    with _step(console, "Stream the latest files: each is dropped, picked up, and committed once"):
+        folder = root / "drop" / "obs" / "logs"
+        folder.mkdir(parents=True)
+        for file in late:
+            shutil.copy(file, folder / file.name)
+        for drop in watch(lake, root / "drop", once=True, spark=spark):
+            console.print(f"  {drop.files} files, {drop.rows:,} rows")
+        for file in late:
+            shutil.copy(file, folder / f"again-{file.name}")
+        for drop in watch(lake, root / "drop", once=True, spark=spark):
+            console.print(f"  the same files dropped again: {drop.replayed} recognised, {drop.rows} rows added")
+
+
+def _quiet_spark() -> SparkSession:
+    """Start a session that does not talk over the demo: what the JVM says while it starts is shown if it fails."""
+    from tidelake.spark import session
+
+    with tempfile.TemporaryFile() as said:
+        stderr = os.dup(2)
+        os.dup2(said.fileno(), 2)
+        try:
+            spark = session(app="tidelake demo", spark__sql__shuffle__partitions="4", spark__log__level="ERROR")
+        except BaseException:
+            said.seek(0)
+            os.write(stderr, said.read())
+            raise
+        finally:
+            os.dup2(stderr, 2)
+            os.close(stderr)
+    return spark
+
+
+def _ask(console: Console, lake: Lake, title: str, text: str) -> None:
+    language = language_of(text)
+    console.rule(f"[bold]{title}", align="left", style="dim")
+    console.print(Syntax(text, "sql" if language == "sql" else "kusto", background_color="default", word_wrap=True))
+    began = time.perf_counter()
+    result = lake.sql(text) if language == "sql" else lake.kql(text)
+    table = result.to_arrow()
+    took = time.perf_counter() - began
+    if result.render is not None:
+        console.print(drawn(result.render.kind, table, width=min(console.width, 100)))
+    else:
+        console.print(table_of(table.to_reader()))
+    console.print(f"in {took * 1000:,.0f} ms, in this process\n", style="dim")
+
+
+def _show_funnel(console: Console, lake: Lake) -> None:
+    """Look for one request among all lines, and show how little was read for it."""
+    rows = lake.table("obs.logs").scan(["trace_id"], start=DIED, limit=1).read_all()
+    trace = rows.column("trace_id")[0].as_py()
+    text = NEEDLE.format(trace=trace)
+    console.rule("[bold]One request in all of it: what was read?", align="left", style="dim")
+    console.print(Syntax(text, "sql", background_color="default", word_wrap=True))
+    console.print(lake.sql(text).explain(), markup=False, soft_wrap=True)
+    console.print()
+
+
+def _evolve_and_travel(console: Console, lake: Lake) -> None:
+    """Append a row with a field that nobody declared; then read the table as it was before."""
+    logs = lake.table("obs.logs")
+    before = logs.snapshot.sequence
+    console.rule("[bold]Evolve: a field that nobody declared", align="left", style="dim")
+    row = {
+        "ts": "2026-03-14T15:00:01Z",
+        "service": "auth",
+        "level": "INFO",
+        "message": "post-mortem done",
+        "region": "eu",
+    }
+    report = logs.append([row])
+    console.print(f"appended {row}", markup=False, highlight=False)
+    console.print(f"snapshot {report.snapshot} has the column region: {'region' in logs.schema}")
+    old = lake.table("obs.logs", snapshot=before)
+    console.print(f"snapshot {before}, read again: {'region' in old.schema}, as it was\n")
+
+
+def _show_gaps(console: Console, lake: Lake) -> None:
+    """Name the minutes that are missing, without reading a row."""
+    console.rule("[bold]What is missing? The table knows, without reading a row", align="left", style="dim")
+    console.print(Syntax("metrics.coverage.gaps()", "python", background_color="default"))
+    console.print(table_of(lake.table("obs.metrics").coverage.gaps().to_reader()))
+    console.print("pay-2 was silent while it was down; web-3 lost nine minutes that nobody had noticed.\n")
+
+
+def _what_next(root: Path, took: float) -> Panel:
+    place = root / "lake"
+    lines = [
+        f"Done in {took:.0f} s. The lake is yours: {place}",
+        "",
+        f"  tidelake shell --lake {place}",
+        f"  tidelake query --lake {place} \"obs.logs | where level == 'ERROR' | take 5\"",
+        f"  tidelake explain --lake {place} \"obs.logs | where message has 'OutOfMemoryError'\"",
+        f"  tidelake history obs.logs --lake {place}",
+        f"  tidelake gaps obs.metrics --lake {place}",
+        f"  python -c \"import tidelake; print(tidelake.connect('{place}').table('obs.logs'))\"",
+    ]
+    return Panel(Text("\n".join(lines)), title="what to try next", title_align="left")
+
+
+@contextmanager
+def _step(console: Console, title: str) -> Iterator[None]:
+    """Say what is under way, and how long it took."""
+    console.print(f"[bold]{title}[/bold]")
+    began = time.perf_counter()
+    yield
+    console.print(f"  {time.perf_counter() - began:.1f} s", style="dim")
+
+
+def _emptied(root: Path) -> Path:
+    """Make the folder, or empty it if it is an earlier demo's."""
+    if root.exists() and any(root.iterdir()):
+        if not (root / MARK).exists():
+            raise InvalidInputError("the folder holds something else: give the demo another one", folder=root)
+        shutil.rmtree(root)
+    root.mkdir(parents=True, exist_ok=True)
+    (root / MARK).write_text(f"made by tidelake demo; it begins {START.isoformat()}\n")
+    return root

@@ -44,6 +44,7 @@ from tidelake.predicate import (
     StringMatches,
     TimeRange,
     Value,
+    VectorTest,
     columns_of,
     leaves_of,
     time_ns,
@@ -51,6 +52,7 @@ from tidelake.predicate import (
 from tidelake.schema import Column, DataType, Schema
 from tidelake.search import search
 from tidelake.times import parse_time_ns
+from tidelake.vectors import Metric, measure
 
 # Once only one row in so many is left, the rest is asked of those alone: 13 ms become 0.5 where 1 % are left.
 NARROW_SHARE = 4
@@ -81,6 +83,29 @@ def check(predicate: Predicate, schema: Schema) -> Predicate:
             if leaf.column not in schema:
                 raise unknown_column(leaf.column, schema.names)
             return _bound(leaf, schema[leaf.column])
+
+
+def check_vector(metric: Metric, query: Sequence[float], column: Column) -> None:
+    """Refuse to measure what is no vector, or a vector of another length."""
+    if column.type.kind != "vector":
+        raise QueryError(f"{column.name} is {column.type}: {metric} measures vectors", kind="type_mismatch")
+    if column.type.dimension != len(query):
+        raise QueryError(
+            f"{column.name} is {column.type}: {metric} needs as many numbers", got=len(query), kind="vector_length"
+        )
+
+
+def measured(metric: Metric, query: Sequence[float], values: pa.Array) -> pa.DoubleArray:
+    """Measure each vector of a column against a query; null where there is no answer."""
+    present = values.drop_null() if values.null_count else values
+    rows = present.flatten().to_numpy(zero_copy_only=False).reshape(len(present), len(query))
+    found, known = measure(metric, rows, query)
+    if not values.null_count:
+        return pa.array(found, mask=~known)
+    valid = values.is_valid().to_numpy(zero_copy_only=False)
+    whole, lacking = np.zeros(len(values)), np.ones(len(values), dtype=np.bool_)
+    whole[valid], lacking[valid] = found, ~known
+    return pa.array(whole, mask=lacking)
 
 
 def evaluate(predicate: Predicate, batch: pa.RecordBatch) -> pa.BooleanArray:
@@ -142,6 +167,9 @@ def _bound(leaf: Leaf, column: Column) -> Leaf:
             wanted = "timestamp"
         case StringHas() | StringContains() | StartsWith() | StringMatches():
             wanted = "string"
+        case VectorTest():
+            check_vector(leaf.metric, leaf.query, column)
+            return leaf
         case DynamicPathExists() | DynamicPathEquals() | DynamicPathTest():
             wanted = "dynamic"
             if isinstance(leaf, DynamicPathTest):
@@ -194,7 +222,7 @@ def _cost(predicate: Predicate) -> int:
     match predicate:
         case And() | Or() | Not():
             return max(map(_cost, leaves_of(predicate)))
-        case StringMatches():
+        case StringMatches() | VectorTest():
             return 3
         case DynamicPathExists() | DynamicPathEquals() | DynamicPathTest():
             return 2
@@ -223,6 +251,8 @@ def _leaf_answers(leaf: Leaf, batch: pa.RecordBatch) -> pa.BooleanArray:
             return search(leaf, values)
         case DynamicPathExists() | DynamicPathEquals() | DynamicPathTest():
             return _path_answers(leaf, values)
+        case VectorTest(_, metric, query, test):
+            return _compared(test, measured(metric, query, values))
         case Equals() | InSet() | Range() | TimeRange():
             return _compared(leaf, values)
 

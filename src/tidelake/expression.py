@@ -13,6 +13,7 @@ The text, where a subject is a column or a path into a dynamic one::
     message matches regex "^a.*b$"   message matches regex @"\\d+"
     ts >= datetime(2026-01-01T00:00:00Z)   ts in [2026-01-01T00:00:00Z, 2026-02-01T00:00:00Z)
     attributes["http.status"] == 500   attributes.http.status == 500   attributes["tags"][0] == "x"
+    l2_distance(embedding, [0.1, 0.2]) < 0.5   cosine_distance(embedding, [1, 0]) <= 0.2
     `odd name` == 1   ['odd name'] == 1   not a == 1 and (b == 2 or c == 3)
 
 Words are read in any case. Names are checked, and dots in them understood, when the columns are given. It does not know
@@ -48,7 +49,10 @@ from tidelake.predicate import (
     StringMatches,
     TimeRange,
     Value,
+    VectorTest,
+    measure_text,
 )
+from tidelake.vectors import METRICS, Metric
 
 MAX_NESTING = 100  # parentheses and nots within each other: whoever reads a predicate recurses
 NAMES_SHOWN = 20  # columns listed in an error: a wide table's names would bury it
@@ -178,12 +182,52 @@ class PathSubject(_Subject):
         return DynamicPathTest(self.column, self.path, test)
 
 
-Subject: TypeAlias = ColumnSubject | PathSubject
+class Distance(_Subject):
+    """How far a column's vectors are from a query, or their product with it: compared in ``where``, or scanned."""
+
+    __slots__ = ("column", "metric", "name", "query")
+
+    def __init__(self, column: str, metric: Metric, query: tuple[float, ...], name: str | None = None) -> None:
+        self.column, self.metric, self.query = column, metric, query
+        self.name: str = name or metric
+
+    def alias(self, name: str) -> Distance:
+        """Name the column that a scan gives it as."""
+        return Distance(self.column, self.metric, self.query, name)
+
+    def __repr__(self) -> str:
+        return measure_text(self.column, self.metric, self.query)
+
+    def _equals(self, value: Value) -> Predicate:
+        return self._asked(Range("", value, value))
+
+    def _asked(self, test: PathTest) -> Predicate:
+        if not isinstance(test, Range) or not all(_is_number(bound) for bound in (test.low, test.high)):
+            raise InvalidInputError(f"{self.metric} is a number: compare it with one", kind="type_mismatch")
+        return VectorTest(self.column, self.metric, self.query, test)
+
+
+Subject: TypeAlias = ColumnSubject | PathSubject | Distance
 
 
 def col(name: str) -> ColumnSubject:
     """Name a column, to compare it: ``col("level") == "ERROR"``."""
     return ColumnSubject(name)
+
+
+def cosine_distance(column: str | ColumnSubject, query: Iterable[float]) -> Distance:
+    """Measure the angle between a column's vectors and a query: 0 is the same direction, 2 the opposite one."""
+    return _distance("cosine_distance", column, query)
+
+
+def l2_distance(column: str | ColumnSubject, query: Iterable[float]) -> Distance:
+    """Measure the Euclidean distance of a column's vectors from a query."""
+    return _distance("l2_distance", column, query)
+
+
+def inner_product(column: str | ColumnSubject, query: Iterable[float]) -> Distance:
+    """Multiply a column's vectors with a query: the larger, the more alike."""
+    return _distance("inner_product", column, query)
 
 
 def parse_where(text: str, *, columns: Sequence[str] | None = None) -> Predicate:
@@ -206,6 +250,20 @@ def _literal(value: Any) -> Value:
         return datetime.combine(value, time())
     found: Value = value.item() if hasattr(value, "item") else value
     return found
+
+
+def _distance(metric: Metric, column: str | ColumnSubject, query: Iterable[float]) -> Distance:
+    name = column.name if isinstance(column, ColumnSubject) else column
+    if isinstance(query, str | bytes):
+        raise InvalidInputError(f"{metric} takes a list of numbers, not {query!r}")
+    numbers = tuple(map(_literal, query))
+    if not numbers or not all(map(_is_number, numbers)):
+        raise InvalidInputError(f"{metric} takes a list of numbers", column=name)
+    return Distance(name, metric, tuple(map(float, cast("tuple[float, ...]", numbers))))
+
+
+def _is_number(value: Value | None) -> bool:
+    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
 class _Parser:
@@ -303,6 +361,9 @@ class _Parser:
     def _subject(self) -> Subject:
         """Read a column or a path: names, then steps in brackets or after dots."""
         token = self._peek()
+        subject: Subject
+        if token.is_word(*METRICS) and self._peek(1).is_sign("("):
+            return self._measure(token)
         if token.kind == "name" and not token.is_word("and", "or", "not", "in", "is", "null"):
             subject = self._dotted()
         elif token.kind == "quoted":
@@ -323,7 +384,24 @@ class _Parser:
             else:
                 return subject
 
-    def _dotted(self) -> Subject:
+    def _measure(self, token: Token) -> Distance:
+        """Read ``l2_distance(embedding, [0.1, 0.2])``."""
+        self._next += 2
+        column = self._subject()
+        if not isinstance(column, ColumnSubject):
+            raise self._error(f"{token} measures a column", token)
+        self._expect_sign(",")
+        self._expect_sign("[")
+        numbers: list[Value] = []
+        while not self._take_sign("]"):
+            if numbers:
+                self._expect_sign(",")
+            numbers.append(self._value())
+        self._expect_sign(")")
+        metric = cast(Metric, token.text.lower())
+        return self._checked(token, lambda _: _distance(metric, column, cast("list[float]", numbers)))
+
+    def _dotted(self) -> ColumnSubject | PathSubject:
         """Read a plain name; with dots, the longest beginning that is a column, then a path."""
         first, names = self._peek(), [self._name("expected a column")]
         while self._peek().is_sign(".") and self._peek(1).kind == "name":

@@ -6,29 +6,41 @@
     connect("postgresql://…", objects="s3://bucket/prefix")  for many machines
     connect("log:/data/prices")                              one table with its own transaction log
 
-A folder is made on first use; one that holds something else is refused. It does not read or write rows: see ``table``.
+A folder is made on first use; one that holds something else is refused. What reads and writes rows brings compilers
+with it, and is imported when a table is first held. It does not read or write rows: see ``table``.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from tidelake.catalog import Catalog, open_catalog
 from tidelake.catalog.log import open_log_catalog
+from tidelake.catalog.protocol import At, nothing_at
 from tidelake.commit import Coordinator
-from tidelake.errors import InvalidInputError, SchemaError
+from tidelake.errors import AlreadyExistsError, InvalidInputError, NotFoundError, SchemaError
+from tidelake.flusher import Flusher
 from tidelake.format import segment_format
 from tidelake.objects import ObjectStore, open_store, probe_conditional_put
-from tidelake.scan import Footers
 from tidelake.schema import DataType, Schema
+from tidelake.settings import FLUSH_AGE, FLUSH_OFF, TableSettings
 from tidelake.snapshot import Snapshot
-from tidelake.table import Table, TableSettings
 from tidelake.times import duration_us, time_us
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tidelake.holdings import Holdings
+    from tidelake.query.result import Result
+    from tidelake.scan import Footers
+    from tidelake.table import AppendReport, Table
 
 LOG_SCHEME = "log:"
 
@@ -71,12 +83,31 @@ def connect(
 class Lake:
     """A catalog and an object store; hold it open while you work, or use it in a ``with`` block."""
 
-    def __init__(self, catalog: Catalog, store: ObjectStore, where: str) -> None:
+    def __init__(self, catalog: Catalog, store: ObjectStore, where: str, *, at: At = nothing_at) -> None:
         self.catalog = catalog
         self.store = store
         self.where = where
-        self.coordinator = Coordinator(catalog)
-        self.footers = Footers(store)
+        self.coordinator = Coordinator(
+            catalog,
+            held_at=lambda snapshot: self.holdings.held_at(snapshot),
+            completed=lambda commits, onto: self.holdings.completed(commits, onto),
+        )
+        self.flusher = Flusher()
+        self._at = at
+
+    @cached_property
+    def footers(self) -> Footers:
+        """The footers of extents that this process has read."""
+        from tidelake.scan import Footers
+
+        return Footers(self.store)
+
+    @cached_property
+    def holdings(self) -> Holdings:
+        """What this process knows of the tables' coverage."""
+        from tidelake.holdings import Holdings
+
+        return Holdings(self.catalog, self.store, self.footers)
 
     def create_table(
         self,
@@ -84,14 +115,40 @@ class Lake:
         schema: Schema | Mapping[str, str | DataType],
         *,
         time: str | None = None,
-        format: str = "tlm",
+        format: str | None = None,
         retention: str | None = None,
+        flush_age: str = FLUSH_AGE,
+        promote: bool = False,
+        bucket: str | int | None = None,
+        entity: str | Sequence[str] = (),
+        coverage: str | None = None,
+        index: str | None = None,
+        timezone: str | None = None,
+        schedule: str | None = None,
     ) -> Table:
-        """Make a table. The time column is the one named, or the only timestamp there is."""
+        """Make a table. The time column is the one named, or the only timestamp there is.
+
+        Hot rows are flushed in the background once the oldest is of ``flush_age``; ``"off"`` leaves that to others.
+        With ``promote``, dynamic paths that have settled on one type become columns when an extent is written.
+
+        With a ``bucket`` the table knows which time windows it holds of each ``entity``: ``coverage="exclusive"``
+        refuses one that is held, ``"track"``, the default, takes it. An ``index`` of whole numbers may take the time's
+        place. The format is ``tlm``, or in a transaction log ``parquet``, unless told otherwise.
+        """
         columns = schema if isinstance(schema, Schema) else Schema.of(schema)
-        settings = TableSettings(time=_time_of(columns, time), format=segment_format(format).name, retention=retention)
-        if retention is not None:
-            duration_us(retention)
+        named = _time_of(columns, time)
+        told = {"bucket": bucket, "entity": entity, "coverage": coverage, "index": index, "timezone": timezone}
+        settings = TableSettings(
+            time=named,
+            format=segment_format(format or ("parquet" if self.catalog.is_log else "tlm")).name,
+            retention=retention,
+            flush_age=flush_age,
+            promote=promote,
+            series=_series_settings(columns, named, **told, schedule=schedule),
+        )
+        for duration in (retention, None if flush_age == FLUSH_OFF else flush_age):
+            if duration is not None:
+                duration_us(duration)
         self.catalog.create_table(name, columns, settings.to_json())
         return self.table(name)
 
@@ -99,28 +156,95 @@ class Lake:
         self, name: str, *, as_of: str | datetime | int | None = None, snapshot: str | int | None = None
     ) -> Table:
         """Hold a table as it is, or as it was at a time (``as_of``) or a snapshot (id or sequence)."""
+        from tidelake.table import Table
+
         info = self.catalog.table(name)
-        pinned: Snapshot | None = None
+        pinned = None if as_of is None and snapshot is None else self.snapshot(name, as_of=as_of, snapshot=snapshot)
+        table = Table(
+            self.catalog,
+            self.store,
+            self.coordinator,
+            self.footers,
+            info,
+            pinned,
+            flusher=self.flusher,
+            holdings=self.holdings,
+            at=self._at,
+        )
+        table.lake = self.where
+        return table
+
+    def snapshot(
+        self, name: str, *, as_of: str | datetime | int | None = None, snapshot: str | int | None = None
+    ) -> Snapshot:
+        """Give a table's newest snapshot, or the one at a time or with an id or a sequence."""
+        scope = self.catalog.table(name).scope
         if as_of is not None and snapshot is not None:
             raise InvalidInputError("give as_of or snapshot, not both")
         if as_of is not None:
-            pinned = self.catalog.snapshot(info.scope, at_us=time_us(as_of))
-        elif isinstance(snapshot, int):
-            pinned = self.catalog.snapshot(info.scope, sequence=snapshot)
-        elif snapshot is not None:
-            pinned = self.catalog.snapshot(info.scope, snapshot_id=snapshot)
-        return Table(self.catalog, self.store, self.coordinator, self.footers, info, pinned)
+            return self.catalog.snapshot(scope, at_us=time_us(as_of))
+        if isinstance(snapshot, int):
+            return self.catalog.snapshot(scope, sequence=snapshot)
+        return self.catalog.head(scope) if snapshot is None else self.catalog.snapshot(scope, snapshot_id=snapshot)
+
+    def ingest(self, name: str, rows: Any, *, time: str | None = None, key: str | None = None) -> AppendReport:
+        """Append rows as ``Table.append`` does, to a table that is made to fit the first of them if it is not there.
+
+        The time column is the one named, or found among the usual names.
+        """
+        try:
+            table = self.table(name)
+        except NotFoundError:
+            table, rows = self._made_to_fit(name, rows, time)
+        return table.append(rows, key=key)
+
+    def _made_to_fit(self, name: str, rows: Any, time: str | None) -> tuple[Table, Any]:
+        """Make a table for rows, and give it with all of them."""
+        from tidelake.ingest import first_rows, infer_schema
+
+        sample, rows = first_rows(rows)
+        schema, found = infer_schema(sample, time=time)
+        if found is None:
+            names = ", ".join(schema.names)
+            raise InvalidInputError("no time column was found: name it with time=", columns=names, kind="no_time")
+        with suppress(AlreadyExistsError):  # another writer was as fast
+            self.create_table(name, schema, time=found)
+        return self.table(name), rows
 
     def tables(self, namespace: str | None = None) -> list[str]:
         """List the names of the tables."""
         return [str(info) for info in self.catalog.tables(namespace)]
 
+    def sql(self, text: str, *, engine: str = "auto", budget: Mapping[str, Any] | None = None) -> Result:
+        """Ask in SQL, Spark's dialect; rows are read when the result is asked for them.
+
+        Engines: ``local`` (in process), ``spark``, or ``auto``. A budget is a mapping with ``seconds``, ``memory`` and
+        ``read``, such as ``{"seconds": 5, "memory": "1GB", "read": "200MB"}``.
+        """
+        from tidelake.query.session import run
+
+        return run(self, text, language="sql", engine=engine, budget=budget)
+
+    def kql(self, text: str, *, engine: str = "auto", budget: Mapping[str, Any] | None = None) -> Result:
+        """Ask in KQL; otherwise as ``sql``."""
+        from tidelake.query.session import run
+
+        return run(self, text, language="kql", engine=engine, budget=budget)
+
     def drop_table(self, name: str) -> None:
         """Take a table away; what it held stays until it is collected."""
         self.catalog.drop_table(name)
 
+    @property
+    def spark(self) -> SparkSession:
+        """The Spark session, ready to read and write tables; started when it is first asked for. Needs pyspark."""
+        from tidelake.spark import session
+
+        return session()
+
     def close(self) -> None:
-        """Let go of connections."""
+        """Stop flushing in the background, and let go of connections. Hot rows stay hot, and lose nothing by it."""
+        self.flusher.close()
         self.catalog.close()
 
     def __enter__(self) -> Self:
@@ -133,6 +257,14 @@ class Lake:
 
     def __repr__(self) -> str:
         return f"Lake({self.where!r}, objects={self.store.url!r})"
+
+
+def _series_settings(schema: Schema, time: str | None, **told: Any) -> dict[str, Any]:
+    if all(not each for each in told.values()):
+        return {}
+    from tidelake.series import series_settings
+
+    return series_settings(schema, time, **told)
 
 
 def _time_of(schema: Schema, name: str | None) -> str | None:

@@ -9,12 +9,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from tidelake.lake import Lake
+from tidelake.snapshot import Extent
+from tidelake.stats import UNKNOWN, ColumnStats, column_from_json, merge_columns
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
+
+    from tidelake.lake import Lake
+
+MOST_SHOWN = 24  # letters of a bound in a terminal
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
@@ -58,7 +64,26 @@ def list_tables(lake: Lake, namespace: str | None = None) -> Listing:
              _time(head.committed_us * 1000))
         )  # fmt: skip
     keys = ("table", "snapshot", "rows", "hot_rows", "extents", "bytes", "changed")
-    return Listing(f"{len(rows)} tables in {lake.where}", keys, rows)
+    return Listing(f"{len(rows)} {'table' if len(rows) == 1 else 'tables'} in {lake.where}", keys, rows)
+
+
+def list_columns(lake: Lake, table: str) -> Listing:
+    """List the columns of a table with what its extents' statistics know of each; hot rows are not looked at."""
+    scope = lake.catalog.table(table).scope
+    head = lake.catalog.head(scope)
+    extents = lake.catalog.extents(scope, sequence=head.sequence)
+    rows: list[tuple[Any, ...]] = []
+    for column in head.schema:
+        known = [(_known(e, column.name), e.row_count) for e in extents]
+        merged, _ = reduce(_merged, known) if known else (UNKNOWN, 0)
+        role = "time" if head.settings.get("time") == column.name else ""
+        low, high = (_bound(column.type.kind, bound) for bound in (merged.low, merged.high))
+        distinct = None if merged.distinct is None else len(merged.distinct)
+        rows.append((column.name, str(column.type), role, merged.nulls, low, high, distinct, column.id))
+    keys = ("column", "type", "role", "nulls", "least", "most", "distinct", "id")
+    totals = head.totals
+    held = f"{totals.rows:,} rows in {totals.extents:,} extents, {totals.hot_rows:,} hot rows"
+    return Listing(f"{table} at snapshot {head.sequence}: {held}", keys, rows, frozenset({"id"}))
 
 
 def list_history(lake: Lake, table: str, limit: int = 20) -> Listing:
@@ -67,7 +92,7 @@ def list_history(lake: Lake, table: str, limit: int = 20) -> Listing:
         (s.sequence, _time(s.committed_us * 1000), s.operation, s.added.rows + s.added.hot_rows - s.removed.hot_rows
          - s.removed.rows, s.added.extents, s.removed.extents, s.totals.rows + s.totals.hot_rows, s.totals.bytes,
          s.schema.version, s.id)
-        for s in lake.table(table).history(limit)
+        for s in lake.catalog.history(lake.catalog.table(table).scope, limit=limit)
     ]  # fmt: skip
     keys = ("snapshot", "committed", "operation", "rows_change", "extents_added", "extents_removed", "rows", "bytes",
             "schema", "id")  # fmt: skip
@@ -76,19 +101,39 @@ def list_history(lake: Lake, table: str, limit: int = 20) -> Listing:
 
 def list_extents(lake: Lake, table: str, *, as_of: str | None = None, snapshot: int | None = None) -> Listing:
     """List the extents of a table by time, now or at an older snapshot."""
-    held = lake.table(table, as_of=as_of, snapshot=snapshot)
+    scope = lake.catalog.table(table).scope
+    held = lake.snapshot(table, as_of=as_of, snapshot=snapshot)
     rows = [
         (e.id, e.format, e.row_count, e.block_count, e.byte_size, _time(e.min_ts_ns), _time(e.max_ts_ns), e.added_seq,
          e.level, e.key)
-        for e in held.extents()
+        for e in lake.catalog.extents(scope, sequence=held.sequence, stats=())
     ]  # fmt: skip
     keys = ("extent", "format", "rows", "blocks", "bytes", "from", "to", "added_in", "level", "key")
     return Listing(
-        f"{len(rows)} extents of {table} at snapshot {held.snapshot.sequence}",
+        f"{len(rows)} extents of {table} at snapshot {held.sequence}",
         keys,
         rows,
         frozenset({"key", "level", "format", "added_in"}),
     )
+
+
+def _known(extent: Extent, column: str) -> ColumnStats:
+    """Give what an extent knows of a column; one that is older than the column has only nulls there."""
+    stored = extent.column_stats.get(column)
+    return ColumnStats(nulls=extent.row_count) if stored is None else column_from_json(stored)
+
+
+def _merged(one: tuple[ColumnStats, int], other: tuple[ColumnStats, int]) -> tuple[ColumnStats, int]:
+    return merge_columns(one[0], other[0], one[1], other[1]), one[1] + other[1]
+
+
+def _bound(kind: str, bound: Any) -> Any:
+    """Give a least or most value as it reads best: times as RFC 3339, long text cut."""
+    if bound is not None and kind == "timestamp":
+        return _time(int(bound))
+    if isinstance(bound, str):
+        return bound if len(bound) <= MOST_SHOWN else bound[: MOST_SHOWN - 1] + "…"
+    return bound
 
 
 def _time(ns: int | None) -> str | None:

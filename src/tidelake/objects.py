@@ -10,6 +10,8 @@ Every name in a lake is made here::
     catalog.sqlite                                                  the catalog of a lake folder; not an object
     data/{namespace}/{table}/extents/{id}{suffix}                   extents of a shared table
     data/{namespace}/{table}/users/{user}/extents/{id}{suffix}      extents of one user
+    data/{namespace}/{table}/coverage/extents/{id}.cov              what one extent covers
+    data/{namespace}/{table}/coverage/table/{sequence}-{id}.cov     what a table covered at a sequence
 
 and, under the root of a table whose catalog is a transaction log::
 
@@ -216,6 +218,16 @@ def log_commit_key(version: int) -> str:
 def log_checkpoint_key(version: int) -> str:
     """Name the checkpoint of a version."""
     return f"_timeseries_log/_checkpoints/{_digits(version)}.json"
+
+
+def extent_coverage_key(namespace: str, table: str, extent_id: str) -> str:
+    """Name what an extent covers."""
+    return check_key(f"{table_prefix(namespace, table)}/coverage/extents/{_encoded(extent_id)}.cov")
+
+
+def united_coverage_key(namespace: str, table: str, sequence: int, coverage_id: str) -> str:
+    """Name what a table covered at a sequence."""
+    return check_key(f"{table_prefix(namespace, table)}/coverage/table/{sequence}-{_encoded(coverage_id)}.cov")
 
 
 def segment_coverage_key(coverage_id: str) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
+from tidelake.expression import Distance
 from tidelake.predicate import And, Predicate, TimeRange, columns_of
 from tidelake.schema import Schema
 from tidelake.snapshot import Extent, HotBatch, Snapshot
@@ -36,11 +37,13 @@ class Question:
     spread: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
     limit: int | None = None
     ordered_by: str | None = None
+    computed: Mapping[str, Distance] = field(default_factory=dict)  # by the name of the column they are given as
 
     @property
     def needed(self) -> tuple[str, ...]:
         """The table's columns that must be read to answer, in the schema's order."""
-        wanted = {*self.columns, *(columns_of(self.where) if self.where else ()), *filter(None, [self.ordered_by])}
+        wanted = {*self.columns, *(each.column for each in self.computed.values()), self.ordered_by}
+        wanted |= columns_of(self.where) if self.where is not None else frozenset()
         return tuple(name for name in self.schema.names if name in wanted)
 
 
@@ -113,7 +116,8 @@ Keep: TypeAlias = Callable[[Question, Sequence[Extent]], list[Extent]]
 
 def by_time(question: Question, extents: Sequence[Extent]) -> list[Extent]:
     """Drop extents that end before the wanted time or begin after it."""
-    return [extent for extent in extents if _in_time(question, extent.min_ts_ns, extent.max_ts_ns)]
+    window = time_window(question)
+    return [extent for extent in extents if _in_time(window, extent.min_ts_ns, extent.max_ts_ns)]
 
 
 def by_statistics(question: Question, extents: Sequence[Extent]) -> list[Extent]:
@@ -136,7 +140,8 @@ def make_plan(
     for name, keep in STAGES:
         kept = keep(question, kept)
         stages.append(_counted(name, kept))
-    warm = [batch for batch in hot if _in_time(question, batch.min_ts_ns, batch.max_ts_ns)]
+    window = time_window(question)
+    warm = [batch for batch in hot if _in_time(window, batch.min_ts_ns, batch.max_ts_ns)]
     return ScanPlan(table, snapshot, question, tuple(map(ExtentTask, kept)), tuple(warm), tuple(stages))
 
 
@@ -230,9 +235,9 @@ def time_window(question: Question) -> tuple[int | None, int | None]:
     return max(starts, default=None), min(ends, default=None)
 
 
-def _in_time(question: Question, low_ns: int | None, high_ns: int | None) -> bool:
+def _in_time(window: tuple[int | None, int | None], low_ns: int | None, high_ns: int | None) -> bool:
     """Compare a window with closed bounds; a bound of None bounds nothing."""
-    start_ns, end_ns = time_window(question)
+    start_ns, end_ns = window
     ends_before = start_ns is not None and high_ns is not None and high_ns < start_ns
     begins_after = end_ns is not None and low_ns is not None and low_ns >= end_ns
     return not (ends_before or begins_after)

@@ -26,6 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelake.errors import InvalidInputError, QueryError
+from tidelake.vectors import Metric
 
 Value: TypeAlias = bool | int | float | str | bytes | datetime
 
@@ -49,6 +50,15 @@ class _Combined:
 
     def __or__(self, other: Predicate) -> Or:
         return Or((*_parts_of(Or, self), *_parts_of(Or, other))) if isinstance(other, _Combined) else NotImplemented
+
+    def __bool__(self) -> bool:
+        """Refuse: Python asks this for ``and``, ``or``, ``not`` and chained comparisons, and would lose a part."""
+        raise InvalidInputError(
+            "a predicate is asked of rows and is neither true nor false itself: combine predicates with & | ~, each in "
+            "parentheses, and write a range as col(...).between(low, high)",
+            predicate=repr(self),
+            kind="not_a_truth_value",
+        )
 
     def __invert__(self) -> Predicate:
         return self.part if isinstance(self, Not) else Not(cast("Predicate", self))
@@ -227,6 +237,22 @@ class DynamicPathTest(_Combined):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
+class VectorTest(_Combined):
+    """A vector's distance from ``query``, or product with it, lies in a range, whose own column is not looked at.
+
+    Null where the vector is, and where a cosine is asked of a vector without direction.
+    """
+
+    column: str
+    metric: Metric
+    query: tuple[float, ...]
+    test: Range
+
+    def __repr__(self) -> str:
+        return self.test._said_of(measure_text(self.column, self.metric, self.query))
+
+
+@dataclass(frozen=True, slots=True, repr=False)
 class IsNull(_Asked):
     """The column is null. Never null itself."""
 
@@ -285,9 +311,15 @@ Leaf: TypeAlias = (
     | DynamicPathExists
     | DynamicPathEquals
     | DynamicPathTest
+    | VectorTest
     | IsNull
 )
 Predicate: TypeAlias = Leaf | And | Or | Not
+
+
+def measure_text(column: str, metric: Metric, query: tuple[float, ...]) -> str:
+    """Write a distance, or a product, as a person would."""
+    return f"{metric}({_name_text(column)}, [{', '.join(map(_text, query))}])"
 
 
 def leaves_of(predicate: Predicate) -> Iterator[Leaf]:

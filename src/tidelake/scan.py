@@ -8,23 +8,21 @@ once no later block can begin before it, so memory holds what overlaps in time a
 from __future__ import annotations
 
 import os
-import struct
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import lru_cache
 from threading import Lock
-from typing import Any, TypeVar
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelake import cbor
 from tidelake.errors import CorruptError
-from tidelake.evaluate import select
+from tidelake.evaluate import measured, select
 from tidelake.format import ExtentReader, segment_format
-from tidelake.format.ipc import message_length
+from tidelake.hot import read_hot
 from tidelake.objects import ObjectStore
 from tidelake.plan import Block, ExtentTask, Question, ScanPlan, with_blocks
 from tidelake.schema import DYNAMIC_FIELD, Column
@@ -35,7 +33,7 @@ MEMORY_BUDGET = 256 << 20  # bytes of blocks in memory ahead of the consumer, as
 FOOTERS_KEPT = 4096  # opened extents; a footer is a few dozen kilobytes
 LAST_NS = 2**63
 
-T = TypeVar("T")
+Spread: TypeAlias = tuple[tuple[str, str], ...]
 
 
 class Footers:
@@ -83,8 +81,11 @@ def prune_blocks(plan: ScanPlan, footers: Footers, *, prune: bool = True) -> Sca
             for number, block in enumerate(found.blocks)
         ]
 
-    with ThreadPoolExecutor(READ_THREADS, thread_name_prefix="tidelake-footer") as pool:
-        found = list(pool.map(blocks_of, plan.tasks))
+    if len(plan.tasks) <= 1:
+        found = list(map(blocks_of, plan.tasks))
+    else:
+        with ThreadPoolExecutor(READ_THREADS, thread_name_prefix="tidelake-footer") as pool:
+            found = list(pool.map(blocks_of, plan.tasks))
     blocks = {task.extent.id: blocks for task, blocks in zip(plan.tasks, found, strict=True)}
     return with_blocks(plan, blocks, prune=prune)
 
@@ -96,37 +97,31 @@ def scan(plan: ScanPlan, footers: Footers) -> pa.RecordBatchReader:
     batches = _ordered(plan, footers) if question.ordered_by else _unordered(plan, footers)
     if question.limit is not None:
         batches = _limited(batches, question.limit)
-    projected = (batch.select(list(question.columns)) for batch in batches)
+    projected = (_projected(question, batch, schema) for batch in batches)
     return pa.RecordBatchReader.from_batches(schema, projected)
 
 
 def output_schema(question: Question) -> pa.Schema:
     """Give the Arrow schema of a scan's batches."""
-    return pa.schema([_field(question.schema[name]) for name in question.columns])
+    return pa.schema(
+        [
+            pa.field(name, pa.float64()) if name in question.computed else _field(question.schema[name])
+            for name in question.columns
+        ]
+    )
 
 
-def hot_payload(rows: pa.RecordBatch) -> bytes:
-    """Encode rows as the Arrow IPC stream that a catalog keeps."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, rows.schema) as stream:
-        stream.write_batch(rows)
-    return bytes(sink.getvalue())
-
-
-def hot_rows(batch: HotBatch) -> pa.RecordBatch:
-    """Decode the rows of a hot batch; a table's batches share a schema, so that is decoded once."""
-    payload = pa.py_buffer(batch.payload)
-    try:
-        length = message_length(payload)
-        schema = _arrow_schema(bytes(payload[:length]))
-        return pa.ipc.read_record_batch(payload.slice(length), schema)
-    except (pa.ArrowException, OSError, ValueError, struct.error) as error:
-        raise CorruptError("hot rows are not readable", batch=batch.id, reason=error) from error
-
-
-@lru_cache(maxsize=256)
-def _arrow_schema(message: bytes) -> pa.Schema:
-    return pa.ipc.read_schema(pa.py_buffer(message))
+def _projected(question: Question, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Give the columns that were asked for, and compute those that no table has."""
+    if not question.computed:
+        return batch.select(list(question.columns))
+    arrays = [
+        measured(each.metric, each.query, batch.column(each.column))
+        if (each := question.computed.get(name)) is not None
+        else batch.column(name)
+        for name in question.columns
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,27 +161,32 @@ def _block_read(question: Question, footers: Footers, extent: Extent, block: Blo
 
 
 def _read_hot(question: Question, hot: Sequence[HotBatch]) -> pa.RecordBatch:
-    """Read all hot rows at once: batches of one schema are joined before anything else is done to them."""
-    alike: dict[pa.Schema, list[pa.RecordBatch]] = {}
-    for batch in hot:
-        rows = hot_rows(batch)
-        alike.setdefault(rows.schema, []).append(rows)
-    parts = []
-    for schema, batches in alike.items():
-        rows = _joined(batches)
-        parts.append(_conformed(question, schema.names, rows.num_rows, rows.select))
+    """Read all hot rows at once; those of one schema are joined before anything else is done to them."""
+    places = _places(question)
+    parts = [
+        _conformed(question, written, rows.num_rows, rows.select)
+        for written, rows in read_hot(hot, lambda names: _wanted(places, names))
+    ]
     whole = _joined(parts)
     return whole if question.where is None else select(question.where, whole)
+
+
+def _places(question: Question) -> dict[str, Spread]:
+    """Give the columns to read, each with the places where its values may lie too."""
+    return {name: question.spread.get(name, ()) for name in question.needed}
+
+
+def _wanted(places: Mapping[str, Spread], written: Sequence[str]) -> list[str]:
+    others = {column for spread in places.values() for column, _ in spread}
+    return [name for name in written if name in places or name in others]
 
 
 def _conformed(
     question: Question, written: Sequence[str], rows: int, read: Callable[[list[str]], pa.RecordBatch]
 ) -> pa.RecordBatch:
     """Read the needed columns as the table has them now: absent ones are null, spread ones are united."""
-    places = {name: question.spread.get(name, ()) for name in question.needed}
-    others = {column for spread in places.values() for column, _ in spread}
-    wanted = [name for name in written if name in places or name in others]
-    batch = read(wanted)
+    places = _places(question)
+    batch = read(_wanted(places, written))
     arrays = []
     for name, spread in places.items():
         column = question.schema[name]
@@ -194,13 +194,22 @@ def _conformed(
         if array.type != column.type.arrow:
             array = array.cast(column.type.arrow)
         for other, path in spread:
-            if other in written and column.type.kind not in ("dynamic", "vector", "timestamp"):
-                array = pc.coalesce(array, cbor.extract(batch.column(other), path).as_type(column.type))
+            if other in written and array.null_count:
+                array = _united(array, batch.column(other), path, column)
         arrays.append(array)
     schema = pa.schema([_field(question.schema[name]) for name in places])
     if not arrays:
         return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _united(array: pa.Array, other: pa.Array, path: str, column: Column) -> pa.Array:
+    """Fill what a column lacks with what a dynamic column has at a path, where the column's type holds it."""
+    if column.type.kind in ("vector", "timestamp"):
+        return array  # these never take anything but their own
+    if column.type.kind == "dynamic":
+        return pc.coalesce(array, cbor.slices(other, path)) if cbor.extract(other, path).is_present().any() else array
+    return pc.coalesce(array, cbor.extract(other, path).as_type(column.type))
 
 
 def _unordered(plan: ScanPlan, footers: Footers) -> Iterator[pa.RecordBatch]:

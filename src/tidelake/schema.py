@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, Literal, TypeVar, cast
 
 import pyarrow as pa
@@ -156,7 +157,7 @@ class Schema:
     @property
     def arrow(self) -> pa.Schema:
         """The Arrow schema of this table's rows."""
-        return pa.schema([pa.field(c.name, c.type.arrow, nullable=c.nullable) for c in self.columns])
+        return _arrow_schema(self.columns)
 
     @property
     def spark(self) -> str:
@@ -247,6 +248,11 @@ _ARROW_TESTS: dict[Kind, Any] = {
     "timestamp": pa.types.is_timestamp,
     "dynamic": lambda t: t in (pa.binary(), pa.large_binary(), pa.binary_view()),
 }
+
+
+@lru_cache(maxsize=256)  # an append of a few rows asks for it several times
+def _arrow_schema(columns: tuple[Column, ...]) -> pa.Schema:
+    return pa.schema([pa.field(c.name, c.type.arrow, nullable=c.nullable) for c in columns])
 
 
 def _wider(held: Column, wanted: DataType) -> DataType:

@@ -11,7 +11,8 @@ that turn one snapshot into the next. Several commits may share one snapshot; ea
 1. an append rebases onto anything;
 2. a commit that takes something away (compaction, flush, retention) needs all of it live, or is a ConflictError;
 3. two widenings merge to the wider; the later one takes the earlier one's column ids and a later version;
-4. a claim on a time window that is held by now is an OverlapError.
+4. a claim on a time window that is held by now is an OverlapError;
+5. what is pinned once, the identity of a table of one entity, is not pinned to anything else.
 
 The schema and the settings belong to the table, so only its shared scope (``user == ""``) changes them; a user's
 snapshots follow. Ids and times are arguments. It does not read or write anything.
@@ -23,6 +24,8 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, TypeVar
 
+from pyroaring import BitMap64
+
 from tidelake import codec
 from tidelake.codec import Json
 from tidelake.errors import ConflictError, InvalidInputError, OverlapError, SchemaError, TidelakeError
@@ -30,6 +33,7 @@ from tidelake.schema import Schema
 
 DOCUMENT_VERSION = 1
 MAX_KEY_BYTES = 1024  # of an idempotency key or a stream's name: they are indexed
+PINNED = ("entity_identity",)  # settings that are set once
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,14 +224,29 @@ Action: TypeAlias = AddExtent | RemoveExtent | UpdateTable | UpdateCoverage | Ap
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Time buckets ``first`` to ``last`` of an entity, both included, that must be free."""
+    """Time buckets of an entity that must be free: all from ``first`` to ``last``, both included, or some of these.
+
+    Which ones, if not all, is a serialised 64-bit roaring bitmap of their numbers plus 2^63.
+    """
 
     entity: str
     first: int
     last: int
+    windows: bytes = field(default=b"", repr=False)
 
     def overlaps(self, other: Claim) -> bool:
-        return self.entity == other.entity and self.first <= other.last and other.first <= self.last
+        if self.entity != other.entity or self.first > other.last or other.first > self.last:
+            return False
+        return not (self.windows or other.windows) or bool(self.bitmap.intersect(other.bitmap))
+
+    @property
+    def bitmap(self) -> BitMap64:
+        """The buckets, as ids."""
+        if self.windows:
+            return BitMap64.deserialize(self.windows)
+        whole = BitMap64()
+        whole.add_range(self.first + 2**63, self.last + 2**63 + 1)
+        return whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,6 +330,13 @@ def keys_of(commit: Commit) -> tuple[str, ...]:
     return own + tuple(f"{a.stream}\x1f{a.batch}" for a in commit.actions if isinstance(a, RecordOffset))
 
 
+def coverage_keys_of(commit: Commit) -> tuple[str, ...]:
+    """Give the keys of the coverage objects that a commit refers to."""
+    extents = (action.extent.coverage_key for action in commit.actions if isinstance(action, AddExtent))
+    whole = (action.coverage.key for action in commit.actions if isinstance(action, UpdateCoverage))
+    return tuple(key for key in (*extents, *whole) if key is not None)
+
+
 def receipt_of(commit: Commit, snapshot: Snapshot) -> Receipt:
     """Give the first answer to a commit that is in a snapshot."""
     added = _added_by([commit])
@@ -334,6 +360,7 @@ def rebase(commit: Commit, onto: Snapshot, *, live: Container[str], held: Held =
             raise OverlapError(
                 "the time window is already held", entity=claim.entity, buckets=f"{claim.first}..{claim.last}"
             )
+    _check_pinned(commit, onto)
     actions = tuple(_rebase_actions(commit, onto)) or (UpdateTable(),)  # all of it was there already
     return replace(commit, base=onto.sequence, actions=actions)
 
@@ -345,22 +372,24 @@ def gather(
     accepted: list[Commit] = []
     refused: list[tuple[Commit, TidelakeError]] = []
     taken: set[str] = set()
-    claims: list[Claim] = []
+    claims: dict[str, list[Claim]] = {}  # by entity
     for commit in commits:
 
         def is_held(claim: Claim) -> bool:
-            return any(claim.overlaps(other) for other in claims) or held(claim)
+            return any(claim.overlaps(other) for other in claims.get(claim.entity, ())) or held(claim)
 
         left = frozenset(item for item in inputs_of(commit) if item in live and item not in taken)
         try:
             fitted = rebase(commit, onto, live=left, held=is_held)
-            onto = replace(onto, schema=_schema_after(fitted.actions, onto.schema))
+            settings = _settings_after(fitted.actions, onto.settings)
+            onto = replace(onto, schema=_schema_after(fitted.actions, onto.schema), settings=settings)
         except TidelakeError as error:
             refused.append((commit, error))
             continue
         accepted.append(fitted)
         taken.update(inputs_of(commit))
-        claims.extend(commit.claims)
+        for claim in commit.claims:
+            claims.setdefault(claim.entity, []).append(claim)
     return accepted, refused
 
 
@@ -378,11 +407,9 @@ def advance(
                 "a commit is built on another snapshot", base=commit.base, found=snapshot.sequence, kind="stale"
             )
         schema = _schema_after(commit.actions, schema)
+        settings = _settings_after(commit.actions, settings)
         for action in commit.actions:
             match action:
-                case UpdateTable(settings=changed) if changed:
-                    merged = {**settings, **changed}
-                    settings = {name: value for name, value in merged.items() if value is not None}
                 case UpdateCoverage(newer) if coverage is None or newer.as_of > coverage.as_of:
                     coverage = newer
                 case _:
@@ -495,6 +522,23 @@ def _schema_after(actions: Iterable[Action], schema: Schema) -> Schema:
             case _:
                 pass
     return schema
+
+
+def _settings_after(actions: Iterable[Action], settings: Mapping[str, Any]) -> Mapping[str, Any]:
+    for action in actions:
+        if isinstance(action, UpdateTable) and action.settings:
+            merged = {**settings, **action.settings}
+            settings = {name: value for name, value in merged.items() if value is not None}
+    return settings
+
+
+def _check_pinned(commit: Commit, onto: Snapshot) -> None:
+    changed = [action.settings for action in commit.actions if isinstance(action, UpdateTable)]
+    for wanted, held in ((settings.get(name), onto.settings.get(name)) for settings in changed for name in PINNED):
+        if wanted is not None and held is not None and wanted != held:
+            raise InvalidInputError(
+                "the table holds another entity", expected=held, found=wanted, kind="entity_mismatch"
+            )
 
 
 def _added_by(commits: Iterable[Commit]) -> Counts:

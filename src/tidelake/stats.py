@@ -46,11 +46,13 @@ from tidelake.predicate import (
     StringMatches,
     TimeRange,
     Value,
+    VectorTest,
     text_holds,
     time_ns,
 )
 from tidelake.regex import Needs, needs_of
 from tidelake.tokens import TOKEN_SET_CAP, Run, runs_of
+from tidelake.vectors import limits
 
 DISTINCT_SET_CAP = 1_000  # exact values kept per extent and column
 LEAF_TEXT_CAP = 256  # bytes of a text leaf that its hash reads
@@ -69,7 +71,7 @@ ANY = TRUE | FALSE | NULL
 
 @dataclass(frozen=True, slots=True)
 class Ball:
-    """A ball that holds every vector of a column once scaled to length one."""
+    """A ball that holds some vectors."""
 
     centroid: tuple[float, ...]
     radius: float
@@ -92,7 +94,8 @@ class ColumnStats:
     paths: tuple[str, ...] | None = None  # every path of a dynamic column, sorted
     ranges: Mapping[str, tuple[float, float]] | None = None  # bounds of the numbers at each path; no entry, no number
     leaves: Filter | None = None  # of every path, and of every path with its scalar
-    ball: Ball | None = None
+    ball: Ball | None = None  # of every vector, scaled to length one
+    span: Ball | None = None  # of every vector as it is
 
 
 UNKNOWN = ColumnStats()
@@ -147,16 +150,16 @@ def column_to_json(known: ColumnStats) -> dict[str, Any]:
         "ranges": known.ranges and {p: [*map(_bound_to_json, pair)] for p, pair in known.ranges.items()},
         "leaves": known.leaves and known.leaves.to_text(),
     }
-    if known.ball:
-        ball = known.ball
-        shape["vec"] = {"centroid": list(ball.centroid), "radius": ball.radius, "count": ball.count, "metric": "cosine"}
+    if known.ball is not None:
+        shape["vec"] = {**_ball_to_json(known.ball), "metric": "cosine"}
+    if known.span is not None:
+        shape["span"] = _ball_to_json(known.span)
     return {key: value for key, value in shape.items() if value is not None or key in ("distinct", "tokens")}
 
 
 def column_from_json(shape: Mapping[str, Any]) -> ColumnStats:
     """Read the stored shape of one column's statistics; keys that are not known here are passed over."""
     try:
-        vec = shape.get("vec")
         low, high = _bound_from_json(shape.get("min")), _bound_from_json(shape.get("max"))
         if low is not None and high is not None and _family(low) != _family(high):
             raise TypeError(f"bounds {low!r} and {high!r}")
@@ -173,7 +176,8 @@ def column_from_json(shape: Mapping[str, Any]) -> ColumnStats:
             paths=_set_or_none(shape.get("paths"), str),
             ranges=_ranges_or_none(shape),
             leaves=_filter_or_none(shape.get("leaves")),
-            ball=None if vec is None else Ball(tuple(vec["centroid"]), float(vec["radius"]), int(vec["count"])),
+            ball=_ball_or_none(shape.get("vec")),
+            span=_ball_or_none(shape.get("span")),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         reason = error.message if isinstance(error, TidelakeError) else repr(error)
@@ -211,6 +215,8 @@ def _leaf_outcomes(leaf: Leaf, known: ColumnStats, rows: int) -> int:
             found = FALSE | NULL | (TRUE if _may_have_leaf(known, path, value) else 0)
         case DynamicPathTest(_, path, test):
             found = FALSE | NULL | (TRUE if _may_pass_at(known, path, test) else 0)
+        case VectorTest():
+            found = _vector_outcomes(leaf, known, rows)
     return found | may_be_null
 
 
@@ -241,6 +247,20 @@ def _range_outcomes(wanted: Range, known: ColumnStats) -> int:
         high is None or (known.high is not None and _is_below(known.high, high, wanted.include_high))
     )
     return (TRUE if may else 0) | (0 if must else FALSE)
+
+
+def _vector_outcomes(leaf: VectorTest, known: ColumnStats, rows: int) -> int:
+    """Judge a distance by the ball that holds every vector: none is nearer or farther than the ball."""
+    is_of_angles = leaf.metric == "cosine_distance"
+    ball = known.ball if is_of_angles else known.span
+    if ball is None or len(ball.centroid) != len(leaf.query):
+        return ANY
+    low, high = limits(leaf.metric, ball.centroid, ball.radius, leaf.query)
+    if not (math.isfinite(low) and math.isfinite(high)):
+        return ANY
+    all_have_direction = known.nulls is not None and ball.count == rows - known.nulls
+    may_be_null = NULL if is_of_angles and not all_have_direction else 0
+    return _range_outcomes(leaf.test, ColumnStats(low=low, high=high)) | may_be_null
 
 
 def _text_outcomes(leaf: StringHas | StringContains | StartsWith | StringMatches, known: ColumnStats) -> int:
@@ -494,6 +514,8 @@ def merge_columns(a: ColumnStats, b: ColumnStats, a_rows: int, b_rows: int) -> C
         paths=paths,
         ranges=_united_ranges(a.ranges, b.ranges) if paths is not None else None,
         leaves=_united_filters(a.leaves, b.leaves),
+        ball=_united_balls(a.ball, b.ball),
+        span=_united_balls(a.span, b.span),
     )
 
 
@@ -526,6 +548,21 @@ def _united_filters(a: Filter | None, b: Filter | None) -> Filter | None:
     return None if a is None or b is None else a | b
 
 
+def _united_balls(a: Ball | None, b: Ball | None) -> Ball | None:
+    """Give a ball around two, a hair larger than needed."""
+    if a is None or b is None or len(a.centroid) != len(b.centroid):
+        return None
+    first, second = np.array(a.centroid), np.array(b.centroid)
+    count = a.count + b.count
+    middle = first + (second - first) * (b.count / count if count else 0.5)
+    radius = max(
+        float(np.linalg.norm(middle - first)) + a.radius,
+        float(np.linalg.norm(middle - second)) + b.radius,
+    )
+    radius *= 1 + 1e-12
+    return Ball(tuple(middle.tolist()), radius, count) if math.isfinite(radius) else None
+
+
 def _united_ranges(
     a: Mapping[str, tuple[float, float]] | None, b: Mapping[str, tuple[float, float]] | None
 ) -> Mapping[str, tuple[float, float]] | None:
@@ -551,6 +588,16 @@ def _bound_from_json(shape: Any) -> Bound | None:
     if shape is None or isinstance(shape, bool | int | float | str):
         return shape
     raise TypeError(f"not a bound: {shape!r}")
+
+
+def _ball_to_json(ball: Ball) -> dict[str, Any]:
+    return {"centroid": list(ball.centroid), "radius": ball.radius, "count": ball.count}
+
+
+def _ball_or_none(shape: Any) -> Ball | None:
+    if shape is None:
+        return None
+    return Ball(tuple(map(float, shape["centroid"])), float(shape["radius"]), int(shape["count"]))
 
 
 def _count_or_none(shape: Any) -> int | None:

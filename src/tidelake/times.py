@@ -7,7 +7,7 @@ duration is a number and a unit, ``90s``, ``15 min``, ``30d``. It takes no clock
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from tidelake.errors import InvalidInputError
 from tidelake.predicate import time_ns
@@ -30,6 +30,7 @@ _NAMES = {
 }
 _DURATION = re.compile(r"\s*(\d{1,18})\s*([a-z]+)\s*", re.IGNORECASE)
 _FRACTION = re.compile(r"\.(\d{6})(\d+)")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def parse_time_ns(value: str | datetime | int) -> int:
@@ -52,6 +53,14 @@ def parse_time_ns(value: str | datetime | int) -> int:
 def time_us(value: str | datetime | int) -> int:
     """Give a time as microseconds since 1970 UTC, rounded down."""
     return parse_time_ns(value) // 1000
+
+
+def time_text(ns: int) -> str:
+    """Give nanoseconds since 1970 as RFC 3339 in microseconds, or the number where no calendar reaches."""
+    try:
+        return (_EPOCH + timedelta(microseconds=ns // 1000)).isoformat().replace("+00:00", "Z")
+    except OverflowError:
+        return f"{ns} ns"
 
 
 def duration_us(text: str) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
@@ -36,6 +36,7 @@ from tidelake.predicate import (
     StringHas,
     StringMatches,
     TimeRange,
+    VectorTest,
 )
 from tidelake.schema import Schema
 
@@ -125,8 +126,28 @@ def _leaf_answers(leaf: Leaf, row: Row, schema: Schema) -> Answers:
         case DynamicPathTest(_, path, test):
             unknown = EITHER if isinstance(test, IsNull) else UNKNOWN
             return _scalar_answers(value, path, test) if kind == "dynamic" else unknown
+        case VectorTest():
+            return _vector_answers(leaf, value) if kind == "vector" else UNKNOWN
         case StringHas() | StringContains() | StartsWith() | StringMatches():
             return frozenset({_text_answer(leaf, value)}) if kind == "string" else EITHER
+
+
+def _vector_answers(leaf: VectorTest, vector: Sequence[float]) -> Answers:
+    """Measure one vector in plain Python; where rounding may decide, either answer will do."""
+    products = math.fsum(a * b for a, b in zip(vector, leaf.query, strict=True))
+    if leaf.metric == "inner_product":
+        found = products
+    elif leaf.metric == "l2_distance":
+        found = math.dist(vector, leaf.query)
+    else:
+        lengths = math.hypot(*vector), math.hypot(*leaf.query)
+        if min(lengths) <= 1e-12:
+            return frozenset({None})
+        found = 1 - products / (lengths[0] * lengths[1])
+    test = leaf.test
+    near = [found * (1 + sign * 1e-9) + sign * 1e-9 for sign in (-1, 0, 1)]
+    sides = ((test.low, test.include_low), (test.high, test.include_high))
+    return frozenset(answer for each in near for answer in _between(each, "number", *sides))
 
 
 def _answer_of_null(leaf: Leaf) -> Answer:

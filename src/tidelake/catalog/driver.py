@@ -320,7 +320,8 @@ def _engine_of(where: str | Path) -> tuple[str, Engine]:
 def _sqlite_engine(path: str) -> Engine:
     def connect() -> sqlite3.Connection:
         connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
-        for pragma in ("journal_mode = WAL", "synchronous = FULL", "fullfsync = ON", f"cache_size = -{CACHE_KIB}"):
+        _patiently(connection, "PRAGMA journal_mode = WAL")  # of a new file, SQLite does not wait for others here
+        for pragma in ("synchronous = FULL", "fullfsync = ON", f"cache_size = -{CACHE_KIB}"):
             connection.execute(f"PRAGMA {pragma}")
         return connection
 
@@ -337,19 +338,24 @@ def _sqlite_engine(path: str) -> Engine:
 
 def _take_write_lock(connection: sqlite3.Connection) -> None:
     """Begin to write. SQLite itself would look again after up to 100 ms, fifty commits of somebody else's."""
-    deadline_s = time.monotonic() + BUSY_TIMEOUT_S
     connection.execute("PRAGMA busy_timeout = 0")
     try:
-        while True:
-            try:
-                connection.execute("BEGIN IMMEDIATE")
-                return
-            except sqlite3.OperationalError as error:
-                if error.sqlite_errorname != "SQLITE_BUSY" or time.monotonic() > deadline_s:
-                    raise
-            time.sleep(random.uniform(*BUSY_PAUSE_S))
+        _patiently(connection, "BEGIN IMMEDIATE")
     finally:
         connection.execute(f"PRAGMA busy_timeout = {int(BUSY_TIMEOUT_S * 1000)}")
+
+
+def _patiently(connection: sqlite3.Connection, statement: str) -> None:
+    """Execute a statement as soon as nobody is in its way."""
+    deadline_s = time.monotonic() + BUSY_TIMEOUT_S
+    while True:
+        try:
+            connection.execute(statement)
+            return
+        except sqlite3.OperationalError as error:
+            if not error.sqlite_errorname.startswith("SQLITE_BUSY") or time.monotonic() > deadline_s:
+                raise
+        time.sleep(random.uniform(*BUSY_PAUSE_S))
 
 
 def _postgres_engine(url: URL) -> Engine:

@@ -118,8 +118,8 @@ def select_extents(sorts: Sequence[Sort], *, live: bool, by_time: bool, dialect:
 
 def values_of(intervals: Iterable[Interval], *, start_ns: int | None, end_ns: int | None) -> dict[str, Any]:
     """Give the values that ``select_extents`` compares with; a time range is ``[start_ns, end_ns)``."""
-    first = LEAST_NS if start_ns is None else max(start_ns, LEAST_NS)
-    last = MOST_NS if end_ns is None else min(end_ns - 1, MOST_NS)
+    first = LEAST_NS if start_ns is None else min(max(start_ns, LEAST_NS), MOST_NS)
+    last = MOST_NS if end_ns is None else min(max(end_ns - 1, LEAST_NS), MOST_NS)
     spans = [[span, min(last + (1 << span), MOST_NS)] for span in range(SPANS)]
     values: dict[str, Any] = {"first_ns": first, "last_ns": last, "spans": orjson.dumps(spans).decode()}
     for at, interval in enumerate(intervals):
@@ -211,7 +211,7 @@ def _interval(part: Predicate, schema: Schema) -> Interval | None:
     match part:
         case Equals(column, value):
             low = high = value
-        case InSet(column, values) if len({type(value) for value in values}) == 1:
+        case InSet(column, values) if len({type(value) for value in values}) == 1 and all(v == v for v in values):
             ordered: list[Any] = list(values)
             low, high = min(ordered), max(ordered)
         case Range(column, low, high):

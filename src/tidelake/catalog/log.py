@@ -72,6 +72,8 @@ def open_log_catalog(
 class LogCatalog(LogSweeper):
     """The catalog of one table in a root of its own; see the protocol. Threads may share it."""
 
+    is_log = True
+
     def __init__(self, store: ObjectStore, *, clock: Clock = now_us, at: At = nothing_at) -> None:
         super().__init__(Journal(store, _name_of(store.url), clock=clock, at=at), clock)
         self._at = at

@@ -29,6 +29,7 @@ from tidelake.snapshot import (
     UpdateTable,
     advance,
     count_of,
+    coverage_keys_of,
     first_snapshot,
     gather,
     inputs_of,
@@ -44,7 +45,7 @@ class Draft:
 
     entry: Entry | None
     answers: list[Receipt]
-    keys: tuple[str, ...] = ()  # of the extents it adds
+    keys: tuple[str, ...] = ()  # of the extents it adds, and of coverage
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +110,10 @@ class Drafter:
                     kind="not_pending",
                 )
             taken[key] = None
-        return tuple(taken)
+        covered = {key: commit.id for commit in commits for key in coverage_keys_of(commit)}
+        for key in covered.keys() & state.garbage.keys():
+            raise ConflictError("coverage was given up", commit=covered[key], key=key, kind="not_pending")
+        return (*taken, *covered)
 
 
 def creation(info: TableInfo, schema: Schema, settings: Mapping[str, object], *, salt: int) -> Entry:

@@ -180,6 +180,8 @@ class WorkQueue(Protocol):
 class Catalog(Protocol):
     """Say what tables hold; the promises are in this module's text."""
 
+    is_log: bool  # objects lie where the transaction log's layout has them, beside it
+
     @property
     def work(self) -> WorkQueue: ...
 

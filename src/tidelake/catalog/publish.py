@@ -17,7 +17,7 @@ from tidelake.catalog import tables as t
 from tidelake.catalog.driver import Row, Transaction, among
 from tidelake.catalog.listing import extent_to_row, stats_to_rows
 from tidelake.catalog.reading import counts_to_text
-from tidelake.catalog.sweep import take_pending
+from tidelake.catalog.sweep import in_garbage, take_pending
 from tidelake.catalog.tables import LEAST_NS, MOST_NS, insert_into, ordinal_of
 from tidelake.codec import dumps
 from tidelake.errors import ConflictError
@@ -34,6 +34,7 @@ from tidelake.snapshot import (
     RemoveExtent,
     Snapshot,
     UpdateTable,
+    coverage_keys_of,
     keys_of,
 )
 
@@ -173,11 +174,17 @@ def take_away(transaction: Transaction, scope_id: int, commits: Sequence[Commit]
 
 
 def take_off_pending(transaction: Transaction, commits: Sequence[Commit]) -> None:
-    """Take the added extents off the pending list; one that is not on it must not be published."""
+    """Take the added extents off the pending list; one that is not on it must not be published.
+
+    Coverage goes with them. It may have been on no list, but must not have been given up.
+    """
     added = [(commit.id, action.extent.key) for commit in commits for action in _of(commit, AddExtent)]
-    if not added:
+    covered = {key: commit.id for commit in commits for key in coverage_keys_of(commit)}
+    if not added and not covered:
         return
-    taken = {row[0] for row in transaction.rows(take_pending, listed(keys=[key for _, key in added]))}
+    taken = {row[0] for row in transaction.rows(take_pending, listed(keys=[*(key for _, key in added), *covered]))}
+    if covered:
+        added += [(covered[row[0]], row[0]) for row in transaction.rows(in_garbage, listed(keys=list(covered)))]
     for commit_id, key in added:
         if key not in taken:
             raise ConflictError(

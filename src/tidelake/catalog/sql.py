@@ -83,6 +83,8 @@ _expire_keys, _expire_receipts = (
 class SqlCatalog(SqlSweeper):
     """A catalog in SQLite (a file's path) or PostgreSQL (its address); see the protocol. Threads may share it."""
 
+    is_log = False
+
     def __init__(
         self, where: str | Path, *, clock: Clock = now_us, ids: Callable[[], str] = new_id, at: At = nothing_at
     ) -> None:

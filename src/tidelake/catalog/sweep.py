@@ -38,7 +38,7 @@ _list_pending = (
     .where(or_(_TABLE.is_(None), _p.table_id == _TABLE))
     .order_by(_p.since_us, _p.key)
 )
-_in_garbage = select(_g.key).where(among(_g.key, "keys"))
+in_garbage = select(_g.key).where(among(_g.key, "keys"))
 take_pending = delete(t.pending).where(among(_p.key, "keys")).returning(_p.key, _p.table_id)
 _take_old_pending = delete(t.pending).where(_p.since_us < _BEFORE).returning(_p.key, _p.table_id)
 _take_tables_pending = delete(t.pending).where(_p.table_id == _TABLE).returning(_p.key, _p.table_id)
@@ -111,7 +111,7 @@ class SqlSweeper(SqlReader):
         try:
             # A power failure that undoes this has ended the writer too, and left an object that nothing points to.
             with self._database.writing(durable=False) as transaction:
-                if taken := transaction.rows(_in_garbage, _listed(each.key for each in pending)):
+                if taken := transaction.rows(in_garbage, _listed(each.key for each in pending)):
                     raise AlreadyExistsError("an object of this key is garbage", key=taken[0][0])
                 transaction.change_many(_insert_pending, rows)
         except Violation as error:

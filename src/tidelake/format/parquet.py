@@ -18,11 +18,12 @@ are checked by their own checksums where they have them. It does not read encryp
 from __future__ import annotations
 
 import math
+import pickle
 import re
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -46,6 +47,7 @@ from tidelake.format.segment import (
     piece_of,
     read_columns,
     reason_of,
+    slim_blocks,
     surviving_blocks,
 )
 from tidelake.format.thrift import parse_struct
@@ -83,6 +85,9 @@ class ParquetFormat:
     def open_extent(self, store: ObjectStore, key: str) -> ParquetReader:
         return ParquetReader(store, key)
 
+    def reopen(self, store: ObjectStore, key: str, ticket: bytes) -> ParquetReader:
+        return ParquetReader(store, key, pickle.loads(ticket))
+
     def start_extent(
         self, store: ObjectStore, key: str, schema: Schema, *, extent_id: str, options: WriteOptions | None = None
     ) -> BlockWriter:
@@ -94,8 +99,11 @@ class ParquetFormat:
 class ParquetReader:
     """Read one Parquet file by range, ours or another's."""
 
-    def __init__(self, store: ObjectStore, key: str) -> None:
+    def __init__(self, store: ObjectStore, key: str, parts: _Parts | None = None) -> None:
         self._store, self._key = store, key
+        if parts is not None:
+            self._parts = parts
+            return
         try:
             self._parts = _open(store, key)
         except NotFoundError:  # which is a KeyError too, but says nothing of bytes
@@ -139,6 +147,12 @@ class ParquetReader:
             return _as_ours(table.column(0), column, info.stats.rows, trusted=trusted)
 
         return read_columns(self._store, self._key, columns, block=block, info=info, decode=decode)
+
+    def ticket(self, blocks: Collection[int], columns: Collection[str]) -> bytes:
+        """Give the decoder's own footer along: it needs the place of every column of every row group."""
+        parts = self._parts
+        names = [name for name in parts.schema.names if name in columns]
+        return pickle.dumps(replace(parts, blocks=slim_blocks(parts.blocks, blocks, names)), pickle.HIGHEST_PROTOCOL)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ register what is written.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
@@ -108,6 +108,9 @@ class ExtentReader(Protocol):
     def read_block(self, block: int, projection: Sequence[str] | None = None) -> pa.RecordBatch:
         """Read these columns of a block, or all of them; checksums are verified first."""
 
+    def ticket(self, blocks: Collection[int], columns: Collection[str]) -> bytes:
+        """Give what ``reopen`` needs elsewhere to read these columns of these blocks without the footer."""
+
 
 class ExtentWriter(Protocol):
     """Write one extent; nothing is stored before ``finish``."""
@@ -127,6 +130,9 @@ class SegmentFormat(Protocol):
 
     def open_extent(self, store: ObjectStore, key: str) -> ExtentReader:
         """Read an extent's footer; CorruptExtent if it is not one of this format."""
+
+    def reopen(self, store: ObjectStore, key: str, ticket: bytes) -> ExtentReader:
+        """Go on reading where a reader's ticket was made, perhaps in another process; only what it is for."""
 
     def start_extent(
         self, store: ObjectStore, key: str, schema: Schema, *, extent_id: str, options: WriteOptions | None = None
@@ -214,6 +220,17 @@ def piece_of(place: Mapping[str, Any], end: int) -> PieceInfo:
     if not isinstance(checksum, str) or len(checksum) != CHECKSUM_LETTERS:
         raise ValueError(f"{checksum!r} is not a checksum")
     return PieceInfo(start, length, checksum)
+
+
+def slim_blocks(
+    blocks: Sequence[BlockInfo], wanted: Collection[int], columns: Collection[str]
+) -> tuple[BlockInfo, ...]:
+    """Give the same number of blocks without statistics, and only the wanted ones with the places of columns."""
+    chosen = set(wanted)
+    return tuple(
+        BlockInfo(Stats(block.stats.rows, {}), {name: block.pieces[name] for name in columns} if at in chosen else {})
+        for at, block in enumerate(blocks)
+    )
 
 
 def last_bytes(store: ObjectStore, key: str, tail: Tail, start: int, length: int) -> pa.Buffer:

@@ -17,9 +17,10 @@ has no checksums, and every value is validated instead. It does not decide which
 
 from __future__ import annotations
 
+import pickle
 import re
 import struct
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -45,6 +46,7 @@ from tidelake.format.segment import (
     piece_of,
     read_columns,
     reason_of,
+    slim_blocks,
     surviving_blocks,
 )
 from tidelake.objects import ObjectStore, Tail
@@ -75,6 +77,9 @@ class TlmFormat:
     def open_extent(self, store: ObjectStore, key: str) -> TlmReader:
         return TlmReader(store, key)
 
+    def reopen(self, store: ObjectStore, key: str, ticket: bytes) -> TlmReader:
+        return TlmReader(store, key, pickle.loads(ticket))
+
     def start_extent(
         self, store: ObjectStore, key: str, schema: Schema, *, extent_id: str, options: WriteOptions | None = None
     ) -> BlockWriter:
@@ -86,8 +91,11 @@ class TlmFormat:
 class TlmReader:
     """Read one extent of v1 or v2 by range."""
 
-    def __init__(self, store: ObjectStore, key: str) -> None:
+    def __init__(self, store: ObjectStore, key: str, parts: _Parts | None = None) -> None:
         self._store, self._key = store, key
+        if parts is not None:
+            self._parts = parts
+            return
         try:
             self._parts = _open(store, key)
         except NotFoundError:  # which is a KeyError too, but says nothing of bytes
@@ -121,6 +129,9 @@ class TlmReader:
 
         return read_columns(self._store, self._key, columns, block=block, info=info, decode=decode)
 
+    def ticket(self, blocks: Collection[int], columns: Collection[str]) -> bytes:
+        return pickle.dumps(self._parts.slim(blocks, columns), pickle.HIGHEST_PROTOCOL)
+
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
@@ -143,6 +154,31 @@ class _Parts:
             kind, layout.rows, layout.pieces[at], data, codec=layout.codec, trusted=self.extent_id is not None
         )
         return array if kind == column.type.arrow else converted(array, column)
+
+    def slim(self, blocks: Collection[int], columns: Collection[str]) -> _Parts:
+        """Give what is needed to read these columns of these blocks."""
+        places = [at for at, name in enumerate(self.schema.names) if name in columns]
+        kept = tuple(self.schema.columns[at] for at in places)
+        if not kept:  # a schema has a column, even if none is read
+            places, kept = [0], self.schema.columns[:1]
+        names = [column.name for column in kept]
+        chosen, nothing = set(blocks), ipc.BatchLayout(0, None, ())
+        layouts = [
+            ipc.BatchLayout(layout.rows, layout.codec, tuple(layout.pieces[at] for at in places))
+            if number in chosen
+            else nothing
+            for number, layout in enumerate(self.layouts)
+        ]
+        return _Parts(
+            self.version,
+            self.extent_id,
+            Schema(kept, self.schema.version),
+            pa.schema([self.physical.field(at) for at in places]),
+            self.byte_size,
+            self.footer_bytes,
+            slim_blocks(self.blocks, chosen, names),
+            layouts,
+        )
 
 
 def _encode(draft: Draft, pool: Executor) -> Seal:

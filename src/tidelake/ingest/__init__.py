@@ -13,7 +13,7 @@ from tidelake.ingest.coerce import (
     coerce_rows,
     infer_schema,
 )
-from tidelake.ingest.source import coerced_stream, is_rereadable
+from tidelake.ingest.source import coerced_stream, first_rows, is_rereadable
 
 __all__ = [
     "OVERFLOW_COLUMN",
@@ -24,6 +24,7 @@ __all__ = [
     "coerce_ndjson",
     "coerce_rows",
     "coerced_stream",
+    "first_rows",
     "infer_schema",
     "is_rereadable",
 ]

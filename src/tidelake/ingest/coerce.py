@@ -46,6 +46,7 @@ TIME_NAMES = (
 )  # fmt: skip
 FIRST_NUMBER_US = 10**14  # numbers before March 1973 are more likely durations than times
 
+_PLAIN_KINDS = frozenset({"int", "long", "real", "bool", "string", "timestamp"})
 _DYNAMIC, _LONG, _TIMESTAMP = DataType("dynamic"), DataType("long"), DataType("timestamp")
 
 
@@ -98,6 +99,8 @@ def coerce_rows(rows: Sequence[Mapping[str, Any]], schema: Schema, rules: Rules)
 
 def coerce_arrow(data: pa.RecordBatch | pa.Table, schema: Schema, rules: Rules) -> Coerced:
     """Coerce Arrow data; see ``arrays`` for which binary columns are taken as a dynamic column's own bytes."""
+    if isinstance(data, pa.RecordBatch) and _fits_as_it_is(data, schema, rules):
+        return Coerced(data, schema, 0)
     return _coerce(Arrays(data, schema.names, rules.overflow), schema, rules)
 
 
@@ -155,8 +158,16 @@ def _coerce(source: Source, schema: Schema, rules: Rules) -> Coerced:
         arrays[rules.overflow] = source.overflow()
         if rules.overflow not in held:
             wider.append((rules.overflow, _DYNAMIC))
-    widened = schema.widen(wider)
+    widened = schema.widen(wider) if wider else schema
     return Coerced(_batch(source, arrays, widened, rules), widened, spilled)
+
+
+def _fits_as_it_is(data: pa.RecordBatch, schema: Schema, rules: Rules) -> bool:
+    """Say whether a batch has the table's columns, no others, of types that hold what they say, and its times."""
+    if not data.schema.equals(schema.arrow) or not all(column.type.kind in _PLAIN_KINDS for column in schema):
+        return False
+    required = [at for at, column in enumerate(schema) if column.name == rules.time or not column.nullable]
+    return rules.time in (None, *schema.names) and not any(data.column(at).null_count for at in required)
 
 
 def _batch(source: Source, arrays: Mapping[str, pa.Array], schema: Schema, rules: Rules) -> pa.RecordBatch:
@@ -165,7 +176,7 @@ def _batch(source: Source, arrays: Mapping[str, pa.Array], schema: Schema, rules
         arrays[column.name] if column.name in arrays else pa.nulls(source.rows, column.type.arrow) for column in schema
     ]
     for column, array in zip(schema, columns, strict=True):
-        if array.null_count and (column.name == rules.time or not column.nullable):
+        if (column.name == rules.time or not column.nullable) and array.null_count:
             raise _missing(source, column, array, rules)
     return pa.RecordBatch.from_arrays(columns, schema=schema.arrow)
 

@@ -40,6 +40,13 @@ _SCALARS = frozenset({type(None), bool, int, float, str, bytes})
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 _MICROSECOND = timedelta(microseconds=1)
+_OWN_TYPES: dict[str, set[type]] = {
+    "int": {int},
+    "long": {int},
+    "real": {float},
+    "bool": {bool},
+    "string": {str},
+}
 _PROPOSED: dict[frozenset[type], DataType] = {
     frozenset({int}): DataType("long"),
     frozenset({float}): DataType("real"),
@@ -81,20 +88,40 @@ class Rows:
     def __init__(self, rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> None:
         self.rows = len(rows)
         self._known = dict.fromkeys(names)
-        self._held: dict[str, tuple[list[int], list[Any]]] = {}
+        self._held: dict[str, tuple[Sequence[int], Sequence[Any]]] = {}
         self._spill = Spill()
+        if not self._take_alike(rows):
+            self._take_each(rows)
+        for name in [name for name, (_, values) in self._held.items() if not _PLAIN.issuperset(map(type, values))]:
+            self._make_plain(name)
+
+    def _take_alike(self, rows: Sequence[Mapping[str, Any]]) -> bool:
+        """Take rows that all have the same keys in the same order and no null, a column at a time."""
+        if not rows or not all(type(row) is dict for row in rows):
+            return False
+        names = list(rows[0])
+        if any(list(row) != names for row in rows):
+            return False
+        columns = list(zip(*map(dict.values, cast("Sequence[dict[str, Any]]", rows)), strict=True))
+        if any(type(None) in set(map(type, values)) for values in columns):
+            return False
+        places = range(len(rows))
+        self._held = {_checked_name(name, 0): (places, values) for name, values in zip(names, columns, strict=True)}
+        return True
+
+    def _take_each(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        held_rows: dict[str, tuple[list[int], list[Any]]] = {}
         for at, row in enumerate(rows):
             if not isinstance(row, Mapping):
                 raise InvalidInputError("a row must be a mapping", row=at + 1, got=type(row).__name__, kind="bad_row")
             for name, value in row.items():
                 if value is None:
                     continue
-                if (held := self._held.get(name)) is None:
-                    held = self._held[_checked_name(name, at)] = ([], [])
+                if (held := held_rows.get(name)) is None:
+                    held = held_rows[_checked_name(name, at)] = ([], [])
                 held[0].append(at)
                 held[1].append(value)
-        for name in [name for name, (_, values) in self._held.items() if not _PLAIN.issuperset(map(type, values))]:
-            self._make_plain(name)
+        self._held = dict(held_rows)
 
     @property
     def spilled(self) -> int:
@@ -139,7 +166,8 @@ class Rows:
         """Give the values of a key as this type, or as long where one is too large for an int; spill the others."""
         rows, values = self._held[name]
         array, misfits = fit_all(values, kind, rows, self.rows, name)
-        self._spill.add(name, [rows[at] for at in misfits], [values[at] for at in misfits])
+        if misfits:
+            self._spill.add(name, [rows[at] for at in misfits], [values[at] for at in misfits])
         return array
 
     def _make_plain(self, name: str) -> None:
@@ -159,6 +187,8 @@ def fit_all(
     values: Sequence[Any], kind: DataType, rows: Sequence[int], length: int, name: str
 ) -> tuple[pa.Array, list[int]]:
     """Give plain values as an array of this type and length, and the places of those that do not fit."""
+    if len(values) == length and (whole := _whole(values, kind)) is not None:
+        return whole, []
     places = np.array(rows, dtype=np.int64)
     valid = np.zeros(length, dtype=np.bool_)
     match kind.kind:
@@ -189,6 +219,19 @@ def fit_all(
         places = places[fits]
     valid[places] = True
     return _typed(fitted, kind, places, valid, name), misfits
+
+
+def _whole(values: Sequence[Any], kind: DataType) -> pa.Array | None:
+    """Give values that all have the type's own Python type as an array at once, or None where that is not sure."""
+    if _OWN_TYPES.get(kind.kind) != set(map(type, values)):
+        return None
+    try:
+        if kind.kind != "int":
+            return pa.array(values, kind.arrow)
+        numbers = np.array(values, dtype=np.int64)
+    except (OverflowError, UnicodeEncodeError):  # which one it is, the slower way says
+        return None
+    return pa.array(numbers, pa.int32() if (numbers == numbers.astype(np.int32)).all() else pa.int64())
 
 
 def fit(value: Any, kind: DataType) -> Any:

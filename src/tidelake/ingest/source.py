@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -48,6 +48,22 @@ def is_rereadable(rows: Any) -> bool:
     return not isinstance(rows, pa.RecordBatchReader | Iterator)
 
 
+def first_rows(rows: Any) -> tuple[Sample, Any]:
+    """Give the first rows, to choose a schema from, and rows that still begin with them."""
+    if isinstance(rows, pa.RecordBatchReader):
+        batches = iter(rows)
+        first = next((batch for batch in batches if batch.num_rows), None)
+        if first is None:
+            raise InvalidInputError("no rows to choose a schema from", kind="no_rows")
+        return first, pa.RecordBatchReader.from_batches(rows.schema, chain([first], batches))
+    if isinstance(rows, Iterator):
+        head = list(islice(rows, PIECE_ROWS))
+        return head, chain(head, rows)
+    piece = next(_pieces(rows), [])
+    return (piece[1] if isinstance(piece, tuple) else piece), rows
+
+
+Sample: TypeAlias = memoryview | pa.RecordBatch | list[Mapping[str, Any]]
 Piece: TypeAlias = tuple[int, memoryview] | pa.RecordBatch | list[Mapping[str, Any]]
 
 
@@ -56,9 +72,11 @@ def _pieces(rows: Any) -> Iterator[Piece]:
         yield from _ndjson_pieces(iter([pa.py_buffer(rows)]))
     elif isinstance(rows, str | os.PathLike):
         yield from _file_pieces(Path(rows))
+    elif isinstance(rows, pa.RecordBatch | pa.Table):
+        yield from _arrow_pieces([rows] if isinstance(rows, pa.RecordBatch) else rows.to_batches())
     elif hasattr(rows, "__arrow_c_stream__"):
         yield from _arrow_pieces(pa.RecordBatchReader.from_stream(rows))
-    elif isinstance(rows, pa.RecordBatch) or hasattr(rows, "__arrow_c_array__"):
+    elif hasattr(rows, "__arrow_c_array__"):
         yield pa.record_batch(rows)
     elif isinstance(rows, Mapping) or not isinstance(rows, Iterable):
         raise InvalidInputError(

@@ -23,7 +23,7 @@ from tidelake.query.kql.scalar_functions import FUNCTIONS, Arguments
 from tidelake.query.kql.scalars import Scalars
 from tidelake.query.kql.scope import Closure, Deferred, Names, Scope
 from tidelake.query.kql.values import Column, Value, call, convert_text_limit, json_of, literal, text_literal, type_of
-from tidelake.query.tables import Tables
+from tidelake.query.tables import ANSWER_PLACES, ANSWERS, Answering, Tables
 
 MAX_NODES = 200_000  # parts of one bound expression: functions that call functions can double it each time
 MAX_CALLS = 5_000  # calls of the author's own functions, each of which is written out
@@ -108,7 +108,7 @@ class Binder(Scalars):
                 return False
 
     def _gives_table(self, name: str, arguments: tuple[syntax.Expression, ...], place: Place) -> bool:
-        if name in ("table", "external_table", "materialized_view"):
+        if name in ("table", "external_table", "materialized_view") or self._is_answer(name, place):
             return True
         if name == "materialize":
             return bool(arguments) and self.is_table(arguments[0], place)
@@ -215,6 +215,22 @@ class Binder(Scalars):
                 return self._called_table(name, arguments, at, place)
         raise self.error(node.at, "expected a table here")
 
+    def _is_answer(self, name: str, place: Place) -> bool:
+        return name in ANSWERS and isinstance(self.tables, Answering) and place.names.find(name) is None
+
+    def _answered(self, name: str, arguments: tuple[syntax.Expression, ...], at: int, place: Place) -> Relation:
+        """Give an answer about a table's coverage: ``gaps('m.cpu', start, end)``."""
+        assert isinstance(self.tables, Answering)
+        if not 1 <= len(arguments) <= len(ANSWER_PLACES):
+            raise self.error(at, f"{name} takes {', '.join(ANSWER_PLACES)}", kind="arguments")
+        scope = self.scope(None, place)
+        values = [self.constant(each, scope, f"an argument of {name}") for each in arguments]
+        try:
+            found = self.tables.answer(name, dict(zip(ANSWER_PLACES, values, strict=False)))
+        except NotFoundError as error:
+            raise self.error(at, str(error), kind="unknown_table") from None
+        return self.stored(found, at, place)
+
     def _database_table(self, base: syntax.Expression, name: str, at: int, place: Place) -> Relation:
         database = base.arguments[-1] if isinstance(base, syntax.Call) and base.arguments else None
         namespace = self.constant(database, self.scope(None, place), "a database's name") if database else None
@@ -224,6 +240,8 @@ class Binder(Scalars):
         found = place.names.find(name)
         if isinstance(found, Closure):
             return self._invoked(found, name, arguments, place, at, None)
+        if self._is_answer(name, place):
+            return self._answered(name, arguments, at, place)
         match name, arguments:
             case "materialize", (argument,):
                 return self.steps.closed(self.table(argument, place))

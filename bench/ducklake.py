@@ -1,0 +1,82 @@
+"""Append to DuckLake in a Python of its own, because its extension needs an older DuckDB than ours.
+
+``measure`` makes a virtual environment in a folder, installs DuckLake there, and runs this very file with it; where
+that fails it gives None, and the peer is left out. As a script, it reads what to do as JSON and prints what it found.
+Small inserts are kept in DuckLake's own catalog, as its manual has it for streams. It does not import tidelake.
+"""
+
+from __future__ import annotations
+
+import glob
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import time
+import venv
+from pathlib import Path
+from typing import Any
+
+PACKAGES = ("duckdb==1.5.5", "duckdb-extension-ducklake==1.5.5", "duckdb-extension-sqlite-scanner==1.5.5")
+INSTALL_WITHIN_S = 300
+RUN_WITHIN_S = 1_800
+INLINED_ROWS = 1_000  # an insert of fewer stays in the catalog
+
+
+def measure(folder: Path, columns: dict[str, str], batches: list[list[list[Any]]], asked: str) -> dict[str, Any] | None:
+    """Append each batch and then ask for a sum; give the seconds of each, and how many objects there are."""
+    python = folder / "venv" / "bin" / "python"
+    try:
+        venv.create(folder / "venv", with_pip=True)
+        pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *PACKAGES]
+        subprocess.run(pip, check=True, capture_output=True, timeout=INSTALL_WITHIN_S)
+        task = json.dumps({"place": str(folder / "lake"), "columns": columns, "batches": batches, "asked": asked})
+        done = subprocess.run(
+            [str(python), __file__], input=task, check=True, capture_output=True, text=True, timeout=RUN_WITHIN_S
+        )
+        found: dict[str, Any] = json.loads(done.stdout)
+        return found
+    except (OSError, subprocess.SubprocessError, ValueError):
+        return None
+
+
+def _connect(place: str) -> Any:
+    import duckdb
+
+    os.makedirs(place)
+    connection = duckdb.connect(config={"allow_unsigned_extensions": "true"})
+    for name in ("ducklake", "sqlite_scanner"):
+        found = importlib.util.find_spec(f"duckdb_extension_{name}")
+        place_of = os.path.dirname(str(found and found.origin))
+        (extension,) = glob.glob(f"{place_of}/**/*.duckdb_extension", recursive=True)
+        connection.execute(f"LOAD '{extension}'")
+    options = f"DATA_PATH '{place}/data', DATA_INLINING_ROW_LIMIT {INLINED_ROWS}"
+    connection.execute(f"ATTACH 'ducklake:sqlite:{place}/catalog.sqlite' AS lake ({options})")
+    return connection
+
+
+def _main() -> None:
+    task = json.load(sys.stdin)
+    connection = _connect(task["place"])
+    columns = ", ".join(f'"{name}" {kind}' for name, kind in task["columns"].items())
+    connection.execute(f"CREATE TABLE lake.points ({columns})")
+    seconds = []
+    for rows in task["batches"]:
+        row = f"({', '.join('?' * len(task['columns']))})"
+        statement = f"INSERT INTO lake.points VALUES {', '.join([row] * len(rows))}"
+        values = [value for each in rows for value in each]
+        began = time.perf_counter()
+        connection.execute(statement, values)
+        seconds.append(time.perf_counter() - began)
+    sums = []
+    for _ in range(5):
+        began = time.perf_counter()
+        connection.execute(f'SELECT sum("{task["asked"]}") FROM lake.points').fetchall()
+        sums.append(time.perf_counter() - began)
+    files = [file for file in glob.glob(f"{task['place']}/**/*", recursive=True) if os.path.isfile(file)]
+    print(json.dumps({"append": seconds, "sum": sums, "objects": len(files)}))
+
+
+if __name__ == "__main__":
+    _main()

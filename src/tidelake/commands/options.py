@@ -1,0 +1,82 @@
+"""Share what commands have in common: which lake, how to print.
+
+It does not know any command.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tidelake.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from tidelake.listing import Listing
+    from tidelake.objects import ObjectStore
+
+PIPE_WIDTH = 120  # columns of a table that nobody's terminal limits
+
+
+def lake_options(create: bool = False) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the options that say which lake, and pass it that lake, open; make it first if told to."""
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @click.option("--lake", "where", metavar="WHERE", help="Which lake; see tidelake --help.")
+        @click.option(
+            "--objects",
+            envvar="TIDELAKE_OBJECTS",
+            metavar="WHERE",
+            help="The object store beside a PostgreSQL catalog.",
+        )
+        @click.option(
+            "--endpoint", envvar="TIDELAKE_ENDPOINT", metavar="URL", help="Where the S3 server is, if not AWS."
+        )
+        @wraps(command)
+        def opened(*, where: str | None, objects: str | None, endpoint: str | None, **options: Any) -> None:
+            from tidelake.lake import connect
+
+            place = where or click.get_current_context().obj or "lake"
+            with connect(place, objects=objects, endpoint=endpoint, create=create) as lake:
+                command(lake=lake, **options)
+
+        return opened
+
+    return decorate
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")
+
+
+def show(listing: Listing, as_json: bool) -> None:
+    """Print a listing as a table for people, or as JSON for machines."""
+    if as_json:
+        import orjson
+
+        click.echo(orjson.dumps(listing.to_json(), option=orjson.OPT_INDENT_2))
+    else:
+        console().print(listing.to_table())
+
+
+def open_object(place: str, *, endpoint: str | None = None) -> tuple[ObjectStore, str]:
+    """Open the store that holds one object, and give the object's key in it."""
+    from tidelake.objects import open_store
+
+    folder, _, key = place.rpartition("/")
+    if not key or (folder and folder.endswith(":/")):
+        raise InvalidInputError("not the name of an object", place=place)
+    if "://" not in place:
+        folder = folder or ("/" if place.startswith("/") else ".")
+    return open_store(folder, endpoint=endpoint, create=False), key
+
+
+def console() -> Console:
+    """Give what a command prints tables on: as wide as the terminal, or wide enough for a pipe."""
+    from rich.console import Console
+
+    return Console(highlight=False, width=None if sys.stdout.isatty() else PIPE_WIDTH)

@@ -1,0 +1,48 @@
+"""Commands that show a person around.
+
+It does not hold what they run: see ``demo`` and ``shell``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from tidelake.commands.options import console, lake_options
+
+if TYPE_CHECKING:
+    from tidelake.lake import Lake
+
+
+@click.command()
+@click.argument("folder", default="demo-lake")
+def demo(folder: str) -> None:
+    """Write a day of logs as one extent and search it.
+
+    The extent is left in FOLDER for a closer look.
+
+    \b
+    Example:
+      tidelake demo
+    """
+    from tidelake.demo import run_demo
+
+    run_demo(folder, console())
+
+
+@click.command()
+@click.option("--engine", default="auto", show_default=True, type=click.Choice(["auto", "local", "spark"]))
+@lake_options(create=True)
+def shell(lake: Lake, engine: str) -> None:
+    """Ask one question after another.
+
+    With history, completion of tables and columns, and charts for KQL's render.
+
+    \b
+    Example:
+      tidelake shell --lake lake
+    """
+    from tidelake.shell import run_shell
+
+    run_shell(lake, engine=engine)

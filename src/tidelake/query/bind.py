@@ -1,0 +1,357 @@
+"""Find what the names of a query stand for: tables, at which time, and their columns.
+
+Every table that a query reads becomes a reference of its own, ``tide_0``, ``tide_1``, …, under the alias that the query
+knows it by. Afterwards every column says which source it is of, and every star is written out. Names are found whatever
+their case; one spelling, the table's own, is used throughout. It does not read rows, and it does not plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, cast
+
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+from sqlglot.optimizer.qualify_columns import qualify_columns
+from sqlglot.optimizer.qualify_tables import qualify_tables
+from sqlglot.optimizer.scope import Scope, traverse_scope
+from sqlglot.schema import MappingSchema
+
+from tidelake.errors import NotFoundError, QueryError
+from tidelake.lexer import did_you_mean
+from tidelake.query.constants import constant_of
+from tidelake.query.sql import DIALECT, error_of, path_call, steps_of
+from tidelake.query.tables import Tables
+from tidelake.schema import DataType
+
+PREFIX = "tide_"
+
+# How sqlglot calls our types.
+_TYPE_NAMES = {
+    "int": "INT",
+    "long": "BIGINT",
+    "real": "DOUBLE",
+    "bool": "BOOLEAN",
+    "string": "TEXT",
+    "timestamp": "TIMESTAMPTZ",
+    "dynamic": "VARIANT",
+    "vector": "ARRAY<FLOAT>",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class At:
+    """The state of a table that is wanted: at a time, or a snapshot by its sequence."""
+
+    time: str | None = None
+    sequence: int | None = None
+
+
+class PastTables(Tables, Protocol):
+    """Tables whose columns can also be asked for as they once were."""
+
+    def columns_at(self, name: str, at: At) -> Mapping[str, DataType]:
+        """Give a table's columns at an older state."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """One use of a table in a query, the name it has in the tree, and its columns by the names used there."""
+
+    name: str
+    table: str
+    at: At | None
+    types: Mapping[str, DataType]
+    spelled: Mapping[str, str]  # the table's own spelling of each
+
+    @property
+    def as_spelled(self) -> bool:
+        """Whether the tree spells this table's columns as the table does."""
+        return all(name == own for name, own in self.spelled.items())
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A tree in which every name is known, and the tables it reads."""
+
+    tree: exp.Query
+    references: Mapping[str, Reference]
+    schema: MappingSchema
+
+
+def bind(tree: exp.Query, text: str, tables: PastTables) -> Bound:
+    """Resolve every name of a tree, which is changed in place, or say which is not known."""
+    found = [_reference(node, text, tables, number) for number, node in enumerate(_tables_of(tree))]
+    spelling = _one_spelling(tree, found)
+    references = {each.name: _respelled(each, spelling) for each in found}
+    _resolve_paths(tree, references)
+    schema = MappingSchema(dialect=DIALECT, normalize=False)
+    for each in references.values():
+        types = {name: _TYPE_NAMES[kind.kind] for name, kind in each.types.items()}
+        schema.add_table(exp.to_table(each.name), types, dialect=DIALECT, normalize=False)
+    try:
+        qualify_tables(tree, dialect=DIALECT)
+        qualified = qualify_columns(tree, schema, dialect=DIALECT)
+    except SqlglotError as error:
+        raise _unresolved(text, tree, references, str(error)) from None
+    _check_columns(qualified, references, text)
+    _quote(qualified)
+    return Bound(qualified, references, schema)
+
+
+def bind_tables(tree: exp.Query, text: str, tables: PastTables) -> Bound:
+    """Find the tables of a tree whose columns are all resolved already, as KQL's are."""
+    found = [_reference(node, text, tables, number) for number, node in enumerate(_tables_of(tree))]
+    references = {
+        each.name: Reference(each.name, each.table, each.at, each.types, {name: name for name in each.types})
+        for each in found
+    }
+    return Bound(tree, references, MappingSchema(dialect=DIALECT, normalize=False))
+
+
+def _tables_of(tree: exp.Query) -> list[exp.Table]:
+    """Give the nodes that name a table of the lake, in the order of the text."""
+    nodes = [node for node in tree.find_all(exp.Table) if isinstance(node.this, exp.Identifier) and not _is_cte(node)]
+    return sorted(nodes, key=lambda node: node.this.meta.get("start", 0))
+
+
+def _is_cte(table: exp.Table) -> bool:
+    """Say whether a name is that of a common table expression that can be seen from its place."""
+    if table.db:
+        return False
+    name, node = table.name.lower(), cast("exp.Expr | None", table)
+    inside: exp.CTE | None = None
+    while node is not None:
+        if isinstance(node, exp.CTE):
+            inside = node
+        with_ = node.args.get("with_")
+        if with_ is not None:
+            for cte in with_.expressions:
+                if inside is not None and cte is inside:
+                    if with_.recursive and cte.alias.lower() == name:
+                        return True
+                    break
+                if cte.alias.lower() == name:
+                    return True
+        node = node.parent
+    return False
+
+
+def _reference(node: exp.Table, text: str, tables: PastTables, number: int) -> Reference:
+    if node.catalog:
+        raise error_of(text, node, f"{node.sql(DIALECT)} has too many parts: write namespace.table", kind="syntax")
+    table = f"{node.db}.{node.name}" if node.db else node.name
+    version = node.args.get("version")
+    at = None if version is None else _at(version, text, node)
+    spelled, columns = _found(table, at, text, node, tables)
+    name = f"{PREFIX}{number}"
+    alias = node.args.get("alias") or exp.TableAlias(this=exp.to_identifier(node.name, quoted=True))
+    node.set("this", exp.to_identifier(name, quoted=True))
+    node.set("db", None)
+    node.set("version", None)
+    node.set("alias", alias)
+    return Reference(name, spelled, at, columns, {})
+
+
+def _found(
+    table: str, at: At | None, text: str, node: exp.Table, tables: PastTables
+) -> tuple[str, Mapping[str, DataType]]:
+    """Find a table as it is spelled, else whatever its case."""
+    for name in _spellings(table, tables):
+        try:
+            tables.columns(name)
+        except NotFoundError:
+            continue
+        try:
+            return name, tables.columns(name) if at is None else tables.columns_at(name, at)
+        except NotFoundError:
+            wanted = f"at {at.time}" if at is not None and at.time is not None else f"{at.sequence if at else ''}"
+            message = f"{table} has no snapshot {wanted}, or no longer"
+            raise error_of(text, node, message, kind="unknown_snapshot") from None
+    message = f"there is no table {table!r}{_like_table(table, tables.names())}"
+    raise error_of(text, node, message, kind="unknown_table")
+
+
+def _spellings(table: str, tables: PastTables) -> Iterator[str]:
+    yield table
+    known = {name.lower(): name for name in tables.names()}
+    yield known.get(table.lower()) or known.get(f"default.{table.lower()}") or table
+
+
+def _like_table(table: str, known: Sequence[str]) -> str:
+    bare = {name.rpartition(".")[2]: name for name in known}
+    if close := did_you_mean(table, known):
+        return close
+    wanted = table.rpartition(".")[2].lower()
+    same = [name for short, name in bare.items() if short.lower() == wanted]
+    return f", did you mean {same[0]!r}?" if same else did_you_mean(wanted, bare)
+
+
+def _at(version: exp.Expr, text: str, node: exp.Table) -> At:
+    value = constant_of(version.expression)
+    if str(version.this).upper() == "VERSION" and isinstance(value, int):
+        return At(sequence=value)
+    if str(version.this).upper() == "TIMESTAMP" and value is not None:
+        return At(time=str(value))
+    wanted = "a number" if str(version.this).upper() == "VERSION" else "a time"
+    raise error_of(text, node, f"{node.name} AS OF needs {wanted}", kind="syntax")
+
+
+def _one_spelling(tree: exp.Query, references: Iterable[Reference]) -> Mapping[str, str]:
+    """Spell every name of the tree one way: as the first table that has it does, else as it is first written."""
+    spelling: dict[str, str] = {}
+    for reference in references:
+        for name in reference.types:
+            spelling.setdefault(name.lower(), name)
+    for identifier in tree.find_all(exp.Identifier):
+        if not identifier.this.startswith(PREFIX):
+            identifier.set("this", spelling.setdefault(identifier.this.lower(), identifier.this))
+        identifier.set("quoted", True)
+    return spelling
+
+
+def _respelled(reference: Reference, spelling: Mapping[str, str]) -> Reference:
+    types: dict[str, DataType] = {}
+    spelled: dict[str, str] = {}
+    for name, kind in reference.types.items():
+        shown = spelling[name.lower()]
+        if shown in types:  # two columns that only case tells apart: the first can be asked for
+            continue
+        types[shown], spelled[shown] = kind, name
+    return Reference(reference.name, reference.table, reference.at, types, spelled)
+
+
+def _resolve_paths(tree: exp.Query, references: Mapping[str, Reference]) -> None:
+    """Turn every way to write a path of a dynamic column into one call."""
+    dynamic = {name for each in references.values() for name, kind in each.types.items() if kind.kind == "dynamic"}
+    aliases = {alias.name for alias in tree.find_all(exp.TableAlias)} | {cte.alias for cte in tree.find_all(exp.CTE)}
+    for dot in list(tree.find_all(exp.Dot)):
+        if not isinstance(dot.parent, exp.Dot) and (parts := _dotted(dot)):
+            dot.replace(_column_or_path(parts, aliases, dynamic))
+    for column in list(tree.find_all(exp.Column)):
+        if len(column.parts) > 1 and not isinstance(column.this, exp.Star):
+            parts = cast("list[exp.Identifier]", column.parts)
+            if len(parts) > 2 or (parts[0].name not in aliases and parts[0].name in dynamic):
+                column.replace(_column_or_path(parts, aliases, dynamic))
+    for node in list(tree.find_all(exp.Bracket, exp.JSONExtract)):
+        if isinstance(node.parent, exp.Bracket | exp.JSONExtract) and node.arg_key == "this":
+            continue
+        parted = steps_of(node)
+        if parted is not None and _is_path(*parted, dynamic):
+            node.replace(_path_of(*parted))
+
+
+def _dotted(node: exp.Expr) -> list[exp.Identifier] | None:
+    if isinstance(node, exp.Dot):
+        before = _dotted(node.this)
+        return [*before, node.expression] if before and isinstance(node.expression, exp.Identifier) else None
+    return cast("list[exp.Identifier]", list(node.parts)) if isinstance(node, exp.Column) else None
+
+
+def _column_or_path(parts: Sequence[exp.Identifier], aliases: set[str], dynamic: set[str]) -> exp.Expr:
+    """Read dotted names: an alias or a namespace may come first, then a column, then a path into it."""
+    names = [part.name for part in parts]
+    at = 1 if names[0] in aliases else 2 if len(names) > 2 and names[1] in aliases else 0
+    if at == 0 and names[0] not in dynamic:
+        return exp.column(parts[-1], table=parts[-2])
+    column = exp.column(parts[at], table=parts[at - 1] if at else None)
+    rest = names[at + 1 :]
+    return path_call(column, ".".join(rest)) if rest else column
+
+
+def _is_path(base: exp.Expr, path: str, dynamic: set[str]) -> bool:
+    if isinstance(base, exp.Anonymous) and base.this == "tide_get":
+        return True
+    if isinstance(base, exp.Column):
+        return base.name in dynamic or not path.startswith("[")
+    return False
+
+
+def _path_of(base: exp.Expr, path: str) -> exp.Expr:
+    if isinstance(base, exp.Anonymous):
+        before = base.expressions[1].this
+        return path_call(base.expressions[0], before + ("" if path.startswith("[") else ".") + path)
+    return path_call(base, path)
+
+
+def _check_columns(tree: exp.Query, references: Mapping[str, Reference], text: str) -> None:
+    for scope in traverse_scope(tree):
+        outputs = set(scope.expression.named_selects) if isinstance(scope.expression, exp.Query) else set()
+        for column in scope.columns:
+            if isinstance(column.this, exp.Star) or (column.name in outputs and _may_name_output(column)):
+                continue
+            known = _in_sight(scope, references)
+            if not column.table:
+                if sum(column.name in (names or ()) for names in known.values()) > 1:
+                    raise _ambiguous_column(text, column)
+                raise _unknown_column(text, column, [name for names in known.values() for name in names or ()])
+            if column.table not in known:
+                message = f"there is no table or alias {column.table!r} here{did_you_mean(column.table, known)}"
+                raise error_of(text, column, message, kind="unknown_table")
+            held = known[column.table]
+            if held is not None and column.name not in held:
+                raise _unknown_column(text, column, held)
+
+
+def _in_sight(scope: Scope, references: Mapping[str, Reference]) -> dict[str, Sequence[str] | None]:
+    """Give the columns of every source that can be named here: the scope's own, then those of the scopes around it."""
+    known = dict(_columns_by_source(scope, references))
+    outer = scope.parent
+    while outer is not None:
+        known = dict(_columns_by_source(outer, references)) | known
+        outer = outer.parent
+    return known
+
+
+def _columns_by_source(scope: Scope, references: Mapping[str, Reference]) -> Iterator[tuple[str, Sequence[str] | None]]:
+    """Give the names of each source's columns; None where they are not known."""
+    for alias, source in scope.sources.items():
+        if isinstance(source, exp.Table):
+            reference = references.get(source.name)
+            yield alias, None if reference is None else list(reference.types)
+        else:
+            inner = source.expression
+            names = inner.named_selects if isinstance(inner, exp.Select | exp.SetOperation) else None
+            yield alias, None if not names or "*" in names else names
+
+
+def _unknown_column(text: str, column: exp.Column, known: Sequence[str]) -> QueryError:
+    suggestion = did_you_mean(column.name, known)
+    listed = suggestion or (f"; there are {', '.join(dict.fromkeys(known))}" if known else "")
+    return error_of(text, column, f"there is no column {column.name!r}{listed}", kind="unknown_column")
+
+
+def _may_name_output(column: exp.Column) -> bool:
+    """Say whether a name without a table stands where the select's own columns can be named."""
+    return not column.table and column.find_ancestor(exp.Order, exp.Having, exp.Qualify, exp.Select) is not (
+        column.find_ancestor(exp.Select)
+    )
+
+
+def _ambiguous_column(text: str, column: exp.Column) -> QueryError:
+    return error_of(text, column, f"{column.name!r} is ambiguous: say of which table", kind="ambiguous")
+
+
+def _unresolved(text: str, tree: exp.Query, references: Mapping[str, Reference], reason: str) -> QueryError:
+    """Say what the resolver could not resolve, with the place of the name it complains of."""
+    problem, _, name = reason.split("\n")[0].split(". Line")[0].partition(": ")
+    name = name.strip("'\"`. ")
+    for column in tree.find_all(exp.Column):
+        if name and column.name == name:
+            if "mbiguous" in problem:
+                return _ambiguous_column(text, column)
+            return _unknown_column(text, column, _columns_of_alias(tree, column.table, references))
+    return QueryError(reason.split("\n")[0].lower(), kind="query")
+
+
+def _columns_of_alias(tree: exp.Query, alias: str, references: Mapping[str, Reference]) -> list[str]:
+    tables = [table for table in tree.find_all(exp.Table) if table.name in references]
+    own = [table for table in tables if table.alias_or_name == alias] if alias else tables
+    return [name for table in own for name in references[table.name].types]
+
+
+def _quote(tree: exp.Query) -> None:
+    for identifier in tree.find_all(exp.Identifier):
+        identifier.set("quoted", True)

@@ -1,0 +1,405 @@
+"""Turn parts of a query's conditions into predicates that prune and filter a scan.
+
+A predicate keeps every row that its condition keeps; it may keep more, and says so (``exact``). What cannot be turned
+is left to the engine, which asks every condition again. It does not decide where a condition may be asked early.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import date, datetime
+from decimal import Decimal
+
+import pyarrow as pa
+from sqlglot import exp
+
+from tidelake.errors import TidelakeError
+from tidelake.evaluate import evaluate
+from tidelake.predicate import (
+    And,
+    DynamicPathEquals,
+    DynamicPathExists,
+    DynamicPathTest,
+    Equals,
+    InSet,
+    IsNull,
+    Leaf,
+    Not,
+    Predicate,
+    Range,
+    StartsWith,
+    StringContains,
+    StringHas,
+    StringMatches,
+    Value,
+    columns_of,
+)
+from tidelake.query.constants import Constant, constant_of, time_of
+from tidelake.schema import DataType
+from tidelake.stats import TRUE, ColumnStats, Stats, outcomes
+
+# A number that a double cannot hold exactly could compare otherwise on an engine that rounds it.
+MOST_EXACT = 2**53
+
+_FLIPPED: dict[type[exp.Expr], type[exp.Expr]] = {
+    exp.EQ: exp.EQ,
+    exp.NEQ: exp.NEQ,
+    exp.LT: exp.GT,
+    exp.LTE: exp.GTE,
+    exp.GT: exp.LT,
+    exp.GTE: exp.LTE,
+}
+# What changes the meaning of a condition in ways that are not looked at here.
+_TWISTS = ("symmetric", "flag", "full_match", "unnest", "field")
+_CONVERSION = re.compile(r"tide_to_(string|long|int|real|bool|datetime|timespan)_from_dynamic")
+# Text that no other value is converted to: it begins with a letter and is no word for another value.
+_ONLY_TEXT = re.compile(r"(?!(?i:true|false|null|nan|inf|infinity)$)[A-Za-z_][^\n]*")
+_WILDCARD = re.compile(r"[%_\\]")
+
+
+@dataclass(frozen=True, slots=True)
+class Pushed:
+    """A predicate, and whether it keeps exactly the rows that its condition keeps."""
+
+    predicate: Predicate
+    exact: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class _Subject:
+    """What a condition is about: a column, or a path of a dynamic one."""
+
+    column: str
+    type: DataType
+    path: str | None = None
+    null_is: str | None = None  # what a null counts as
+    as_double: bool = False  # whole numbers that are compared as doubles
+    converted: str | None = None  # what the value at a path is converted to before it is compared
+
+
+def conjuncts_of(condition: exp.Expr | None) -> Iterator[exp.Expr]:
+    """Give the parts of a condition that must all be true."""
+    match condition:
+        case None:
+            return
+        case exp.And():
+            yield from conjuncts_of(condition.this)
+            yield from conjuncts_of(condition.expression)
+        case exp.Paren():
+            yield from conjuncts_of(condition.this)
+        case _:
+            yield condition
+
+
+def pushed(condition: exp.Expr, types: Mapping[str, DataType]) -> Pushed | None:
+    """Give what a condition on one table's columns asks of a scan, or None if nothing."""
+    try:
+        return _pushed(condition, types)
+    except TidelakeError:  # a value that no predicate can hold
+        return None
+
+
+def rejects_nulls(predicate: Predicate) -> bool:
+    """Say whether a predicate is never true of a row whose columns are all null."""
+    nothing = {name: ColumnStats(nulls=1) for name in columns_of(predicate)}
+    return not outcomes(predicate, Stats(1, nothing)) & TRUE
+
+
+def both(found: Iterable[Pushed]) -> Pushed | None:
+    """Give the predicate that asks all of some."""
+    parts = list(found)
+    if not parts:
+        return None
+    exact = all(part.exact for part in parts)
+    flat = [piece for part in parts for piece in _flat(part.predicate)]
+    distinct = tuple(dict.fromkeys(flat)) if _all_hashable(flat) else tuple(flat)
+    return Pushed(distinct[0] if len(distinct) == 1 else And(distinct), exact)
+
+
+def _flat(predicate: Predicate) -> tuple[Predicate, ...]:
+    return predicate.parts if isinstance(predicate, And) else (predicate,)
+
+
+def _all_hashable(parts: Iterable[Predicate]) -> bool:
+    return all(type(part).__hash__ is not None for part in parts)
+
+
+def _pushed(node: exp.Expr, types: Mapping[str, DataType]) -> Pushed | None:
+    if node.args.get("negate"):
+        plain = node.copy()
+        plain.set("negate", None)
+        return _pushed(exp.Not(this=plain), types)
+    if any(node.args.get(key) for key in _TWISTS):
+        return None
+    match node:
+        case exp.Paren():
+            return _pushed(node.this, types)
+        case exp.And():
+            sides = [_pushed(side, types) for side in (node.this, node.expression)]
+            found = both(side for side in sides if side is not None)
+            return found if found is None or None not in sides else Pushed(found.predicate, exact=False)
+        case exp.Or():
+            left, right = _pushed(node.this, types), _pushed(node.expression, types)
+            if left is None or right is None:
+                return None
+            return Pushed(left.predicate | right.predicate, left.exact and right.exact)
+        case exp.Not():
+            inner = _pushed(node.this, types)
+            return Pushed(Not(inner.predicate)) if inner is not None and inner.exact else None
+        case exp.Is() if isinstance(node.expression, exp.Null):
+            subject = _subject(node.this, types)
+            return None if subject is None else _asked(subject, IsNull(subject.column))
+        case exp.In() if node.expressions and not node.args.get("query"):
+            return _in(node, types)
+        case exp.Between():
+            subject = _subject(node.this, types)
+            if subject is None:
+                return None
+            bounds = (_value(node.args["low"], subject), _value(node.args["high"], subject))
+            low, high = bounds
+            return None if low is None or high is None else _asked(subject, Range(subject.column, low, high))
+        case exp.EQ() | exp.NEQ() | exp.LT() | exp.LTE() | exp.GT() | exp.GTE():
+            return _compared(node, types)
+        case exp.Like():
+            return _like(node, types)
+        case exp.RegexpLike() | exp.StartsWith() | exp.Contains() | exp.Anonymous():
+            return _text(node, types)
+        case exp.Column():
+            subject = _subject(node, types)
+            is_bool = subject is not None and subject.type.kind == "bool" and subject.path is None
+            return Pushed(Equals(node.name, True)) if is_bool else None
+        case _:
+            return None
+
+
+def _subject(node: exp.Expr, types: Mapping[str, DataType]) -> _Subject | None:
+    match node:
+        case exp.Paren():
+            return _subject(node.this, types)
+        case exp.Column() if node.name in types:
+            return _Subject(node.name, types[node.name])
+        case exp.Cast():
+            return _widened(_subject(node.this, types), node.to)
+        case exp.Coalesce() if len(node.expressions) == 1 and isinstance(node.expressions[0], exp.Literal):
+            inner, filler = _subject(node.this, types), node.expressions[0]
+            return replace(inner, null_is=str(filler.this)) if inner is not None and filler.is_string else None
+        case exp.Anonymous() if (match := _CONVERSION.fullmatch(str(node.this).lower())) and len(node.expressions) == 1:
+            inner = _subject(node.expressions[0], types)
+            return replace(inner, converted=match[1]) if inner is not None and inner.path is not None else None
+        case exp.Anonymous() if str(node.this).lower() == "tide_get" and isinstance(node.expressions[0], exp.Column):
+            column, path = node.expressions
+            kind = types.get(column.name)
+            if kind is None or kind.kind != "dynamic" or not isinstance(path, exp.Literal):
+                return None
+            return _Subject(column.name, kind, str(path.this))
+        case _:
+            return None
+
+
+def _widened(subject: _Subject | None, to: exp.DataType) -> _Subject | None:
+    """Look through a cast that keeps every value, or only rounds whole numbers to doubles."""
+    if subject is None or subject.path is not None:
+        return None
+    kind = subject.type.kind
+    if (kind, to.this) in (("int", exp.DType.BIGINT), ("long", exp.DType.BIGINT), ("real", exp.DType.DOUBLE)):
+        return subject
+    return replace(subject, as_double=True) if kind in ("int", "long") and to.this is exp.DType.DOUBLE else None
+
+
+def _asked(subject: _Subject, leaf: Leaf) -> Pushed | None:
+    """Ask a column, or the path of a dynamic one."""
+    if subject.null_is is not None:
+        return _asked_of_nulls(subject, leaf)
+    if subject.converted is not None:
+        return _asked_of_converted(subject, leaf)
+    if subject.path is None:
+        askable = isinstance(leaf, IsNull) or subject.type.kind not in ("dynamic", "vector")
+        return Pushed(leaf) if askable else None
+    match leaf:
+        case Equals(_, value):
+            return Pushed(DynamicPathEquals(subject.column, subject.path, value))
+        case InSet() | Range() | StringHas() | StringContains() | StartsWith() | StringMatches() | IsNull():
+            return Pushed(DynamicPathTest(subject.column, subject.path, leaf))
+        case _:
+            return None
+
+
+def _asked_of_nulls(subject: _Subject, leaf: Leaf) -> Pushed | None:
+    """Ask a column whose nulls count as some text: a test that the text passes, nulls pass too."""
+    if isinstance(leaf, IsNull):
+        return None
+    found = _asked(replace(subject, null_is=None), leaf)
+    if found is None:
+        return None
+    text = pa.RecordBatch.from_arrays([pa.array([subject.null_is])], names=[subject.column])
+    passes = subject.path is None and evaluate(found.predicate, text)[0].as_py()
+    if subject.path is not None and subject.null_is == "" and not _needs_text(leaf):
+        return None
+    predicate = found.predicate | IsNull(subject.column) if passes else found.predicate
+    return Pushed(predicate, exact=False)
+
+
+def _needs_text(leaf: Leaf) -> bool:
+    """Say whether a test is never true of the empty text."""
+    match leaf:
+        case Equals(_, value):
+            return value != ""
+        case InSet(_, values):
+            return "" not in values
+        case StringHas(_, sought) | StringContains(_, sought) | StartsWith(_, sought):
+            return bool(sought)
+        case _:
+            return False
+
+
+def _asked_of_converted(subject: _Subject, leaf: Leaf) -> Pushed | None:
+    """Ask what a path's value is converted to: text that only text can give, else that there is something at all."""
+    plain = replace(subject, converted=None)
+    if isinstance(leaf, IsNull):
+        return None
+    if subject.converted == "string":
+        texts = (leaf.value,) if isinstance(leaf, Equals) else leaf.values if isinstance(leaf, InSet) else ()
+        if texts and all(isinstance(text, str) and _ONLY_TEXT.fullmatch(text) for text in texts):
+            found = _asked(plain, leaf)
+            return None if found is None else Pushed(found.predicate, exact=False)
+        if not _needs_text(leaf):
+            return None
+    return Pushed(DynamicPathExists(subject.column, subject.path or ""), exact=False)
+
+
+def _value(node: exp.Expr, subject: _Subject) -> Value | None:
+    """Give a constant as the subject's type compares it, or None where an engine might convert the column instead."""
+    return _fitting(constant_of(node), subject)
+
+
+def _fitting(value: Constant | None, subject: _Subject) -> Value | None:
+    kind = subject.type.kind
+    if value is None:
+        return None
+    if subject.as_double and (isinstance(value, str | date) or not -MOST_EXACT < value < MOST_EXACT):
+        return None
+    if subject.path is not None:
+        return _plain_number(value) if not isinstance(value, str | bool) else value
+    if kind == "timestamp":
+        return time_of(value)
+    if kind == "bool":
+        return value if isinstance(value, bool) else None
+    if kind == "string":
+        return value if isinstance(value, str) else None
+    if kind in ("int", "long", "real") and not isinstance(value, bool):
+        return _plain_number(value)
+    return None
+
+
+def _plain_number(value: Constant) -> Value | None:
+    match value:
+        case Decimal():
+            real = float(value)
+            return int(value) if value == int(value) else real if abs(real) < MOST_EXACT else None
+        case float() if not math.isfinite(value):
+            return None
+        case int() | float():
+            return value
+        case datetime() | date() | str():
+            return None
+
+
+def _in(node: exp.In, types: Mapping[str, DataType]) -> Pushed | None:
+    subject = _subject(node.this, types)
+    if subject is None:
+        return None
+    values = [_value(each, subject) for each in node.expressions]
+    known = tuple(value for value in values if value is not None)
+    return _asked(subject, InSet(subject.column, known)) if len(known) == len(values) else None
+
+
+def _compared(node: exp.Expr, types: Mapping[str, DataType]) -> Pushed | None:
+    kind, left, right = type(node), node.this, node.expression
+    subject = _subject(left, types)
+    if subject is None:
+        kind, right = _FLIPPED[kind], left
+        subject = _subject(node.expression, types)
+    if subject is None or (value := _value(right, subject)) is None:
+        return None
+    name = subject.column
+    if kind is exp.EQ:
+        return _asked(subject, Equals(name, value))
+    if kind is exp.NEQ:
+        equal = _asked(subject, Equals(name, value))
+        return Pushed(Not(equal.predicate)) if equal is not None and equal.exact else None
+    if kind in (exp.GT, exp.GTE):
+        return _asked(subject, Range(name, low=value, include_low=kind is exp.GTE))
+    return _asked(subject, Range(name, high=value, include_high=kind is exp.LTE))
+
+
+def _like(node: exp.Like, types: Mapping[str, DataType]) -> Pushed | None:
+    """Turn the patterns that ask for a part, a beginning or the whole; of others the beginning is asked."""
+    subject, pattern = _text_subject(node.this, types), constant_of(node.expression)
+    if subject is None or not isinstance(pattern, str) or "\\" in pattern:
+        return None
+    name, core = subject.column, pattern.strip("%")
+    if _WILDCARD.search(core):
+        start = _WILDCARD.split(pattern)[0]
+        found = _asked(subject, StartsWith(name, start, case_sensitive=True)) if start else None
+        return None if found is None else Pushed(found.predicate, exact=False)
+    if not core:
+        return None
+    match pattern.startswith("%"), pattern.endswith("%"):
+        case False, False:
+            return _asked(subject, Equals(name, core))
+        case False, True:
+            return _asked(subject, StartsWith(name, core, case_sensitive=True))
+        case starts, ends:
+            found = _asked(subject, StringContains(name, core, case_sensitive=True))
+            return found if found is None or (starts and ends) else Pushed(found.predicate, exact=False)
+
+
+def _text_subject(node: exp.Expr, types: Mapping[str, DataType]) -> _Subject | None:
+    if isinstance(node, exp.Anonymous) and str(node.this).lower() == "tide_text":
+        node = node.expressions[0]
+    subject = _subject(node, types)
+    if subject is None or (subject.path is None and subject.type.kind != "string"):
+        return None
+    return subject
+
+
+def _text(node: exp.Expr, types: Mapping[str, DataType]) -> Pushed | None:
+    """Turn the functions that search text."""
+    if isinstance(node, exp.Anonymous):
+        if len(node.expressions) != 2:
+            return _exists(node, types)
+        name, (first, second) = str(node.this).lower(), node.expressions
+    else:
+        name, first, second = type(node).__name__, node.this, node.expression
+    subject, sought = _text_subject(first, types), constant_of(second)
+    if subject is None or not isinstance(sought, str):
+        return None
+    column = subject.column
+    match name:
+        case "tide_has":
+            return _asked(subject, StringHas(column, sought))
+        case "tide_contains":
+            return _asked(subject, StringContains(column, sought))
+        case "tide_contains_cs" | "Contains":
+            return _asked(subject, StringContains(column, sought, case_sensitive=True))
+        case "tide_startswith":
+            return _asked(subject, StartsWith(column, sought))
+        case "tide_startswith_cs" | "StartsWith":
+            return _asked(subject, StartsWith(column, sought, case_sensitive=True))
+        case "tide_matches" | "RegexpLike":
+            found = _asked(subject, StringMatches(column, sought))
+            return None if found is None else Pushed(found.predicate, exact=name == "tide_matches")
+        case _:
+            return None
+
+
+def _exists(node: exp.Anonymous, types: Mapping[str, DataType]) -> Pushed | None:
+    if node.this != "tide_exists" or len(node.expressions) != 1:
+        return None
+    subject = _subject(node.expressions[0], types)
+    if subject is None or subject.path is None:
+        return None
+    return Pushed(DynamicPathExists(subject.column, subject.path))

@@ -1,0 +1,367 @@
+"""Push what a query asks down to the scans of its tables: which columns, which rows, at most how many.
+
+A condition is asked of a scan only where every row it drops there could not matter above; the engine asks it again, so
+the answer never depends on this. Columns that nothing above needs are taken out of subqueries. The rules:
+
+- through a projection, a condition follows the columns it names, unless they are computed from chance;
+- not through a limit; through groups and windows only on what rows are grouped or partitioned by;
+- to both sides of a union, by position;
+- to the side of an outer join that may be filled with nulls only if it is never true of nulls.
+
+It does not plan or read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import cast
+
+from sqlglot import exp
+
+from tidelake.query.bind import Bound, Reference
+from tidelake.query.conjuncts import Pushed, both, conjuncts_of, pushed, rejects_nulls
+
+_CHANCE = (exp.Rand, exp.Randn, exp.Uuid)
+# Clauses that make other rows, or another order, of what a select reads.
+_SHAPING = ("group", "having", "qualify", "distinct", "order", "sort", "cluster", "distribute", "laterals", "windows")
+_ROW_MAKERS = (exp.Explode, exp.Posexplode, exp.Unnest, exp.Inline)
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What a query asks of one reference: columns by the names in the tree, a predicate, and a limit."""
+
+    reference: Reference
+    columns: tuple[str, ...]
+    where: Pushed | None = None
+    limit: int | None = None
+
+
+@dataclass(slots=True)
+class _Narrowing:
+    """What was found so far: of each reference its columns, conditions and limit; of each CTE its uses."""
+
+    references: Mapping[str, Reference]
+    columns: dict[str, set[str]] = field(default_factory=dict)
+    conditions: dict[str, list[Pushed]] = field(default_factory=dict)
+    limits: dict[str, int | None] = field(default_factory=dict)
+    uses: dict[int, list[_Use]] = field(default_factory=dict)  # of a CTE, by the id of its node
+
+
+@dataclass(frozen=True, slots=True)
+class _Use:
+    """What one place needs of a subquery: output columns, or all (None), conditions on them, and a limit."""
+
+    columns: frozenset[str] | None
+    conditions: tuple[exp.Expr, ...] = ()
+    limit: int | None = None
+
+
+def push_down(bound: Bound) -> list[Ask]:
+    """Give what each table is asked for; subqueries of the tree lose the columns that nothing needs."""
+    found = _Narrowing(bound.references)
+    _narrow(bound.tree, _Use(None), found)
+    return [
+        Ask(
+            reference,
+            tuple(name for name in reference.types if name in found.columns.get(reference.name, ())),
+            both(found.conditions.get(reference.name, ())),
+            found.limits.get(reference.name),
+        )
+        for reference in bound.references.values()
+    ]
+
+
+def _narrow(query: exp.Expr, use: _Use, found: _Narrowing) -> None:
+    match query:
+        case exp.Subquery():
+            inner = query.this
+            plain = not any(query.args.get(key) for key in ("limit", "offset", "order", "joins", "pivots"))
+            _narrow(inner, use if plain else _Use(None), found)
+        case exp.SetOperation():
+            _narrow_union(query, use, found)
+        case exp.Select():
+            _narrow_select(query, use, found)
+        case exp.Table():
+            pass
+        case _:
+            for inner in _queries_in(query):
+                _narrow(inner, _Use(None), found)
+    _narrow_ctes(query, found)
+
+
+def _narrow_ctes(query: exp.Expr, found: _Narrowing) -> None:
+    """Narrow common tables once all that uses them is known; the later ones use the earlier."""
+    with_ = query.args.get("with_")
+    if with_ is None:
+        return
+    for cte in reversed(with_.expressions):
+        uses = found.uses.get(id(cte), [])
+        one = uses[0] if len(uses) == 1 and not with_.recursive and not cte.args["alias"].columns else _Use(None)
+        if len(uses) > 1 and not with_.recursive and all(each.columns is not None for each in uses):
+            one = _Use(frozenset().union(*(each.columns or () for each in uses)))
+        _narrow(cte.this, one, found)
+
+
+def _narrow_union(query: exp.SetOperation, use: _Use, found: _Narrowing) -> None:
+    names = query.named_selects
+    sides = (query.this, query.expression)
+    limited = bool(query.args.get("limit") or query.args.get("offset"))
+    is_all = isinstance(query, exp.Union) and not query.args.get("distinct") and not query.args.get("by_name")
+    by_position = not query.args.get("by_name")
+    ordered = {column.name for column in query.args["order"].find_all(exp.Column)} if query.args.get("order") else set()
+    for side in sides:
+        own = list(side.named_selects) if isinstance(side, exp.Query) else []
+        if not by_position or len(own) != len(names) or len(set(names)) != len(names) or len(set(own)) != len(own):
+            _narrow(side, _Use(None), found)
+            continue
+        to_own = dict(zip(names, own, strict=True))
+        columns = None
+        if is_all and use.columns is not None:
+            columns = frozenset(to_own[name] for name in use.columns | ordered if name in to_own) or frozenset(own[:1])
+        conditions = () if limited else tuple(_renamed(each, to_own) for each in use.conditions)
+        _narrow(side, _Use(columns, conditions), found)
+
+
+def _renamed(condition: exp.Expr, names: Mapping[str, str]) -> exp.Expr:
+    changed = condition.copy()
+    for column in changed.find_all(exp.Column):
+        column.set("this", exp.to_identifier(names.get(column.name, column.name), quoted=True))
+    return changed
+
+
+def _narrow_select(select: exp.Select, use: _Use, found: _Narrowing) -> None:
+    _drop_outputs(select, use.columns)
+    from_ = select.args.get("from_")
+    joins: list[exp.Join] = select.args.get("joins") or []
+    sources = ([from_.this] if from_ is not None else []) + [join.this for join in joins]
+    conditions = [*conjuncts_of(_condition(select)), *_translated(select, use.conditions)]
+    limit = _limit_through(select, use, sources)
+    nullable = _nullable(joins, len(sources))
+    columns = _columns_beside(select, sources)
+    for at, source in enumerate(sources):
+        alias = source.alias_or_name
+        asked = [each for each in conditions if _is_about(each, alias)]
+        before = [each for each in _join_conditions(joins, at) if _is_about(each, alias)]
+        needed = frozenset(column.name for column in columns if column.table == alias)
+        _narrow_source(source, needed, asked, before, nullable[at], limit, found)
+    for lateral in select.args.get("laterals") or []:
+        for inner in _queries_in(lateral):
+            _narrow(inner, _Use(None), found)
+    for inner in _subqueries_beside(select, sources):
+        _narrow(inner, _Use(None), found)
+
+
+def _narrow_source(
+    source: exp.Expr,
+    needed: frozenset[str],
+    asked: Sequence[exp.Expr],
+    before: Sequence[exp.Expr],
+    nullable: bool,
+    limit: int | None,
+    found: _Narrowing,
+) -> None:
+    """Narrow one source: ``asked`` holds of the joined rows, ``before`` of the source's own."""
+    reference = found.references.get(source.name) if isinstance(source, exp.Table) else None
+    if reference is not None:
+        parts = _pushable(asked, before, nullable, reference) if reference.as_spelled else []
+        found.columns.setdefault(reference.name, set()).update(needed & reference.types.keys())
+        found.conditions.setdefault(reference.name, []).extend(parts)
+        whole = len(parts) == len(asked) + len(before) and all(part.exact for part in parts)
+        found.limits[reference.name] = limit if whole else None
+        return
+    kept = [*before, *(() if nullable else asked)]
+    use = _Use(needed, tuple(_unqualified(each) for each in kept), limit if not asked and not before else None)
+    if isinstance(source, exp.Table):
+        cte = cte_of(source)
+        if cte is not None:
+            found.uses.setdefault(id(cte), []).append(use)
+    else:
+        _narrow(source, use, found)
+
+
+def _pushable(
+    asked: Sequence[exp.Expr], before: Sequence[exp.Expr], nullable: bool, reference: Reference
+) -> list[Pushed]:
+    own = (pushed(each, reference.types) for each in before)
+    joined = (pushed(each, reference.types) for each in asked)
+    kept = [each for each in joined if each is not None and (not nullable or rejects_nulls(each.predicate))]
+    return [*(each for each in own if each is not None), *kept]
+
+
+def _condition(select: exp.Select) -> exp.Expr | None:
+    where = select.args.get("where")
+    return None if where is None else where.this
+
+
+def _drop_outputs(select: exp.Select, needed: frozenset[str] | None) -> None:
+    """Take out the columns that nothing above needs; at least one stays."""
+    if needed is None or select.args.get("distinct"):
+        return
+    order = select.args.get("order")
+    inside = {column.name for column in order.find_all(exp.Column) if not column.table} if order is not None else set()
+    for key in ("having", "qualify"):
+        if (clause := select.args.get(key)) is not None:
+            inside |= {column.name for column in clause.find_all(exp.Column) if not column.table}
+    kept = [
+        each
+        for each in select.expressions
+        if each.alias_or_name in needed or each.alias_or_name in inside or each.find(*_ROW_MAKERS)
+    ]
+    if len(kept) < len(select.expressions):
+        aggregates = any(each.find(exp.AggFunc) for each in select.expressions)
+        if not kept or (aggregates and not select.args.get("group") and not any(e.find(exp.AggFunc) for e in kept)):
+            kept = [*kept, *(e for e in select.expressions if e.find(exp.AggFunc) or not aggregates)][: len(kept) + 1]
+        select.set("expressions", kept)
+
+
+def _translated(select: exp.Select, conditions: Iterable[exp.Expr]) -> list[exp.Expr]:
+    """Give conditions on what a select gives as conditions on what it reads, those for which that is the same."""
+    if select.args.get("limit") or select.args.get("offset") or select.find(*_ROW_MAKERS):
+        return []
+    outputs = {each.alias_or_name: each.unalias() for each in select.expressions}
+    group = select.args.get("group")
+    windows = [window for window in select.find_all(exp.Window) if window.find_ancestor(exp.Select) is select]
+    aggregated = group is not None or any(
+        aggregate.find_ancestor(exp.Select) is select and not isinstance(aggregate.parent, exp.Window)
+        for aggregate in select.find_all(exp.AggFunc)
+    )
+    if group is not None and any(group.args.get(key) for key in ("grouping_sets", "rollup", "cube", "all")):
+        return []
+    kept = []
+    for condition in conditions:
+        used = {column.name for column in condition.find_all(exp.Column)}
+        if not used or not used <= outputs.keys():
+            continue
+        sources = [outputs[name] for name in used]
+        if any(source.find(exp.AggFunc, exp.Window, exp.Query, *_CHANCE) for source in sources):
+            continue
+        if aggregated and (group is None or not all(source in group.expressions for source in sources)):
+            continue
+        if (aggregated or select.args.get("distinct")) and any(source.find(exp.Anonymous) for source in sources):
+            continue  # what is grouped by a dynamic value is its text
+        if any(source not in (window.args.get("partition_by") or []) for window in windows for source in sources):
+            continue
+        kept.append(substituted(condition, outputs))
+    return kept
+
+
+def substituted(condition: exp.Expr, outputs: Mapping[str, exp.Expr]) -> exp.Expr:
+    """Put what a select computes in the place of its columns' names; KeyError if it has no such column."""
+
+    def put(node: exp.Expr) -> exp.Expr:
+        return outputs[node.name].copy() if isinstance(node, exp.Column) else node
+
+    return condition.copy().transform(put)
+
+
+def is_plain_select(select: exp.Select) -> bool:
+    """Say whether a select only filters and computes from one source, a row for a row, or aggregates all of it."""
+    if select.args.get("from_") is None or select.args.get("limit") or select.args.get("offset"):
+        return False
+    if select.args.get("joins") or any(select.args.get(key) for key in _SHAPING):
+        return False
+    is_root = select.parent is None
+    kinds = (
+        (exp.Window, exp.Query, *_ROW_MAKERS, *_CHANCE) if is_root else (exp.AggFunc, exp.Query, *_ROW_MAKERS, *_CHANCE)
+    )
+    where = select.args.get("where")
+    parts = [*select.expressions, *([where] if where is not None else [])]
+    return not any(part.find(*kinds) for part in parts)
+
+
+def _limit_through(select: exp.Select, use: _Use, sources: Sequence[exp.Expr]) -> int | None:
+    """Give how many rows of its one source a select needs at most, where that is so plain a matter."""
+    if len(sources) != 1 or any(select.args.get(key) for key in _SHAPING):
+        return None
+    if any(each.find(exp.AggFunc, exp.Window, *_ROW_MAKERS) for each in select.expressions):
+        return None
+    own, offset = _whole(select.args.get("limit")), _whole(select.args.get("offset"))
+    if select.args.get("limit") is not None and own is None:
+        return None
+    if select.args.get("offset") is not None and offset is None:
+        return None
+    least = min((each for each in (own, use.limit) if each is not None), default=None)
+    return None if least is None else least + (offset or 0)
+
+
+def _whole(clause: exp.Expr | None) -> int | None:
+    count = None if clause is None else clause.expression
+    return int(count.this) if isinstance(count, exp.Literal) and not count.is_string and count.is_int else None
+
+
+def _nullable(joins: Sequence[exp.Join], sources: int) -> list[bool]:
+    """Say of each source whether some join may fill it with nulls."""
+    found = [False] * sources
+    first = sources - len(joins)
+    for number, join in enumerate(joins):
+        at, side = first + number, str(join.args.get("side") or "").upper()
+        if side in ("LEFT", "FULL"):
+            found[at] = True
+        if side in ("RIGHT", "FULL"):
+            found[:at] = [True] * at
+    return found
+
+
+def _join_conditions(joins: Sequence[exp.Join], at: int) -> list[exp.Expr]:
+    """Give the parts of the join's own condition that may be asked of the source it brings in."""
+    if at == 0:
+        return []
+    join = joins[at - 1] if at - 1 < len(joins) else None
+    if join is None:
+        return []
+    side = str(join.args.get("side") or "").upper()
+    return [] if side in ("RIGHT", "FULL") else list(conjuncts_of(join.args.get("on")))
+
+
+def _is_about(condition: exp.Expr, alias: str) -> bool:
+    columns = list(condition.find_all(exp.Column))
+    return bool(columns) and all(each.table == alias for each in columns) and condition.find(exp.Query) is None
+
+
+def _unqualified(condition: exp.Expr) -> exp.Expr:
+    changed = condition.copy()
+    for column in changed.find_all(exp.Column):
+        column.set("table", None)
+    return changed
+
+
+def cte_of(table: exp.Table) -> exp.CTE | None:
+    """Give the common table that a name stands for."""
+    node: exp.Expr | None = table
+    while node is not None:
+        with_ = node.args.get("with_")
+        for cte in with_.expressions if with_ is not None else ():
+            if cte.alias == table.name:
+                return cast(exp.CTE, cte)
+        node = node.parent
+    return None
+
+
+def _columns_beside(select: exp.Select, sources: Sequence[exp.Expr]) -> list[exp.Column]:
+    """Give the columns that a select names, its inner queries included, but not those that its sources name inside."""
+    skipped = {id(source) for source in sources} | {id(select.args.get("with_"))}
+    return [node for node in select.walk(prune=lambda node: id(node) in skipped) if isinstance(node, exp.Column)]
+
+
+def _subqueries_beside(select: exp.Select, sources: Sequence[exp.Expr]) -> list[exp.Expr]:
+    """Give the queries that stand inside a select's expressions, not among its sources or its common tables."""
+    skipped = {id(source) for source in sources}
+    return [
+        inner
+        for key, value in select.args.items()
+        if key not in ("with_", "laterals") and value
+        for part in (value if isinstance(value, list) else [value])
+        if isinstance(part, exp.Expr)
+        for inner in _queries_in(part, skipped)
+    ]
+
+
+def _queries_in(node: exp.Expr, skipped: frozenset[int] | set[int] = frozenset()) -> list[exp.Expr]:
+    """Give the outermost queries within a node."""
+    if id(node) in skipped:
+        return []
+    if isinstance(node, exp.Select | exp.SetOperation | exp.Subquery):
+        return [node]
+    return [query for child in node.iter_expressions() for query in _queries_in(child, skipped)]

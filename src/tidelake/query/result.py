@@ -1,0 +1,172 @@
+"""Hold the answer to a query: its rows in whatever form is wanted, and how little was read for it.
+
+Nothing is read until rows are asked for; then they are read once and kept. It does not run queries: the engines do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from html import escape
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pyarrow as pa
+from sqlglot import exp
+
+from tidelake.plan import ScanPlan
+from tidelake.query.budget import Budget
+from tidelake.query.kql import Render
+from tidelake.query.metadata import Shape
+from tidelake.query.pushdown import Ask
+from tidelake.table import Table
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+    from pyspark.sql import DataFrame
+
+SHOWN_ROWS = 20
+CELL_LETTERS = 60  # of a value shown to a person; `to_arrow` has it whole
+
+
+class Runs(Protocol):
+    """What runs a result's query, on the engine that was chosen."""
+
+    def rows(self, prepared: Prepared, scans: Sequence[Scan], budget: Budget) -> pa.Table: ...
+
+    def frame(self, prepared: Prepared, scans: Sequence[Scan]) -> DataFrame: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A query that is ready to be planned: its tree, the names of its columns, and what it asks of each table."""
+
+    text: str
+    language: str
+    tree: exp.Query
+    columns: tuple[str, ...]
+    asks: tuple[Ask, ...]
+    shape: Shape | None = None  # what the manifest may answer
+    drawing: Render | None = None  # how a KQL author wants the result drawn
+    rendered: dict[str, str] = field(default_factory=dict)  # by engine, written once
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """One table as a query reads it: the name it has in the tree, its columns there, and the plan."""
+
+    name: str
+    columns: tuple[str, ...]
+    table: Table
+    plan: ScanPlan
+    ask: Ask
+
+    @property
+    def byte_size(self) -> int:
+        """The bytes that reading it takes, as stored."""
+        return self.plan.stages[-1].byte_size + sum(len(batch.payload) for batch in self.plan.hot)
+
+
+class Result:
+    """The answer to a query."""
+
+    def __init__(self, prepared: Prepared, scans: Sequence[Scan], engine: str, budget: Budget, runs: Runs) -> None:
+        self._prepared, self._scans, self._budget, self._runs = prepared, tuple(scans), budget, runs
+        self._rows: pa.Table | None = None
+        self.engine = engine
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the result's columns."""
+        return self._prepared.columns
+
+    @property
+    def plans(self) -> tuple[ScanPlan, ...]:
+        """The plan of each table's scan, in the order of the text."""
+        return tuple(scan.plan for scan in self._scans)
+
+    @property
+    def render(self) -> Render | None:
+        """How the author of a KQL query wants its result drawn: a hint, for those who draw."""
+        return self._prepared.drawing
+
+    def to_arrow(self) -> pa.Table:
+        """Give the rows as an Arrow table; a dynamic value is its JSON text."""
+        if self._rows is None:
+            self._rows = self._runs.rows(self._prepared, self._scans, self._budget)
+        return self._rows
+
+    def to_polars(self) -> polars.DataFrame:
+        """Give the rows as a Polars frame; needs polars."""
+        import polars
+
+        frame = polars.from_arrow(self.to_arrow())
+        assert isinstance(frame, polars.DataFrame)
+        return frame
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Give the rows as a pandas frame; needs pandas."""
+        return self.to_arrow().to_pandas()
+
+    def spark(self) -> DataFrame:
+        """Give the query as a Spark frame, whichever engine was chosen; needs pyspark."""
+        return self._runs.frame(self._prepared, self._scans)
+
+    def show(self, rows: int = SHOWN_ROWS) -> None:
+        """Print the first rows."""
+        print(self._text(rows))
+
+    def explain(self) -> str:
+        """Say which engine runs the query, and draw of every table what pruning left."""
+        return "\n\n".join([f"engine {self.engine}", *(scan.plan.explain() for scan in self._scans)])
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> Any:
+        """Let any reader of Arrow streams read the result."""
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
+
+    def __len__(self) -> int:
+        return int(self.to_arrow().num_rows)
+
+    def __repr__(self) -> str:
+        if self._rows is None:
+            return f"Result({', '.join(self.columns)}; not read yet, engine {self.engine})"
+        return self._text(SHOWN_ROWS)
+
+    def _repr_html_(self) -> str:
+        rows = self.to_arrow()
+        head = "".join(f"<th>{escape(name)}</th>" for name in self.columns)
+        body = "".join(
+            "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in _cells(rows, SHOWN_ROWS)
+        )
+        more = f"<p>{rows.num_rows:,} rows</p>" if rows.num_rows > SHOWN_ROWS else ""
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
+
+    def _text(self, most: int) -> str:
+        """Draw the first rows as a table of plain letters."""
+        rows = self.to_arrow()
+        lines = [list(self.columns), *_cells(rows, most)]
+        widths = [max(len(line[at]) for line in lines) for at in range(len(self.columns))]
+        drawn = [
+            "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
+        ]
+        drawn.insert(1, "  ".join("-" * width for width in widths))
+        if rows.num_rows > most:
+            drawn.append(f"… {rows.num_rows:,} rows")
+        return "\n".join(drawn)
+
+
+def _cells(rows: pa.Table, most: int) -> list[list[str]]:
+    return [[_cell(value) for value in row.values()] for row in _pairs(rows.slice(0, most))]
+
+
+def _pairs(rows: pa.Table) -> list[dict[int, Any]]:
+    """Give rows by the columns' places, because names may occur twice."""
+    columns = [column.to_pylist() for column in rows.columns]
+    return [dict(enumerate(values)) for values in zip(*columns, strict=True)]
+
+
+def _cell(value: Any) -> str:
+    text = "" if value is None else value.isoformat(sep=" ") if isinstance(value, datetime) else str(value)
+    text = text.replace("\n", "\\n")
+    return text if len(text) <= CELL_LETTERS else text[: CELL_LETTERS - 1] + "…"

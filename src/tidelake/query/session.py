@@ -1,0 +1,222 @@
+"""Take a query from its text to a result that can be asked for rows.
+
+1. read the text and bind its names, which is kept for the next time the same text comes;
+2. pin each table to one snapshot, so that all references of a query agree;
+3. plan every scan, and refuse what exceeds the budget;
+4. choose the engine.
+
+Rows are read when the result is asked for them. It does not run anything itself: see ``local`` and ``spark``.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Literal
+from weakref import WeakKeyDictionary
+
+import pyarrow as pa
+from sqlglot import exp
+
+from tidelake.errors import InvalidInputError, NotFoundError
+from tidelake.lake import Lake
+from tidelake.plan import ScanPlan
+from tidelake.query import local
+from tidelake.query.adapt import adapt
+from tidelake.query.answers import Answer, coverage_table, name_answers
+from tidelake.query.bind import At, bind, bind_tables
+from tidelake.query.budget import Budget
+from tidelake.query.choose import choose_engine
+from tidelake.query.kql import lower
+from tidelake.query.metadata import Answered, Shape, finish, from_manifest, shape_of
+from tidelake.query.pushdown import Ask, push_down
+from tidelake.query.result import Prepared, Result, Scan
+from tidelake.query.sql import asks_the_time, parse_sql, with_clock
+from tidelake.scan import prune_blocks
+from tidelake.schema import DataType, Schema
+from tidelake.table import Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+KEPT_QUERIES = 512  # prepared texts for each lake; one is some dozens of kilobytes
+_CHEAPEST = ("bool", "int", "timestamp", "long", "real", "string", "vector", "dynamic")
+
+Language = Literal["sql", "kql"]
+
+
+def run(
+    lake: Lake,
+    text: str,
+    *,
+    language: Language = "sql",
+    engine: str = "auto",
+    budget: Budget | Mapping[str, Any] | None = None,
+    prune: bool = True,
+) -> Result:
+    """Prepare a query and plan its scans; ``prune=False`` reads everything, to be compared with."""
+    limits = Budget.of(budget)
+    seen = _Seen(lake)
+    prepared = _prepared(lake, text, language, seen)
+    if prepared.shape is not None and engine in ("auto", "local") and prune:
+        return _manifest_result(prepared, prepared.shape, seen, limits, lake)
+    scans = [_scan(ask, seen, prune) for ask in prepared.asks]
+    limits.check_read(sum(scan.byte_size for scan in scans))
+    chosen = choose_engine(engine, scans)
+    return Result(prepared, scans, chosen, limits, _Runs(lake, chosen))
+
+
+def _manifest_result(prepared: Prepared, shape: Shape, seen: _Seen, limits: Budget, lake: Lake) -> Result:
+    """Answer from the manifest as far as it goes; what it cannot answer is planned as any scan is."""
+    table = seen.table(shape.reference.table, shape.reference.at)
+    answered = from_manifest(shape, table)
+    plan = prune_blocks(answered.plan, lake.footers) if answered.plan.tasks else answered.plan
+    scan = Scan(shape.reference.name, shape.columns, table, plan, prepared.asks[0])
+    limits.check_read(scan.byte_size)
+    runs = _FromManifest(lake, "manifest", shape, replace(answered, plan=plan))
+    return Result(prepared, [scan], "manifest", limits, runs)
+
+
+@dataclass(frozen=True, slots=True)
+class _Runs:
+    """Run a prepared query on the engine that was chosen, or read its answer off the manifest."""
+
+    lake: Lake
+    engine: str
+
+    def rows(self, prepared: Prepared, scans: Sequence[Scan], budget: Budget) -> pa.Table:
+        if self.engine == "local":
+            return local.execute(prepared, scans, budget, self.lake)
+        from tidelake.query import spark
+
+        return spark.execute(prepared, scans, budget, spark.session())
+
+    def frame(self, prepared: Prepared, scans: Sequence[Scan]) -> DataFrame:
+        from tidelake.query import spark
+
+        return spark.frame_of(prepared, scans, spark.session())
+
+
+@dataclass(frozen=True, slots=True)
+class _FromManifest(_Runs):
+    """Finish an answer that the manifest began."""
+
+    shape: Shape
+    answered: Answered
+
+    def rows(self, prepared: Prepared, scans: Sequence[Scan], budget: Budget) -> pa.Table:
+        return finish(self.shape, self.answered, self.lake.footers, prepared.columns)
+
+
+@dataclass(slots=True, weakref_slot=True)
+class _Kept:
+    """Prepared queries by text, with the schemas they were bound to."""
+
+    queries: OrderedDict[tuple[str, str], tuple[Prepared, dict[str, Schema]]] = field(default_factory=OrderedDict)
+    lock: Lock = field(default_factory=Lock)
+
+
+_KEPT: WeakKeyDictionary[Lake, _Kept] = WeakKeyDictionary()
+
+
+def _prepared(lake: Lake, text: str, language: Language, seen: _Seen) -> Prepared:
+    kept = _KEPT.setdefault(lake, _Kept())
+    key = (language, text)
+    with kept.lock:
+        found = kept.queries.get(key)
+        if found is not None:
+            kept.queries.move_to_end(key)
+    if found is not None and all(seen.table(name).snapshot.schema is schema for name, schema in found[1].items()):
+        return found[0]
+    prepared, lasting = _prepare(text, language, seen)
+    if lasting:
+        with kept.lock:
+            kept.queries[key] = (prepared, seen.schemas())
+            while len(kept.queries) > KEPT_QUERIES:
+                kept.queries.popitem(last=False)
+    return prepared
+
+
+def _prepare(text: str, language: Language, seen: _Seen) -> tuple[Prepared, bool]:
+    """Bind a text; the second answer says whether it means the same tomorrow."""
+    now = datetime.now(UTC)
+    if language == "kql":
+        lowered = lower(text, seen, now=now)
+        bound = bind_tables(lowered.tree, text, seen)
+        names = tuple(name for name, _ in lowered.columns)
+        asks, shape = tuple(push_down(bound)), shape_of(bound)
+        return Prepared(text, language, bound.tree, names, asks, shape, lowered.render), False
+    tree: exp.Query = parse_sql(text)
+    name_answers(tree, text, seen)
+    lasting = not asks_the_time(tree) and tree.find(exp.Version) is None and not seen.answers
+    bound = bind(with_clock(tree, now), text, seen)
+    pushed, shape = tuple(push_down(bound)), shape_of(bound)
+    adapted = adapt(bound, text)
+    return Prepared(text, language, adapted, tuple(adapted.named_selects), pushed, shape), lasting
+
+
+def _scan(ask: Ask, seen: _Seen, prune: bool) -> Scan:
+    table = seen.table(ask.reference.table, ask.reference.at)
+    shown = ask.columns or (_cheapest(ask.reference.types),)
+    own = [ask.reference.spelled[name] for name in shown]
+    where = None if ask.where is None else ask.where.predicate
+    plan: ScanPlan = table.plan(own, where, limit=ask.limit, prune=prune)
+    return Scan(ask.reference.name, shown, table, plan, ask)
+
+
+def _cheapest(types: Mapping[str, DataType]) -> str:
+    """Choose the column to read where rows are only counted."""
+    return min(types, key=lambda name: _CHEAPEST.index(types[name].kind))
+
+
+class _Seen:
+    """The tables of a lake as one query sees them: each pinned to the snapshot it had when first asked for."""
+
+    def __init__(self, lake: Lake) -> None:
+        self._lake = lake
+        self.answers: dict[str, Table] = {}  # tables that a query's text makes
+        self._tables: dict[tuple[str, At | None], Table] = {}
+
+    def table(self, name: str, at: At | None = None) -> Table:
+        key = (name, at)
+        if key not in self._tables:
+            self._tables[key] = self._pinned(name, at)
+        return self._tables[key]
+
+    def answer(self, kind: str, words: Mapping[str, Any]) -> str:
+        """Find an answer about a table's coverage, and give the name under which it can be read."""
+        about = {name: value for name, value in words.items() if name != "table"}
+        rows = coverage_table(self._lake, self.table(str(words["table"])), kind, **about)
+        name = f"{kind}_{len(self.answers) + 1}"
+        self.answers[name] = Answer(self._lake, name, rows)
+        return name
+
+    def columns(self, name: str) -> Mapping[str, DataType]:
+        return {column.name: column.type for column in self.table(name).schema}
+
+    def columns_at(self, name: str, at: At) -> Mapping[str, DataType]:
+        return {column.name: column.type for column in self.table(name, at).schema}
+
+    def names(self) -> Sequence[str]:
+        return self._lake.tables()
+
+    def schemas(self) -> dict[str, Schema]:
+        return {name: table.schema for (name, at), table in self._tables.items() if at is None}
+
+    def _pinned(self, name: str, at: At | None) -> Table:
+        if at is None and name in self.answers:
+            return self.answers[name]
+        if at is not None:
+            return self._lake.table(name, as_of=at.time, snapshot=at.sequence)
+        try:
+            table = self._lake.table(name)
+        except InvalidInputError as error:
+            raise _as_missing(error, name) from None
+        return table.pinned()
+
+
+def _as_missing(error: InvalidInputError, name: str) -> Exception:
+    return NotFoundError("there is no such table", table=name) if error.kind == "bad_name" else error

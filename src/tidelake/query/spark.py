@@ -1,0 +1,172 @@
+"""Run a query on Spark, over the same scans as in process.
+
+Each reference becomes a temporary view, pinned to the snapshot that was planned, with the columns and rows that were
+pushed down. Spark answers as the local engine does: UTC, null where a cast or a division cannot be made. The session's
+own settings are put back afterwards. It does not plan.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from threading import Timer
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from tidelake.cbor_json import json_of
+from tidelake.errors import QueryError, TidelakeError
+from tidelake.query.budget import Budget
+from tidelake.query.plain import render
+from tidelake.query.result import Prepared, Scan
+from tidelake.scan import scan as read_scan
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+# What both engines agree on; see ``local`` for the other half.
+SETTINGS = {"spark.sql.session.timeZone": "UTC", "spark.sql.ansi.enabled": "false"}
+
+_REFERENCE = re.compile(r"`tide_(\d+)`")
+
+
+def execute(prepared: Prepared, scans: Sequence[Scan], budget: Budget, spark: SparkSession) -> pa.Table:
+    """Run a query to its end and give its rows."""
+    tag = f"tidelake-{secrets.token_hex(4)}"
+    late = []
+
+    def stop() -> None:
+        late.append(True)
+        spark.interruptTag(tag)
+
+    timer = Timer(budget.seconds, stop)
+    timer.daemon = True
+    timer.start()
+    spark.addTag(tag)
+    try:
+        with _settings(spark):
+            return _plain(_as_text(frame_of(prepared, scans, spark)).toArrow(), prepared.columns)
+    except Exception as error:
+        if late:
+            raise budget.out_of_time() from error
+        raise _explained(error) from error
+    finally:
+        timer.cancel()
+        spark.removeTag(tag)
+
+
+def frame_of(prepared: Prepared, scans: Sequence[Scan], spark: SparkSession) -> DataFrame:
+    """Give a query as a Spark frame, which Spark runs when it is asked to."""
+    if "spark" not in prepared.rendered:
+        prepared.rendered["spark"] = render(prepared.tree, "spark", language=prepared.language)
+    mark = secrets.token_hex(4)
+    names = {scan.name: f"{scan.name}_{mark}" for scan in scans}
+    with _settings(spark):
+        try:
+            for scan in scans:
+                _view(scan, spark).createOrReplaceTempView(names[scan.name])
+            text = _REFERENCE.sub(lambda found: f"`tide_{found[1]}_{mark}`", prepared.rendered["spark"])
+            return spark.sql(text)
+        except Exception as error:
+            raise _explained(error) from error
+        finally:
+            for name in names.values():
+                spark.catalog.dropTempView(name)
+
+
+def session() -> SparkSession:
+    """Give the active Spark session, or start one in this process."""
+    from tidelake.spark import session as own_session
+
+    return own_session()
+
+
+def _view(scan: Scan, spark: SparkSession) -> DataFrame:
+    question = scan.plan.question
+    to_spark = getattr(scan.table, "to_spark", None)
+    if to_spark is not None:
+        found: DataFrame = to_spark(list(question.columns), question.where, spark=spark)
+        return found.toDF(*scan.columns)
+    return _local_view(scan, spark)
+
+
+def _local_view(scan: Scan, spark: SparkSession) -> DataFrame:
+    """Read the rows in this process and hand them to Spark."""
+    from pyspark.sql import functions
+
+    rows = read_scan(scan.plan, scan.table._footers).read_all()
+    arrays, dynamic = [], []
+    for name, field in zip(scan.columns, rows.schema, strict=True):
+        values = rows.column(field.name)
+        if scan.plan.question.schema[field.name].type.kind == "dynamic":
+            dynamic.append(name)
+            values = pa.chunked_array([json_of(chunk) for chunk in values.chunks], pa.utf8())
+        elif pa.types.is_fixed_size_list(values.type):
+            values = values.cast(pa.list_(pa.float32()))
+        arrays.append(values)
+    frame = spark.createDataFrame(pa.table(arrays, names=list(scan.columns)))
+    for name in dynamic:
+        frame = frame.withColumn(name, functions.parse_json(functions.col(f"`{name}`")))
+    return frame
+
+
+def _as_text(frame: DataFrame) -> DataFrame:
+    """Give variants as JSON text: Arrow cannot carry a variant that is null."""
+    from pyspark.sql import functions
+    from pyspark.sql.types import VariantType
+
+    if not any(isinstance(field.dataType, VariantType) for field in frame.schema):
+        return frame
+    plain = frame.toDF(*(f"c{number}" for number in range(len(frame.columns))))
+    return plain.select(
+        [
+            functions.to_json(plain[name]).alias(name) if isinstance(field.dataType, VariantType) else plain[name]
+            for name, field in zip(plain.columns, frame.schema, strict=True)
+        ]
+    )
+
+
+@contextmanager
+def _settings(spark: SparkSession) -> Iterator[None]:
+    before = {name: spark.conf.get(name, None) for name in SETTINGS}
+    try:
+        for name, value in SETTINGS.items():
+            spark.conf.set(name, value)
+        yield
+    finally:
+        for name, old in before.items():
+            if old is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, old)
+
+
+def _explained(error: Exception) -> Exception:
+    """Give Spark's complaint as one of ours: its first line, without the trace."""
+    if isinstance(error, TidelakeError):
+        return error
+    condition: Any = getattr(error, "getCondition", lambda: None)()
+    if condition is None and not type(error).__module__.startswith("pyspark"):
+        return error
+    message = str(error).split("\n")[0]
+    message = re.sub(r"^\[[A-Z0-9_.]+\]\s*", "", message).split(" SQLSTATE")[0]
+    return QueryError(message[:1].lower() + message[1:], kind=str(condition or "spark").lower())
+
+
+def _plain(rows: pa.Table, names: Sequence[str]) -> pa.Table:
+    """Give a result in the types that both engines share; a variant as its JSON text."""
+    columns = [_plain_column(column) for column in rows.columns]
+    return pa.table(columns, names=list(names))
+
+
+def _plain_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    kind = column.type
+    if pa.types.is_timestamp(kind) and kind.tz != "UTC":
+        return column.cast(pa.timestamp("us", tz="UTC"))
+    if pa.types.is_float32(kind):
+        return column.cast(pa.float64())
+    if pa.types.is_integer(kind) and kind.bit_width < 32:
+        return column.cast(pa.int32())
+    return column

@@ -1,0 +1,247 @@
+"""Read SQL, in Spark's dialect, into a tree that both engines run.
+
+Names are found whatever their case, as in Spark. A table may be followed by the time or the snapshot it is wanted at::
+
+    FROM logs TIMESTAMP AS OF '2026-01-01'   FROM logs FOR SYSTEM_TIME AS OF '2026-01-01'   FROM logs VERSION AS OF 41
+
+What is inside a dynamic column is written ``attributes["http.status"]``, ``attributes:http.status``,
+``attributes['a']['b']`` or ``attributes.a.b``. A mistake is a QueryError that shows the place. It does not know what
+tables there are: see ``bind``.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from itertools import pairwise
+from typing import Any, cast
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import ParseError, TokenError
+from sqlglot.tokenizer_core import TokenType
+
+from tidelake.errors import QueryError
+from tidelake.lexer import did_you_mean, error_at
+
+DIALECT = "databricks"  # Spark's, with paths into variants after a colon
+
+# What our own SQL functions are called, and the portable functions they stand for.
+OWN_FUNCTIONS = {
+    "has": "tide_has",
+    "has_any": "tide_has_any",
+    "has_all": "tide_has_all",
+    "cosine_distance": "tide_cosine_distance",
+    "cosine_similarity": "tide_cosine_similarity",
+    "l2_distance": "tide_l2_distance",
+    "inner_product": "tide_inner_product",
+}
+_STATEMENTS = ("select", "with", "from", "values", "union")
+_NOW = (exp.CurrentTimestamp, exp.CurrentDate)
+_PLAIN_KEY = re.compile(r"[^\[\]]+")
+
+
+def parse_sql(text: str) -> exp.Query:
+    """Give the tree of one query, or a QueryError with the place of the mistake."""
+    _check_commas(text)
+    try:
+        trees = [tree for tree in sqlglot.parse(text, read=DIALECT) if tree is not None]
+    except ParseError as error:
+        raise _syntax_error(text, error) from None
+    except TokenError:
+        raise _open_quote(text) from None
+    except RecursionError:
+        raise QueryError("the query is nested too deeply", kind="too_deep") from None
+    if len(trees) != 1:
+        raise QueryError(f"expected one query, found {len(trees)}" if trees else "the query is empty", kind="syntax")
+    (tree,) = trees
+    if isinstance(tree, exp.Subquery):
+        tree = tree.unnest()
+    if not isinstance(tree, exp.Select | exp.SetOperation):
+        raise error_at(text, len(text) - len(text.lstrip()), _not_a_query(text), kind="syntax")
+    _name_outputs(tree)
+    return cast(exp.Query, tree.transform(_own_calls, copy=False))
+
+
+def with_clock(tree: exp.Query, now: datetime) -> exp.Query:
+    """Put one time in the place of every ``now()`` and ``current_date()``, so that engines agree."""
+
+    def fixed(node: exp.Expr) -> exp.Expr:
+        if isinstance(node, exp.CurrentTimestamp):
+            return exp.cast(exp.Literal.string(now.isoformat(sep=" ")), "timestamp", dialect=DIALECT)
+        if isinstance(node, exp.CurrentDate):
+            return exp.cast(exp.Literal.string(now.date().isoformat()), "date", dialect=DIALECT)
+        return node
+
+    return cast(exp.Query, tree.transform(fixed, copy=False))
+
+
+def asks_the_time(tree: exp.Query) -> bool:
+    """Say whether a query's meaning depends on when it is asked."""
+    return tree.find(*_NOW) is not None
+
+
+def place_of(node: exp.Expr) -> int | None:
+    """Give where a name begins in the text it was read from."""
+    for identifier in node.find_all(exp.Identifier):
+        if "start" in identifier.meta:
+            return cast(int, identifier.meta["start"])
+    return None
+
+
+def error_of(text: str, node: exp.Expr, message: str, *, kind: str) -> QueryError:
+    """Say what is wrong with a name, with a caret under it where its place is known."""
+    at = place_of(node)
+    return QueryError(message, kind=kind) if at is None else error_at(text, at, message, kind=kind)
+
+
+def path_call(column: exp.Expr, path: str) -> exp.Anonymous:
+    """Give the call that reads a path of a dynamic value."""
+    return exp.Anonymous(this="tide_get", expressions=[column, exp.Literal.string(path)])
+
+
+def steps_of(node: exp.Expr) -> tuple[exp.Expr, str] | None:
+    """Part a chain of brackets or a colon path into what it begins with and the path, or None if it is neither."""
+    steps: list[str] = []
+    while True:
+        match node:
+            case exp.Bracket() if len(node.expressions) == 1 and isinstance(node.expressions[0], exp.Literal):
+                steps.insert(0, _step(node.expressions[0]))
+            case exp.JSONExtract() if isinstance(node.expression, exp.JSONPath):
+                steps = [*_json_steps(node.expression), *steps]
+            case _:
+                return (node, _joined(steps)) if steps else None
+        node = node.this
+
+
+def _name_outputs(tree: exp.Query) -> None:
+    """Name what a query gives without a name by its text, and give no two columns of the result one name."""
+    select = tree
+    while isinstance(select, exp.SetOperation | exp.Subquery):
+        select = select.this
+    if not isinstance(select, exp.Select):
+        return
+    taken: set[str] = set()
+    for at, each in enumerate(select.expressions):
+        if isinstance(each, exp.Star) or (isinstance(each, exp.Column) and isinstance(each.this, exp.Star)):
+            continue
+        name = each.alias_or_name if isinstance(each, exp.Alias | exp.Column) else _text_of(each)
+        unique = _untaken(name, taken)
+        taken.add(unique.lower())
+        if unique != each.alias_or_name or not isinstance(each, exp.Alias | exp.Column):
+            bare = each.unalias()
+            select.expressions[at] = exp.alias_(bare, unique, quoted=True, copy=False)
+            select.expressions[at].parent, select.expressions[at].arg_key = select, "expressions"
+    select.set("expressions", select.expressions)
+
+
+def _untaken(name: str, taken: set[str]) -> str:
+    number, unique = 1, name
+    while unique.lower() in taken:
+        number += 1
+        unique = f"{name}_{number}"
+    return unique
+
+
+def _text_of(node: exp.Expr) -> str:
+    if (parted := steps_of(node)) is not None:
+        return parted[1]
+    plain = node.copy()
+    for identifier in plain.find_all(exp.Identifier):
+        identifier.set("quoted", False)
+    return plain.sql(dialect=DIALECT, normalize_functions="lower").removeprefix("tide_")
+
+
+def _own_calls(node: exp.Expr) -> exp.Expr:
+    if isinstance(node, exp.Anonymous) and (own := OWN_FUNCTIONS.get(str(node.this).lower())):
+        return exp.Anonymous(this=own, expressions=node.expressions)
+    if isinstance(node, exp.Func) and (own := OWN_FUNCTIONS.get(node.sql_name().lower())):
+        return exp.Anonymous(this=own, expressions=[node.this, node.expression])
+    return node
+
+
+def _step(literal: exp.Literal) -> str:
+    return str(literal.this) if literal.is_string else f"[{literal.this}]"
+
+
+def _json_steps(path: exp.JSONPath) -> list[str]:
+    steps = []
+    for part in path.expressions:
+        if isinstance(part, exp.JSONPathKey):
+            steps.append(str(part.this))
+        elif isinstance(part, exp.JSONPathSubscript):
+            steps.append(f"[{part.this}]" if str(part.this).isdecimal() else str(part.this))
+    return steps
+
+
+def _joined(steps: list[str]) -> str:
+    return re.sub(r"\.(?=\[\d+\])", "", ".".join(steps))
+
+
+def _check_commas(text: str) -> None:
+    """Refuse two commas in a row, which the parser would pass over."""
+    try:
+        tokens = sqlglot.tokenize(text, read=DIALECT)
+    except TokenError:
+        return
+    for before, after in pairwise(tokens):
+        if before.token_type is TokenType.COMMA and after.token_type in (TokenType.COMMA, TokenType.FROM):
+            raise error_at(text, after.start, f"expected an expression, found {after.text!r}", kind="syntax")
+
+
+def _syntax_error(text: str, error: ParseError) -> QueryError:
+    first: dict[str, Any] = error.errors[0] if error.errors else {}
+    line, column = first.get("line") or 1, first.get("col") or 1
+    found = str(first.get("highlight") or "")
+    lines = text.split("\n")
+    end = sum(len(each) + 1 for each in lines[: line - 1]) + column
+    at = max(0, min(len(text), end - len(found)))
+    description = str(first.get("description") or "")
+    if "missing for" in description or "Expecting" in description:
+        at, found = _after(text, at, found)
+    shown = repr(found) if found.strip() else "the end"
+    message = f"expected {_wanted(description)}, found {shown}"
+    return error_at(text, at, message + _hint(text), kind="syntax")
+
+
+def _after(text: str, at: int, found: str) -> tuple[int, str]:
+    """Give what follows a token, where the parser names the one before what is missing."""
+    rest = text[at + len(found) :]
+    following = re.match(r"\s*(\w+|\S)?", rest)
+    if following is None or following[1] is None:
+        return len(text.rstrip()), ""
+    return at + len(found) + following.start(1), following[1]
+
+
+def _wanted(description: str) -> str:
+    if match := re.match(r"Expecting (\S+)", description):
+        return match[1].rstrip(".")
+    return "an expression" if "missing for" in description else "something else"
+
+
+def _hint(text: str) -> str:
+    word = re.match(r"\s*(\w+)", text)
+    if word is None or word[1].lower() in _STATEMENTS:
+        return ""
+    return did_you_mean(word[1], _STATEMENTS)
+
+
+def _open_quote(text: str) -> QueryError:
+    """Find the quote or comment that is never closed."""
+    at = 0
+    pattern = re.compile(r"--[^\n]*|/\*.*?\*/|'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.|\"\")*\"|`(?:[^`]|``)*`", re.DOTALL)
+    while at < len(text):
+        if match := pattern.match(text, at):
+            at = match.end()
+        elif text[at] in "'\"`" or text.startswith("/*", at):
+            what = "a comment" if text[at] == "/" else "a quote"
+            return error_at(text, at, f"{what} that is not closed", kind="syntax")
+        else:
+            at += 1
+    return QueryError("the query cannot be read", kind="syntax")
+
+
+def _not_a_query(text: str) -> str:
+    word = re.match(r"\s*(\w+)", text)
+    found = word[1] if word else "this"
+    return f"only queries can be run: expected select or with, found {found!r}{_hint(text)}"

@@ -1,0 +1,48 @@
+"""Read and write tables with Spark: the data source ``tidelake``, a session that has it, and the pipeline's jobs.
+
+::
+
+    spark = tidelake.spark.session()               # or register(spark) for one that is there already
+    spark.read.format("tidelake").option("lake", "lake").option("table", "obs.logs").load()
+
+It does not start Spark before it is asked to.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["PUSHDOWN", "register", "session"]
+
+PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+
+
+def session(master: str | None = None, *, app: str = "tidelake", **settings: str) -> SparkSession:
+    """Give a Spark session that knows ``tidelake``: the active one, or a new one on a master, ``local[*]`` by default.
+
+    Further settings are Spark's own, dots written as two underscores: ``spark__driver__memory="4g"``.
+    """
+    from pyspark.sql import SparkSession
+
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers need this Python and not another
+    builder = SparkSession.builder.appName(app).config(PUSHDOWN, "true")
+    if master is not None or SparkSession.getActiveSession() is None:
+        builder = builder.master(master or os.environ.get("TIDELAKE_MASTER") or "local[*]")
+        builder = builder.config("spark.ui.showConsoleProgress", "false").config("spark.ui.enabled", "false")
+    for name, value in settings.items():
+        builder = builder.config(name.replace("__", "."), value)
+    return register(builder.getOrCreate())
+
+
+def register(spark: SparkSession) -> SparkSession:
+    """Make a session ready: the source's name, and filters that reach it. The session's time zone stays as it is."""
+    from tidelake.spark.source import TidelakeSource
+
+    spark.dataSource.register(TidelakeSource)
+    spark.conf.set(PUSHDOWN, "true")
+    return spark

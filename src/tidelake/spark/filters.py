@@ -1,0 +1,142 @@
+"""Translate Spark's pushed filters into predicates.
+
+A filter that a predicate says exactly is Spark's no more; one that a predicate only bounds (a text's end) prunes and
+stays Spark's too; any other stays Spark's. Spark pushes an AND of simple comparisons, each as one filter. It does not
+evaluate anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+from pyspark.sql import datasource as d
+
+from tidelake.errors import TidelakeError
+from tidelake.evaluate import check
+from tidelake.predicate import (
+    Equals,
+    InSet,
+    IsNull,
+    Not,
+    Predicate,
+    Range,
+    StartsWith,
+    StringContains,
+    TimeRange,
+    time_ns,
+)
+from tidelake.schema import Schema
+
+
+def translate(filters: Iterable[d.Filter], schema: Schema) -> tuple[list[Predicate], list[d.Filter]]:
+    """Give the predicates that all rows must satisfy, and the filters that Spark must still apply."""
+    wanted: list[Predicate] = []
+    left: list[d.Filter] = []
+    for each in filters:
+        predicate, is_exact = _translated(each, schema)
+        if predicate is None or not _holds(predicate, schema):
+            left.append(each)
+            continue
+        wanted.append(predicate)
+        if not is_exact:
+            left.append(each)
+    return wanted, left
+
+
+def _holds(predicate: Predicate, schema: Schema) -> bool:
+    """Say whether a predicate can be asked of this table."""
+    try:
+        check(predicate, schema)
+    except TidelakeError:
+        return False
+    return True
+
+
+def _translated(each: d.Filter, schema: Schema) -> tuple[Predicate | None, bool]:
+    match each:
+        case d.Not(child):
+            inner, is_exact = _translated(child, schema)
+            if inner is None or not is_exact or _has_null(child):
+                return None, False
+            return Not(inner), True
+        case d.IsNull(attribute):
+            return (IsNull(attribute[0]), True) if _column(attribute, schema) else (None, False)
+        case d.IsNotNull(attribute):
+            return (Not(IsNull(attribute[0])), True) if _column(attribute, schema) else (None, False)
+        case d.StringEndsWith(attribute, text) if _column(attribute, schema) == "string" and text:
+            return StringContains(attribute[0], text, case_sensitive=True), False
+        case d.StringStartsWith(attribute, text) if _column(attribute, schema) == "string":
+            return StartsWith(attribute[0], text, case_sensitive=True), True
+        case d.StringContains(attribute, text) if _column(attribute, schema) == "string":
+            return StringContains(attribute[0], text, case_sensitive=True), True
+        case d.In(attribute, values):
+            kept = [value for value in values if value is not None]
+            found = [_equals(attribute, value, schema) for value in kept]
+            if not kept or any(one is None for one in found):
+                return None, False
+            return InSet(attribute[0], tuple(kept)), True
+        case d.EqualNullSafe(attribute, None):
+            return (IsNull(attribute[0]), True) if _column(attribute, schema) else (None, False)
+        case d.EqualTo(attribute, value):
+            return _equals(attribute, value, schema), True
+        case d.EqualNullSafe(attribute, value):
+            equals = _equals(attribute, value, schema)
+            return (None, False) if equals is None else (equals & Not(IsNull(attribute[0])), False)
+        case d.GreaterThan(attribute, value):
+            return _range(attribute, schema, low=value, included=False), True
+        case d.GreaterThanOrEqual(attribute, value):
+            return _range(attribute, schema, low=value), True
+        case d.LessThan(attribute, value):
+            return _range(attribute, schema, high=value, included=False), True
+        case d.LessThanOrEqual(attribute, value):
+            return _range(attribute, schema, high=value), True
+        case _:
+            return None, False
+
+
+def _column(attribute: tuple[str, ...], schema: Schema) -> str | None:
+    """Give the kind of the column that is asked about; None for a field inside one, or one that is not there."""
+    return schema[attribute[0]].type.kind if len(attribute) == 1 and attribute[0] in schema else None
+
+
+def _equals(attribute: tuple[str, ...], value: Any, schema: Schema) -> Predicate | None:
+    return Equals(attribute[0], value) if _is_comparable(attribute, value, schema) else None
+
+
+def _range(
+    attribute: tuple[str, ...], schema: Schema, *, low: Any = None, high: Any = None, included: bool = True
+) -> Predicate | None:
+    bound = high if low is None else low
+    kind = _column(attribute, schema)
+    if not _is_comparable(attribute, bound, schema) or kind == "bool":
+        return None
+    if kind == "timestamp":
+        step = 1000  # times are whole microseconds
+        if low is not None:
+            return TimeRange(attribute[0], time_ns(low) + (0 if included else step), None)
+        return TimeRange(attribute[0], None, time_ns(high) + (step if included else 0))
+    if low is not None:
+        return Range(attribute[0], low=low, include_low=included)
+    return Range(attribute[0], high=high, include_high=included)
+
+
+def _is_comparable(attribute: tuple[str, ...], value: Any, schema: Schema) -> bool:
+    match _column(attribute, schema):
+        case "int" | "long":
+            return type(value) is int
+        case "real":
+            return type(value) in (int, float)
+        case "bool":
+            return type(value) is bool
+        case "string":
+            return type(value) is str
+        case "timestamp":
+            return isinstance(value, datetime) and value.tzinfo is not None
+        case _:
+            return False
+
+
+def _has_null(each: d.Filter) -> bool:
+    return isinstance(each, d.In) and any(value is None for value in each.value)

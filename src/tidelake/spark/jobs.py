@@ -1,0 +1,335 @@
+"""Run the pipeline's jobs on Spark: load files, copy between tables, rewrite a table.
+
+Each is one commit on its table, made by the driver from what tasks wrote; see ``writing`` for why a failure leaves
+nothing half visible. Bad records of files go to a table of their own, before the good ones are committed. It does not
+watch for new files: see ``drops``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from tidelake.catalog.protocol import new_id, now_us
+from tidelake.errors import InvalidInputError, NotFoundError
+from tidelake.format import segment_format
+from tidelake.format.segment import BLOCK_ROWS
+from tidelake.ingest import Coerced, Rules
+from tidelake.lake import Lake
+from tidelake.objects import extent_key
+from tidelake.scan import scan
+from tidelake.schema import DataType, Schema
+from tidelake.snapshot import Action, Receipt, RemoveExtent, UpdateTable
+from tidelake.spark import register, session
+from tidelake.spark.files import Bad, Piece, PieceReader, cut_pieces, list_files, sample_schema
+from tidelake.spark.places import Place
+from tidelake.spark.progress import watched
+from tidelake.spark.reading import Split, _Tickets, cut_splits
+from tidelake.spark.types import table_type
+from tidelake.spark.writing import (
+    EXTENT_BYTES,
+    Extents,
+    Job,
+    Written,
+    commit_written,
+    forget_folder,
+    give_up,
+    register_folder,
+)
+from tidelake.settings import TableSettings
+from tidelake.table import Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+QUARANTINE = {"ts": "timestamp", "file": "string", "line": "long", "reason": "string", "record": "string"}
+
+
+@dataclass(frozen=True, slots=True)
+class LoadReport:
+    """What a load did."""
+
+    table: str
+    files: int
+    rows: int
+    quarantined: int
+    snapshot: int
+    replayed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RewriteReport:
+    """What a rewrite did; nothing if the table changed under it."""
+
+    table: str
+    rows: int
+    before: int
+    after: int
+    snapshot: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """What one task of a load gives back."""
+
+    written: Written
+    bad: tuple[Bad, ...]
+    file: int
+
+
+def load(
+    lake: Lake,
+    table: str,
+    paths: str | Sequence[str],
+    *,
+    format: str | None = None,
+    schema: Mapping[str, str] | None = None,
+    time: str | None = None,
+    key: str | None = None,
+    quarantine: str | None = None,
+    extent_bytes: int = EXTENT_BYTES,
+    spark: SparkSession | None = None,
+    master: str | None = None,
+) -> LoadReport:
+    """Load files into a table, which is made if it is not there: its schema is the one given, or found in the first.
+
+    Paths are files, folders or globs that every worker can read. With a key a second load of it changes nothing.
+    """
+    files = list_files([paths] if isinstance(paths, str) else list(paths))
+    pieces = [piece for at, path in enumerate(files) for piece in cut_pieces(path, format=format, file=at)]
+    target, wider = target_of(lake, table, pieces, schema, time)
+    if key is not None and (receipt := target._catalog.receipt(target._info.scope, key=key)):
+        return LoadReport(target.name, len(files), receipt.rows, 0, receipt.sequence, replayed=True)
+    done = run_pieces(_session(spark, master), lake, target, wider, pieces, extent_bytes=extent_bytes)
+    bad = [each for one in done.tasks for each in one.bad]
+    try:
+        set_aside(lake, quarantine or f"{target.name}_quarantine", bad, key)
+        receipt = done.commit(done.tasks, key=key)
+    finally:
+        done.close()
+    sequence = receipt.sequence if receipt else target.snapshot.sequence
+    rows = receipt.rows if receipt else 0
+    return LoadReport(target.name, len(files), rows, len(bad), sequence, bool(receipt and receipt.replayed))
+
+
+def copy(
+    lake: Lake,
+    source: str,
+    target: str,
+    *,
+    query: str = "select * from source",
+    key: str | None = None,
+    spark: SparkSession | None = None,
+    master: str | None = None,
+) -> LoadReport:
+    """Append what a query makes of a table to another, which is made if it is not there.
+
+    The query is Spark SQL and calls the table ``source``.
+    """
+    engine = _session(spark, master)
+    place = Place.of_lake(lake)
+    held = lake.table(source)
+    frame = engine.read.format("tidelake").options(**place.options(), table=source).load()
+    frame.createOrReplaceTempView("source")
+    made = engine.sql(query)
+    _make_target(lake, target, made, TableSettings.of(held.snapshot.settings))
+    options = {**place.options(), "table": target, "key": key or f"copy-{new_id()}"}
+    with watched(engine, f"copy {source} to {target}"):
+        made.write.format("tidelake").options(**options).mode("append").save()
+    wanted = lake.table(target)
+    receipt = wanted._catalog.receipt(wanted._info.scope, key=options["key"])
+    if receipt is None:
+        return LoadReport(wanted.name, 0, 0, 0, wanted.snapshot.sequence)
+    return LoadReport(wanted.name, 0, receipt.rows, 0, receipt.sequence)
+
+
+def rewrite(
+    lake: Lake,
+    table: str,
+    *,
+    format: str | None = None,
+    block_rows: int = BLOCK_ROWS,
+    extent_bytes: int = EXTENT_BYTES,
+    spark: SparkSession | None = None,
+    master: str | None = None,
+) -> RewriteReport:
+    """Write a table's extents anew: in another format, with other blocks, or larger. Rows stay as they are.
+
+    Rows that come meanwhile are not touched. If an extent goes meanwhile, nothing is changed and a ConflictError says
+    so.
+    """
+    engine = _session(spark, master)
+    held = lake.table(table)
+    snapshot = held.snapshot
+    if format is not None:
+        segment_format(format)
+    settings = {**snapshot.settings, **({"format": format} if format else {})}
+    extents = held.extents()
+    job = _job(lake, held, settings, extent_bytes, block_rows)
+    plan = replace(held.plan(), hot=())
+    splits = [split for split in cut_splits(plan, held._footers, extent_bytes // 4) if isinstance(split, Split)]
+    register_folder(held, job.folder)
+    written: list[Written] = []
+    try:
+        with watched(engine, f"rewrite {held.name}"):
+            written = _run(engine, splits, _rewriter(job))
+        removed: list[Action] = [RemoveExtent(extent.id) for extent in extents]
+        if format is not None:
+            removed.insert(0, UpdateTable(None, {"format": format}))
+        receipt = commit_written(held, job.id, job.folder, written, operation="rewrite", removed=removed)
+    except BaseException:
+        give_up(held, job.id, job.folder, written)
+        raise
+    sequence = receipt.sequence if receipt else snapshot.sequence
+    rows = sum(message.rows for message in written)
+    after = lake.table(table, snapshot=sequence).snapshot.totals.extents
+    return RewriteReport(held.name, rows, len(extents), after, sequence)
+
+
+@dataclass(slots=True)
+class Loaded:
+    """What the tasks of a load wrote, to be committed in one commit or in one for each file."""
+
+    table: Table
+    job: Job
+    tasks: list[_Done] = field(default_factory=list)
+    _settled: list[str] = field(default_factory=list)  # committed, or given up by name
+
+    def commit(self, tasks: Iterable[_Done], *, key: str | None) -> Receipt | None:
+        """Publish what some tasks wrote."""
+        messages = [one.written for one in tasks]
+        keys = [extent.key for message in messages for extent in message.extents]
+        commit_id = new_id()
+        catalog, scope = self.table._catalog, self.table._info.scope
+        try:
+            receipt = commit_written(self.table, commit_id, self.job.folder, messages, key=key, keep_folder=True)
+        except BaseException:  # it may have happened all the same: see give_up
+            released = catalog.release_pending(keys)
+            self._settled.extend(keys if catalog.receipt(scope, commit_id=commit_id) else released)
+            raise
+        self._settled.extend(keys)
+        return receipt
+
+    def close(self) -> None:
+        """Give up what was not committed."""
+        forget_folder(self.table, self.job.folder, self._settled)
+
+
+def run_pieces(
+    engine: SparkSession,
+    lake: Lake,
+    table: Table,
+    schema: Schema,
+    pieces: Sequence[Piece],
+    *,
+    extent_bytes: int = EXTENT_BYTES,
+) -> Loaded:
+    """Read pieces of files in tasks, each writing extents of its own."""
+    job = replace(_job(lake, table, table.snapshot.settings, extent_bytes, BLOCK_ROWS), schema=schema)
+    register_folder(table, job.folder)
+    loaded = Loaded(table, job)
+    try:
+        with watched(engine, f"load {table.name}"):
+            loaded.tasks = _run(engine, pieces, _loader(job))
+    except BaseException:
+        loaded.close()
+        raise
+    return loaded
+
+
+def set_aside(lake: Lake, table: str, bad: Sequence[Bad], key: str | None) -> None:
+    """Append bad records to their table, which is made when there is a first one."""
+    if not bad:
+        return
+    try:
+        held = lake.table(table)
+    except NotFoundError:
+        held = lake.create_table(table, QUARANTINE, time="ts")
+    now = now_us()
+    rows = pa.table(
+        {
+            "ts": pa.array([now] * len(bad), pa.timestamp("us", tz="UTC")),
+            "file": [each.file for each in bad],
+            "line": pa.array([each.line for each in bad], pa.int64()),
+            "reason": [each.reason for each in bad],
+            "record": [each.record for each in bad],
+        }
+    )
+    held.append(rows, key=None if key is None else f"{key}:quarantine")
+
+
+def _loader(job: Job) -> Callable[[Piece], _Done]:
+    def load_piece(piece: Piece) -> _Done:
+        extents = Extents(job.place.open_objects(job.objects), job)
+        rules = replace(job.rules, max_new_columns=0)  # tasks must agree; other keys go to the overflow column
+        reader = PieceReader(piece, job.schema, rules)
+        for coerced in reader.read():
+            extents.take(coerced)
+        return _Done(extents.finish(), tuple(reader.bad), piece.file)
+
+    return load_piece
+
+
+def _rewriter(job: Job) -> Callable[[Split], Written]:
+    def rewrite_split(split: Split) -> Written:
+        store = job.place.open_objects(job.objects)
+        extents = Extents(store, job)
+        for batch in scan(split.plan, _Tickets(store, split.tickets)):
+            extents.take(Coerced(batch, job.schema, 0))
+        return extents.finish(inline_bytes=0)
+
+    return rewrite_split
+
+
+def _run(engine: SparkSession, work: Sequence[Any], do: Callable[[Any], Any]) -> list[Any]:
+    """Do pieces of work in tasks, one each, and give what came of them in order.
+
+    Of several attempts of a task Spark gives the result of one.
+    """
+    return engine.sparkContext.parallelize(work, len(work)).map(do).collect() if work else []
+
+
+def _job(lake: Lake, table: Table, settings: Mapping[str, Any], extent_bytes: int, block_rows: int) -> Job:
+    id = new_id()
+    info = table._info
+    folder = extent_key(info.namespace, info.name, f"job-{id}", "")
+    place = Place.of_lake(lake)
+    return Job(
+        id, place, lake.store.url, table.name, folder, table.schema, dict(settings), extent_bytes, block_rows
+    )
+
+
+def target_of(
+    lake: Lake, name: str, pieces: Sequence[Piece], schema: Mapping[str, str] | None = None, time: str | None = None
+) -> tuple[Table, Schema]:
+    """Find the table or make it; and its schema with the columns that the first file has and the table lacks."""
+    if not pieces:
+        raise InvalidInputError("the files are empty", table=name)
+    try:
+        table = lake.table(name)
+    except NotFoundError:
+        found = (Schema.of(schema), time) if schema else sample_schema(pieces[0], time)
+        table = lake.create_table(name, found[0], time=found[1])
+        return table, table.schema
+    held = table.schema
+    if schema is not None:
+        return table, held.widen(Schema.of(schema).columns)
+    sampled, _ = sample_schema(pieces[0], None)
+    fresh = [(column.name, column.type) for column in sampled if column.name not in held]
+    return table, held.widen([each for each in fresh if each[1] != DataType("dynamic")])
+
+
+def _make_target(lake: Lake, name: str, frame: DataFrame, settings: TableSettings) -> None:
+    try:
+        lake.table(name)
+    except NotFoundError:
+        kinds = {column.name: table_type(column.dataType, column.name) for column in frame.schema}
+        time = settings.time if settings.time in kinds else None
+        lake.create_table(name, kinds, time=time, format=settings.format)
+
+
+def _session(spark: SparkSession | None, master: str | None) -> SparkSession:
+    return register(spark) if spark is not None else session(master)

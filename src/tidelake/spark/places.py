@@ -1,0 +1,121 @@
+"""Find the lake, the table and the numbers that the options of a read or a write name.
+
+Planning runs in a few Python processes that Spark keeps, so each keeps its lakes open: a footer read for one plan is
+there for the next. Tasks open only the object store. Secrets are in the options and nowhere else: not in splits, not in
+messages, not in errors. It does not read or write rows.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from tidelake.errors import InvalidInputError
+from tidelake.lake import Lake, connect
+from tidelake.objects import ObjectStore, open_store
+from tidelake.table import Table
+
+LAKE_OPTIONS = ("lake", "objects", "endpoint", "accessKey", "secretKey", "region")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A lake, as options name it."""
+
+    lake: str
+    objects: str | None = None
+    endpoint: str | None = None
+    access_key: str | None = None
+    secret_key: str | None = None
+    region: str | None = None
+
+    def __repr__(self) -> str:
+        return f"Place({self.lake!r}, objects={self.objects!r})"
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> Place:
+        """Read the options; the environment's TIDELAKE_LAKE stands in for a lake that is not named."""
+        lake = options.get("lake") or os.environ.get("TIDELAKE_LAKE")
+        if not lake:
+            raise InvalidInputError("name the lake with option lake", kind="no_lake")
+        return cls(lake, *(options.get(name) for name in LAKE_OPTIONS[1:]))
+
+    @classmethod
+    def of_lake(cls, lake: Lake) -> Place:
+        """Give the place of an open lake, so that other processes can open it too."""
+        return cls._of_parts(lake.where, lake.store)
+
+    @classmethod
+    def of_table(cls, table: Table) -> Place:
+        """Give the place of the lake that a table is in."""
+        return cls._of_parts(table.lake, table._store)
+
+    @classmethod
+    def _of_parts(cls, where: str, store: ObjectStore) -> Place:
+        is_folder = "://" not in where and not where.startswith("log:")
+        held = getattr(store, "_place", None)  # of a bucket: with the credentials it was opened with
+        if held is None:
+            beside = store.url if where.startswith(("postgresql:", "postgres:")) else None
+            return cls(os.path.abspath(where) if is_folder else where, beside)
+        return cls(where, store.url, held.endpoint, held.key, held.secret, held.region)
+
+    def open(self) -> Lake:
+        """Open the lake, once in a process."""
+        return _open_lake(self)
+
+    def options(self) -> dict[str, str]:
+        """Give the options that name this place."""
+        values = (self.lake, self.objects, self.endpoint, self.access_key, self.secret_key, self.region)
+        return {name: value for name, value in zip(LAKE_OPTIONS, values, strict=True) if value is not None}
+
+    def open_objects(self, url: str) -> ObjectStore:
+        """Open the lake's object store, known by its address, once in a process; the catalog is not asked."""
+        return _open_objects(self, url)
+
+
+def open_table(options: Mapping[str, str]) -> Table:
+    """Open the table that options name, as it is or as it was."""
+    name = options.get("table") or options.get("path")
+    if not name:
+        raise InvalidInputError("name the table with option table", kind="no_table")
+    snapshot = options.get("snapshot")
+    pinned = int(snapshot) if snapshot is not None and snapshot.isdigit() and len(snapshot) < 20 else snapshot
+    return Place.of(options).open().table(name, as_of=options.get("asOf"), snapshot=pinned)
+
+
+def number_of(options: Mapping[str, str], name: str, default: int | None, *, least: int = 1) -> int | None:
+    """Read an option that is a whole number."""
+    text = options.get(name)
+    if text is None:
+        return default
+    try:
+        number = int(text)
+    except ValueError:
+        number = least - 1
+    if number < least:
+        raise InvalidInputError(f"option {name} is a whole number from {least} on", got=text, kind="bad_option")
+    return number
+
+
+@lru_cache(maxsize=16)
+def _open_lake(place: Place) -> Lake:
+    return connect(
+        place.lake,
+        objects=place.objects,
+        endpoint=place.endpoint,
+        key=place.access_key,
+        secret=place.secret_key,
+        region=place.region,
+        create=False,
+    )
+
+
+@lru_cache(maxsize=16)
+def _open_objects(place: Place, url: str) -> ObjectStore:
+    if not url.startswith("s3://"):
+        return open_store(url, create=False)
+    return open_store(
+        url, endpoint=place.endpoint, key=place.access_key, secret=place.secret_key, region=place.region, create=False
+    )

@@ -1,0 +1,174 @@
+"""Read a table in Spark: the driver plans and cuts splits, tasks read blocks.
+
+The driver asks the catalog once and reads each footer once. A split holds what its task needs: which blocks, where the
+bytes of the wanted columns lie, what is still to be filtered, and hot rows whole. Splits are runs of blocks of about
+equal bytes. A task asks the object store for those bytes, filters in Arrow, and gives Spark only rows that match and
+columns that were asked for. It does not translate filters: see ``filters``.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.types import StructType
+
+from tidelake.expression import parse_where
+from tidelake.format import ExtentReader, segment_format
+from tidelake.objects import ObjectStore
+from tidelake.plan import Block, ExtentTask, ScanPlan
+from tidelake.predicate import And, Predicate
+from tidelake.scan import Footers, scan
+from tidelake.snapshot import Extent
+from tidelake.spark.filters import translate
+from tidelake.spark.places import Place, number_of, open_table
+from tidelake.spark.types import arrow_schema, projected, to_spark
+from tidelake.stats import Stats
+from tidelake.table import Table
+
+LEAST_SPLIT_BYTES = 1 << 20  # a task costs some 20 ms, the time to read so much
+MOST_SPLIT_BYTES = 48 << 20  # stored; some ten times as much in memory, of which a task holds a part at a time
+SPLITS = 16  # of what is between the two: enough for a few cores to share evenly
+
+OWN_PLAN = "tidelakeownplan"  # the option of a scan that shares its plan with no other
+
+log = logging.getLogger("tidelake.spark")
+
+
+class Split(InputPartition):
+    """What one task reads."""
+
+    def __init__(self, plan: ScanPlan, tickets: Mapping[str, bytes]) -> None:
+        self.plan, self.tickets = plan, tickets
+
+    def __repr__(self) -> str:
+        blocks = sum(len(task.blocks or ()) for task in self.plan.tasks)
+        return f"Split({self.plan.table}: {blocks} blocks of {len(self.plan.tasks)} extents)"
+
+
+@dataclass(frozen=True, slots=True)
+class _PushFilters:
+    """Take Spark's filters for a reader.
+
+    Spark refuses a reader with ``pushFilters`` of its own while pushdown is off; it is told that this one is the
+    default, which Spark then does not call, and Spark filters by itself.
+    """
+
+    reader: TableReader
+    __func__ = DataSourceReader.pushFilters
+
+    def __call__(self, filters: list[Filter]) -> list[Filter]:
+        return self.reader.push(filters)
+
+
+class TableReader(DataSourceReader):
+    """Read one snapshot of a table, the one that is newest when Spark plans unless options name another."""
+
+    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+        table = open_table(options)
+        self.place = Place.of(options)
+        self.schema = arrow_schema(schema)
+        self._options = dict(options)
+        self._columns = projected(table.schema, schema, table.name)
+        self._pushed: list[Predicate] = []
+        self._table: Table | None = table
+        self.pushFilters = _PushFilters(self)  # type: ignore[method-assign]
+        self.objects = table._store.url
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Give what tasks need: no connection, and nothing that was only there to plan."""
+        return {"place": self.place, "schema": self.schema, "objects": self.objects}
+
+    def push(self, filters: list[Filter]) -> list[Filter]:
+        """Take the filters that prune; give back those that Spark must apply: all, unless each scan is planned alone.
+
+        Spark 4.3 keeps one plan for all scans of a frame, whatever filters each of them has, so a frame used twice
+        would get the rows of the one for the other. ``optimizer`` gives each scan its own, and says so by an option.
+        """
+        assert self._table is not None
+        if OWN_PLAN not in self._options:
+            return filters
+        self._pushed, left = translate(filters, self._table.schema)
+        return left
+
+    def partitions(self) -> Sequence[InputPartition]:
+        assert self._table is not None
+        table = self._table
+        plan = table.plan(self._columns, wanted_rows(table, self._options.get("where"), self._pushed))
+        log.info("%s", plan.explain())
+        return cut_splits(plan, table._footers, number_of(self._options, "splitBytes", None))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, Split | InputPartition)
+        if not isinstance(partition, Split):
+            return iter(())  # what Spark sends when there is nothing to read
+        return read_split(partition, self.place.open_objects(self.objects), self.schema)
+
+
+def wanted_rows(table: Table, where: str | None, pushed: Sequence[Predicate]) -> Predicate | None:
+    """Join the condition of an option with pushed filters."""
+    parts = [*pushed]
+    if where:
+        parts.insert(0, parse_where(where, columns=table.schema.names))
+    return None if not parts else parts[0] if len(parts) == 1 else And(tuple(parts))
+
+
+def read_split(split: Split, store: ObjectStore, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Read the rows of one split, as Spark expects them."""
+    for batch in scan(split.plan, _Tickets(store, split.tickets)):
+        if batch.num_rows:
+            yield to_spark(batch, schema)
+
+
+def cut_splits(plan: ScanPlan, footers: Footers, split_bytes: int | None = None) -> list[InputPartition]:
+    """Cut a plan whose blocks are known into runs of about equal bytes; hot rows are a split of their own."""
+    pieces = [(task.extent, block) for task in plan.tasks for block in task.blocks or ()]
+    sizes = [max(1, block.needed_bytes) for _, block in pieces]
+    total = sum(sizes)
+    target = split_bytes or max(LEAST_SPLIT_BYTES, min(MOST_SPLIT_BYTES, -(-total // SPLITS)))
+    count = min(len(pieces), max(1, -(-total // target)))
+    runs: list[list[tuple[Extent, Block]]] = [[] for _ in range(count)]
+    at = 0
+    for piece, size in zip(pieces, sizes, strict=True):
+        runs[min(count - 1, (at + size // 2) * count // max(1, total))].append(piece)
+        at += size
+    question = plan.question
+    others = {column for name in question.needed for column, _ in question.spread.get(name, ())}
+    columns = others | set(question.needed)
+    bare = replace(plan, snapshot=replace(plan.snapshot, settings={}), tasks=(), hot=(), stages=())
+    splits: list[InputPartition] = [_split_of(bare, run, footers, columns) for run in runs if run]
+    if plan.hot:
+        splits.append(Split(replace(bare, hot=plan.hot), {}))
+    return splits
+
+
+def _split_of(bare: ScanPlan, run: Sequence[tuple[Extent, Block]], footers: Footers, columns: set[str]) -> Split:
+    """Make one split of some blocks; if all their rows are known to match, nothing is left to filter."""
+    by_key: dict[str, tuple[Extent, list[Block]]] = {}
+    for extent, block in run:
+        by_key.setdefault(extent.key, (extent, []))[1].append(block)
+    tasks, tickets = [], {}
+    for key, (extent, blocks) in by_key.items():
+        slim = tuple(replace(block, stats=Stats(block.stats.rows, {})) for block in blocks)
+        tasks.append(ExtentTask(replace(extent, column_stats={}, present_paths=()), slim))
+        tickets[key] = footers.open(extent).ticket([block.number for block in blocks], columns)
+    question = replace(bare.question, where=None) if all(block.proven for _, block in run) else bare.question
+    return Split(replace(bare, question=question, tasks=tuple(tasks)), tickets)
+
+
+class _Tickets(Footers):
+    """Open extents from the tickets of a split, without their footers."""
+
+    def __init__(self, store: ObjectStore, tickets: Mapping[str, bytes]) -> None:
+        super().__init__(store)
+        self._objects, self._tickets = store, tickets
+
+    def open(self, extent: Extent) -> ExtentReader:
+        if extent.key not in self._readers:
+            reader = segment_format(extent.format).reopen(self._objects, extent.key, self._tickets[extent.key])
+            self._readers[extent.key] = reader
+        return self._readers[extent.key]

@@ -1,0 +1,52 @@
+"""Be the data source ``tidelake``: what Spark asks for, and which part of this package answers.
+
+It does not read or write: see ``reading``, ``writing`` and ``streaming``.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
+from pyspark.sql.types import StructType
+
+NAME = "tidelake"
+
+
+class TidelakeSource(DataSource):
+    """Tables of a lake in Spark, batch and stream, both ways."""
+
+    @classmethod
+    def name(cls) -> str:
+        return NAME
+
+    def schema(self) -> StructType:
+        """Give all columns of the table; a schema that the user gives instead chooses among them."""
+        from tidelake.spark.places import open_table
+        from tidelake.spark.types import spark_schema
+
+        return spark_schema(open_table(self.options).schema)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        from tidelake.spark.reading import TableReader
+
+        return TableReader(self.options, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from tidelake.spark.writing import BatchWriter
+
+        return BatchWriter(self.options, schema, overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        from tidelake.spark.writing import StreamWriter
+
+        return StreamWriter(self.options, schema, overwrite=overwrite)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        from tidelake.spark.streaming import StreamReader
+
+        return StreamReader(self.options, schema)

@@ -1,0 +1,209 @@
+"""Read a table as a stream: the rows it has, then those that each new snapshot adds, every row once.
+
+A snapshot that takes something away (a flush, a compaction, retention) adds no rows that were not there, so it gives
+none; any other gives the extents and the hot rows that it added. Commits that take away never share a snapshot with
+others: see ``commit``. An offset says how far a stream is::
+
+    {"snapshot": 41, "taken": 0}              all that snapshots up to 41 brought
+    {"snapshot": 41, "taken": 3}              and the first 3 pieces of the one after it
+    {"base": 40, "taken": 120}                the first 120 pieces of what was there at 40, where this stream began
+
+A piece is an extent, or all hot rows of a snapshot. Snapshots never change, so an offset always means the same rows;
+one that has expired is an error, never fewer rows. It does not keep anything of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from tidelake.errors import NotFoundError
+from tidelake.plan import make_plan
+from tidelake.scan import prune_blocks
+from tidelake.snapshot import Counts, Extent, HotBatch, Snapshot
+from tidelake.spark.places import Place, number_of, open_table
+from tidelake.spark.reading import Split, cut_splits, read_split, wanted_rows
+from tidelake.spark.types import arrow_schema, projected
+from tidelake.table import Table
+
+HISTORY_PAGE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Offset:
+    """How far a stream is; see this module's text."""
+
+    snapshot: int
+    taken: int = 0
+    base: int | None = None
+
+    def to_json(self) -> dict[str, int]:
+        if self.base is not None:
+            return {"base": self.base, "taken": self.taken}
+        return {"snapshot": self.snapshot, "taken": self.taken}
+
+    @classmethod
+    def of(cls, value: Mapping[str, Any]) -> Offset:
+        if "base" in value:
+            return cls(0, int(value["taken"]), int(value["base"]))
+        return cls(int(value["snapshot"]), int(value["taken"]))
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Give the rows between two offsets."""
+
+    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+        self._options = dict(options)
+        table = open_table(options)
+        self.place = Place.of(options)
+        self.objects = table._store.url
+        self.schema = arrow_schema(schema)
+        self._columns = projected(table.schema, schema, table.name)
+        self._start = number_of(options, "startingSnapshot", 0, least=0) or 0
+        self._most = number_of(options, "maxExtentsPerTrigger", None)
+        self._last: int | None = None  # with a trigger that stops: the snapshot to stop at
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Give what tasks need."""
+        return {"place": self.place, "schema": self.schema, "objects": self.objects}
+
+    def initialOffset(self) -> dict[str, int]:
+        return Offset(self._start).to_json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        return ReadAllAvailable() if self._most is None else ReadMaxFiles(self._most)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._last = open_table(self._options).snapshot.sequence
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, int]:
+        """Go on from an offset by at most so many pieces."""
+        most = limit.max_files if isinstance(limit, ReadMaxFiles) else None
+        table = open_table(self._options)
+        head = table.snapshot
+        last = head.sequence if self._last is None else min(self._last, head.sequence)
+        return advanced(table, Offset.of(start), last, most).to_json()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        table = open_table(self._options)
+        extents, hot = between(table, Offset.of(start), Offset.of(end))
+        where = wanted_rows(table, self._options.get("where"), ())
+        question = table._question(table.snapshot, self._columns, where, None, None, None, False)
+        plan = prune_blocks(make_plan(table.name, table.snapshot, question, extents, hot), table._footers)
+        return cut_splits(plan, table._footers, number_of(self._options, "splitBytes", None))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, Split)
+        return read_split(partition, self.place.open_objects(self.objects), self.schema)
+
+
+def advanced(table: Table, start: Offset, last: int, most: int | None) -> Offset:
+    """Give the offset after at most so many pieces, none of them from a snapshot after ``last``."""
+    left = most if most is not None else 2**63
+    if start.base is not None or start.snapshot == 0:
+        base = last if start.base is None else start.base
+        if base == 0:
+            return start
+        total = _pieces_at(_snapshot(table, base))
+        taken = start.taken if start.base is not None else 0
+        if total - taken > left:
+            return Offset(0, taken + left, base)
+        start, left = Offset(base), left - (total - taken)
+    at, taken = start.snapshot, start.taken
+    for header in _headers(table, at, last):
+        pieces = _pieces_of(header)
+        if pieces - taken > left:
+            return Offset(at, taken + left)
+        left -= pieces - taken
+        at, taken = header.sequence, 0
+    return Offset(at, taken)
+
+
+def between(table: Table, start: Offset, end: Offset) -> tuple[list[Extent], list[HotBatch]]:
+    """Give the extents and the hot batches from one offset to another."""
+    extents: list[Extent] = []
+    hot: list[HotBatch] = []
+    if start == end:
+        return extents, hot
+    if start.base is not None or start.snapshot == 0:
+        base = end.base if end.base is not None else start.base
+        if base is None:
+            base = _first_base(table, end)
+        _take(extents, hot, *_content(table, base), start.taken, end.taken if end.base is not None else None)
+        if end.base is not None:
+            return extents, hot
+        start = Offset(base)
+    last = end.snapshot + (1 if end.taken else 0)
+    for header in _headers(table, start.snapshot, last):
+        if not _pieces_of(header):
+            continue
+        changes = table._catalog.changes(header.scope, after=header.sequence - 1, upto=header.sequence)
+        first = start.taken if header.sequence == start.snapshot + 1 else 0
+        upto = end.taken if header.sequence == end.snapshot + 1 else None
+        _take(extents, hot, sorted(changes.added, key=lambda e: e.id), list(changes.appended), first, upto)
+    return extents, hot
+
+
+def _first_base(table: Table, end: Offset) -> int:
+    """Give the snapshot whose content a stream begins with when its first batch went past it: the batch's last."""
+    return end.snapshot
+
+
+def _take(
+    extents: list[Extent], hot: list[HotBatch], added: Sequence[Extent], batches: Sequence[HotBatch], first: int,
+    upto: int | None,
+) -> None:  # fmt: skip
+    """Take pieces of one snapshot: its extents in order, then all of its hot rows as the last piece."""
+    stop = len(added) + bool(batches) if upto is None else upto
+    extents.extend(added[first:stop])
+    if batches and first <= len(added) < stop:
+        hot.extend(batches)
+
+
+def _content(table: Table, sequence: int) -> tuple[list[Extent], list[HotBatch]]:
+    scope = table._info.scope
+    extents = table._catalog.extents(scope, sequence=sequence)
+    return sorted(extents, key=lambda extent: extent.id), table._catalog.hot(scope, sequence=sequence)
+
+
+def _pieces_at(snapshot: Snapshot) -> int:
+    return snapshot.totals.extents + bool(snapshot.totals.hot_batches)
+
+
+def _pieces_of(header: Snapshot) -> int:
+    """Count what a snapshot brought; nothing if it took something away."""
+    if header.removed != Counts():
+        return 0
+    return header.added.extents + bool(header.added.hot_batches)
+
+
+def _snapshot(table: Table, sequence: int) -> Snapshot:
+    try:
+        return table._catalog.snapshot(table._info.scope, sequence=sequence)
+    except NotFoundError as error:
+        raise NotFoundError(
+            "the stream's next snapshot has expired: start it anew, or keep snapshots for longer",
+            table=table.name,
+            snapshot=sequence,
+        ) from error
+
+
+def _headers(table: Table, after: int, upto: int) -> list[Snapshot]:
+    """Give the headers of the snapshots after one, oldest first, none missing."""
+    found: list[Snapshot] = []
+    before = upto + 1
+    while before > after + 1:
+        page = table._catalog.history(table._info.scope, limit=min(HISTORY_PAGE, before - after - 1), before=before)
+        if not page:
+            break
+        found.extend(page)
+        before = page[-1].sequence
+    if before > after + 1:
+        _snapshot(table, after + 1)  # which says that it is not there any more
+    return found[::-1]

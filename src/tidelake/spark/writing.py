@@ -1,0 +1,380 @@
+"""Write a frame or a stream to a table: tasks write extents, the driver commits once.
+
+1. Planning, in the driver: the rows' schema must widen the table's or fit it. The job gets an id and a folder of its
+   own among the table's extents, and the folder is registered as pending before a task is sent out.
+2. A task coerces its rows and writes extents into the folder, under names that no other attempt has; a few rows travel
+   inside its message instead. It asks the catalog nothing.
+3. Committing, in the driver: the extents of the attempts that Spark chose are registered as pending by name, and only
+   if the folder still is, too, are they committed: all of them, the wider schema, and what makes it happen once (the
+   key of a batch, the query and number of a stream's batch) in one commit.
+4. What other attempts left in the folder is given up for collection by name, and then the folder itself.
+
+A failure anywhere leaves only pending objects. It does not decide which attempt counts: Spark does.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from tidelake.catalog.protocol import Pending, new_id
+from tidelake.errors import ConflictError, InvalidInputError, SchemaError
+from tidelake.format import WriteOptions, segment_format
+from tidelake.format.segment import BLOCK_ROWS
+from tidelake.ingest import Coerced, Rules, coerce_arrow
+from tidelake.objects import ObjectStore, extent_key
+from tidelake.schema import Schema
+from tidelake.settings import TableSettings
+from tidelake.snapshot import Action, AddExtent, Commit, Extent, Receipt, RecordOffset, UpdateTable
+from tidelake.spark.places import Place, number_of, open_table
+from tidelake.spark.types import from_spark, widened
+from tidelake.table import (
+    FLUSH_BYTES,
+    FLUSH_ROWS,
+    Table,
+    _Appender,
+    _conform,
+    _spilled,
+    _with_promoted,
+)
+
+EXTENT_BYTES = 256 << 20  # of rows in memory that become one extent; a task holds about twice as much while it writes
+EXTENT_ROWS = 4_000_000
+INLINE_BYTES = 1 << 20  # fewer rows of a task than this travel in its message: the driver joins them with others'
+COERCE_ROWS = 65_536  # rows are coerced so many at a time
+QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"  # of a task's local properties
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One write: what its tasks need to know."""
+
+    id: str
+    place: Place
+    objects: str
+    table: str
+    folder: str
+    schema: Schema
+    settings: Mapping[str, Any]
+    extent_bytes: int
+    block_rows: int
+    is_replay: bool = False  # the key is in already: there is nothing to write
+
+    @property
+    def rules(self) -> Rules:
+        return Rules(time=TableSettings.of(self.settings).time)
+
+    def extent_key(self, extent_id: str) -> str:
+        """Name an extent of this job."""
+        return f"{self.folder}/{extent_id}{segment_format(TableSettings.of(self.settings).format).suffix}"
+
+
+@dataclass(frozen=True)
+class Written(WriterCommitMessage):
+    """What one task did; the driver commits it, or what another attempt did."""
+
+    job_id: str
+    folder: str
+    schema: Schema  # the one the rows needed
+    extents: tuple[Extent, ...] = ()
+    rows: int = 0
+    inline: bytes | None = None  # rows that are not in an extent, as an Arrow stream
+    spilled: frozenset[str] = frozenset()
+    query: str | None = None  # of a stream
+
+
+@dataclass(slots=True)
+class Extents:
+    """Gather rows and cut them into extents of about equal memory, each sorted by time."""
+
+    store: ObjectStore
+    job: Job
+    rows: int = 0
+    written: list[Extent] = field(default_factory=list)
+    spilled: set[str] = field(default_factory=set)
+    schema: Schema | None = None
+    _staged: list[pa.RecordBatch] = field(default_factory=list)
+    _staged_rows: int = 0
+    _staged_bytes: int = 0
+
+    def take(self, coerced: Coerced) -> None:
+        """Stage coerced rows, and write an extent when there are enough."""
+        self.schema = coerced.schema
+        if coerced.overflowed:
+            self.spilled |= _spilled(coerced)
+        batch = _with_promoted(coerced, self.job.settings)
+        if not batch.num_rows:
+            return
+        self._staged.append(batch)
+        self.rows += batch.num_rows
+        self._staged_rows += batch.num_rows
+        self._staged_bytes += batch.nbytes
+        if self._staged_bytes >= self.job.extent_bytes or self._staged_rows >= EXTENT_ROWS:
+            self.write()
+
+    def finish(self, query: str | None = None, *, inline_bytes: int = INLINE_BYTES) -> Written:
+        """Give what was written; the last few rows travel in the message."""
+        inline = None
+        if self._staged and self._staged_bytes <= inline_bytes:
+            inline = _stream_bytes(self._staged, self.schema or self.job.schema)
+        elif self._staged:
+            self.write()
+        job, schema = self.job, self.schema or self.job.schema
+        return Written(
+            job.id, job.folder, schema, tuple(self.written), self.rows, inline, frozenset(self.spilled), query
+        )
+
+    def write(self) -> None:
+        """Write what is staged as one extent."""
+        schema = self.schema or self.job.schema
+        settings = TableSettings.of(self.job.settings)
+        form = segment_format(settings.format)
+        extent_id = new_id()
+        key = self.job.extent_key(extent_id)
+        options = WriteOptions(time=settings.time, block_rows=self.job.block_rows)
+        writer = form.start_extent(self.store, key, schema, extent_id=extent_id, options=options)
+        for batch in self._staged:
+            writer.append(_conform(batch, schema))
+        self._staged, self._staged_rows, self._staged_bytes = [], 0, 0
+        done = writer.finish()
+        self.written.append(
+            Extent(
+                id=extent_id,
+                key=key,
+                format=form.name,
+                byte_size=done.byte_size,
+                row_count=done.row_count,
+                block_count=done.block_count,
+                min_ts_ns=done.min_timestamp_nanos,
+                max_ts_ns=done.max_timestamp_nanos,
+                schema_version=schema.version,
+                column_stats=done.column_stats,
+                present_paths=done.present_paths,
+            )
+        )
+
+
+class _TaskWriter:
+    """What batch and stream writers share: planning a job, and writing in its tasks."""
+
+    def __init__(self, options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> None:
+        if overwrite:
+            raise InvalidInputError("a table is only appended to: use mode append", mode="overwrite", kind="bad_mode")
+        table = open_table(options)
+        self.options = {name: value for name, value in options.items() if name.lower() != "checkpointlocation"}
+        self.job = plan_job(table, Place.of(options), schema, options)
+        self._is_registered = False
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Register the job's folder before anything is sent to where tasks are."""
+        if not self._is_registered:
+            register_folder(open_table(self.options), self.job.folder)
+            self._is_registered = True
+        return self.__dict__
+
+    def write_rows(self, batches: Iterable[pa.RecordBatch]) -> Written:
+        """Write the rows of one task."""
+        store = self.job.place.open_objects(self.job.objects)
+        extents = Extents(store, self.job)
+        schema, rules = self.job.schema, self.job.rules
+        for batch in _sized(batches):
+            if self.job.is_replay:
+                continue
+            coerced = coerce_arrow(from_spark(batch), schema, rules)
+            schema = coerced.schema
+            extents.take(coerced)
+        context = TaskContext.get()
+        return extents.finish(context.getLocalProperty(QUERY_ID) if context else None)
+
+
+class BatchWriter(_TaskWriter, DataSourceArrowWriter):
+    """Append a frame: one commit, once for each key."""
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        return self.write_rows(iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        table = open_table(self.options)
+        commit_written(table, self.job.id, self.job.folder, _written(messages), key=self.options.get("key"))
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        give_up(open_table(self.options), self.job.id, self.job.folder, _written(messages))
+
+
+class StreamWriter(_TaskWriter, DataSourceStreamArrowWriter):
+    """Append a stream: one commit a batch, once for each batch of a query, whatever was restarted or repeated."""
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        return self.write_rows(iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        written = _written(messages)
+        if not written:
+            return
+        query = written[0].query
+        if query is None:
+            raise InvalidInputError("spark did not tell the query's id, so its batches cannot be told apart")
+        offset = RecordOffset(f"spark:{query}", batchId)
+        commit_written(open_table(self.options), written[0].job_id, written[0].folder, written, offset=offset)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        if written := _written(messages):
+            give_up(open_table(self.options), written[0].job_id, written[0].folder, written)
+
+
+def plan_job(table: Table, place: Place, schema: StructType, options: Mapping[str, str]) -> Job:
+    """Fit the rows' schema to the table's, and give the job a folder of its own."""
+    head = table.snapshot
+    if table._pinned is not None:
+        raise InvalidInputError("an older snapshot can only be read", table=table.name, snapshot=head.sequence)
+    wider = widened(head.schema, schema, table.name)
+    time = TableSettings.of(head.settings).time
+    if time is not None and time not in schema.fieldNames():
+        raise SchemaError("the rows have no time column", table=table.name, column=time, kind="no_time")
+    id = new_id()
+    key = options.get("key")
+    return Job(
+        id=id,
+        place=place,
+        objects=table._store.url,
+        table=table.name,
+        folder=extent_key(table._info.namespace, table._info.name, f"job-{id}", ""),
+        schema=wider,
+        settings=dict(head.settings),
+        extent_bytes=number_of(options, "extentBytes", EXTENT_BYTES) or EXTENT_BYTES,
+        block_rows=number_of(options, "blockRows", BLOCK_ROWS) or BLOCK_ROWS,
+        is_replay=key is not None and table._catalog.receipt(table._info.scope, key=key) is not None,
+    )
+
+
+def register_folder(table: Table, folder: str) -> None:
+    """Announce a job's folder before the first byte is written below it."""
+    table._catalog.register_pending([_pending(table, folder)])
+
+
+def commit_written(
+    table: Table,
+    job_id: str,
+    folder: str,
+    messages: Sequence[Written],
+    *,
+    key: str | None = None,
+    offset: RecordOffset | None = None,
+    operation: str = "append",
+    removed: Sequence[Action] = (),
+    keep_folder: bool = False,
+) -> Receipt | None:
+    """Publish what tasks wrote in one commit; None if there was nothing to publish."""
+    catalog, scope = table._catalog, table._info.scope
+    keys = [extent.key for message in messages for extent in message.extents]
+    appender = _Appender(table, catalog.head(scope))
+    try:
+        # Each extent by its own name; the folder protects them until then, and must still do so afterwards.
+        if keys:
+            catalog.register_pending([_pending(table, each) for each in keys])
+            if all(pending.key != folder for pending in catalog.pending(table_id=scope.table_id)):
+                raise ConflictError("the job was given up for collection: run it again", table=table.name, job=job_id)
+        actions = [*_actions(appender, messages), *removed]
+        if not actions:
+            if not keep_folder:
+                forget_folder(table, folder, ())
+            return None
+        commit = Commit(
+            job_id, scope, appender.head.sequence, (*actions, *([offset] if offset else ())), operation, key
+        )
+        receipt = table._coordinator.commit(commit)
+    except BaseException:
+        appender.give_up()
+        raise
+    if receipt.replayed and receipt.commit_id != job_id:
+        catalog.release_pending(keys)
+        appender.give_up()
+        keys = []
+    if not keep_folder:
+        forget_folder(table, folder, keys)
+    totals = appender.head.totals
+    if totals.hot_rows > FLUSH_ROWS or totals.hot_bytes > FLUSH_BYTES:
+        table.flush()
+    return receipt
+
+
+def give_up(table: Table, job_id: str, folder: str, messages: Sequence[Written]) -> None:
+    """Leave what a job wrote to collection, unless it was committed after all.
+
+    A name that was registered is released, which a commit that is still under way then cannot use. One that was not
+    can be in no commit, so it is garbage.
+    """
+    catalog, scope = table._catalog, table._info.scope
+    named = [extent.key for message in messages for extent in message.extents]
+    released = set(catalog.release_pending(named)) if named else set()
+    if catalog.receipt(scope, commit_id=job_id) is None:
+        forget_folder(table, folder, released)
+    else:
+        forget_folder(table, folder, named)
+
+
+def forget_folder(table: Table, folder: str, kept: Iterable[str]) -> None:
+    """Give up by name what lies in a job's folder and is not kept, then the folder."""
+    catalog, settled = table._catalog, set(kept)
+    left = [meta.key for meta in table._store.list(folder) if meta.key not in settled]
+    if left:
+        catalog.register_pending([_pending(table, key) for key in left])
+    catalog.release_pending([*left, folder])
+
+
+def _actions(appender: _Appender, messages: Sequence[Written]) -> list[Action]:
+    """Give the actions of a job's commit; rows that travelled in messages become hot rows, or one more extent."""
+    schema = appender.head.schema
+    for message in messages:
+        if message.rows:
+            schema = schema.widen(message.schema.columns)
+            appender._spilled |= message.spilled
+    appender._schema = schema
+    for message in messages:
+        if message.inline is not None:
+            for batch in pa.ipc.open_stream(message.inline):
+                appender.take_batch(batch)
+    actions = appender.finish()
+    extents = [
+        AddExtent(replace(extent, schema_version=schema.version)) for message in messages for extent in message.extents
+    ]
+    updates = [action for action in actions if isinstance(action, UpdateTable)]
+    return [*updates, *extents, *(action for action in actions if not isinstance(action, UpdateTable))]
+
+
+def _pending(table: Table, key: str) -> Pending:
+    return Pending(key, table._info.scope, f"spark {socket.gethostname()}:{os.getpid()}")
+
+
+def _written(messages: Iterable[WriterCommitMessage | None]) -> list[Written]:
+    return [message for message in messages if isinstance(message, Written)]
+
+
+def _sized(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Join Spark's batches to ones that are worth a call."""
+    held: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in batches:
+        held.append(batch)
+        rows += batch.num_rows
+        if rows >= COERCE_ROWS:
+            yield pa.concat_batches(held) if len(held) > 1 else held[0]
+            held, rows = [], 0
+    if rows:
+        yield pa.concat_batches(held) if len(held) > 1 else held[0]
+
+
+def _stream_bytes(batches: Sequence[pa.RecordBatch], schema: Schema) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, schema.arrow) as stream:
+        for batch in batches:
+            stream.write_batch(_conform(batch, schema))
+    return bytes(sink.getvalue())

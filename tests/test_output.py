@@ -1,0 +1,135 @@
+"""Write rows in every format, and read them back."""
+
+from __future__ import annotations
+
+import io
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+import pytest
+from rich.console import Console
+
+from tidelake import dynamic
+from tidelake.errors import InvalidInputError, StorageError
+from tidelake.output import SHOWN_ROWS, json_value, language_of, suffix_format, table_of, write_result
+from tidelake.schema import DYNAMIC_FIELD
+
+WHEN = datetime(2026, 3, 14, 12, 30, tzinfo=UTC)
+PLAIN = [
+    {"n": 1, "s": 'a,"b"', "ts": "2026-03-14T12:30:00Z", "d": {"x": [1, None]}},
+    {"n": None, "s": None, "ts": None, "d": None},
+]
+
+
+def rows() -> pa.Table:
+    columns = {
+        "n": pa.array([1, None], pa.int64()),
+        "s": pa.array(['a,"b"', None]),
+        "ts": pa.array([WHEN, None], pa.timestamp("us", "UTC")),
+        "d": pa.array([dynamic.encode({"x": [1, None]}), None], pa.binary()),
+    }
+    fields = [pa.field(name, array.type) for name, array in columns.items()]
+    fields[3] = fields[3].with_metadata(DYNAMIC_FIELD)
+    return pa.table(list(columns.values()), schema=pa.schema(fields))
+
+
+def written(form: str, folder: Path) -> Path:
+    path = folder / "out"
+    write_result(rows(), form, str(path), Console(file=io.StringIO()))
+    return path
+
+
+def test_json_and_ndjson_hold_dynamic_values_as_they_are(tmp_path: Path) -> None:
+    assert orjson.loads(written("json", tmp_path).read_bytes()) == PLAIN
+    assert [orjson.loads(line) for line in written("ndjson", tmp_path).read_bytes().splitlines()] == PLAIN
+
+
+def test_json_of_no_rows_is_an_empty_list(tmp_path: Path) -> None:
+    write_result(rows().slice(0, 0), "json", str(tmp_path / "out"), Console(file=io.StringIO()))
+    assert orjson.loads((tmp_path / "out").read_bytes()) == []
+
+
+def test_csv_reads_back(tmp_path: Path) -> None:
+    read = pa.csv.read_csv(written("csv", tmp_path), convert_options=pa.csv.ConvertOptions(strings_can_be_null=True))
+    first = read.to_pylist()[0]
+    assert (first["n"], first["s"], first["d"]) == (1, 'a,"b"', '{"x":[1,null]}')
+    assert first["ts"] == WHEN
+
+
+@pytest.mark.parametrize("form", ["parquet", "arrow"])
+def test_columnar_formats_keep_every_byte(form: str, tmp_path: Path) -> None:
+    path = written(form, tmp_path)
+    read = pa.parquet.read_table(path) if form == "parquet" else pa.ipc.open_stream(path.read_bytes()).read_all()
+    assert read.equals(rows())
+
+
+def test_table_shows_the_first_rows_and_counts_all() -> None:
+    sink = io.StringIO()
+    many = pa.table({"n": list(range(SHOWN_ROWS + 7))})
+    Console(file=sink, width=80).print(table_of(many.to_reader()))
+    assert f"{SHOWN_ROWS + 7} rows, the first {SHOWN_ROWS} shown" in sink.getvalue()
+    assert f" {SHOWN_ROWS - 1} " in sink.getvalue()
+    assert f" {SHOWN_ROWS + 1} " not in sink.getvalue().partition("rows, the first")[0].rpartition("\n")[0]
+
+
+def test_table_does_not_let_values_move_the_cursor() -> None:
+    sink = io.StringIO()
+    Console(file=sink, width=80).print(table_of(pa.table({"s": ["a\x1b[2Jb\nc"]}).to_reader()))
+    assert "\x1b" not in sink.getvalue()
+
+
+def test_a_table_does_not_go_to_a_file(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match="a file needs a format"):
+        write_result(rows(), "table", str(tmp_path / "out"), Console(file=io.StringIO()))
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="cannot be written"):
+        write_result(rows(), "csv", str(tmp_path / "no" / "out.csv"), Console(file=io.StringIO()))
+
+
+@pytest.mark.parametrize(
+    ("text", "language"),
+    [
+        ("select 1", "sql"),
+        ("  WITH a AS (select 1) select * from a", "sql"),
+        ("-- why\nselect 1", "sql"),
+        ("/* why */ (select 1)", "sql"),
+        ("obs.logs | take 5", "kql"),
+        ("let a = 5; print a", "kql"),
+        ("print 1", "kql"),
+        ("logs", "kql"),
+        ("selected | count", "kql"),
+        ("from | take 1", "kql"),
+    ],
+)
+def test_language_is_told_by_the_first_word(text: str, language: str) -> None:
+    assert language_of(text) == language
+
+
+def test_suffix_names_the_format() -> None:
+    assert [suffix_format(name) for name in ("a.CSV", "b.jsonl", "c.parquet", "d.txt", None)] == [
+        "csv", "ndjson", "parquet", None, None,
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (float("nan"), None),
+        (WHEN, "2026-03-14T12:30:00Z"),
+        (timedelta(seconds=90), "0:01:30"),
+        (Decimal("1.50"), "1.50"),
+        (b"\x00\xff", "AP8="),
+        ({"a": [WHEN.date()]}, {"a": ["2026-03-14"]}),
+    ],
+)
+def test_json_value_is_json(value: Any, expected: Any) -> None:
+    assert json_value(value) == expected
+    orjson.dumps(json_value(value))

@@ -31,6 +31,7 @@ from tidelake.errors import (
     InvalidRangeError,
     NotFoundError,
     OverlapError,
+    QueryError,
     SchemaError,
     StorageError,
 )
@@ -739,6 +740,42 @@ def test_range_scans_are_in_time_order_and_half_open(folder: Lake) -> None:
     assert read.num_rows == 6_000
     some = table.scan(where="device == 'a'", start=ends[0], end=ends[1], ordered=True).read_all()
     assert some.num_rows == 3_000
+
+
+def test_sql_asks_for_coverage_as_for_a_table(folder: Lake) -> None:
+    table = folder.create_table("m.cpu", SCHEMA, **DEVICE)
+    table.append(rows_of("a", 0, 1, 5) + rows_of("b", *range(6)))
+    asked, whole = table.coverage, table.coverage.report("2026-01-01", "2026-01-02")
+    for text, expected in (
+        ("select * from gaps('m.cpu')", asked.gaps()),
+        ("select * from gaps('m.cpu', least => '4m')", asked.gaps(least="4m")),
+        ("select * from held('m.cpu', entity => 'b')", asked.held(entity="b")),
+        ("select * from coverage('m.cpu', '2026-01-01', '2026-01-02')", whole.entities),
+        ("select * from missing('m.cpu', '2026-01-01T12:00:00Z', '2026-01-01T12:06:00Z', at_most => 2)",
+         asked.missing(NOON, NOON + timedelta(minutes=6), at_most=2)),
+    ):  # fmt: skip
+        assert folder.sql(text).to_arrow().to_pylist() == expected.to_pylist(), text
+    assert folder.kql("gaps('m.cpu') | project device, buckets").to_arrow().to_pylist() == [
+        {"device": "a", "buckets": 3}
+    ]
+    lacking = "coverage('m.cpu', datetime(2026-01-01T12:00), datetime(2026-01-01T12:10)) | where ratio < 0.5 | count"
+    assert folder.kql(lacking).to_arrow().to_pylist() == [{"Count": 1}]
+    with pytest.raises(QueryError, match="no such table"):
+        folder.kql("gaps('m.none')")
+    joined = "select g.device, count(*) as n from gaps('m.cpu') g join m.cpu c on c.device = g.device group by 1"
+    assert folder.sql(joined).to_arrow().to_pylist() == [{"device": "a", "n": 3}]
+    table.append(rows_of("a", 2, 3, 4))
+    assert folder.sql("select * from gaps('m.cpu')").to_arrow().num_rows == 0
+    for text, reason in (
+        ("select * from gaps('m.none')", "no such table"),
+        ("select * from gaps()", "needs the name of a table"),
+        ("select * from gaps('m.cpu', color => 'red')", "knows no 'color'"),
+        ("select * from gaps('m.cpu', ts) from m.cpu", ""),
+        ("select * from gaps('m.cpu', '2026-01-01', '2026-01-02', 'a')", "name the others"),
+    ):
+        with pytest.raises(QueryError) as caught:
+            folder.sql(text)
+        assert reason in str(caught.value)
 
 
 @pytest.fixture

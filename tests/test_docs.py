@@ -183,12 +183,14 @@ def test_types_in_the_specification_are_ours() -> None:
     assert len(names) == 8
 
 
-def test_readme_quickstart_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("page", ["README.md", "docs/quickstart.md"])
+def test_first_minute_runs_as_it_is_written(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    executed(ROOT / "README.md")
+    row = {"ts": "2026-03-14T12:00:00Z", "level": "ERROR", "service": "auth", "message": "timeout"}
+    (tmp_path / "app.ndjson").write_text(json.dumps(row) + "\n")
     commands = [
-        shlex.split(line)[1:]
-        for block in blocks_of(ROOT / "README.md", "sh")
+        shlex.split(line, comments=True)[1:]
+        for block in blocks_of(ROOT / page, "sh")
         for line in block.splitlines()
         if line.startswith("tidelake ")
     ]
@@ -196,9 +198,10 @@ def test_readme_quickstart_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     for command in commands:
         result = CliRunner().invoke(main, command)
         assert (result.exit_code, result.stderr) == (0, ""), command
+    executed(ROOT / page)
 
 
-@pytest.mark.parametrize("page", ["tables.md"])
+@pytest.mark.parametrize("page", ["coverage.md", "log.md", "tables.md"])
 def test_examples_of_a_page_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     executed(ROOT / "docs" / page)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import tidelake
+from tidelake.demo import require_java
 
 PAGE = Path(__file__).parents[1] / "docs" / "troubleshooting.md"
 SECTIONS = dict(re.findall(r"^### `(.*?)`\n\n`(\w+)`\.", PAGE.read_text(), re.MULTILINE))
@@ -47,6 +48,29 @@ def flip(path: Path) -> None:
     path.write_bytes(data)
 
 
+def without_java(folder: Path) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", str(folder))
+        patch.delenv("JAVA_HOME", raising=False)
+        require_java()
+
+
+def asked(text: str, **options: Any) -> Callable[[Path], Any]:
+    def ask(folder: Path) -> None:
+        logs(folder)
+        lake = tidelake.connect(folder / "lake")
+        (lake.sql if text.startswith(("select", "delete")) else lake.kql)(text, **options).to_arrow()
+
+    return ask
+
+
+def overlap(folder: Path) -> None:
+    with tidelake.connect(folder / "lake") as lake:
+        cpu = lake.create_table("cpu", SCHEMA, bucket="1m", entity=["s"], coverage="exclusive")
+        cpu.append([GOOD | {"s": "web"}])
+        cpu.append([GOOD | {"s": "web"}])
+
+
 PRODUCERS: dict[str, Callable[[Path], Any]] = {
     "not a lake": lambda folder: tidelake.connect(other(folder)),
     "no lake here": lambda folder: tidelake.connect(folder / "none", create=False),
@@ -71,6 +95,21 @@ PRODUCERS: dict[str, Callable[[Path], Any]] = {
     "no column": lambda folder: logs(folder).scan(where="nn == 1"),
     "expected a value": lambda folder: logs(folder).scan(where="n == "),
     "cannot be compared with": lambda folder: logs(folder).scan(where="n == 'x'"),
+    "unknown table": asked("nope | take 1"),
+    "there is no column": asked("select nope from logs"),
+    "unknown operator": asked("logs | were n > 1"),
+    "unknown function": asked("logs | extend x = nofunc(n)"),
+    "only queries can be run": asked("delete from logs"),
+    "the query took longer than its budget": asked(
+        "select count(*) from range(100000) a, range(100000) b, range(100000) c", budget={"seconds": 0.2}
+    ),
+    "is not an engine": asked("select 1", engine="fast"),
+    "the time window is already held": overlap,
+    "is not a bucket such as": lambda folder: tidelake.connect(folder / "lake").create_table(
+        "cpu", SCHEMA, bucket="5 parsecs"
+    ),
+    "the table keeps no coverage": lambda folder: logs(folder).coverage.gaps(),
+    "needs Java 17": without_java,
     "the range's start is not before its end": lambda folder: logs(folder).scan(start="2026-01-02", end="2026-01-01"),
     "is not a time such as": lambda folder: logs(folder).scan(start="yesterday"),
     "no such snapshot, or it has expired": lambda folder: (

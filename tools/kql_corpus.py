@@ -135,7 +135,9 @@ def main() -> None:
     outcomes = [judge(path, text) for path, text in list(queries(arguments.corpus))[:: arguments.every]]
     parsed = sum(outcome.parse_error is None for outcome in outcomes)
     planned = sum(outcome.plan_error is None for outcome in outcomes)
-    print(f"{len(outcomes)} queries: {parsed} parse ({parsed / len(outcomes):.1%}), {planned} plan ({planned / len(outcomes):.1%})")
+    print(
+        f"{len(outcomes)} queries: {parsed} parse ({parsed / len(outcomes):.1%}), {planned} plan ({planned / len(outcomes):.1%})"
+    )
     failures = [o for o in outcomes if o.plan_error and not o.parse_error]
     for message, count in Counter(_short(o) for o in failures).most_common(60):
         print(f"{count:5} {message}")

@@ -74,12 +74,14 @@ def _time_chart(
     first, last = min(moments), max(moments)
     top = max(value for points in series.values() for _, value in points)
     gutter = max(len(_number(top)), 6)
-    room = max(width - gutter - 2, 10)
+    distinct = len(set(moments))
+    wide = max((max(width - gutter - 2, 10)) // distinct, 1)
+    room = min(max(width - gutter - 2, 10), distinct * wide)
     drawn = Text()
     height = HEIGHT if len(series) == 1 else max(2, HEIGHT // 2)
     for at, (name, points) in enumerate(list(series.items())[: len(COLOURS)]):
         drawn.append(f"{name}\n", style="bold")
-        for line, text in enumerate(_columns(points, first, last, top, room, height)):
+        for line, text in enumerate(_columns(points, first, last, top, room, wide, height)):
             drawn.append(f"{_number(top) if line == 0 else '0' if line == height - 1 else '':>{gutter}} ")
             drawn.append(text + "\n", style=COLOURS[at])
     left, right = first.isoformat(" ", "seconds")[:19], last.isoformat(" ", "seconds")[:19]
@@ -90,14 +92,21 @@ def _time_chart(
 
 
 def _columns(
-    points: Sequence[tuple[datetime, float]], first: datetime, last: datetime, top: float, room: int, height: int
+    points: Sequence[tuple[datetime, float]],
+    first: datetime,
+    last: datetime,
+    top: float,
+    room: int,
+    wide: int,
+    height: int,
 ) -> list[str]:
-    """Give the lines of one chart, top line first: the greatest value of each column of time."""
-    span = (last - first).total_seconds() or 1.0
+    """Give the lines of one chart, top line first: the greatest value of each column of time, points so wide."""
+    span = (last - first).total_seconds()
     tallest = [0.0] * room
     for moment, value in points:
-        at = min(int((moment - first).total_seconds() / span * room), room - 1)
-        tallest[at] = max(tallest[at], value)
+        place = (moment - first).total_seconds() / span * (room - wide) if span else 0.0
+        for at in range(round(place), round(place) + wide):
+            tallest[at] = max(tallest[at], value)
     eighths = [round(max(value, 0.0) / top * height * 8) if top > 0 else 0 for value in tallest]
     return [
         "".join(_STEPS[min(max(count - 8 * line, 0), 8)] for count in eighths) for line in range(height - 1, -1, -1)

@@ -1,4 +1,4 @@
-"""Show a newcomer what a lake does, in about a minute: load with Spark, stream, find an incident, look behind the scenes.
+"""Show a newcomer what a lake does, in about a minute: load, stream, find an incident, look behind the scenes.
 
 The telemetry is made up and seeded, see ``telemetry``; everything else is real: files, Spark, commits, queries. Each
 step says what it does, does it with the library, and shows the answer. The lake is left for the reader to play with. It
@@ -7,7 +7,9 @@ does not clean up: a second run begins with an empty folder of the same name.
 
 from __future__ import annotations
 
+import os
 import shutil
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -102,8 +104,6 @@ def run_demo(folder: str, console: Console, *, lines: int = LOG_LINES) -> None:
 
 def require_java() -> None:
     """Refuse in one line where Spark could not start."""
-    import os
-
     home = os.environ.get("JAVA_HOME")
     if not shutil.which("java") and not (home and (Path(home) / "bin" / "java").exists()):
         raise UnavailableError(
@@ -145,11 +145,21 @@ def _fill(console: Console, lake: Lake, root: Path, logs: list[Path], metrics: l
 
 
 def _quiet_spark() -> SparkSession:
-    """Start a session that does not talk over the demo."""
+    """Start a session that does not talk over the demo: what the JVM says while it starts is shown if it fails."""
     from tidelake.spark import session
 
-    spark = session(app="tidelake demo", spark__sql__shuffle__partitions="4", spark__log__level="ERROR")
-    spark.sparkContext.setLogLevel("ERROR")
+    with tempfile.TemporaryFile() as said:
+        stderr = os.dup(2)
+        os.dup2(said.fileno(), 2)
+        try:
+            spark = session(app="tidelake demo", spark__sql__shuffle__partitions="4", spark__log__level="ERROR")
+        except BaseException:
+            said.seek(0)
+            os.write(stderr, said.read())
+            raise
+        finally:
+            os.dup2(stderr, 2)
+            os.close(stderr)
     return spark
 
 

@@ -91,7 +91,7 @@ def copy(lake: Lake, as_json: bool, source: str, target: str, query: str | None,
     """
     from tidelake.spark.jobs import copy as run
 
-    say(run(lake, source, target, **({"query": query} if query else {}), **options), as_json)
+    say(run(lake, source, target, query=query or "select * from source", **options), as_json)
 
 
 @click.command()

@@ -67,7 +67,7 @@ class PythonFunction:
             return None
         try:
             return self.apply(*row)
-        except (ValueError, TypeError, KeyError, IndexError, OverflowError, UnicodeError, expat.ExpatError):
+        except (ValueError, TypeError, KeyError, IndexError, OverflowError, ZeroDivisionError, UnicodeError, expat.ExpatError):
             return None
 
     def register_duckdb(self, connection: Any) -> None:
@@ -350,6 +350,83 @@ def punycode_domain_decode(text: str) -> str:
     return ".".join(part[4:].encode().decode("punycode") if part.startswith("xn--") else part for part in text.split("."))
 
 
+def _numbers(array: str) -> list[float | None]:
+    return [float(item) if isinstance(item, int | float) else None for item in json.loads(array)]
+
+
+def _number(value: float | None) -> Any:
+    return None if value is None else int(value) if value == int(value) and abs(value) < 2**53 else value
+
+
+def pairwise(rule: Callable[[float, float], float | None]) -> Callable[[str, str], str]:
+    """Make a function of two series: item by item, null where either has none."""
+
+    def apply(one: str, other: str) -> str:
+        pairs = zip(_numbers(one), _numbers(other), strict=False)
+        return _dumped([None if a is None or b is None else _number(rule(a, b)) for a, b in pairs])
+
+    return apply
+
+
+def series_stats(array: str) -> str:
+    values = [value for value in _numbers(array) if value is not None]
+    mean = sum(values) / len(values)
+    variance = sum((value - mean) ** 2 for value in values) / (len(values) - 1) if len(values) > 1 else 0.0
+    low, high = min(values), max(values)
+    items = {"min": low, "min_idx": values.index(low), "max": high, "max_idx": values.index(high), "avg": mean}
+    return _dumped({name: _number(value) for name, value in items.items()} | {"stdev": variance**0.5, "variance": variance})
+
+
+def series_fill(array: str, how: str, constant: float = 0.0) -> str:
+    """Fill the gaps of a series: with a constant, from the left, from the right, or in a line."""
+    values = _numbers(array)
+    if how == "const":
+        return _dumped([_number(constant if value is None else value) for value in values])
+    known = [at for at, value in enumerate(values) if value is not None]
+    out = list(values)
+    for at, value in enumerate(values):
+        if value is not None or not known:
+            continue
+        left = max((k for k in known if k < at), default=None)
+        right = min((k for k in known if k > at), default=None)
+        if how == "linear" and left is not None and right is not None:
+            start, end = values[left] or 0.0, values[right] or 0.0
+            out[at] = start + (end - start) * (at - left) / (right - left)
+        elif how in ("forward", "linear") and left is not None:
+            out[at] = values[left]
+        elif how in ("backward", "linear") and right is not None:
+            out[at] = values[right]
+    return _dumped([_number(value) for value in out])
+
+
+def series_dot(one: str, other: str) -> float:
+    return sum((a or 0.0) * (b or 0.0) for a, b in zip(_numbers(one), _numbers(other), strict=True))
+
+
+def series_cosine(one: str, other: str) -> float:
+    return series_dot(one, other) / (series_dot(one, one) ** 0.5 * series_dot(other, other) ** 0.5)
+
+
+def jaccard(one: str, other: str) -> float:
+    first, second = ({json.dumps(item, sort_keys=True) for item in json.loads(side)} for side in (one, other))
+    return len(first & second) / len(first | second)
+
+
+def array_rotate(array: str, places: str, direction: int) -> str:
+    items = json.loads(array)
+    shift = direction * int(places) % len(items) if items else 0
+    return _dumped(items[shift:] + items[:shift])
+
+
+def format_bytes(size: str, precision: str | None, unit: str | None) -> str:
+    units = ("Bytes", "KB", "MB", "GB", "TB", "PB", "EB")
+    value, at = float(size), 0
+    while at + 1 < len(units) and (units[at] != unit if unit else abs(value) >= 1024):
+        value, at = value / 1024, at + 1
+    rounded = round(value, int(precision) if precision else 0)
+    return f"{rounded:g} {units[at]}" if rounded == int(rounded) else f"{rounded} {units[at]}"
+
+
 def _entry(name: str, apply: Callable[..., Any], arity: int, result: str) -> tuple[str, PythonFunction]:
     return name, PythonFunction(name, apply, arity, result)
 
@@ -384,6 +461,22 @@ PYTHON_FUNCTIONS: dict[str, PythonFunction] = dict(
         _entry("tide_base64_to_array", base64_to_array, 1, "json"),
         _entry("tide_codepoints", codepoints, 1, "json"),
         _entry("tide_from_codepoints", from_codepoints, 1, "text"),
+        _entry("tide_series_add", pairwise(lambda a, b: a + b), 2, "json"),
+        _entry("tide_series_subtract", pairwise(lambda a, b: a - b), 2, "json"),
+        _entry("tide_series_multiply", pairwise(lambda a, b: a * b), 2, "json"),
+        _entry("tide_series_divide", pairwise(lambda a, b: a / b if b else None), 2, "json"),
+        _entry("tide_series_stats", series_stats, 1, "json"),
+        _entry("tide_series_fill_const", lambda a, c: series_fill(a, "const", float(c)), 2, "json"),
+        _entry("tide_series_fill_forward", lambda a: series_fill(a, "forward"), 1, "json"),
+        _entry("tide_series_fill_backward", lambda a: series_fill(a, "backward"), 1, "json"),
+        _entry("tide_series_fill_linear", lambda a: series_fill(a, "linear"), 1, "json"),
+        _entry("tide_series_dot", series_dot, 2, "real"),
+        _entry("tide_series_cosine", series_cosine, 2, "real"),
+        _entry("tide_jaccard", jaccard, 2, "real"),
+        _entry("tide_array_rotate_left", lambda a, n: array_rotate(a, n, 1), 2, "json"),
+        _entry("tide_array_rotate_right", lambda a, n: array_rotate(a, n, -1), 2, "json"),
+        _entry("tide_format_bytes", format_bytes, 3, "text"),
+        _entry("tide_bag_zip", lambda k, v: _dumped(dict(zip(json.loads(k), json.loads(v), strict=False))), 2, "json"),
         _entry("tide_punycode_encode", punycode_encode, 1, "text"),
         _entry("tide_punycode_decode", punycode_decode, 1, "text"),
         _entry("tide_punycode_domain_encode", punycode_domain_encode, 1, "text"),

@@ -26,6 +26,7 @@ from tidelake.lake import Lake
 from tidelake.plan import ScanPlan
 from tidelake.query import local
 from tidelake.query.adapt import adapt
+from tidelake.query.answers import Answer, coverage_table, name_answers
 from tidelake.query.bind import At, bind, bind_tables
 from tidelake.query.budget import Budget
 from tidelake.query.choose import choose_engine
@@ -149,7 +150,8 @@ def _prepare(text: str, language: Language, seen: _Seen) -> tuple[Prepared, bool
         asks, shape = tuple(push_down(bound)), shape_of(bound)
         return Prepared(text, language, bound.tree, names, asks, shape, lowered.render), False
     tree: exp.Query = parse_sql(text)
-    lasting = not asks_the_time(tree) and tree.find(exp.Version) is None
+    name_answers(tree, text, seen)
+    lasting = not asks_the_time(tree) and tree.find(exp.Version) is None and not seen.answers
     bound = bind(with_clock(tree, now), text, seen)
     pushed, shape = tuple(push_down(bound)), shape_of(bound)
     adapted = adapt(bound, text)
@@ -175,6 +177,7 @@ class _Seen:
 
     def __init__(self, lake: Lake) -> None:
         self._lake = lake
+        self.answers: dict[str, Table] = {}  # tables that a query's text makes
         self._tables: dict[tuple[str, At | None], Table] = {}
 
     def table(self, name: str, at: At | None = None) -> Table:
@@ -182,6 +185,14 @@ class _Seen:
         if key not in self._tables:
             self._tables[key] = self._pinned(name, at)
         return self._tables[key]
+
+    def answer(self, kind: str, words: Mapping[str, Any]) -> str:
+        """Find an answer about a table's coverage, and give the name under which it can be read."""
+        about = {name: value for name, value in words.items() if name != "table"}
+        rows = coverage_table(self._lake, self.table(str(words["table"])), kind, **about)
+        name = f"{kind}_{len(self.answers) + 1}"
+        self.answers[name] = Answer(self._lake, name, rows)
+        return name
 
     def columns(self, name: str) -> Mapping[str, DataType]:
         return {column.name: column.type for column in self.table(name).schema}
@@ -196,6 +207,8 @@ class _Seen:
         return {name: table.schema for (name, at), table in self._tables.items() if at is None}
 
     def _pinned(self, name: str, at: At | None) -> Table:
+        if at is None and name in self.answers:
+            return self.answers[name]
         if at is not None:
             return self._lake.table(name, as_of=at.time, snapshot=at.sequence)
         try:

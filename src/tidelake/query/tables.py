@@ -6,9 +6,18 @@ It does not read data.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from tidelake.schema import DataType
+
+# What may be asked about a table's coverage as if it were a table, and what an answer takes besides its first places.
+ANSWER_PLACES = ("table", "start", "end")
+ANSWERS: Mapping[str, frozenset[str]] = {
+    "gaps": frozenset({"entity", "schedule", "least"}),
+    "missing": frozenset({"entity", "schedule", "at_most"}),
+    "held": frozenset({"entity"}),
+    "coverage": frozenset({"entity", "schedule"}),
+}
 
 
 class Tables(Protocol):
@@ -20,4 +29,13 @@ class Tables(Protocol):
 
     def names(self) -> Sequence[str]:
         """Give the names of all tables, for suggestions."""
+        ...
+
+
+@runtime_checkable
+class Answering(Tables, Protocol):
+    """Tables that can be asked what they hold and what is missing."""
+
+    def answer(self, kind: str, words: Mapping[str, Any]) -> str:
+        """Find an answer, and give the name under which it can be read like a table."""
         ...

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -21,8 +22,8 @@ from tidelake.query.kql.relations import Relation, Steps, keyed
 from tidelake.query.kql.scalar_functions import FUNCTIONS, Arguments
 from tidelake.query.kql.scalars import Scalars
 from tidelake.query.kql.scope import Closure, Deferred, Names, Scope
-from tidelake.query.kql.values import Column, Value, call, convert_text_limit, literal, text_literal, type_of
-from tidelake.query.tables import Tables
+from tidelake.query.kql.values import Column, Value, call, convert_text_limit, json_of, literal, text_literal, type_of
+from tidelake.query.tables import ANSWER_PLACES, ANSWERS, Answering, Tables
 
 MAX_NODES = 200_000  # parts of one bound expression: functions that call functions can double it each time
 MAX_CALLS = 5_000  # calls of the author's own functions, each of which is written out
@@ -96,6 +97,8 @@ class Binder(Scalars):
                 found = place.names.find(name)
                 if isinstance(found, Deferred):
                     return self.is_table(found.expression, Place(found.names, self.text))
+                if isinstance(found, Closure):
+                    return self._gives_table(name, (), place)
                 return isinstance(found, Relation) if found is not None else self._exists(name)
             case syntax.Call(name, arguments):
                 return self._gives_table(name, arguments, place)
@@ -105,7 +108,7 @@ class Binder(Scalars):
                 return False
 
     def _gives_table(self, name: str, arguments: tuple[syntax.Expression, ...], place: Place) -> bool:
-        if name in ("table", "external_table", "materialized_view"):
+        if name in ("table", "external_table", "materialized_view") or self._is_answer(name, place):
             return True
         if name == "materialize":
             return bool(arguments) and self.is_table(arguments[0], place)
@@ -212,6 +215,22 @@ class Binder(Scalars):
                 return self._called_table(name, arguments, at, place)
         raise self.error(node.at, "expected a table here")
 
+    def _is_answer(self, name: str, place: Place) -> bool:
+        return name in ANSWERS and isinstance(self.tables, Answering) and place.names.find(name) is None
+
+    def _answered(self, name: str, arguments: tuple[syntax.Expression, ...], at: int, place: Place) -> Relation:
+        """Give an answer about a table's coverage: ``gaps('m.cpu', start, end)``."""
+        assert isinstance(self.tables, Answering)
+        if not 1 <= len(arguments) <= len(ANSWER_PLACES):
+            raise self.error(at, f"{name} takes {', '.join(ANSWER_PLACES)}", kind="arguments")
+        scope = self.scope(None, place)
+        values = [self.constant(each, scope, f"an argument of {name}") for each in arguments]
+        try:
+            found = self.tables.answer(name, dict(zip(ANSWER_PLACES, values, strict=False)))
+        except NotFoundError as error:
+            raise self.error(at, str(error), kind="unknown_table") from None
+        return self.stored(found, at, place)
+
     def _database_table(self, base: syntax.Expression, name: str, at: int, place: Place) -> Relation:
         database = base.arguments[-1] if isinstance(base, syntax.Call) and base.arguments else None
         namespace = self.constant(database, self.scope(None, place), "a database's name") if database else None
@@ -221,6 +240,8 @@ class Binder(Scalars):
         found = place.names.find(name)
         if isinstance(found, Closure):
             return self._invoked(found, name, arguments, place, at, None)
+        if self._is_answer(name, place):
+            return self._answered(name, arguments, at, place)
         match name, arguments:
             case "materialize", (argument,):
                 return self.steps.closed(self.table(argument, place))
@@ -250,14 +271,26 @@ class Binder(Scalars):
 
     def _cell(self, node: syntax.Expression, kind: str, scope: Scope) -> exp.Expression:
         value = self.bind(node, scope)
+        if kind == "dynamic":
+            return self._dynamic_cell(value, scope, node.at)
         if value.is_null:
             return literal("" if kind == "string" else None, kind).sql
         found = implicit(value, kind) or convert(value, kind)
-        if kind == "dynamic" and value.type == "string":
-            found = Value(call("tide_parse_json", value.sql), "dynamic")
         if found.is_null and value.constant is not None:
             raise scope.error(node.at, f"not a {kind}", kind="type")
         return found.sql
+
+    def _dynamic_cell(self, value: Value, scope: Scope, at: int) -> exp.Expression:
+        """Give a dynamic cell as JSON text, which is read when the rows are."""
+        if not value.is_constant:
+            raise scope.error(at, "a value of a datatable must be a constant")
+        if value.constant is None:
+            return literal(None, "string").sql
+        if value.type == "string":
+            return value.sql
+        if value.type in ("datetime", "timespan"):
+            return text_literal(json.dumps(convert(value, "string").constant))
+        return text_literal(json.dumps(json_of(value.constant)))
 
     def constant_rows(self, columns: tuple[Column, ...], rows: list[list[exp.Expression]]) -> Relation:
         """Give rows that the query itself holds."""
@@ -470,7 +503,9 @@ def rows_query(columns: tuple[Column, ...], rows: list[list[exp.Expression]]) ->
     chosen = []
     for index, column in enumerate(columns):
         cell: exp.Expression = exp.column(exp.to_identifier(f"c{index}", quoted=True), table="v")
-        if column.type != "dynamic":
+        if column.type == "dynamic":
+            cell = call("tide_parse_json", cell)
+        else:
             cell = exp.Cast(this=cell, to=literal(None, column.type).sql.args["to"].copy())
         chosen.append(exp.alias_(cell, column.key, quoted=True))
     return exp.select(*chosen).from_(values)

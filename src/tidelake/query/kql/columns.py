@@ -129,8 +129,9 @@ def _with_nodes(b: Binder, relation: Relation, nodes: Sequence[syntax.Expression
 def print_row(b: Binder, relation: Relation, operator: syntax.Operator, place: Place) -> Relation:
     entries = assigned(b, relation, operator.items, place)
     names: list[str] = []
-    for index, (name, _, given) in enumerate(entries):
-        names.append(unique(name if given else f"print_{index}", names))
+    for index, (name, _, _) in enumerate(entries):
+        is_named = index < len(operator.items) and isinstance(operator.items[index], syntax.Named)
+        names.append(unique(name if is_named or len(entries) > len(operator.items) else f"print_{index}", names))
     columns = keyed((name, value.type) for name, (_, value, _) in zip(names, entries, strict=True))
     query = exp.select(*(aliased(value.sql, c.key) for c, (_, value, _) in zip(columns, entries, strict=True)))
     return replace(b.steps.relation(query, columns, relation), serialized=True)

@@ -99,10 +99,6 @@ def _to_bool(text: str) -> bool | None:
     return {"true": True, "false": False, "1": True, "0": False}.get(text.strip().lower())
 
 
-def _text_of_real(value: float) -> Any:
-    return NOT_CONSTANT
-
-
 _FOLDS: dict[tuple[str, str], Callable[[Any], Any]] = {
     ("string", "long"): _to_long,
     ("string", "int"): _to_long,
@@ -119,7 +115,7 @@ _FOLDS: dict[tuple[str, str], Callable[[Any], Any]] = {
     ("real", "long"): int,
     ("real", "int"): int,
     ("bool", "long"): int,
-    ("bool", "string"): lambda value: "True" if value else "False",
+    ("bool", "string"): lambda value: "true" if value else "false",
     ("timespan", "string"): format_span,
     ("timespan", "long"): int,
     ("datetime", "string"): lambda value: iso_text(value),

@@ -13,13 +13,13 @@ from datetime import UTC, datetime
 from sqlglot import exp
 
 from tidelake.lexer import error_at
-from tidelake.query.kql import columns, expanding, grouping, joining
+from tidelake.query.kql import columns, expanding, grouping, joining, syntax
 from tidelake.query.kql.binder import Binder, OperatorRule, Place
 from tidelake.query.kql.conversions import convert
 from tidelake.query.kql.parser import parse
 from tidelake.query.kql.relations import Relation, aliased
 from tidelake.query.kql.scope import Names
-from tidelake.query.kql.values import Column, Value, call
+from tidelake.query.kql.values import Column, Value, call, text as never_null
 from tidelake.query.tables import Tables
 
 OPERATORS: Mapping[str, OperatorRule] = {
@@ -70,7 +70,7 @@ def lower(text: str, tables: Tables, *, now: datetime) -> Lowered:
         raise error_at(text, len(text.rstrip()), "the text has no query, only definitions", kind="no_query")
     place = Place(names, text)
     try:
-        if binder.is_table(script.query, place) or _might_be_table(script.query):
+        if binder.is_table(script.query, place) or _might_be_table(script.query, names):
             relation = binder.table(script.query, place)
         else:
             value = columns.settled(binder.bind(script.query, binder.scope(None, place)))
@@ -80,12 +80,9 @@ def lower(text: str, tables: Tables, *, now: datetime) -> Lowered:
         raise error_at(text, 0, "nested too deeply", kind="too_deep") from None
 
 
-def _might_be_table(node: object) -> bool:
-    from tidelake.query.kql import syntax
-
-    return isinstance(node, syntax.Name) or (
-        isinstance(node, syntax.Call) and node.name.lower() == node.name and False
-    )
+def _might_be_table(node: syntax.Expression, names: Names) -> bool:
+    """Say whether a name alone is best read as a table, though there is none: the message then says so."""
+    return isinstance(node, syntax.Name) and names.find(node.name) is None
 
 
 def _single(binder: Binder, value: Value) -> Relation:
@@ -102,6 +99,8 @@ def _finished(binder: Binder, relation: Relation) -> Lowered:
         sql = relation.item(column)
         if column.type == "timespan":
             sql = convert(Value(sql, "timespan"), "string").sql
+        elif column.type == "string":  # KQL's text is never null
+            sql = never_null(Value(sql, "string"))
         elif column.type == "vector":
             sql = call("tide_vector_to_dynamic", sql)
         chosen.append(aliased(sql, column.name))

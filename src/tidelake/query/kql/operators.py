@@ -425,12 +425,14 @@ def _top_nested(p: Operators) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
 
 def _partition(p: Operators) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
     p.expect_word("by", "after partition")
-    column = p.expression()
-    if p.token.is_sign("(") and not p.peek().kind == "name":
-        raise p.error("expected a subquery")
+    at = p.token.at
+    column: syntax.Expression = syntax.Name(p.name("a column"), at)
+    while p.sign("."):
+        column = syntax.Member(column, p.name("a name after '.'"), at)
+    settings = p._settings()
     start = p.place
     try:
-        return (column,), {"on": _subquery(p)}
+        return (column,), {"on": _subquery(p), "late": settings}
     except ValueError:
         p.place = start
     p.expect_sign("{", "before the subquery of partition")

@@ -105,7 +105,6 @@ replace_regex: tide_replace_regex string text text text
 replace: tide_replace_regex string text text text
 translate: tide_translate string text text text
 strrep: tide_strrep string text long [text]
-repeat: tide_repeat dynamic any long
 url_encode: tide_url_encode string text
 url_encode_component: tide_url_encode string text
 url_decode: tide_url_decode string text
@@ -165,7 +164,6 @@ bag_keys: tide_bag_keys dynamic dynamic
 bag_has_key: tide_bag_has_key bool dynamic text
 bag_merge: tide_bag_merge dynamic dynamic …
 bag_remove_keys: tide_bag_remove_keys dynamic dynamic dynamic
-bag_set_key: tide_bag_set_key dynamic dynamic text any
 bag_zip: tide_bag_zip dynamic dynamic dynamic
 zip: tide_zip dynamic dynamic …
 dynamic_to_json: tide_to_json string dynamic
@@ -232,11 +230,9 @@ series_fill_const: tide_series_fill_const dynamic dynamic real
 series_fill_forward: tide_series_fill_forward dynamic dynamic
 series_fill_backward: tide_series_fill_backward dynamic dynamic
 series_fill_linear: tide_series_fill_linear dynamic dynamic
-geo_distance_2points: tide_geo_distance real real real real real
-parse_user_agent: tide_parse_user_agent dynamic text any
 parse_command_line: tide_parse_command_line dynamic text text
 hash: tide_hash long any [long]
-gettype: tide_type_of string any
+gettype: tide_type_of string dynamic
 isutf8: tide_is_utf8 bool text
 array_rotate_left: tide_array_rotate_left dynamic dynamic long
 array_rotate_right: tide_array_rotate_right dynamic dynamic long
@@ -305,7 +301,7 @@ def _not(args: Arguments) -> Value:
 
 def unify(values: Sequence[Value], args: Arguments) -> tuple[list[Value], str]:
     """Give branches as one type, as ``iff`` and ``case`` need."""
-    kinds = {value.type for value in values if not value.is_null} or {"string"}
+    kinds = {value.type for value in values if not value.is_null} or {values[0].type}
     if len(kinds) == 1:
         kind = kinds.pop()
     elif kinds <= {*NUMERIC, "bool"}:

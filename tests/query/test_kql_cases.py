@@ -1,0 +1,55 @@
+"""Run every text case of KQL on both engines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import duckdb
+import pytest
+
+from tests.query.cases import NOW, Case, CaseTables, read_cases
+from tests.query.engines import connect_duckdb, run_duckdb, run_spark
+from tidelake.errors import QueryError
+from tidelake.query.kql import lower
+
+TOGETHER = 25  # cases in one Spark job: more make planning slower than starting another
+CASES = list(read_cases())
+ANSWERED = [case for case in CASES if not case.error]
+REFUSED = [case for case in CASES if case.error]
+
+
+@pytest.fixture(scope="module")
+def connection() -> Iterator[duckdb.DuckDBPyConnection]:
+    with connect_duckdb() as connection:
+        yield connection
+
+
+def test_cases_are_many_and_each_has_a_name_of_its_own() -> None:
+    assert len({case.name for case in CASES}) == len(CASES) >= 200
+
+
+@pytest.mark.parametrize("case", ANSWERED, ids=lambda case: case.name)
+def test_case_gives_what_it_expects_on_duckdb(case: Case, connection: duckdb.DuckDBPyConnection) -> None:
+    assert run_duckdb(connection, case) == (case.header, list(case.rows)), case.reason
+
+
+def test_cases_give_what_they_expect_on_spark(query_spark: Any) -> None:
+    wrong = {}
+    for start in range(0, len(ANSWERED), TOGETHER):
+        cases = ANSWERED[start : start + TOGETHER]
+        for case, (header, rows) in zip(cases, run_spark(query_spark, cases), strict=True):
+            if (header, rows) != (case.header, list(case.rows)):
+                wrong[case.name] = (case.query, rows, list(case.rows))
+    assert wrong == {}
+
+
+@pytest.mark.parametrize("case", REFUSED, ids=lambda case: case.name)
+def test_case_is_refused_with_its_message(case: Case) -> None:
+    with pytest.raises(QueryError) as caught:
+        lower(case.query, CaseTables(), now=NOW)
+    missing = [part for part in case.error if part not in str(caught.value)]
+    assert not missing, f"{caught.value}"
+    assert "^" in str(caught.value)
+    assert "line" in caught.value.facts
+    assert "column" in caught.value.facts

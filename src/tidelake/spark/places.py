@@ -84,7 +84,11 @@ def open_table(options: Mapping[str, str]) -> Table:
     """Open the table that options name, as it is or as it was."""
     name = options.get("table") or options.get("path")
     if not name:
-        raise InvalidInputError("name the table with option table", kind="no_table")
+        raise InvalidInputError(
+            "name the table with option table; spark's insert does not pass a table's options on, so repeat them: "
+            "insert into t with (lake '…', table '…')",
+            kind="no_table",
+        )
     snapshot = options.get("snapshot")
     pinned = int(snapshot) if snapshot is not None and snapshot.isdigit() and len(snapshot) < 20 else snapshot
     return Place.of(options).open().table(name, as_of=options.get("asOf"), snapshot=pinned)

@@ -129,19 +129,21 @@ class Extents:
         if coerced.overflowed:
             self.spilled |= _spilled(coerced)
         batch = self._without_held(_with_promoted(coerced, self.job.settings))
-        if not batch.num_rows:
-            return
-        self._staged.append(batch)
-        self.rows += batch.num_rows
-        self._staged_rows += batch.num_rows
-        self._staged_bytes += batch.nbytes
-        if self._staged_bytes >= self.job.extent_bytes or self._staged_rows >= EXTENT_ROWS:
-            self.write()
+        parts = max(1, -(-batch.nbytes // self.job.extent_bytes))
+        step = max(1, -(-batch.num_rows // parts))
+        for start in range(0, batch.num_rows, step):
+            part = batch.slice(start, step)
+            self._staged.append(part)
+            self.rows += part.num_rows
+            self._staged_rows += part.num_rows
+            self._staged_bytes += part.nbytes
+            if self._staged_bytes >= self.job.extent_bytes or self._staged_rows >= EXTENT_ROWS:
+                self.write()
 
     def finish(self, query: str | None = None, *, inline_bytes: int = INLINE_BYTES) -> Written:
         """Give what was written; the last few rows travel in the message."""
         inline = None
-        if self._staged and self._staged_bytes <= inline_bytes:
+        if self._staged and self._staged_bytes <= min(inline_bytes, self.job.extent_bytes):
             inline = _stream_bytes(self._staged, self.schema or self.job.schema)
         elif self._staged:
             self.write()

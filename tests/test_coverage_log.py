@@ -82,6 +82,28 @@ def test_a_table_written_by_hand_opens_scans_and_appends(prices: Path) -> None:
         assert hours_of(lake.table("prices").coverage.held()) == [(14, 23), (38, 45)]
 
 
+def test_a_table_just_created_by_hand_is_pinned_by_its_first_append(prices: Path) -> None:
+    for version in (2, 3):
+        (prices / f"_timeseries_log/{version:010d}.json").unlink()
+    (prices / "_timeseries_log/CURRENT").write_text("1\n")
+    shutil.rmtree(prices / "_coverage")
+    with open_log(prices) as lake:
+        table = lake.table("prices")
+        assert table.coverage.gaps().num_rows == 0
+        with pytest.raises(InvalidInputError, match="another entity"):
+            table.append(bars("NVDA", 1) + bars("AMD", 1))
+        with pytest.raises(InvalidInputError, match="entity column column=symbol"):
+            table.append([{"ts": DAY, "close": 1.0}])
+        table.append(bars("AMD", 1, 2))
+        with pytest.raises(InvalidInputError, match="expected=symbol=AMD found=symbol=NVDA"):
+            table.append(bars("NVDA", 3))
+        assert hours_of(table.coverage.held(entity="AMD")) == [(1, 3)]
+    original = read_original(prices)
+    assert original.version == 2
+    assert original.meta["entity_identity"] == {"symbol": "AMD"}
+    assert {column["name"] for column in original.meta["logical_schema"]["columns"]} == {"ts", "symbol", "close"}
+
+
 @pytest.mark.parametrize("how", ["table gone", "segment gone", "segment implausible"])
 def test_losses_in_a_table_written_by_hand_are_made_good(prices: Path, how: str) -> None:
     what, _, how = how.partition(" ")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import random
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -39,7 +40,7 @@ from tidelake.errors import (
 from tidelake.format import WriteOptions, segment_format
 from tidelake.lake import Lake
 from tidelake.objects import open_store
-from tidelake.snapshot import AddExtent, Commit, RemoveExtent
+from tidelake.snapshot import Action, AddExtent, Commit, RemoveExtent
 from tidelake.table import Table
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -463,6 +464,59 @@ def test_compaction_retention_and_flush_keep_coverage_right(lake: Lake) -> None:
     assert minutes_of(old.coverage.held()) == [("a", 0, 6_000)]
 
 
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("mode", ["exclusive", "track"])
+def test_a_random_life_is_that_of_a_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str, seed: int
+) -> None:
+    monkeypatch.setattr(holdings, "UNITED_AFTER", 3)
+    monkeypatch.setattr(table_module, "HOT_ROWS", 4)
+    rng = random.Random(seed)
+    with tidelake.connect(tmp_path / "lake") as lake:
+        table = lake.create_table("m.cpu", SCHEMA, **DEVICE, coverage=mode, flush_age="off")
+        scope = lake.catalog.table("m.cpu").scope
+        stored: dict[str, list[tuple[str, int]]] = {}  # by extent; hot rows under ""
+        for _ in range(60):
+            choice = rng.random()
+            extents = {extent.id: extent for extent in table.extents()}
+            if choice < 0.6:
+                first, device = rng.randrange(60), rng.choice("ab")
+                cells = [(device, minute) for minute in range(first, first + rng.randrange(1, 9))]
+                taken = {cell for part in stored.values() for cell in part}
+                held = [cell for cell in cells if cell in taken]
+                rows = rows_of(device, *(minute for _, minute in cells))
+                if mode == "exclusive" and held:
+                    with pytest.raises(OverlapError) as caught:
+                        table.append(rows)
+                    assert caught.value.facts["buckets"] == len(held)
+                    continue
+                assert table.append(rows).overlap == len(held)
+                added = [extent.id for extent in table.extents() if extent.id not in extents]
+                stored.setdefault(added[0] if added else "", []).extend(cells)
+            elif choice < 0.7 and stored.get(""):
+                table.flush()
+                (flushed,) = (extent.id for extent in table.extents() if extent.id not in extents)
+                stored[flushed] = stored.pop("")
+            elif choice < 0.8 and extents:
+                gone = rng.choice(list(extents))
+                lake.coordinator.commit(Commit(new_id(), scope, 1, (RemoveExtent(gone),), operation="retention"))
+                del stored[gone]
+            elif choice < 0.9 and len(extents) > 1:
+                inputs = rng.sample(list(extents.values()), 2)
+                merged = merge(lake, table, inputs)
+                swap: list[Action] = [*(RemoveExtent(each.id) for each in inputs), merged]
+                lake.coordinator.commit(Commit(new_id(), scope, 1, tuple(swap), operation="compact"))
+                stored[merged.extent.id] = [cell for each in inputs for cell in stored.pop(each.id)]
+            elif choice < 0.95:
+                table = reopened(table, lake)
+            else:
+                table.repair()
+            model = {cell for part in stored.values() for cell in part}
+            for asked in (table, reopened(table, lake)):
+                found = minutes_of(asked.coverage.held())
+                assert {(device, m) for device, low, high in found for m in range(low, high)} == model
+
+
 def merge(lake: Lake, table: Table, inputs: list[Any]) -> AddExtent:
     """Write the rows of some extents as one, as a compaction would that knows nothing of coverage."""
     form, own = segment_format("tlm"), new_id()
@@ -676,7 +730,7 @@ def test_killed_at_any_step_an_append_is_whole_or_not_there(
 
 
 def test_receipts_tell_content_whatever_the_layout(folder: Lake) -> None:
-    random = np.random.default_rng(3)
+    chance = np.random.default_rng(3)
     rows = [
         {**row, "v": value, "note": note}
         for row, value, note in zip(
@@ -690,7 +744,7 @@ def test_receipts_tell_content_whatever_the_layout(folder: Lake) -> None:
     one = folder.create_table("m.one", schema, **DEVICE)
     one.append(rows)
     many = folder.create_table("m.many", schema, **DEVICE, format="parquet")
-    shuffled = [rows[at] for at in random.permutation(len(rows))]
+    shuffled = [rows[at] for at in chance.permutation(len(rows))]
     for start in range(0, len(rows), 7):
         many.append(shuffled[start : start + 7])
         many.flush()

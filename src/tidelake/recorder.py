@@ -7,8 +7,8 @@ exclusive table's rows:
 2. no two rows of an entity may have the same time;
 3. a bucket that an earlier portion of the append has may only be gone on with, by later times.
 
-A table that tracks takes everything and counts the rows in buckets that were held. A table of one entity takes no
-other, and the first append says which it is. It does not write or commit anything.
+A table that tracks takes everything and counts the rows in buckets that were held when the append began. A table of
+one entity takes no other, and the first append says which it is. It does not write or commit anything.
 """
 
 from __future__ import annotations
@@ -66,6 +66,8 @@ class Recorder:
             self._check_free(cells)
             self._check_own(cells)
         elif self.is_new:
+            if not len(self.coverage):
+                self.head = self.holdings.newest(self.head)  # the one at hand may be older than what others did
             self.overlap += cells.rows_in(self.holdings.at(self.head))
         self.coverage = self.coverage | cells.coverage
         return cells.coverage

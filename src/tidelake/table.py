@@ -12,6 +12,7 @@ import os
 import socket
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -147,15 +148,9 @@ class Table:
 
     def pinned(self) -> Table:
         """Hold the table at the snapshot it has now, so that several reads agree."""
-        return Table(
-            self._catalog,
-            self._store,
-            self._coordinator,
-            self._footers,
-            self._info,
-            self.snapshot,
-            holdings=self._holdings,
-        )
+        held = copy(self)
+        held._pinned = self.snapshot
+        return held
 
     @property
     def coverage(self) -> Series:
@@ -296,7 +291,7 @@ class Table:
 
     def outline(
         self,
-        columns: Sequence[str] | None = None,
+        columns: Columns | None = None,
         where: Predicate | str | None = None,
         *,
         start: str | datetime | int | None = None,
@@ -542,6 +537,15 @@ class _Appender:
     @property
     def overlap(self) -> int:
         return self._recorder.overlap if self._recorder else 0
+
+    def admit(self, extent: Extent) -> Extent:
+        """Take an extent that others wrote for this commit, with what it covers."""
+        if self._recorder is None:
+            return extent
+        admitted = self._recorder.admit(extent, self.table._info)
+        if extent.coverage_key is None and admitted.coverage_key is not None:
+            self._keys.append(admitted.coverage_key)
+        return admitted
 
     def claims(self) -> tuple[Claim, ...]:
         """Give the time windows that must be free when the rows are committed."""

@@ -8,8 +8,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 import tidelake
+from tests.query.cases import TABLES, arrow_table
 from tests.query.world import build
 from tidelake import Lake
+from tidelake.query.functions import register_spark
 
 # A small query costs Spark most of its time to compile and to adapt.
 QUICK = {
@@ -27,6 +29,20 @@ def quick_spark(spark: SparkSession) -> Iterator[SparkSession]:
     yield spark
     for name in QUICK:
         spark.conf.unset(name)
+
+
+@pytest.fixture(scope="session")
+def query_spark(spark: SparkSession) -> SparkSession:
+    """Give a session of its own that knows the portable functions and the tables of the KQL cases."""
+    session = spark.newSession()
+    for name, value in {**QUICK, "spark.sql.session.timeZone": "UTC", "spark.sql.shuffle.partitions": "2"}.items():
+        session.conf.set(name, value)
+    register_spark(session)
+    for name, (columns, _) in TABLES.items():
+        frame = session.createDataFrame(arrow_table(name))
+        chosen = [f"try_parse_json({c}) AS {c}" if kind == "dynamic" else c for c, kind in columns.items()]
+        frame.selectExpr(*chosen).createOrReplaceTempView(name.replace(".", "_"))
+    return session
 
 
 @pytest.fixture(scope="session")

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import duckdb
 import pytest
 
 from tests.query.cases import NOW, Case, CaseTables, read_cases
-from tests.query.engines import connect_duckdb, run_duckdb
+from tests.query.engines import connect_duckdb, run_duckdb, run_spark
 from tidelake.errors import QueryError
 from tidelake.query.kql import lower
 
+TOGETHER = 25  # cases in one Spark job: more make planning slower than starting another
 CASES = list(read_cases())
 ANSWERED = [case for case in CASES if not case.error]
 REFUSED = [case for case in CASES if case.error]
@@ -30,6 +32,16 @@ def test_cases_are_many_and_each_has_a_name_of_its_own() -> None:
 @pytest.mark.parametrize("case", ANSWERED, ids=lambda case: case.name)
 def test_case_gives_what_it_expects_on_duckdb(case: Case, connection: duckdb.DuckDBPyConnection) -> None:
     assert run_duckdb(connection, case) == (case.header, list(case.rows)), case.reason
+
+
+def test_cases_give_what_they_expect_on_spark(query_spark: Any) -> None:
+    wrong = {}
+    for start in range(0, len(ANSWERED), TOGETHER):
+        cases = ANSWERED[start : start + TOGETHER]
+        for case, (header, rows) in zip(cases, run_spark(query_spark, cases), strict=True):
+            if (header, rows) != (case.header, list(case.rows)):
+                wrong[case.name] = (case.query, rows, list(case.rows))
+    assert wrong == {}
 
 
 @pytest.mark.parametrize("case", REFUSED, ids=lambda case: case.name)

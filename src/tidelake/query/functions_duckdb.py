@@ -41,6 +41,8 @@ endswith: ends_with(lower({0}), lower({1}))
 endswith_cs: ends_with({0}, {1})
 matches: regexp_matches({0}, {1})
 has_any_of: len(list_filter(<TEXTS 1>, lambda w: regexp_matches({0}, '(?i)(?:^|[^\p{L}\p{N}])' || regexp_escape(w) || '(?:$|[^\p{L}\p{N}])'))) > 0
+terms: string_agg(regexp_escape({0}), '|')
+has_any_terms: regexp_matches({0}, '(?i)(?:^|[^\p{L}\p{N}])(?:' || {1} || ')(?:$|[^\p{L}\p{N}])')
 has_all_of: len(list_filter(<TEXTS 1>, lambda w: NOT regexp_matches({0}, '(?i)(?:^|[^\p{L}\p{N}])' || regexp_escape(w) || '(?:$|[^\p{L}\p{N}])'))) = 0
 in_array: list_contains(<TEXTS 1>, {0})
 in_array_folded: list_contains(list_transform(<TEXTS 1>, lambda w: lower(w)), lower({0}))

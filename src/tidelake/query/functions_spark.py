@@ -1,170 +1,165 @@
-"""Write the portable functions in DuckDB's SQL, where a dynamic value is JSON.
+"""Write the portable functions in Spark's SQL, where a dynamic value is VARIANT.
 
 It does not run SQL.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from sqlglot import exp
 
 from tidelake.query.templates import Writer, expanded, literal_text, merged, writers
-from tidelake.query.text_patterns import EDGE_AFTER, EDGE_BEFORE, path_ways, strftime_of, term_pattern
+from tidelake.query.text_patterns import java_format_of, path_ways, term_pattern
 
-LET = "list_transform([%s], lambda tide_v: %s)[1]"
+LET = "transform(array(%s), tide_v -> %s)[0]"
 ORIGIN_US = 62_135_596_800_000_000  # bins of time are counted from the year 1
 
-_ITEMS = "CASE WHEN @ IS NULL THEN [NULL::JSON] WHEN json_type(@) = 'ARRAY' THEN CAST(@ AS JSON[])"
+_ITEMS = (
+    "CASE WHEN @ IS NULL THEN array(CAST(NULL AS VARIANT)) "
+    "WHEN startswith(schema_of_variant(@), 'ARRAY') THEN try_cast(@ AS ARRAY<VARIANT>)"
+)
 _WHOLE = (
-    "CASE WHEN regexp_matches(@, '^\\s*0[xX]') THEN TRY_CAST(trim(@) AS BIGINT) "
-    "WHEN regexp_matches(@, '[.eE]') THEN TRY_CAST(trunc(TRY_CAST(@ AS DOUBLE)) AS BIGINT) ELSE TRY_CAST(trim(@) AS BIGINT) END"
+    "CASE WHEN regexp_like(@, '^\\\\s*0[xX]') THEN try_cast(conv(substring(trim(@), 3), 16, 10) AS BIGINT) "
+    "WHEN regexp_like(@, '[.eE]') THEN try_cast(try_cast(@ AS DOUBLE) AS BIGINT) ELSE try_cast(trim(@) AS BIGINT) END"
 )
 _TIME = (
-    "coalesce(TRY_CAST(@ AS TIMESTAMPTZ), TRY_CAST(try_strptime(@, ['%m/%d/%Y %H:%M:%S', '%m/%d/%Y %I:%M:%S %p', '%m/%d/%Y', "
-    "'%d %b %Y %H:%M:%S', '%a, %d %b %Y %H:%M:%S', '%Y/%m/%d %H:%M:%S', '%Y/%m/%d']) AS TIMESTAMPTZ))"
+    "coalesce(try_cast(@ AS TIMESTAMP), try_to_timestamp(@, 'M/d/yyyy H:mm:ss'), try_to_timestamp(@, 'M/d/yyyy h:mm:ss a'), "
+    "try_to_timestamp(@, 'M/d/yyyy'), try_to_timestamp(@, 'd MMM yyyy H:mm:ss'), try_to_timestamp(@, 'yyyy/M/d H:mm:ss'), "
+    "try_to_timestamp(@, 'yyyy/M/d'))"
 )
 _SPAN_TEXT = (
-    "CASE WHEN @ < 0 THEN '-' ELSE '' END || CASE WHEN abs(@) >= 864000000000 THEN (abs(@) // 864000000000)::VARCHAR || '.' ELSE '' END || "
-    "printf('%02d:%02d:%02d', abs(@) // 36000000000 % 24, abs(@) // 600000000 % 60, abs(@) // 10000000 % 60) || "
-    "CASE WHEN abs(@) % 10000000 <> 0 THEN printf('.%07d', abs(@) % 10000000) ELSE '' END"
+    "concat(CASE WHEN @ < 0 THEN '-' ELSE '' END, "
+    "CASE WHEN abs(@) >= 864000000000 THEN concat(CAST(abs(@) div 864000000000 AS STRING), '.') ELSE '' END, "
+    "format_string('%02d:%02d:%02d', abs(@) div 36000000000 % 24, abs(@) div 600000000 % 60, abs(@) div 10000000 % 60), "
+    "CASE WHEN abs(@) % 10000000 <> 0 THEN format_string('.%07d', abs(@) % 10000000) ELSE '' END)"
 )
-_REAL_TEXT = "CASE WHEN @ = trunc(@) AND abs(@) < 1e15 THEN CAST(CAST(@ AS BIGINT) AS VARCHAR) ELSE CAST(@ AS VARCHAR) END"
-
+_REAL_TEXT = "CASE WHEN @ = rint(@) AND abs(@) < 1e15 THEN CAST(CAST(@ AS BIGINT) AS STRING) ELSE CAST(@ AS STRING) END"
+_TIME_SHAPE = "\"yyyy-MM-dd'T'HH:mm:ss.SSSSSS'0Z'\""
 
 _TEMPLATES = r"""
 contains: contains(lower({0}), lower({1}))
 contains_cs: contains({0}, {1})
-startswith: starts_with(lower({0}), lower({1}))
-startswith_cs: starts_with({0}, {1})
-endswith: ends_with(lower({0}), lower({1}))
-endswith_cs: ends_with({0}, {1})
-matches: regexp_matches({0}, {1})
-has_any_of: len(list_filter(<TEXTS 1>, lambda w: regexp_matches({0}, '(?i)(?:^|[^\p{L}\p{N}])' || regexp_escape(w) || '(?:$|[^\p{L}\p{N}])'))) > 0
-has_all_of: len(list_filter(<TEXTS 1>, lambda w: NOT regexp_matches({0}, '(?i)(?:^|[^\p{L}\p{N}])' || regexp_escape(w) || '(?:$|[^\p{L}\p{N}])'))) = 0
-in_array: list_contains(<TEXTS 1>, {0})
-in_array_folded: list_contains(list_transform(<TEXTS 1>, lambda w: lower(w)), lower({0}))
-parse_json: let CASE WHEN json_valid(@) THEN nullif(json(@), 'null'::JSON) ELSE to_json(@) END
-to_json: CAST({0} AS VARCHAR)
-sort_key: ({0} ->> '$')
-vector_to_dynamic: to_json({0})
-to_string_from_dynamic: ({0} ->> '$')
-to_string_from_long: CAST({0} AS VARCHAR)
+startswith: startswith(lower({0}), lower({1}))
+startswith_cs: startswith({0}, {1})
+endswith: endswith(lower({0}), lower({1}))
+endswith_cs: endswith({0}, {1})
+matches: regexp_like({0}, {1})
+has_any_of: exists(<TEXTS 1>, w -> regexp_like({0}, concat(<EDGEBEFORE>, w, <EDGEAFTER>)))
+terms: array_join(collect_list(concat('\\Q', {0}, '\\E')), '|')
+has_any_terms: regexp_like({0}, concat('(?iu)(?:^|[^\\p{L}\\p{N}])(?:', {1}, ')(?:$|[^\\p{L}\\p{N}])'))
+has_all_of: forall(<TEXTS 1>, w -> regexp_like({0}, concat(<EDGEBEFORE>, w, <EDGEAFTER>)))
+in_array: array_contains(<TEXTS 1>, {0})
+in_array_folded: array_contains(transform(<TEXTS 1>, w -> lower(w)), lower({0}))
+to_json: to_json({0})
+sort_key: try_cast({0} AS STRING)
+vector_to_dynamic: CAST({0} AS VARIANT)
+to_string_from_dynamic: try_cast({0} AS STRING)
+to_string_from_long: CAST({0} AS STRING)
 to_string_from_real: let <REALTEXT>
-to_string_from_bool: CAST({0} AS VARCHAR)
+to_string_from_bool: CAST({0} AS STRING)
 to_string_from_datetime: <TIMETEXT 0>
 to_string_from_timespan: let <SPANTEXT>
-to_long_from_dynamic: OF[[({0} ->> '$')]][[<WHOLE>]]
+to_long_from_dynamic: OF[[try_cast({0} AS STRING)]][[<WHOLE>]]
 to_long_from_string: let <WHOLE>
-to_long_from_real: TRY_CAST(trunc({0}) AS BIGINT)
+to_long_from_real: try_cast({0} AS BIGINT)
 to_long_from_bool: CAST({0} AS BIGINT)
-to_long_from_datetime: ((epoch_us({0}) + <ORIGIN>) * 10)
+to_long_from_datetime: ((unix_micros({0}) + <ORIGIN>) * 10)
 to_long_from_timespan: {0}
-to_int_from_dynamic: TRY_CAST(OF[[({0} ->> '$')]][[<WHOLE>]] AS INTEGER)
-to_int_from_string: let TRY_CAST(<WHOLE> AS INTEGER)
-to_int_from_long: TRY_CAST({0} AS INTEGER)
-to_int_from_real: TRY_CAST(trunc({0}) AS INTEGER)
-to_int_from_bool: CAST({0} AS INTEGER)
-to_int_from_timespan: TRY_CAST({0} AS INTEGER)
-to_real_from_dynamic: TRY_CAST({0} ->> '$' AS DOUBLE)
-to_real_from_string: TRY_CAST(trim({0}) AS DOUBLE)
-to_real_from_bool: CAST({0} AS DOUBLE)
+to_int_from_dynamic: try_cast(OF[[try_cast({0} AS STRING)]][[<WHOLE>]] AS INT)
+to_int_from_string: try_cast(OF[[{0}]][[<WHOLE>]] AS INT)
+to_int_from_long: try_cast({0} AS INT)
+to_int_from_real: try_cast({0} AS INT)
+to_int_from_bool: CAST({0} AS INT)
+to_int_from_timespan: try_cast({0} AS INT)
+to_real_from_dynamic: try_cast(try_cast({0} AS STRING) AS DOUBLE)
+to_real_from_string: try_cast(trim({0}) AS DOUBLE)
+to_real_from_bool: CAST(CAST({0} AS INT) AS DOUBLE)
 to_real_from_timespan: CAST({0} AS DOUBLE)
-to_real_from_datetime: CAST((epoch_us({0}) + <ORIGIN>) * 10 AS DOUBLE)
-to_bool_from_dynamic: let CASE lower(@ ->> '$') WHEN 'true' THEN TRUE WHEN 'false' THEN FALSE ELSE TRY_CAST(@ ->> '$' AS DOUBLE) <> 0 END
-to_bool_from_string: let CASE lower(trim(@)) WHEN 'true' THEN TRUE WHEN 'false' THEN FALSE ELSE TRY_CAST(trim(@) AS DOUBLE) <> 0 END
+to_real_from_datetime: CAST((unix_micros({0}) + <ORIGIN>) * 10 AS DOUBLE)
+to_bool_from_dynamic: OF[[try_cast({0} AS STRING)]][[CASE lower(@) WHEN 'true' THEN TRUE WHEN 'false' THEN FALSE ELSE try_cast(@ AS DOUBLE) <> 0 END]]
+to_bool_from_string: let CASE lower(trim(@)) WHEN 'true' THEN TRUE WHEN 'false' THEN FALSE ELSE try_cast(trim(@) AS DOUBLE) <> 0 END
 to_bool_from_long: ({0} <> 0)
 to_bool_from_real: ({0} <> 0)
 to_datetime_from_string: let <TIME>
-to_datetime_from_dynamic: OF[[({0} ->> '$')]][[<TIME>]]
-to_datetime_from_long: make_timestamptz(({0}) // 10 - <ORIGIN>)
-to_datetime_from_real: make_timestamptz(CAST({0} AS BIGINT) // 10 - <ORIGIN>)
-to_timespan_from_dynamic: tide_to_timespan_from_string({0} ->> '$')
+to_datetime_from_dynamic: OF[[try_cast({0} AS STRING)]][[<TIME>]]
+to_datetime_from_long: timestamp_micros(({0}) div 10 - <ORIGIN>)
+to_datetime_from_real: timestamp_micros(CAST({0} AS BIGINT) div 10 - <ORIGIN>)
+to_timespan_from_dynamic: tide_to_timespan_from_string(try_cast({0} AS STRING))
 to_timespan_from_long: CAST({0} AS BIGINT)
 to_timespan_from_real: CAST({0} AS BIGINT)
-to_dynamic_from_string: to_json({0})
-to_dynamic_from_long: to_json({0})
-to_dynamic_from_real: to_json({0})
-to_dynamic_from_bool: to_json({0})
-to_dynamic_from_datetime: to_json(<TIMETEXT 0>)
-to_dynamic_from_timespan: let to_json(<SPANTEXT>)
-to_guid_from_string: let CASE WHEN length(@) = 36 AND regexp_full_match(lower(@), '[0-9a-f]+-[0-9a-f]+-[0-9a-f]+-[0-9a-f]+-[0-9a-f]+') THEN lower(@) END
-to_guid_from_dynamic: lower({0} ->> '$')
-to_micros: epoch_us({0})
-at: nullif(json_extract({0}, CASE WHEN {1} < 0 THEN '$[#' || CAST({1} AS VARCHAR) || ']' ELSE '$[' || CAST({1} AS VARCHAR) || ']' END), 'null'::JSON)
-key: nullif(json_extract({0}, '/' || replace(replace({1}, '~', '~0'), '/', '~1')), 'null'::JSON)
-items_bag: let <ITEMS> WHEN json_type(@) = 'OBJECT' THEN list_transform(json_keys(@), lambda k: json_object(k, json_extract(@, '/' || replace(replace(k, '~', '~0'), '/', '~1')))) ELSE [@] END
-items_array: let <ITEMS> WHEN json_type(@) = 'OBJECT' THEN list_transform(json_keys(@), lambda k: to_json([to_json(k), json_extract(@, '/' || replace(replace(k, '~', '~0'), '/', '~1'))])) ELSE [@] END
-list_length: CAST(len({0}) AS BIGINT)
-indexes: range(0, CAST({0} AS BIGINT))
-explode: unnest({0})
-item: list_extract({0}, CAST({1} + 1 AS BIGINT))
-row: struct_pack({*})
-field: struct_extract({0}, {1})
-arg_max: arg_max({0}, {1})
-arg_min: arg_min({0}, {1})
-any: any_value({0})
+to_dynamic_from_string: CAST({0} AS VARIANT)
+to_dynamic_from_long: CAST({0} AS VARIANT)
+to_dynamic_from_real: CAST({0} AS VARIANT)
+to_dynamic_from_bool: CAST({0} AS VARIANT)
+to_dynamic_from_datetime: CAST(<TIMETEXT 0> AS VARIANT)
+to_dynamic_from_timespan: CAST(OF[[{0}]][[<SPANTEXT>]] AS VARIANT)
+to_guid_from_string: let CASE WHEN length(@) = 36 AND regexp_like(lower(@), '^[0-9a-f]+-[0-9a-f]+-[0-9a-f]+-[0-9a-f]+-[0-9a-f]+') THEN lower(@) END
+to_guid_from_dynamic: lower(try_cast({0} AS STRING))
+to_micros: unix_micros({0})
+items_bag: let <ITEMS> WHEN startswith(schema_of_variant(@), 'OBJECT') THEN transform(map_entries(try_cast(@ AS MAP<STRING, VARIANT>)), e -> to_variant_object(map(e.key, e.value))) ELSE array(@) END
+items_array: let <ITEMS> WHEN startswith(schema_of_variant(@), 'OBJECT') THEN transform(map_entries(try_cast(@ AS MAP<STRING, VARIANT>)), e -> CAST(array(CAST(e.key AS VARIANT), e.value) AS VARIANT)) ELSE array(@) END
+list_length: CAST(size({0}) AS BIGINT)
+indexes: OF[[CAST({0} AS BIGINT)]][[CASE WHEN @ <= 0 THEN array() ELSE sequence(0L, @ - 1) END]]
+explode: explode({0})
+arg_max: max_by({0}, {1})
+arg_min: min_by({0}, {1})
+any: any_value({0}, true)
 stdev: stddev_samp({0})
 stdevp: stddev_pop({0})
 variance: var_samp({0})
 variancep: var_pop({0})
-percentile: quantile_disc({0}, {1})
 all_and: bit_and({0})
 all_or: bit_or({0})
 all_xor: bit_xor({0})
-make_set: to_json(list_slice(coalesce(list_sort(list(DISTINCT {0}) FILTER ({0} IS NOT NULL)), []), 1, {1|1048576}))
-make_set_of_datetime: to_json(list_slice(coalesce(list_sort(list(DISTINCT <TIMETEXT 0>) FILTER ({0} IS NOT NULL)), []), 1, {1|1048576}))
-make_set_of_timespan: to_json(list_slice(coalesce(list_sort(list(DISTINCT {0}) FILTER ({0} IS NOT NULL)), []), 1, {1|1048576}))
-make_set_of_dynamic: to_json(list_slice(list_transform(list_sort(list_distinct(flatten(coalesce(list(CASE WHEN json_type({0}) = 'ARRAY' THEN CAST(CAST({0} AS JSON[]) AS VARCHAR[]) ELSE [CAST({0} AS VARCHAR)] END) FILTER ({0} IS NOT NULL), [])))), lambda e: CAST(e AS JSON)), 1, {1|1048576}))
-make_list: to_json(list_slice(coalesce(list({0}) FILTER ({0} IS NOT NULL), []), 1, {1|1048576}))
-make_list_of_datetime: to_json(list_slice(coalesce(list(<TIMETEXT 0>) FILTER ({0} IS NOT NULL), []), 1, {1|1048576}))
-make_list_of_timespan: to_json(list_slice(coalesce(list({0}) FILTER ({0} IS NOT NULL), []), 1, {1|1048576}))
-make_list_of_dynamic: to_json(list_slice(coalesce(list({0}) FILTER ({0} IS NOT NULL), []), 1, {1|1048576}))
-make_list_ordered: to_json(list_slice(coalesce(list({0} ORDER BY {2*}) FILTER ({0} IS NOT NULL), []), 1, coalesce({1}, 1048576)))
-make_list_ordered_of_dynamic: to_json(list_slice(coalesce(list({0} ORDER BY {2*}) FILTER ({0} IS NOT NULL), []), 1, coalesce({1}, 1048576)))
-make_list_ordered_of_datetime: to_json(list_slice(coalesce(list(<TIMETEXT 0> ORDER BY {2*}) FILTER ({0} IS NOT NULL), []), 1, coalesce({1}, 1048576)))
-make_list_ordered_of_timespan: to_json(list_slice(coalesce(list({0} ORDER BY {2*}) FILTER ({0} IS NOT NULL), []), 1, coalesce({1}, 1048576)))
-make_bag: coalesce(list_reduce(list_prepend('{}'::JSON, list({0}) FILTER (json_type({0}) = 'OBJECT')), lambda a, e: json_merge_patch(a, e)), '{}'::JSON)
+make_set: CAST(slice(sort_array(collect_set({0})), 1, CAST({1|1048576} AS INT)) AS VARIANT)
+make_set_of_datetime: CAST(slice(sort_array(collect_set(<TIMETEXT 0>)), 1, CAST({1|1048576} AS INT)) AS VARIANT)
+make_set_of_timespan: CAST(slice(sort_array(collect_set({0})), 1, CAST({1|1048576} AS INT)) AS VARIANT)
+make_set_of_dynamic: CAST(slice(transform(sort_array(array_distinct(flatten(collect_list(CASE WHEN startswith(schema_of_variant({0}), 'ARRAY') THEN transform(try_cast({0} AS ARRAY<VARIANT>), e -> to_json(e)) ELSE array(to_json({0})) END)))), e -> parse_json(e)), 1, CAST({1|1048576} AS INT)) AS VARIANT)
+make_list: CAST(slice(collect_list({0}), 1, CAST({1|1048576} AS INT)) AS VARIANT)
+make_list_of_datetime: CAST(slice(collect_list(<TIMETEXT 0>), 1, CAST({1|1048576} AS INT)) AS VARIANT)
+make_list_of_timespan: CAST(slice(collect_list({0}), 1, CAST({1|1048576} AS INT)) AS VARIANT)
+make_list_of_dynamic: CAST(slice(collect_list({0}), 1, CAST({1|1048576} AS INT)) AS VARIANT)
+make_bag: coalesce(to_variant_object(aggregate(collect_list(try_cast({0} AS MAP<STRING, VARIANT>)), CAST(map() AS MAP<STRING, VARIANT>), (a, e) -> map_concat(map_filter(a, (k, v) -> NOT map_contains_key(e, k)), e))), parse_json('{}'))
 strcat: concat({*})
 strcat_delim: concat_ws({*})
-strlen: length(coalesce({0}, ''))
-string_size: strlen(coalesce({0}, ''))
+strlen: CAST(length(coalesce({0}, '')) AS BIGINT)
+string_size: CAST(octet_length(coalesce({0}, '')) AS BIGINT)
 lower: lower({0})
 upper: upper({0})
 reverse: reverse({0})
 replace: replace({0}, {1}, {2})
-replace_regex: regexp_replace({0}, {1}, {2}, 'g')
 translate: translate({2}, {0}, {1})
-trim: regexp_replace(regexp_replace({1}, '^(?:' || {0} || ')', ''), '(?:' || {0} || ')$', '')
-trim_start: regexp_replace({1}, '^(?:' || {0} || ')', '')
-trim_end: regexp_replace({1}, '(?:' || {0} || ')$', '')
-strrep: array_to_string(list_transform(range({1}), lambda i: {0}), {2|''})
-url_decode: url_decode({0})
-base64_encode: to_base64(encode({0}))
+trim: regexp_replace(regexp_replace({1}, concat('^(?:', {0}, ')'), ''), concat('(?:', {0}, ')$'), '')
+trim_start: regexp_replace({1}, concat('^(?:', {0}, ')'), '')
+trim_end: regexp_replace({1}, concat('(?:', {0}, ')$'), '')
+strrep: array_join(array_repeat({0}, CAST({1} AS INT)), {2|''})
+url_decode: try_url_decode({0})
+base64_encode: base64(encode({0}, 'UTF-8'))
 md5: md5({0})
 sha1: sha1({0})
-sha256: sha256({0})
-regex_quote: regexp_escape({0})
-is_ascii: (strlen({0}) = length({0}))
+sha256: sha2({0}, 256)
+regex_quote: regexp_replace({0}, '([\\\\.^$|?*+()\\[\\]\\{\\}])', '\\\\$1')
+is_ascii: (octet_length({0}) = length({0}))
 is_utf8: TRUE
-strcmp: CASE WHEN {0} < {1} THEN -1 WHEN {0} > {1} THEN 1 ELSE 0 END
-substring: substring({0}, CAST(greatest({1}, 0) + 1 AS BIGINT), CAST({2|2147483647} AS BIGINT))
-indexof_regex: CASE WHEN regexp_matches({0}, {1}) THEN strpos({0}, regexp_extract({0}, {1})) - 1 ELSE -1 END
-split: to_json(string_split({0}, {1}))
-extract: regexp_extract({2}, {0}, CAST({1} AS INTEGER))
-extract_group: to_json(regexp_extract_all({2}, {0}, CAST({1} AS INTEGER)))
-array_length: json_array_length(CASE WHEN json_type({0}) = 'ARRAY' THEN {0} END)
-array_join: array_to_string(<TEXTS 0>, {1})
-array_reverse: to_json(list_reverse(<LIST 0>))
-array_sum: list_sum(list_transform(<TEXTS 0>, lambda e: TRY_CAST(e AS DOUBLE)))
-array_sort_asc: OF[[TRY_CAST({0} AS JSON[])]][[CASE WHEN len(list_filter(@, lambda e: json_type(e) = 'VARCHAR')) = 0 THEN to_json(list_transform(list_sort(list_transform(@, lambda e: {'k': TRY_CAST(e AS DOUBLE), 'v': e})), lambda s: s.v)) ELSE to_json(list_sort(@)) END]]
-array_sort_desc: OF[[TRY_CAST({0} AS JSON[])]][[CASE WHEN len(list_filter(@, lambda e: json_type(e) = 'VARCHAR')) = 0 THEN to_json(list_transform(list_reverse_sort(list_transform(@, lambda e: {'k': TRY_CAST(e AS DOUBLE), 'v': e})), lambda s: s.v)) ELSE to_json(list_reverse_sort(@)) END]]
-array_index_of: coalesce(list_position(<TEXTS 0>, CAST({1} AS VARCHAR)), 0) - 1
-array_slice: OF[[TRY_CAST({0} AS JSON[])]][[to_json(list_slice(@, CASE WHEN {1} < 0 THEN greatest(len(@) + {1}, 0) ELSE {1} END + 1, CASE WHEN {2} < 0 THEN len(@) + {2} ELSE {2} END + 1))]]
-bag_keys: to_json(json_keys(CASE WHEN json_type({0}) = 'OBJECT' THEN {0} END))
-bag_has_key: coalesce(list_contains(json_keys({0}), {1}), FALSE)
-prefix_keys: let CASE WHEN json_type(@) = 'OBJECT' THEN to_json(map_from_entries(list_transform(json_keys(@), lambda k: {'k': {1} || k, 'v': json_extract(@, '/' || replace(replace(k, '~', '~0'), '/', '~1'))}))) END
-bag_remove_keys: let to_json(map_from_entries(list_transform(list_filter(json_keys(@), lambda k: NOT list_contains(<TEXTS 1>, k)), lambda k: {'k': k, 'v': json_extract(@, '/' || replace(replace(k, '~', '~0'), '/', '~1'))})))
+strcmp: CAST(CASE WHEN {0} < {1} THEN -1 WHEN {0} > {1} THEN 1 ELSE 0 END AS BIGINT)
+substring: substring({0}, CAST(greatest({1}, 0) + 1 AS INT), CAST({2|2147483647} AS INT))
+indexof_regex: CAST(regexp_instr({0}, {1}) - 1 AS BIGINT)
+extract: coalesce(regexp_extract({2}, {0}, CAST({1} AS INT)), '')
+extract_group: CAST(regexp_extract_all({2}, {0}, CAST({1} AS INT)) AS VARIANT)
+array_length: CAST(size(try_cast({0} AS ARRAY<VARIANT>)) AS BIGINT)
+array_join: array_join(<TEXTS 0>, {1})
+array_reverse: CAST(reverse(<LIST 0>) AS VARIANT)
+array_sum: aggregate(<TEXTS 0>, 0D, (a, e) -> a + coalesce(try_cast(e AS DOUBLE), 0D))
+array_sort_asc: OF[[<LIST 0>]][[CASE WHEN exists(@, e -> schema_of_variant(e) = 'STRING') THEN CAST(sort_array(transform(@, e -> try_cast(e AS STRING))) AS VARIANT) ELSE CAST(transform(sort_array(transform(@, e -> named_struct('k', try_cast(e AS DOUBLE), 'v', to_json(e)))), s -> parse_json(s.v)) AS VARIANT) END]]
+array_sort_desc: OF[[<LIST 0>]][[CASE WHEN exists(@, e -> schema_of_variant(e) = 'STRING') THEN CAST(sort_array(transform(@, e -> try_cast(e AS STRING)), false) AS VARIANT) ELSE CAST(transform(sort_array(transform(@, e -> named_struct('k', try_cast(e AS DOUBLE), 'v', to_json(e))), false), s -> parse_json(s.v)) AS VARIANT) END]]
+array_index_of: CAST(coalesce(array_position(<TEXTS 0>, CAST({1} AS STRING)), 0) - 1 AS BIGINT)
+array_slice: OF[[<LISTORNULL 0>]][[CAST(slice(@, CAST(CASE WHEN {1} < 0 THEN greatest(size(@) + {1}, 0) ELSE {1} END + 1 AS INT), CAST(greatest(CASE WHEN {2} < 0 THEN size(@) + {2} ELSE {2} END - CASE WHEN {1} < 0 THEN greatest(size(@) + {1}, 0) ELSE {1} END + 1, 0) AS INT)) AS VARIANT)]]
+bag_keys: CAST(map_keys(try_cast({0} AS MAP<STRING, VARIANT>)) AS VARIANT)
+bag_has_key: coalesce(array_contains(map_keys(try_cast({0} AS MAP<STRING, VARIANT>)), {1}), FALSE)
+prefix_keys: to_variant_object(transform_keys(try_cast({0} AS MAP<STRING, VARIANT>), (k, v) -> concat({1}, k)))
+bag_remove_keys: to_variant_object(map_filter(try_cast({0} AS MAP<STRING, VARIANT>), (k, v) -> NOT array_contains(<TEXTS 1>, k)))
 sqrt: CASE WHEN {0} >= 0 THEN sqrt({0}) END
 exp: exp({0})
 exp2: pow(2, {0})
@@ -184,102 +179,102 @@ cot: cot({0})
 degrees: degrees({0})
 radians: radians({0})
 isnan: isnan({0})
-isinf: isinf({0})
-isfinite: isfinite({0})
-rand: random()
-round: round({0}, CAST({1} AS INTEGER))
+isinf: (abs({0}) = DOUBLE('Infinity'))
+isfinite: (abs({0}) < DOUBLE('Infinity'))
+rand: rand()
+round: round({0}, {1})
 abs: abs({0})
 sign: CAST(sign({0}) AS BIGINT)
-ceiling: ceil({0})
+ceiling: CAST(ceil({0}) AS DOUBLE)
 bit_and: ({0} & {1})
 bit_or: ({0} | {1})
-bit_xor: xor({0}, {1})
+bit_xor: ({0} ^ {1})
 bit_not: (~{0})
-shift_left: ({0} << {1})
-shift_right: ({0} >> {1})
+shift_left: shiftleft(CAST({0} AS BIGINT), CAST({1} AS INT))
+shift_right: shiftright(CAST({0} AS BIGINT), CAST({1} AS INT))
 bit_count: CAST(bit_count(CAST({0} AS BIGINT)) AS BIGINT)
-divide: CASE WHEN {1} <> 0 THEN CAST({0} AS DOUBLE) / {1} END
-divide_whole: CASE WHEN {1} <> 0 THEN CAST(({0}) // ({1}) AS BIGINT) END
-modulo: CASE WHEN {1} <> 0 THEN (({0}) % ({1}) + ({1})) % ({1}) END
+divide: try_divide(CAST({0} AS DOUBLE), CAST({1} AS DOUBLE))
+divide_whole: CASE WHEN {1} <> 0 THEN (({0}) div ({1})) END
+modulo: CASE WHEN {1} <> 0 THEN pmod({0}, {1}) END
 max_of: greatest({*})
 min_of: least({*})
-bin_long: (({0}) - ((({0}) % ({1})) + ({1})) % ({1}))
+bin_long: (({0}) - pmod({0}, {1}))
 bin_real: (floor(({0}) / ({1})) * ({1}))
-bin_datetime: make_timestamptz(CAST((epoch_us({0}) + <ORIGIN>) // greatest(({1}) // 10, 1) * greatest(({1}) // 10, 1) - <ORIGIN> AS BIGINT))
-bin_at_datetime: make_timestamptz(CAST(epoch_us({2}) + CAST(floor((epoch_us({0}) - epoch_us({2})) / (({1}) / 10.0)) AS BIGINT) * (({1}) // 10) AS BIGINT))
-bin_at_long: (({2}) + CAST(floor((({0}) - ({2})) / CAST({1} AS DOUBLE)) AS BIGINT) * ({1}))
+bin_datetime: timestamp_micros((unix_micros({0}) + <ORIGIN>) div greatest(({1}) div 10, 1) * greatest(({1}) div 10, 1) - <ORIGIN>)
+bin_at_datetime: timestamp_micros(unix_micros({2}) + CAST(floor((unix_micros({0}) - unix_micros({2})) / (({1}) / 10)) AS BIGINT) * (({1}) div 10))
+bin_at_long: (({2}) + CAST(floor((({0}) - ({2})) / ({1})) AS BIGINT) * ({1}))
 bin_at_real: (({2}) + floor((({0}) - ({2})) / ({1})) * ({1}))
-bin_index_datetime: CAST(floor((epoch_us({0}) - epoch_us({1})) / (({2}) / 10.0)) AS BIGINT)
-bin_index_long: CAST(floor((({0}) - ({1})) / CAST({2} AS DOUBLE)) AS BIGINT)
+bin_index_datetime: CAST(floor((unix_micros({0}) - unix_micros({1})) / (({2}) / 10)) AS BIGINT)
+bin_index_long: CAST(floor((({0}) - ({1})) / ({2})) AS BIGINT)
 bin_index_real: CAST(floor((({0}) - ({1})) / ({2})) AS BIGINT)
-bin_count_datetime: CAST(greatest(ceil((epoch_us({1}) - epoch_us({0})) / (({2}) / 10.0)), 0) AS BIGINT)
-bin_count_long: CAST(greatest(ceil((({1}) - ({0})) / CAST({2} AS DOUBLE)), 0) AS BIGINT)
+bin_count_datetime: CAST(greatest(ceil((unix_micros({1}) - unix_micros({0})) / (({2}) / 10)), 0) AS BIGINT)
+bin_count_long: CAST(greatest(ceil((({1}) - ({0})) / ({2})), 0) AS BIGINT)
 bin_count_real: CAST(greatest(ceil((({1}) - ({0})) / ({2})), 0) AS BIGINT)
-series: OF[[map_from_entries(list(struct_pack(k := {0}, v := {1})))]][[to_json(list_transform(range({2}), lambda i: coalesce(@[i], {3})))]]
-series_axis_datetime: to_json(list_transform(range({1}), lambda i: strftime(make_timestamptz(CAST(epoch_us({0}) + i * (({2}) // 10) AS BIGINT)), '%Y-%m-%dT%H:%M:%S.%f0Z')))
-series_axis_long: to_json(list_transform(range({1}), lambda i: ({0}) + i * ({2})))
-series_axis_real: to_json(list_transform(range({1}), lambda i: ({0}) + i * ({2})))
-add_ticks: make_timestamptz(CAST(epoch_us({0}) + CAST(floor(({1}) / 10) AS BIGINT) AS BIGINT))
-ticks_between: ((epoch_us({0}) - epoch_us({1})) * 10)
-start_of_day: (date_trunc('day', {0}) + to_days(CAST({1} AS INTEGER)))
-start_of_week: (date_trunc('week', {0} + INTERVAL 1 DAY) - INTERVAL 1 DAY + to_weeks(CAST({1} AS INTEGER)))
-start_of_month: (date_trunc('month', {0}) + to_months(CAST({1} AS INTEGER)))
-start_of_year: (date_trunc('year', {0}) + to_years(CAST({1} AS INTEGER)))
-dayofweek: (CAST(dayofweek({0}) AS BIGINT) * 864000000000)
-dayofmonth: CAST(day({0}) AS INTEGER)
-dayofyear: CAST(dayofyear({0}) AS INTEGER)
-hourofday: CAST(hour({0}) AS INTEGER)
-monthofyear: CAST(month({0}) AS INTEGER)
-year: CAST(year({0}) AS INTEGER)
-weekofyear: CAST(week({0}) AS BIGINT)
-from_unix_seconds: make_timestamptz(CAST(({0}) * 1000000 AS BIGINT))
-from_unix_millis: make_timestamptz(CAST(({0}) * 1000 AS BIGINT))
-from_unix_micros: make_timestamptz(CAST({0} AS BIGINT))
-from_unix_nanos: make_timestamptz(CAST(({0}) // 1000 AS BIGINT))
-utc_to_local: (({0} AT TIME ZONE {1}) AT TIME ZONE 'UTC')
-local_to_utc: (({0} AT TIME ZONE 'UTC') AT TIME ZONE {1})
-make_datetime: make_timestamptz({0}, {1}, {2}, {3|0}, {4|0}, CAST({5|0} AS DOUBLE))
-to_hex: lower(to_hex(CAST({0} AS BIGINT)))
+series: OF[[map_from_entries(collect_list(struct({0}, {1})))]][[CAST(transform(OF2[[{2}]], i -> coalesce(element_at(@, i), {3})) AS VARIANT)]]
+series_axis_datetime: CAST(transform(OF2[[{1}]], i -> date_format(timestamp_micros(unix_micros({0}) + i * (({2}) div 10)), <TIMESHAPE>)) AS VARIANT)
+series_axis_long: CAST(transform(OF2[[{1}]], i -> ({0}) + i * ({2})) AS VARIANT)
+series_axis_real: CAST(transform(OF2[[{1}]], i -> ({0}) + i * ({2})) AS VARIANT)
+add_ticks: timestamp_micros(unix_micros({0}) + CAST(floor(({1}) / 10) AS BIGINT))
+ticks_between: ((unix_micros({0}) - unix_micros({1})) * 10)
+start_of_day: timestampadd(DAY, {1}, date_trunc('DAY', {0}))
+start_of_week: timestampadd(DAY, ({1}) * 7 - 1, date_trunc('WEEK', timestampadd(DAY, 1, {0})))
+start_of_month: timestampadd(MONTH, {1}, date_trunc('MONTH', {0}))
+start_of_year: timestampadd(YEAR, {1}, date_trunc('YEAR', {0}))
+dayofweek: (CAST(dayofweek({0}) - 1 AS BIGINT) * 864000000000)
+dayofmonth: day({0})
+dayofyear: dayofyear({0})
+hourofday: hour({0})
+monthofyear: month({0})
+year: year({0})
+weekofyear: CAST(weekofyear({0}) AS BIGINT)
+from_unix_seconds: timestamp_micros(CAST(({0}) * 1000000 AS BIGINT))
+from_unix_millis: timestamp_micros(CAST(({0}) * 1000 AS BIGINT))
+from_unix_micros: timestamp_micros(CAST({0} AS BIGINT))
+from_unix_nanos: timestamp_micros(CAST({0} AS BIGINT) div 1000)
+utc_to_local: from_utc_timestamp({0}, {1})
+local_to_utc: to_utc_timestamp({0}, {1})
+make_datetime: make_timestamp(CAST({0} AS INT), CAST({1} AS INT), CAST({2} AS INT), CAST({3|0} AS INT), CAST({4|0} AS INT), CAST({5|0} AS DECIMAL(16, 6)))
+to_hex: lower(hex(CAST({0} AS BIGINT)))
 part_year: CAST(year({0}) AS BIGINT)
 part_quarter: CAST(quarter({0}) AS BIGINT)
 part_month: CAST(month({0}) AS BIGINT)
-part_week_of_year: CAST(week({0}) AS BIGINT)
-part_week: CAST(week({0}) AS BIGINT)
+part_week_of_year: CAST(weekofyear({0}) AS BIGINT)
+part_week: CAST(weekofyear({0}) AS BIGINT)
 part_day: CAST(day({0}) AS BIGINT)
 part_dayofyear: CAST(dayofyear({0}) AS BIGINT)
 part_hour: CAST(hour({0}) AS BIGINT)
 part_minute: CAST(minute({0}) AS BIGINT)
 part_second: CAST(second({0}) AS BIGINT)
-part_millisecond: (epoch_us({0}) // 1000 % 1000)
-part_microsecond: (epoch_us({0}) % 1000000)
-part_nanosecond: (epoch_us({0}) % 1000000 * 1000)
+part_millisecond: (unix_micros({0}) div 1000 % 1000)
+part_microsecond: (unix_micros({0}) % 1000000)
+part_nanosecond: (unix_micros({0}) % 1000000 * 1000)
 diff_year: CAST(year({0}) - year({1}) AS BIGINT)
 diff_quarter: CAST((year({0}) - year({1})) * 4 + quarter({0}) - quarter({1}) AS BIGINT)
 diff_month: CAST((year({0}) - year({1})) * 12 + month({0}) - month({1}) AS BIGINT)
-diff_week: date_diff('day', date_trunc('week', {1} + INTERVAL 1 DAY), date_trunc('week', {0} + INTERVAL 1 DAY)) // 7
-diff_day: date_diff('day', {1}, {0})
-diff_hour: date_diff('hour', {1}, {0})
-diff_minute: date_diff('minute', {1}, {0})
-diff_second: date_diff('second', {1}, {0})
-diff_millisecond: (epoch_us({0}) // 1000 - epoch_us({1}) // 1000)
-diff_microsecond: (epoch_us({0}) - epoch_us({1}))
-diff_nanosecond: ((epoch_us({0}) - epoch_us({1})) * 1000)
-add_year: ({0} + to_years(CAST({1} AS INTEGER)))
-add_quarter: ({0} + to_months(CAST({1} * 3 AS INTEGER)))
-add_month: ({0} + to_months(CAST({1} AS INTEGER)))
-add_week: ({0} + to_weeks(CAST({1} AS INTEGER)))
-add_day: ({0} + to_days(CAST({1} AS INTEGER)))
-add_hour: ({0} + to_hours({1}))
-add_minute: ({0} + to_minutes({1}))
-add_second: ({0} + to_seconds({1}))
-add_millisecond: ({0} + to_milliseconds({1}))
-add_microsecond: ({0} + to_microseconds({1}))
-range_long: to_json(list_slice(range({0}, {1} + sign({2})::BIGINT, {2}), 1, 1048576))
-range_datetime: to_json(list_transform(range(0, CAST(floor((epoch_us({1}) - epoch_us({0})) / (({2}) / 10.0)) AS BIGINT) + 1), lambda i: strftime(make_timestamptz(CAST(epoch_us({0}) + i * (({2}) // 10) AS BIGINT)), '%Y-%m-%dT%H:%M:%S.%f0Z')))
-range_real: to_json(list_transform(range(0, CAST(floor((({1}) - ({0})) / ({2})) AS BIGINT) + 1), lambda i: ({0}) + i * ({2})))
-type_of: CASE json_type(to_json({0})) WHEN 'VARCHAR' THEN 'string' WHEN 'OBJECT' THEN 'dictionary' WHEN 'ARRAY' THEN 'array' WHEN 'BOOLEAN' THEN 'bool' WHEN 'DOUBLE' THEN 'double' WHEN 'NULL' THEN 'null' ELSE 'long' END
+diff_week: (timestampdiff(DAY, date_trunc('WEEK', timestampadd(DAY, 1, {1})), date_trunc('WEEK', timestampadd(DAY, 1, {0}))) div 7)
+diff_day: CAST(datediff({0}, {1}) AS BIGINT)
+diff_hour: timestampdiff(HOUR, date_trunc('HOUR', {1}), date_trunc('HOUR', {0}))
+diff_minute: timestampdiff(MINUTE, date_trunc('MINUTE', {1}), date_trunc('MINUTE', {0}))
+diff_second: timestampdiff(SECOND, date_trunc('SECOND', {1}), date_trunc('SECOND', {0}))
+diff_millisecond: (unix_micros({0}) div 1000 - unix_micros({1}) div 1000)
+diff_microsecond: (unix_micros({0}) - unix_micros({1}))
+diff_nanosecond: ((unix_micros({0}) - unix_micros({1})) * 1000)
+add_year: timestampadd(YEAR, {1}, {0})
+add_quarter: timestampadd(QUARTER, {1}, {0})
+add_month: timestampadd(MONTH, {1}, {0})
+add_week: timestampadd(WEEK, {1}, {0})
+add_day: timestampadd(DAY, {1}, {0})
+add_hour: timestampadd(HOUR, {1}, {0})
+add_minute: timestampadd(MINUTE, {1}, {0})
+add_second: timestampadd(SECOND, {1}, {0})
+add_millisecond: timestampadd(MILLISECOND, {1}, {0})
+add_microsecond: timestampadd(MICROSECOND, {1}, {0})
+range_long: CAST(CASE WHEN (({1}) - ({0})) * sign({2}) < 0 THEN array() ELSE sequence(CAST({0} AS BIGINT), CAST({1} AS BIGINT), CAST({2} AS BIGINT)) END AS VARIANT)
+range_datetime: CAST(transform(OF2[[CAST(floor((unix_micros({1}) - unix_micros({0})) / (({2}) / 10)) AS BIGINT) + 1]], i -> date_format(timestamp_micros(unix_micros({0}) + i * (({2}) div 10)), <TIMESHAPE>)) AS VARIANT)
+range_real: CAST(transform(OF2[[CAST(floor((({1}) - ({0})) / ({2})) AS BIGINT) + 1]], i -> ({0}) + i * ({2})) AS VARIANT)
+type_of: OF[[schema_of_variant({0})]][[CASE WHEN startswith(@, 'OBJECT') THEN 'dictionary' WHEN startswith(@, 'ARRAY') THEN 'array' WHEN @ = 'STRING' THEN 'string' WHEN @ = 'BOOLEAN' THEN 'bool' WHEN @ = 'BIGINT' THEN 'long' WHEN @ = 'VOID' THEN 'null' ELSE 'double' END]]
 make_timespan: (({0}) * 36000000000 + ({1}) * 600000000 + CAST(({2|0}) * 10000000 AS BIGINT))
-hash: CAST(hash({0}) % 9223372036854775807 AS BIGINT)
+hash: abs(xxhash64({0}))
 """
 
 _MACROS = {
@@ -289,44 +284,88 @@ _MACROS = {
     "<REALTEXT>": _REAL_TEXT,
     "<SPANTEXT>": _SPAN_TEXT,
     "<ORIGIN>": str(ORIGIN_US),
-    "<TEXTS #>": "list_transform(coalesce(TRY_CAST({#} AS JSON[]), []), lambda e: e ->> '$')",
-    "<LIST #>": "coalesce(TRY_CAST({#} AS JSON[]), [])",
-    "<TIMETEXT #>": "strftime({#}, '%Y-%m-%dT%H:%M:%S.%f0Z')",
+    "<TIMESHAPE>": _TIME_SHAPE,
+    "<EDGEBEFORE>": r"'(?iu)(?:^|[^\\p{L}\\p{N}])\\Q'",
+    "<EDGEAFTER>": r"'\\E(?:$|[^\\p{L}\\p{N}])'",
+    "<TEXTS #>": "transform(coalesce(try_cast({#} AS ARRAY<VARIANT>), array()), e -> try_cast(e AS STRING))",
+    "<LIST #>": "coalesce(try_cast({#} AS ARRAY<VARIANT>), array())",
+    "<LISTORNULL #>": "try_cast({#} AS ARRAY<VARIANT>)",
+    "<TIMETEXT #>": f"date_format({{#}}, {_TIME_SHAPE})",
 }
+_COUNTED = (
+    r"(CASE WHEN (\1) <= 0 THEN CAST(array() AS ARRAY<BIGINT>) ELSE sequence(0L, CAST((\1) - 1 AS BIGINT)) END)"
+)
 
 
-def _row(nodes: Sequence[exp.Expression], texts: Sequence[str]) -> str:
-    return f"struct_pack({', '.join(f'f{at} := {text}' for at, text in enumerate(texts))})"
+def quoted(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def _not_null(sql: str) -> str:
+    """Give a variant with JSON's null as SQL's."""
+    return LET % (sql, "CASE WHEN is_variant_null(tide_v) THEN NULL ELSE tide_v END")
+
+
+def _parse_json(nodes: Sequence[exp.Expression], texts: Sequence[str]) -> str:
+    if literal_text(nodes[0]) is not None:
+        return _not_null(f"coalesce(try_parse_json({texts[0]}), CAST({texts[0]} AS VARIANT))")
+    return _not_null(LET % (texts[0], "coalesce(try_parse_json(tide_v), CAST(tide_v AS VARIANT))"))
+
+
+def _at(nodes: Sequence[exp.Expression], texts: Sequence[str]) -> str:
+    index = f"CAST(CASE WHEN {texts[1]} < 0 THEN size(tide_v) + {texts[1]} ELSE {texts[1]} END AS INT)"
+    return _not_null(LET % (f"try_cast({texts[0]} AS ARRAY<VARIANT>)", f"get(tide_v, {index})"))
+
+
+def _key(nodes: Sequence[exp.Expression], texts: Sequence[str]) -> str:
+    return _not_null(f"element_at(try_cast({texts[0]} AS MAP<STRING, VARIANT>), {texts[1]})")
+
+
+def _item(nodes: Sequence[exp.Expression], texts: Sequence[str]) -> str:
+    return _not_null(f"get({texts[0]}, CAST({texts[1]} AS INT))")
 
 
 def _get(nodes: Sequence[exp.Expression], texts: Sequence[str]) -> str:
     path = literal_text(nodes[1])
     assert path is not None, "a path is a literal"
-    ways = [_pointer(way) for way in path_ways(path)]
+    ways = [quoted(_json_path(way)) for way in path_ways(path)]
     if len(ways) == 1:
-        return f"nullif(json_extract({texts[0]}, {ways[0]}), 'null'::JSON)"
-    parts = ", ".join(f"json_extract(tide_v, {way})" for way in ways)
-    return f"nullif({LET % (texts[0], f'coalesce({parts})')}, 'null'::JSON)"
+        return _not_null(f"try_variant_get({texts[0]}, {ways[0]}, 'variant')")
+    parts = ", ".join(f"try_variant_get(tide_v, {way}, 'variant')" for way in ways)
+    return _not_null(LET % (texts[0], f"coalesce({parts})"))
 
 
-def _pointer(way: Sequence[str | int]) -> str:
-    steps = "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in way)
-    return quoted(steps)
+def _json_path(way: Sequence[str | int]) -> str:
+    return "$" + "".join(f"[{step}]" if isinstance(step, int) else _member(step) for step in way)
 
 
-def quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
+def _member(key: str) -> str:
+    return f"['{key}']" if '"' in key else f'["{key}"]'
+
+
+def _row(nodes: Sequence[exp.Expression], texts: Sequence[str]) -> str:
+    fields = ", ".join(f"'f{at}', {text}" for at, text in enumerate(texts))
+    return f"named_struct({fields})"
+
+
+def _field(nodes: Sequence[exp.Expression], texts: Sequence[str]) -> str:
+    return f"{texts[0]}.{literal_text(nodes[1])}"
+
+
+def _percentile(nodes: Sequence[exp.Expression], texts: Sequence[str]) -> str:
+    return f"percentile_disc({texts[1]}) WITHIN GROUP (ORDER BY {texts[0]})"
 
 
 def _term(*, cased: bool = False, prefix: bool = False, suffix: bool = False) -> Writer:
     def write(nodes: Sequence[exp.Expression], texts: Sequence[str]) -> str:
         term = literal_text(nodes[1])
         if term is not None:
-            return f"regexp_matches({texts[0]}, {quoted(term_pattern(term, cased=cased, prefix=prefix, suffix=suffix))})"
-        before = "" if suffix else EDGE_BEFORE
-        after = "" if prefix else EDGE_AFTER
-        flag = "" if cased else "(?i)"
-        return f"regexp_matches({texts[0]}, '{flag}{before}' || regexp_escape({texts[1]}) || '{after}')"
+            pattern = term_pattern(term, cased=cased, prefix=prefix, suffix=suffix).replace("(?i)", "(?iu)", 1)
+            return f"regexp_like({texts[0]}, {quoted(pattern)})"
+        before = "" if suffix else r"(?:^|[^\\p{L}\\p{N}])"
+        after = "" if prefix else r"(?:$|[^\\p{L}\\p{N}])"
+        flag = "" if cased else "(?iu)"
+        return rf"regexp_like({texts[0]}, concat('{flag}{before}\\Q', {texts[1]}, '\\E{after}'))"
 
     return write
 
@@ -334,97 +373,129 @@ def _term(*, cased: bool = False, prefix: bool = False, suffix: bool = False) ->
 def _has_any(nodes: Sequence[exp.Expression], texts: Sequence[str]) -> str:
     terms = [literal_text(node) or "" for node in nodes[1:]]
     pattern = "|".join(f"(?:{term_pattern(term, cased=True)})" for term in terms)
-    return f"regexp_matches({texts[0]}, {quoted('(?i)' + pattern)})"
+    return f"regexp_like({texts[0]}, {quoted('(?iu)' + pattern)})"
 
 
 def _has_all(nodes: Sequence[exp.Expression], texts: Sequence[str]) -> str:
-    tests = [f"regexp_matches(tide_v, {quoted(term_pattern(literal_text(node) or ''))})" for node in nodes[1:]]
-    return LET % (texts[0], " AND ".join(tests))
+    patterns = [term_pattern(literal_text(node) or "").replace("(?i)", "(?iu)", 1) for node in nodes[1:]]
+    return LET % (texts[0], " AND ".join(f"regexp_like(tide_v, {quoted(pattern)})" for pattern in patterns))
+
+
+def _split(nodes: Sequence[exp.Expression], texts: Sequence[str]) -> str:
+    return rf"CAST(split({texts[0]}, concat('\\Q', {texts[1]}, '\\E')) AS VARIANT)"
+
+
+def _replace_regex(nodes: Sequence[exp.Expression], texts: Sequence[str]) -> str:
+    new = literal_text(nodes[2])
+    if new is None:
+        return f"regexp_replace({texts[0]}, {texts[1]}, {texts[2]})"
+    java = re.sub(r"\\(\d)", r"$\1", new.replace("$", "\\$"))
+    return f"regexp_replace({texts[0]}, {texts[1]}, {quoted(java)})"
 
 
 def _format_datetime(nodes: Sequence[exp.Expression], texts: Sequence[str]) -> str:
     pattern = literal_text(nodes[1])
-    shape = strftime_of(pattern) if pattern is not None else None
+    shape = java_format_of(pattern) if pattern is not None else None
     if shape is not None:
-        return f"strftime({texts[0]}, {quoted(shape)})"
-    return f"tide_format_datetime_python(CAST(epoch_us({texts[0]}) AS VARCHAR), {texts[1]})"
+        return f"date_format({texts[0]}, {quoted(shape)})"
+    return f"tide_format_datetime_python(CAST(unix_micros({texts[0]}) AS STRING), {texts[1]})"
 
 
 def _countof(nodes: Sequence[exp.Expression], texts: Sequence[str]) -> str:
     kind = literal_text(nodes[2]) if len(nodes) > 2 else "normal"
     if kind == "regex":
-        return f"len(regexp_extract_all({texts[0]}, {texts[1]}))"
+        return f"CAST(regexp_count({texts[0]}, {texts[1]}) AS BIGINT)"
     gone = f"length({texts[0]}) - length(replace({texts[0]}, {texts[1]}, ''))"
     return f"CAST(({gone}) / greatest(length({texts[1]}), 1) AS BIGINT)"
 
 
 def _indexof(nodes: Sequence[exp.Expression], texts: Sequence[str]) -> str:
-    if len(texts) == 2:
-        return f"(strpos({texts[0]}, {texts[1]}) - 1)"
-    tail = f"strpos(substring({texts[0]}, CAST(({texts[2]}) + 1 AS BIGINT)), {texts[1]})"
-    return f"CASE WHEN {tail} = 0 THEN -1 ELSE {tail} + ({texts[2]}) - 1 END"
+    start = f", CAST(({texts[2]}) + 1 AS INT)" if len(texts) > 2 else ""
+    return f"CAST(locate({texts[1]}, {texts[0]}{start}) - 1 AS BIGINT)"
 
 
-def _json_lists(texts: Sequence[str]) -> list[str]:
-    return [f"coalesce(TRY_CAST({text} AS JSON[]), [])" for text in texts]
+def _lists(texts: Sequence[str]) -> list[str]:
+    return [f"coalesce(try_cast({text} AS ARRAY<VARIANT>), array())" for text in texts]
 
 
 def _array_concat(nodes: Sequence[exp.Expression], texts: Sequence[str]) -> str:
-    return f"to_json(flatten([{', '.join(_json_lists(texts))}]))"
+    return f"CAST(concat({', '.join(_lists(texts))}) AS VARIANT)"
 
 
-def _set_union(nodes: Sequence[exp.Expression], texts: Sequence[str]) -> str:
-    return f"to_json(list_sort(list_distinct(flatten([{', '.join(_json_lists(texts))}]))))"
+def _json_texts(texts: Sequence[str]) -> list[str]:
+    return [f"transform({item}, e -> to_json(e))" for item in _lists(texts)]
 
 
-def _set_fold(negation: str) -> Writer:
+def _set_fold(function: str) -> Writer:
     def write(nodes: Sequence[exp.Expression], texts: Sequence[str]) -> str:
-        first, *rest = _json_lists(texts)
-        found = f"list_distinct({first})"
+        first, *rest = _json_texts(texts)
+        found = f"array_distinct({first})"
         for other in rest:
-            found = f"list_filter({found}, lambda e: {negation}list_contains({other}, e))"
-        return f"to_json(list_sort({found}))"
+            found = f"{function}({found}, {other})"
+        return f"CAST(transform(sort_array({found}), e -> parse_json(e)) AS VARIANT)"
 
     return write
 
 
 def _set_equals(nodes: Sequence[exp.Expression], texts: Sequence[str]) -> str:
-    one, other = (f"list_sort(list_distinct({item}))" for item in _json_lists(texts))
+    one, other = (f"sort_array(array_distinct({item}))" for item in _json_texts(texts))
     return f"({one} = {other})"
 
 
 def _pack(nodes: Sequence[exp.Expression], texts: Sequence[str]) -> str:
-    return f"json_object({', '.join(texts)})"
+    return f"to_variant_object(map({', '.join(texts)}))"
 
 
 def _pack_array(nodes: Sequence[exp.Expression], texts: Sequence[str]) -> str:
-    return f"json_array({', '.join(texts)})"
+    return f"CAST(array({', '.join(texts)}) AS VARIANT)"
 
 
 def _bag_merge(nodes: Sequence[exp.Expression], texts: Sequence[str]) -> str:
     """Merge bags: of a key that several have, the first counts."""
-    found = texts[-1]
-    for text in reversed(texts[:-1]):
-        found = f"json_merge_patch(coalesce({found}, '{{}}'::JSON), coalesce({text}, '{{}}'::JSON))"
-    return found
+    maps = [f"coalesce(try_cast({text} AS MAP<STRING, VARIANT>), CAST(map() AS MAP<STRING, VARIANT>))" for text in texts]
+    found = maps[-1]
+    for text in reversed(maps[:-1]):
+        found = f"map_concat(map_filter({found}, (k, v) -> NOT map_contains_key({text}, k)), {text})"
+    return f"to_variant_object({found})"
 
 
 def _zip(nodes: Sequence[exp.Expression], texts: Sequence[str]) -> str:
-    lists = _json_lists(texts)
-    length = f"greatest({', '.join(f'len({item})' for item in lists)})"
-    cells = ", ".join(f"list_extract({item}, i + 1)" for item in lists)
-    return f"to_json(list_transform(range(CAST({length} AS BIGINT)), lambda i: [{cells}]))"
+    lists = _lists(texts)
+    length = f"greatest({', '.join(f'size({item})' for item in lists)})" if len(lists) > 1 else f"size({lists[0]})"
+    cells = ", ".join(f"get({item}, CAST(i AS INT))" for item in lists)
+    indexes = _COUNTED.replace(r"\1", length)
+    return f"CAST(transform({indexes}, i -> array({cells})) AS VARIANT)"
+
+
+def _make_list_ordered(before: str, after: str) -> Writer:
+    """Collect in the order of the last argument, a row's number; nulls are left out."""
+
+    def write(nodes: Sequence[exp.Expression], texts: Sequence[str]) -> str:
+        value, limit, order = texts[0], texts[1], texts[2].split(" ASC")[0]
+        pair = f"CASE WHEN {value} IS NOT NULL THEN named_struct('k', {order}, 'v', {before % value}) END"
+        items = f"transform(sort_array(collect_list({pair})), s -> {after % 's.v'})"
+        count = "1048576" if limit == "NULL" else limit
+        return f"CAST(slice({items}, 1, CAST({count} AS INT)) AS VARIANT)"
+
+    return write
 
 
 _WRITTEN: dict[str, Writer] = {
-    "tide_get": _get, "tide_row": _row, "tide_has": _term(), "tide_has_cs": _term(cased=True),
-    "tide_hasprefix": _term(prefix=True), "tide_hasprefix_cs": _term(prefix=True, cased=True),
-    "tide_hassuffix": _term(suffix=True), "tide_hassuffix_cs": _term(suffix=True, cased=True),
-    "tide_has_any": _has_any, "tide_has_all": _has_all, "tide_format_datetime": _format_datetime,
+    "tide_parse_json": _parse_json, "tide_at": _at, "tide_key": _key, "tide_item": _item, "tide_get": _get,
+    "tide_row": _row, "tide_field": _field, "tide_percentile": _percentile, "tide_has": _term(),
+    "tide_has_cs": _term(cased=True), "tide_hasprefix": _term(prefix=True),
+    "tide_hasprefix_cs": _term(prefix=True, cased=True), "tide_hassuffix": _term(suffix=True),
+    "tide_hassuffix_cs": _term(suffix=True, cased=True), "tide_has_any": _has_any, "tide_has_all": _has_all,
+    "tide_split": _split, "tide_replace_regex": _replace_regex, "tide_format_datetime": _format_datetime,
     "tide_countof": _countof, "tide_indexof": _indexof, "tide_array_concat": _array_concat,
-    "tide_set_union": _set_union, "tide_set_intersect": _set_fold(""),
-    "tide_set_difference": _set_fold("NOT "), "tide_set_equals": _set_equals, "tide_pack": _pack,
+    "tide_set_union": _set_fold("array_union"), "tide_set_intersect": _set_fold("array_intersect"),
+    "tide_set_difference": _set_fold("array_except"), "tide_set_equals": _set_equals, "tide_pack": _pack,
     "tide_pack_array": _pack_array, "tide_bag_merge": _bag_merge, "tide_zip": _zip,
+    "tide_make_list_ordered": _make_list_ordered("%s", "%s"),
+    "tide_make_list_ordered_of_timespan": _make_list_ordered("%s", "%s"),
+    "tide_make_list_ordered_of_datetime": _make_list_ordered(f"date_format(%s, {_TIME_SHAPE})", "%s"),
+    "tide_make_list_ordered_of_dynamic": _make_list_ordered("to_json(%s)", "parse_json(%s)"),
 }  # fmt: skip
 
-WRITERS: dict[str, Writer] = merged(writers(expanded(_TEMPLATES, _MACROS, LET), LET), _WRITTEN)
+_COUNTED_TEMPLATES = re.sub(r"OF2\[\[(.*?)\]\]", _COUNTED, _TEMPLATES)
+WRITERS: dict[str, Writer] = merged(writers(expanded(_COUNTED_TEMPLATES, _MACROS, LET), LET), _WRITTEN)

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tidelake.cbor_json import json_of
+from tidelake import errors
 from tidelake.errors import QueryError, TidelakeError
 from tidelake.query.budget import Budget
+from tidelake.query.functions import register_spark
 from tidelake.query.plain import render
 from tidelake.query.result import Prepared, Scan
-from tidelake.scan import scan as read_scan
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 # What both engines agree on; see ``local`` for the other half.
 SETTINGS = {"spark.sql.session.timeZone": "UTC", "spark.sql.ansi.enabled": "false"}
 
+_READY: set[int] = set()  # sessions that know our functions
+_OURS = re.compile(r"tidelake\.errors\.(\w+): ([^\n]*)")
 _REFERENCE = re.compile(r"`tide_(\d+)`")
 
 
@@ -61,6 +63,7 @@ def frame_of(prepared: Prepared, scans: Sequence[Scan], spark: SparkSession) -> 
     """Give a query as a Spark frame, which Spark runs when it is asked to."""
     if "spark" not in prepared.rendered:
         prepared.rendered["spark"] = render(prepared.tree, "spark", language=prepared.language)
+    _know_functions(spark, prepared.rendered["spark"])
     mark = secrets.token_hex(4)
     names = {scan.name: f"{scan.name}_{mark}" for scan in scans}
     with _settings(spark):
@@ -83,33 +86,16 @@ def session() -> SparkSession:
     return own_session()
 
 
+def _know_functions(spark: SparkSession, text: str) -> None:
+    """Register what no SQL can write, once a session and only for a query that calls it: it takes half a second."""
+    if "tide_" in text.replace("`tide_", "") and id(spark) not in _READY:
+        register_spark(spark)
+        _READY.add(id(spark))
+
+
 def _view(scan: Scan, spark: SparkSession) -> DataFrame:
     question = scan.plan.question
-    to_spark = getattr(scan.table, "to_spark", None)
-    if to_spark is not None:
-        found: DataFrame = to_spark(list(question.columns), question.where, spark=spark)
-        return found.toDF(*scan.columns)
-    return _local_view(scan, spark)
-
-
-def _local_view(scan: Scan, spark: SparkSession) -> DataFrame:
-    """Read the rows in this process and hand them to Spark."""
-    from pyspark.sql import functions
-
-    rows = read_scan(scan.plan, scan.table._footers).read_all()
-    arrays, dynamic = [], []
-    for name, field in zip(scan.columns, rows.schema, strict=True):
-        values = rows.column(field.name)
-        if scan.plan.question.schema[field.name].type.kind == "dynamic":
-            dynamic.append(name)
-            values = pa.chunked_array([json_of(chunk) for chunk in values.chunks], pa.utf8())
-        elif pa.types.is_fixed_size_list(values.type):
-            values = values.cast(pa.list_(pa.float32()))
-        arrays.append(values)
-    frame = spark.createDataFrame(pa.table(arrays, names=list(scan.columns)))
-    for name in dynamic:
-        frame = frame.withColumn(name, functions.parse_json(functions.col(f"`{name}`")))
-    return frame
+    return scan.table.to_spark(list(question.columns), question.where, spark=spark).toDF(*scan.columns)
 
 
 def _as_text(frame: DataFrame) -> DataFrame:
@@ -147,6 +133,10 @@ def _explained(error: Exception) -> Exception:
     """Give Spark's complaint as one of ours: its first line, without the trace."""
     if isinstance(error, TidelakeError):
         return error
+    if inner := _OURS.findall(str(error)):  # raised in a process of Spark's, of which the text is left
+        name, message = inner[-1]
+        kind = getattr(errors, name, None)
+        return kind(message) if isinstance(kind, type) else QueryError(message)
     condition: Any = getattr(error, "getCondition", lambda: None)()
     if condition is None and not type(error).__module__.startswith("pyspark"):
         return error

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from tidelake.errors import InvalidInputError
-from tidelake.lake import Lake, connect
+from tidelake.lake import LOG_SCHEME, Lake, connect
 from tidelake.objects import ObjectStore, open_store
 from tidelake.table import Table
 
@@ -33,6 +33,11 @@ class Place:
 
     def __repr__(self) -> str:
         return f"Place({self.lake!r}, objects={self.objects!r})"
+
+    @property
+    def is_log(self) -> bool:
+        """Whether the lake is one table with its own transaction log."""
+        return self.lake.startswith(LOG_SCHEME)
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Place:
@@ -79,7 +84,11 @@ def open_table(options: Mapping[str, str]) -> Table:
     """Open the table that options name, as it is or as it was."""
     name = options.get("table") or options.get("path")
     if not name:
-        raise InvalidInputError("name the table with option table", kind="no_table")
+        raise InvalidInputError(
+            "name the table with option table; spark's insert does not pass a table's options on, so repeat them: "
+            "insert into t with (lake '…', table '…')",
+            kind="no_table",
+        )
     snapshot = options.get("snapshot")
     pinned = int(snapshot) if snapshot is not None and snapshot.isdigit() and len(snapshot) < 20 else snapshot
     return Place.of(options).open().table(name, as_of=options.get("asOf"), snapshot=pinned)

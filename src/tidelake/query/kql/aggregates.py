@@ -127,7 +127,11 @@ def _percentile(args: Arguments) -> Value:
     share = args.constant(1, "the percentile")
     if not isinstance(share, int | float) or not 0 <= share <= 100:
         raise args.error("a percentile lies between 0 and 100", 1)
-    return Value(call("tide_percentile", value.sql, exp.Literal.number(share / 100)), value.type)
+    rank = exp.Literal.number(share / 100)
+    if value.type == "datetime":
+        micros = call("tide_percentile", call("tide_to_micros", value.sql), rank)
+        return Value(call("tide_from_unix_micros", micros), "datetime")
+    return Value(cast(call("tide_percentile", value.sql, rank), value.type), value.type)
 
 
 def _limit(args: Arguments) -> list[exp.Expression]:

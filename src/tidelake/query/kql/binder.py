@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -21,7 +22,7 @@ from tidelake.query.kql.relations import Relation, Steps, keyed
 from tidelake.query.kql.scalar_functions import FUNCTIONS, Arguments
 from tidelake.query.kql.scalars import Scalars
 from tidelake.query.kql.scope import Closure, Deferred, Names, Scope
-from tidelake.query.kql.values import Column, Value, call, convert_text_limit, literal, text_literal, type_of
+from tidelake.query.kql.values import Column, Value, call, convert_text_limit, json_of, literal, text_literal, type_of
 from tidelake.query.tables import ANSWER_PLACES, ANSWERS, Answering, Tables
 
 MAX_NODES = 200_000  # parts of one bound expression: functions that call functions can double it each time
@@ -270,14 +271,26 @@ class Binder(Scalars):
 
     def _cell(self, node: syntax.Expression, kind: str, scope: Scope) -> exp.Expression:
         value = self.bind(node, scope)
+        if kind == "dynamic":
+            return self._dynamic_cell(value, scope, node.at)
         if value.is_null:
             return literal("" if kind == "string" else None, kind).sql
         found = implicit(value, kind) or convert(value, kind)
-        if kind == "dynamic" and value.type == "string":
-            found = Value(call("tide_parse_json", value.sql), "dynamic")
         if found.is_null and value.constant is not None:
             raise scope.error(node.at, f"not a {kind}", kind="type")
         return found.sql
+
+    def _dynamic_cell(self, value: Value, scope: Scope, at: int) -> exp.Expression:
+        """Give a dynamic cell as JSON text, which is read when the rows are."""
+        if not value.is_constant:
+            raise scope.error(at, "a value of a datatable must be a constant")
+        if value.constant is None:
+            return literal(None, "string").sql
+        if value.type == "string":
+            return value.sql
+        if value.type in ("datetime", "timespan"):
+            return text_literal(json.dumps(convert(value, "string").constant))
+        return text_literal(json.dumps(json_of(value.constant)))
 
     def constant_rows(self, columns: tuple[Column, ...], rows: list[list[exp.Expression]]) -> Relation:
         """Give rows that the query itself holds."""
@@ -490,7 +503,9 @@ def rows_query(columns: tuple[Column, ...], rows: list[list[exp.Expression]]) ->
     chosen = []
     for index, column in enumerate(columns):
         cell: exp.Expression = exp.column(exp.to_identifier(f"c{index}", quoted=True), table="v")
-        if column.type != "dynamic":
+        if column.type == "dynamic":
+            cell = call("tide_parse_json", cell)
+        else:
             cell = exp.Cast(this=cell, to=literal(None, column.type).sql.args["to"].copy())
         chosen.append(exp.alias_(cell, column.key, quoted=True))
     return exp.select(*chosen).from_(values)

@@ -16,7 +16,7 @@ from tidelake.query.kql.binder import Binder, Place
 from tidelake.query.kql.columns import limited, matching, settled, text_key
 from tidelake.query.kql.conversions import convert
 from tidelake.query.kql.naming import name_of, unique
-from tidelake.query.kql.relations import Relation, aliased, fresh_key, keyed
+from tidelake.query.kql.relations import OrderKey, Relation, aliased, fresh_key, keyed
 from tidelake.query.kql.scope import Scope, column_sql
 from tidelake.query.kql.values import Column, Value, call, cast, literal
 
@@ -34,9 +34,20 @@ class _Output:
 
 def summarize(b: Binder, relation: Relation, operator: syntax.Operator, place: Place) -> Relation:
     relation = b.steps.plain(relation)
+    if relation.order and "make_list" in repr(operator.items) or relation.order and "makelist" in repr(operator.items):
+        relation = _ranked(b, relation)
     keys = group_keys(b, relation, operator.parts.get("by", ()), place)
     outputs = _outputs(b, relation, operator.items, place, [name for name, _ in keys])
     return grouped(b, relation, keys, outputs)
+
+
+def _ranked(b: Binder, relation: Relation) -> Relation:
+    """Number rows in their order, so that a list can keep it: the number is the only key of the order from here."""
+    rank = Column("", "", fresh_key("place", [c.key for c in (*relation.columns, *relation.hidden)]))
+    window = exp.Window(this=exp.RowNumber(), order=exp.Order(expressions=relation.order_sql()))
+    query = relation.select().select(aliased(window, rank.key), copy=False)
+    made = b.steps.relation(query, relation.columns, relation)
+    return replace(made, hidden=(*relation.partition, rank), order=(OrderKey(rank.key, False, True),))
 
 
 def group_keys(b: Binder, relation: Relation, nodes: Sequence[syntax.Expression], place: Place) -> list[tuple[str, Value]]:

@@ -232,7 +232,7 @@ series_fill_backward: tide_series_fill_backward dynamic dynamic
 series_fill_linear: tide_series_fill_linear dynamic dynamic
 parse_command_line: tide_parse_command_line dynamic text text
 hash: tide_hash long any [long]
-gettype: tide_type_of string any
+gettype: tide_type_of string dynamic
 isutf8: tide_is_utf8 bool text
 array_rotate_left: tide_array_rotate_left dynamic dynamic long
 array_rotate_right: tide_array_rotate_right dynamic dynamic long

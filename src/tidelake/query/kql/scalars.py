@@ -307,13 +307,18 @@ class Scalars:
 
     def _has_several(self, node: syntax.Among, name: str, left: Value, scope: Scope) -> exp.Expression:
         subject = self.expect_text(left, scope, node.at, f"the left side of '{name}'").sql
-        constants, arrays = self._options(node, scope, "string")
         parts: list[exp.Expression] = []
+        if name == "has_any" and len(node.options) == 1 and (found := self.bind_query(node.options[0], scope)):
+            query, held = found
+            column = Value(exp.column(exp.to_identifier("v", quoted=True)), held)
+            words = self.expect_text(column, scope, node.at, "an option")
+            return call("tide_has_any_terms", subject, _subquery_of(query, call("tide_terms", words.sql)))
+        constants, arrays = self._options(node, scope, "string")
         if constants or not arrays:
-            words = [text_literal(str(word.constant)) for word in constants if word.constant is not None]
+            terms = [text_literal(str(word.constant)) for word in constants if word.constant is not None]
             empty: exp.Expression = exp.Boolean(this=name == "has_all")
-            single = "tide_has" if len(words) == 1 else f"tide_{name}"
-            parts.append(call(single, subject, *words) if words else empty)
+            single = "tide_has" if len(terms) == 1 else f"tide_{name}"
+            parts.append(call(single, subject, *terms) if terms else empty)
         parts += [call(f"tide_{name}_of", subject, array) for array in arrays]
         return any_of(parts) if name == "has_any" else exp.and_(*parts)
 
@@ -397,8 +402,11 @@ class Scalars:
 
 
 def _list_subquery(query: exp.Expression, value: Value) -> exp.Expression:
-    listed = call("tide_make_list", value.sql)
-    select = exp.select(exp.alias_(listed, "v", quoted=True)).from_(exp.Subquery(this=query, alias=exp.TableAlias(this=exp.to_identifier("o"))))
+    return _subquery_of(query, call("tide_make_list", value.sql))
+
+
+def _subquery_of(query: exp.Expression, aggregate: exp.Expression) -> exp.Expression:
+    select = exp.select(exp.alias_(aggregate, "v", quoted=True)).from_(exp.Subquery(this=query, alias=exp.TableAlias(this=exp.to_identifier("o"))))
     return exp.Subquery(this=select)
 
 

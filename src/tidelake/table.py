@@ -619,7 +619,7 @@ class _Appender:
     def _write_extent(self) -> None:
         table, settings = self.table, TableSettings.of(self.head.settings)
         form = segment_format(settings.format)
-        coverage = self._recorder.take(self._staged) if self._recorder else None
+        judged = self._recorder.begin(self._staged) if self._recorder else None
         extent_id = new_id()
         key = extent_key(table._info.namespace, table._info.name, extent_id, form.suffix)
         table._catalog.register_pending([Pending(key, table._info.scope, f"{socket.gethostname()}:{os.getpid()}")])
@@ -630,6 +630,7 @@ class _Appender:
         for batch in self._staged:
             writer.append(_conform(batch, self.schema))
         self._staged, self._staged_rows, self._staged_bytes = [], 0, 0
+        coverage = judged() if judged else None
         table._at("extent.begun")
         written = writer.finish()
         table._at("extent.written")

@@ -148,7 +148,7 @@ def _prepare(text: str, language: Language, seen: _Seen) -> tuple[Prepared, bool
         bound = bind_tables(lowered.tree, text, seen)
         names = tuple(name for name, _ in lowered.columns)
         asks, shape = tuple(push_down(bound)), shape_of(bound)
-        return Prepared(text, language, bound.tree, names, asks, shape, lowered.render), False
+        return Prepared(text, language, bound.tree, names, asks, shape, lowered), False
     tree: exp.Query = parse_sql(text)
     name_answers(tree, text, seen)
     lasting = not asks_the_time(tree) and tree.find(exp.Version) is None and not seen.answers

@@ -57,7 +57,7 @@ def run(
     budget: Budget | Mapping[str, Any] | None = None,
     prune: bool = True,
 ) -> Result:
-    """Prepare a query and plan its scans; ``prune=False`` reads everything, to be compared with."""
+    """Prepare a query and plan its scans; ``prune=False`` reads every row and pushes nothing down: to compare with."""
     limits = Budget.of(budget)
     seen = _Seen(lake)
     prepared = _prepared(lake, text, language, seen)
@@ -162,8 +162,8 @@ def _scan(ask: Ask, seen: _Seen, prune: bool) -> Scan:
     table = seen.table(ask.reference.table, ask.reference.at)
     shown = ask.columns or (_cheapest(ask.reference.types),)
     own = [ask.reference.spelled[name] for name in shown]
-    where = None if ask.where is None else ask.where.predicate
-    plan: ScanPlan = table.plan(own, where, limit=ask.limit, prune=prune)
+    where = ask.where.predicate if ask.where is not None and prune else None
+    plan: ScanPlan = table.plan(own, where, limit=ask.limit if prune else None, prune=prune)
     return Scan(ask.reference.name, shown, table, plan, ask)
 
 

@@ -75,7 +75,12 @@ def test_write_under_a_key_happens_once(spark: SparkSession, lake: Lake) -> None
 
 def test_write_widens_the_schema_in_its_own_commit(spark: SparkSession, lake: Lake) -> None:
     wide = numbers(spark, 20, "map('k', id) as nested").withColumn("n", numbers(spark, 1)["n"].cast("bigint"))
-    save(numbers(spark, 20, "map('k', id) as nested").selectExpr("ts", "cast(n as bigint) n", "n / 4 as quarter", "nested"), lake)
+    save(
+        numbers(spark, 20, "map('k', id) as nested").selectExpr(
+            "ts", "cast(n as bigint) n", "n / 4 as quarter", "nested"
+        ),
+        lake,
+    )
     table = lake.table("t")
     assert {c.name: str(c.type) for c in table.schema}.items() >= {
         "n": "long", "quarter": "real", "nested": "dynamic"
@@ -86,7 +91,9 @@ def test_write_widens_the_schema_in_its_own_commit(spark: SparkSession, lake: La
 
 
 def test_write_that_narrows_is_refused_and_nothing_is_visible(spark: SparkSession, lake: Lake) -> None:
-    with pytest.raises(Exception, match=r"a write cannot narrow or replace a column's type column=n .*has=int wanted=string"):
+    with pytest.raises(
+        Exception, match=r"a write cannot narrow or replace a column's type column=n .*has=int wanted=string"
+    ):
         save(spark.sql("select current_timestamp() as ts, 'many' as n"), lake)
     with pytest.raises(Exception, match=r"the rows have no time column table=default.t column=ts"):
         save(spark.sql("select 1 as n"), lake)
@@ -113,7 +120,9 @@ def test_failed_task_leaves_nothing_but_garbage(spark: SparkSession, lake: Lake)
 def test_sql_creates_inserts_and_reads(spark: SparkSession, lake: Lake) -> None:
     spark.sql(f"create table sql_t using tidelake options (lake '{lake.where}', table 't')")
     try:
-        spark.sql("insert into sql_t select * from values (timestamp'2026-01-01 00:00:00', 7, 'x', parse_json('{\"a\": 1}'), array(1.0f, 2.0f))")
+        spark.sql(
+            "insert into sql_t select * from values (timestamp'2026-01-01 00:00:00', 7, 'x', parse_json('{\"a\": 1}'), array(1.0f, 2.0f))"
+        )
         spark.sql("insert into sql_t select ts, n + 1, name, doc, v from sql_t")
         assert [row.n for row in spark.sql("select n from sql_t where doc:a::int = 1 order by n").collect()] == [7, 8]
         spark.read.format("tidelake").options(lake=lake.where, table="t").load().createOrReplaceTempView("view_t")

@@ -297,9 +297,7 @@ def _job(lake: Lake, table: Table, settings: Mapping[str, Any], extent_bytes: in
     info = table._info
     folder = extent_key(info.namespace, info.name, f"job-{id}", "")
     place = Place.of_lake(lake)
-    return Job(
-        id, place, lake.store.url, table.name, folder, table.schema, dict(settings), extent_bytes, block_rows
-    )
+    return Job(id, place, lake.store.url, table.name, folder, table.schema, dict(settings), extent_bytes, block_rows)
 
 
 def target_of(

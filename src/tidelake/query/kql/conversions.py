@@ -127,5 +127,5 @@ def iso_text(value: datetime) -> str:
     return value.strftime("%Y-%m-%dT%H:%M:%S.%f") + "0Z"
 
 
-def as_boolean(value: Value) -> exp.Expression:
+def as_boolean(value: Value) -> exp.Expr:
     return value.sql if value.type == "bool" else convert(value, "bool").sql

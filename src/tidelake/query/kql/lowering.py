@@ -19,7 +19,8 @@ from tidelake.query.kql.conversions import convert
 from tidelake.query.kql.parser import parse
 from tidelake.query.kql.relations import Relation, aliased
 from tidelake.query.kql.scope import Names
-from tidelake.query.kql.values import Column, Value, call, text as never_null
+from tidelake.query.kql.values import Column, Value, call
+from tidelake.query.kql.values import text as never_null
 from tidelake.query.tables import Tables
 
 OPERATORS: Mapping[str, OperatorRule] = {

@@ -11,6 +11,9 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import shutil
+import subprocess
+import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -139,7 +142,7 @@ def judged_by_microsoft(texts: Sequence[str], folder: Path) -> list[bool]:
 
 
 _JUDGE = """
-const path = 'kusto/language-service-next'.replace(/^/, '@');
+const path = '@kusto/language-service-next';
 require(path + '/bridge.min.js');
 require(path + '/Kusto.Language.Bridge.min.js');
 const valid = JSON.parse(require('fs').readFileSync('texts.json', 'utf8')).map(text => {

@@ -307,8 +307,8 @@ def format_datetime(micros: str, pattern: str) -> str:
     simple = {
         "yyyy": f"{value.year:04}", "yy": f"{value.year % 100:02}", "MM": f"{value.month:02}", "M": str(value.month),
         "dd": f"{value.day:02}", "d": str(value.day), "HH": f"{value.hour:02}", "H": str(value.hour),
-        "hh": f"{hour:02}", "h": str(hour), "mm": f"{value.minute:02}", "m": str(value.minute), "ss": f"{value.second:02}",
-        "s": str(value.second), "tt": "AM" if value.hour < 12 else "PM",
+        "hh": f"{hour:02}", "h": str(hour), "mm": f"{value.minute:02}", "m": str(value.minute),
+        "ss": f"{value.second:02}", "s": str(value.second), "tt": "AM" if value.hour < 12 else "PM",
     }  # fmt: skip
     out = ""
     for piece in TIME_PART.findall(pattern):

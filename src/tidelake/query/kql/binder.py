@@ -14,10 +14,11 @@ from typing import Any
 from sqlglot import exp
 
 from tidelake.errors import NotFoundError, QueryError
-from tidelake.lexer import did_you_mean, error_at
+from tidelake.lexer import did_you_mean
 from tidelake.query.kql import syntax
 from tidelake.query.kql.aggregates import AGGREGATES, SEVERAL
 from tidelake.query.kql.conversions import convert, implicit
+from tidelake.query.kql.mistakes import error_at
 from tidelake.query.kql.relations import Relation, Steps, keyed
 from tidelake.query.kql.scalar_functions import FUNCTIONS, Arguments
 from tidelake.query.kql.scalars import Scalars
@@ -35,7 +36,7 @@ from tidelake.query.kql.values import (
 )
 from tidelake.query.tables import ANSWER_PLACES, ANSWERS, Answering, Tables
 
-MAX_NODES = 200_000  # parts of one bound expression: functions that call functions can double it each time
+MAX_NODES = 20_000  # parts of one bound expression: functions that call functions can double it each time
 MAX_CALLS = 5_000  # calls of the author's own functions, each of which is written out
 
 WINDOWS = ("row_number", "prev", "next", "row_cumsum", "row_rank_dense", "row_rank_min", "row_window_session")

@@ -127,6 +127,8 @@ def _any_row(
 ) -> list[tuple[str, Value, str]]:
     rows = replace(scope, aggregates=False)
     fields = _row_columns(b, relation, node.arguments, rows, taken)
+    if node.name == "any":
+        fields = [(f"any_{name}", value) for name, value in fields]
     return _fields(fields, names, call("tide_any", _row(fields)))
 
 

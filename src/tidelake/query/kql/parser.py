@@ -5,8 +5,8 @@ It does not resolve names: see ``lowering``.
 
 from __future__ import annotations
 
-from tidelake.lexer import error_at
 from tidelake.query.kql import syntax
+from tidelake.query.kql.mistakes import error_at
 from tidelake.query.kql.operators import Operators
 
 

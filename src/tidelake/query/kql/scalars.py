@@ -475,7 +475,7 @@ def _common_types(left: Value, right: Value) -> Sequence[str]:
         return ("long", "real") if kinds <= {"int", "long", "bool"} else ("real",)
     if kinds <= set(TEXTUAL):
         return ("string",)
-    return ("datetime", "timespan")
+    return ("datetime", "timespan", "bool")
 
 
 def _as_number(value: Value, other: Value) -> Value:

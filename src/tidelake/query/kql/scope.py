@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from tidelake.errors import QueryError
-from tidelake.lexer import did_you_mean, error_at
+from tidelake.lexer import did_you_mean
 from tidelake.query.kql import syntax
+from tidelake.query.kql.mistakes import error_at
 from tidelake.query.kql.values import Column, Value, call, text_literal
 
 if TYPE_CHECKING:

@@ -18,14 +18,14 @@ from pathlib import Path
 
 import click
 
-from bench import commits, extents
+from bench import commits, extents, spark
 from bench.data import ROWS
 from bench.report import Report, machine, markdown, write_report
 
 RESULTS = Path(__file__).parent / "results"
 QUIET_LOAD = 0.5  # above it, others are at work
 
-BENCHMARKS: dict[str, Callable[..., Report]] = {"commits": commits.run, "extents": extents.run}
+BENCHMARKS: dict[str, Callable[..., Report]] = {"commits": commits.run, "extents": extents.run, "spark": spark.run}
 
 
 @click.command()

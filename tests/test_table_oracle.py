@@ -221,7 +221,7 @@ def run(lake: Lake, duck: duckdb.DuckDBPyConnection, form: str, count: int) -> N
 
 @pytest.mark.parametrize("form", ["tlm", "parquet"])
 def test_scan_gives_the_rows_that_plain_python_chooses(lake: Lake, duck: duckdb.DuckDBPyConnection, form: str) -> None:
-    run(lake, duck, form, 20)
+    run(lake, duck, form, 10)
 
 
 @pytest.mark.torture

@@ -39,6 +39,7 @@ from tidelake.format.segment import BLOCK_ROWS
 from tidelake.holdings import Holdings
 from tidelake.hot import acknowledged_us, hot_payload, hot_rows
 from tidelake.ingest import OVERFLOW_COLUMN, Coerced, Rules, coerced_stream, is_rereadable
+from tidelake.listed import listings_of
 from tidelake.objects import ObjectStore, extent_key
 from tidelake.plan import Question, ScanPlan, make_plan, time_window, without_pruning
 from tidelake.predicate import And, Predicate, TimeRange, columns_of
@@ -307,15 +308,18 @@ class Table:
         snapshot = self.snapshot
         question = self._question(snapshot, columns, where, start, end, limit, ordered)
         scope = self._info.scope
-        start_ns, end_ns = time_window(question)
-        listed = self._catalog.extents(
-            scope,
-            sequence=snapshot.sequence,
-            start_ns=start_ns,
-            end_ns=end_ns,
-            where=_for_catalog(question),
-            stats=_judged(question, stats),
-        )
+        judged = _judged(question, stats)
+        listed = listings_of(self._catalog).extents(snapshot, question, judged)
+        if listed is None:
+            start_ns, end_ns = time_window(question)
+            listed = self._catalog.extents(
+                scope,
+                sequence=snapshot.sequence,
+                start_ns=start_ns,
+                end_ns=end_ns,
+                where=_for_catalog(question),
+                stats=judged,
+            )
         return make_plan(self.name, snapshot, question, listed, self._hot(snapshot))
 
     def _hot(self, snapshot: Snapshot) -> Sequence[HotBatch]:

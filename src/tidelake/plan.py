@@ -190,7 +190,8 @@ class _Stored(Mapping[str, ColumnStats]):
         self._shapes = shapes
 
     def __getitem__(self, name: str) -> ColumnStats:
-        return column_from_json(self._shapes[name])
+        held = self._shapes[name]
+        return held if isinstance(held, ColumnStats) else column_from_json(held)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._shapes)

@@ -13,7 +13,8 @@ other, and the first append says which it is. It does not write or commit anythi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -24,6 +25,8 @@ from tidelake.coverage import Cells, Coverage, cells_of, entity_values, shown_en
 from tidelake.errors import InvalidInputError, OverlapError
 from tidelake.holdings import Holdings, Rules, overlap_error, pinned_text, same_time
 from tidelake.snapshot import Claim, Extent, Snapshot
+
+BESIDE_ROWS = 200_000  # of a portion that is judged while it is written: the judgement takes some milliseconds
 
 
 @dataclass(slots=True)
@@ -66,6 +69,16 @@ class Recorder:
             self.overlap += cells.rows_in(self.holdings.at(self.head))
         self.coverage = self.coverage | cells.coverage
         return cells.coverage
+
+    def begin(self, batches: Sequence[pa.RecordBatch]) -> Callable[[], Coverage]:
+        """Judge a portion of the rows beside other work if it is large; the answer is had by a call, or raised."""
+        if sum(batch.num_rows for batch in batches) < BESIDE_ROWS:
+            covered = self.take(batches)
+            return lambda: covered
+        pool = ThreadPoolExecutor(1, thread_name_prefix="tidelake-recorder")
+        judged = pool.submit(self.take, list(batches))
+        pool.shutdown(wait=False)
+        return judged.result
 
     def admit(self, extent: Extent, info: TableInfo) -> Extent:
         """Judge an extent that others wrote for this append, and give it with the key of its coverage.
@@ -136,11 +149,11 @@ class Recorder:
         index = self.rules.index
         if (twins := cells.twins()) is not None:
             raise same_time(index, self.table, twins)
-        low, high = cells.ends()
         again = cells.coverage & self.coverage
         if self._admitted:
             self._check_apart(cells, again)
             return
+        low, high = cells.ends()
         for at, entity in enumerate(cells.entities):
             if entity in again and (len(again.bitmap(entity)) > 1 or int(low[at]) <= self._last[entity]):
                 error = overlap_error(index, {entity: again.bitmap(entity)}, self.table)

@@ -49,6 +49,10 @@ class Footers:
         self._readers: OrderedDict[str, ExtentReader] = OrderedDict()
         self._lock = Lock()
 
+    def holds(self, extent: Extent) -> bool:
+        """Say whether an extent is open already."""
+        return extent.key in self._readers
+
     def open(self, extent: Extent) -> ExtentReader:
         with self._lock:
             if reader := self._readers.get(extent.key):
@@ -87,7 +91,7 @@ def prune_blocks(plan: ScanPlan, footers: Footers, *, prune: bool = True) -> Sca
             for number, block in enumerate(found.blocks)
         ]
 
-    if len(plan.tasks) <= 1:
+    if sum(not footers.holds(task.extent) for task in plan.tasks) <= 1:  # a thread costs more than a kept footer
         found = list(map(blocks_of, plan.tasks))
     else:
         with ThreadPoolExecutor(READ_THREADS, thread_name_prefix="tidelake-footer") as pool:

@@ -39,6 +39,7 @@ from tidelake.format.segment import BLOCK_ROWS
 from tidelake.holdings import Holdings
 from tidelake.hot import acknowledged_us, hot_payload, hot_rows
 from tidelake.ingest import OVERFLOW_COLUMN, Coerced, Rules, coerced_stream, is_rereadable
+from tidelake.listed import listings_of
 from tidelake.objects import ObjectStore, extent_key
 from tidelake.plan import Question, ScanPlan, make_plan, time_window, without_pruning
 from tidelake.predicate import And, Predicate, TimeRange, columns_of
@@ -307,15 +308,18 @@ class Table:
         snapshot = self.snapshot
         question = self._question(snapshot, columns, where, start, end, limit, ordered)
         scope = self._info.scope
-        start_ns, end_ns = time_window(question)
-        listed = self._catalog.extents(
-            scope,
-            sequence=snapshot.sequence,
-            start_ns=start_ns,
-            end_ns=end_ns,
-            where=_for_catalog(question),
-            stats=_judged(question, stats),
-        )
+        judged = _judged(question, stats)
+        listed = listings_of(self._catalog).extents(snapshot, question, judged)
+        if listed is None:
+            start_ns, end_ns = time_window(question)
+            listed = self._catalog.extents(
+                scope,
+                sequence=snapshot.sequence,
+                start_ns=start_ns,
+                end_ns=end_ns,
+                where=_for_catalog(question),
+                stats=judged,
+            )
         return make_plan(self.name, snapshot, question, listed, self._hot(snapshot))
 
     def _hot(self, snapshot: Snapshot) -> Sequence[HotBatch]:
@@ -619,7 +623,7 @@ class _Appender:
     def _write_extent(self) -> None:
         table, settings = self.table, TableSettings.of(self.head.settings)
         form = segment_format(settings.format)
-        coverage = self._recorder.take(self._staged) if self._recorder else None
+        judged = self._recorder.begin(self._staged) if self._recorder else None
         extent_id = new_id()
         key = extent_key(table._info.namespace, table._info.name, extent_id, form.suffix)
         table._catalog.register_pending([Pending(key, table._info.scope, f"{socket.gethostname()}:{os.getpid()}")])
@@ -630,6 +634,7 @@ class _Appender:
         for batch in self._staged:
             writer.append(_conform(batch, self.schema))
         self._staged, self._staged_rows, self._staged_bytes = [], 0, 0
+        coverage = judged() if judged else None
         table._at("extent.begun")
         written = writer.finish()
         table._at("extent.written")

@@ -81,7 +81,8 @@ def test_manifest_answers_as_reading_does(text: str, lake: Lake) -> None:
 def test_manifest_does_not_answer_what_it_cannot_know(text: str, lake: Lake) -> None:
     result = lake.sql(text)
     assert result.engine == "local"
-    assert result.to_arrow().equals(run(lake, text, prune=False).to_arrow())
+    read = run(lake, text, prune=False).to_arrow()
+    assert sorted(result.to_arrow()["n"].to_pylist()) == sorted(read["n"].to_pylist())
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,8 @@ from sqlglot import exp
 
 from tidelake.plan import ScanPlan
 from tidelake.query.budget import Budget
-from tidelake.query.kql import Render
+from tidelake.query.kql import Lowered, Render
+from tidelake.query.kql.results import unpacked
 from tidelake.query.metadata import Shape
 from tidelake.query.pushdown import Ask
 from tidelake.table import Table
@@ -48,7 +49,7 @@ class Prepared:
     columns: tuple[str, ...]
     asks: tuple[Ask, ...]
     shape: Shape | None = None  # what the manifest may answer
-    drawing: Render | None = None  # how a KQL author wants the result drawn
+    lowered: Lowered | None = None  # of a KQL query: how its result is finished and drawn
     rendered: dict[str, str] = field(default_factory=dict)  # by engine, written once
 
 
@@ -78,8 +79,8 @@ class Result:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The names of the result's columns."""
-        return self._prepared.columns
+        """The names of the result's columns; those that only the rows can tell, once they are read."""
+        return self._prepared.columns if self._rows is None else tuple(self._rows.schema.names)
 
     @property
     def plans(self) -> tuple[ScanPlan, ...]:
@@ -89,12 +90,14 @@ class Result:
     @property
     def render(self) -> Render | None:
         """How the author of a KQL query wants its result drawn: a hint, for those who draw."""
-        return self._prepared.drawing
+        return None if self._prepared.lowered is None else self._prepared.lowered.render
 
     def to_arrow(self) -> pa.Table:
         """Give the rows as an Arrow table; a dynamic value is its JSON text."""
         if self._rows is None:
-            self._rows = self._runs.rows(self._prepared, self._scans, self._budget)
+            rows = self._runs.rows(self._prepared, self._scans, self._budget)
+            lowered = self._prepared.lowered
+            self._rows = rows if lowered is None else unpacked(lowered, rows)[0]
         return self._rows
 
     def to_polars(self) -> polars.DataFrame:

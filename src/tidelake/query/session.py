@@ -57,7 +57,7 @@ def run(
     budget: Budget | Mapping[str, Any] | None = None,
     prune: bool = True,
 ) -> Result:
-    """Prepare a query and plan its scans; ``prune=False`` reads everything, to be compared with."""
+    """Prepare a query and plan its scans; ``prune=False`` reads every row and pushes nothing down: to compare with."""
     limits = Budget.of(budget)
     seen = _Seen(lake)
     prepared = _prepared(lake, text, language, seen)
@@ -148,7 +148,7 @@ def _prepare(text: str, language: Language, seen: _Seen) -> tuple[Prepared, bool
         bound = bind_tables(lowered.tree, text, seen)
         names = tuple(name for name, _ in lowered.columns)
         asks, shape = tuple(push_down(bound)), shape_of(bound)
-        return Prepared(text, language, bound.tree, names, asks, shape, lowered.render), False
+        return Prepared(text, language, bound.tree, names, asks, shape, lowered), False
     tree: exp.Query = parse_sql(text)
     name_answers(tree, text, seen)
     lasting = not asks_the_time(tree) and tree.find(exp.Version) is None and not seen.answers
@@ -162,8 +162,8 @@ def _scan(ask: Ask, seen: _Seen, prune: bool) -> Scan:
     table = seen.table(ask.reference.table, ask.reference.at)
     shown = ask.columns or (_cheapest(ask.reference.types),)
     own = [ask.reference.spelled[name] for name in shown]
-    where = None if ask.where is None else ask.where.predicate
-    plan: ScanPlan = table.plan(own, where, limit=ask.limit, prune=prune)
+    where = ask.where.predicate if ask.where is not None and prune else None
+    plan: ScanPlan = table.plan(own, where, limit=ask.limit if prune else None, prune=prune)
     return Scan(ask.reference.name, shown, table, plan, ask)
 
 

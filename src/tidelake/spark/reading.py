@@ -60,7 +60,7 @@ class _PushFilters:
     """
 
     reader: TableReader
-    __func__ = DataSourceReader.pushFilters
+    __func__ = staticmethod(DataSourceReader.pushFilters)
 
     def __call__(self, filters: list[Filter]) -> list[Filter]:
         return self.reader.push(filters)

@@ -327,6 +327,8 @@ def commit_written(
 ) -> Receipt | None:
     """Publish what tasks wrote in one commit; None if there was nothing to publish."""
     catalog, scope = table._catalog, table._info.scope
+    if (known := catalog.receipt(scope, commit_id=job_id)) is not None:
+        return known  # this very job is in: its extents must not be announced again
     keys = [key for message in messages for key in message.keys]
     appender = _Appender(table, catalog.head(scope), is_new=operation == "append")
     try:
@@ -353,9 +355,8 @@ def commit_written(
         appender.give_up()
         raise
     if receipt.replayed and receipt.commit_id != job_id:
-        catalog.release_pending(keys)
+        catalog.release_pending(keys)  # another attempt's rows are in: these are settled as garbage
         appender.give_up()
-        keys = []
     if not keep_folder:
         forget_folder(table, folder, keys)
     totals = appender.head.totals

@@ -180,6 +180,10 @@ def test_a_time_beyond_nanoseconds_is_asked_for_and_found(lake: Lake) -> None:
         assert table.scan(end=end).read_all().num_rows == count
     for start, count in (("0001-01-01T00:00:00Z", 3), ("9000-01-01T00:00:00Z", 1), ("9999-12-31T00:00:00Z", 0)):
         assert table.scan(start=start).read_all().num_rows == count
+    for beyond in (10**30, -(10**30)):  # which no time reaches
+        for where in (tidelake.col("ts") == beyond, tidelake.col("ts").isin([beyond])):
+            assert table.scan(["ts"], where).read_all().num_rows == 0
+            assert table.scan(["ts"], ~where).read_all().num_rows == 3
 
 
 def test_a_set_with_nan_finds_it_beside_other_numbers(lake: Lake) -> None:

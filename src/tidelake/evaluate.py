@@ -276,7 +276,8 @@ def _is_one_of(points: Sequence[Any], values: pa.Array) -> pa.BooleanArray:
     kind, has_nan = values.type, False
     exact: Iterable[Any]
     if pa.types.is_timestamp(kind):
-        values, exact = values.view(pa.int64()), (ns // 1000 for ns in points if ns % 1000 == 0)
+        exact = (ns // 1000 for ns in points if ns % 1000 == 0 and -(2**63) <= ns // 1000 < 2**63)
+        values = values.view(pa.int64())
     elif pa.types.is_floating(kind):
         has_nan = any(map(_is_nan, points))
         exact = [real for point in points if (real := _nearest_real(point)) == point]

@@ -130,8 +130,9 @@ def _buffers(stream: pa.NativeFile) -> Iterator[pa.Buffer]:
 
 
 def _ndjson_pieces(buffers: Iterator[pa.Buffer]) -> Iterator[tuple[int, memoryview]]:
-    """Cut bytes at line ends into pieces, each with the number of its first line."""
+    """Cut bytes at line ends into pieces, each with the number of its first line; a last line may lack its end."""
     line, rest = 1, b""
+    held: tuple[int, bytes] | None = None  # the newest piece, which may be the last and takes the rest along
     for buffer in buffers:
         view = memoryview(buffer)
         start = 0
@@ -140,14 +141,18 @@ def _ndjson_pieces(buffers: Iterator[pa.Buffer]) -> Iterator[tuple[int, memoryvi
             cut = _last_line_end(view, start, end)
             piece = rest + bytes(view[start : cut if cut > start else end])
             if cut > start:
-                yield line, memoryview(piece)
+                if held is not None:
+                    yield held[0], memoryview(held[1])
+                held = line, piece
                 line, rest = line + piece.count(b"\n"), b""
                 start = cut
             else:
                 if len(piece) > MOST_LINE_BYTES:
                     raise InvalidInputError("a line is too long", line=line, limit_bytes=MOST_LINE_BYTES)
                 rest, start = piece, end
-    if rest:
+    if held is not None:
+        yield held[0], memoryview(held[1] + rest)
+    elif rest:
         yield line, memoryview(rest)
 
 

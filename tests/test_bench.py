@@ -10,7 +10,7 @@ import orjson
 import pyarrow.compute as pc
 from click.testing import CliRunner
 
-from bench import extents, tables, trickle
+from bench import coverage, extents, tables, trickle
 from bench.data import log_table
 from bench.report import write_report
 from bench.run import main
@@ -36,6 +36,13 @@ def test_extents_are_measured_and_written_down(tmp_path: Path) -> None:
     assert shape["machine"]["load_before"] == 0.1
     for text in (page.read_text(), page.with_suffix(".json").read_text()):
         assert not re.search(r"/(home|root|tmp|work)/", text)
+
+
+def test_coverage_is_measured_beside_its_peer(tmp_path: Path) -> None:
+    report = coverage.run(tmp_path, rows=30_000, rounds=1)
+    assert {len(rounds) for rounds in report.seconds.values()} == {1}
+    assert all(ratio.value > 0 for ratio in report.ratios)
+    assert report.sizes["gaps found"] == 10
 
 
 def test_command_prints_ratios_first_and_leaves_nothing_when_dry() -> None:

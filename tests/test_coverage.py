@@ -20,7 +20,8 @@ from hypothesis import strategies as st
 import tidelake
 from tests.support.catalogs import fresh_schema
 from tests.support.faulty import Fault, FaultyStore
-from tidelake import holdings
+from tidelake import holdings, recorder
+from tidelake import scan as scan_module
 from tidelake import table as table_module
 from tidelake.catalog.protocol import Pending, new_id
 from tidelake.catalog.sql import SqlCatalog
@@ -138,6 +139,22 @@ def test_rows_are_held_however_they_are_kept(lake: Lake, size: int) -> None:
             held.append(table_of("a", range(size)))
         assert minutes_of(held.coverage.held()) == [("a", 0, size)]
     assert table.append(table_of("a", range(size, size + 5))).rows == 5
+
+
+@pytest.mark.parametrize("form", ["tlm", "parquet"])
+def test_large_appends_are_judged_while_they_are_written(
+    folder: Lake, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    monkeypatch.setattr(recorder, "BESIDE_ROWS", 1)
+    table = folder.create_table("m.cpu", SCHEMA, **DEVICE, coverage="exclusive", format=form)
+    table.append(table_of("a", range(3_000)))
+    for wrong in (table_of("a", range(2_999, 6_000)), pa.concat_tables([table_of("b", range(3_000))] * 2)):
+        with pytest.raises(OverlapError):
+            table.append(wrong)
+    table.append(table_of("a", range(3_000, 6_000)))
+    assert minutes_of(table.coverage.held()) == [("a", 0, 6_000)]
+    assert table.scan().read_all().num_rows == 6_000
+    assert folder.catalog.pending() == []
 
 
 def test_a_second_append_of_a_key_is_a_replay_and_no_overlap(lake: Lake) -> None:
@@ -623,7 +640,10 @@ STEPS = [
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_killed_at_any_step_an_append_is_whole_or_not_there(tmp_path: Path, step: str) -> None:
+def test_killed_at_any_step_an_append_is_whole_or_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    monkeypatch.setattr(holdings, "UNITED_AFTER", 1)  # so that it brings a united object, too
     met = []
     armed = False
 
@@ -740,6 +760,23 @@ def test_range_scans_are_in_time_order_and_half_open(folder: Lake) -> None:
     assert read.num_rows == 6_000
     some = table.scan(where="device == 'a'", start=ends[0], end=ends[1], ordered=True).read_all()
     assert some.num_rows == 3_000
+
+
+def test_range_scans_in_time_order_read_as_they_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with tidelake.connect(tmp_path / "lake") as sound:
+        table = sound.create_table("m.cpu", SCHEMA, **DEVICE, coverage="exclusive")
+        for start in range(0, 60_000, 1_500):
+            table.append(table_of("a", range(start, start + 1_500)))
+        store = FaultyStore(sound.store)
+        table = Lake(sound.catalog, store, sound.where).table("m.cpu")
+        plan = table.plan(["ts", "v"], ordered=True)
+        store.clear()
+        with scan_module.scan(plan, table._footers) as reader:
+            first = reader.read_next_batch()
+            assert store.reads < 30  # of forty extents: no more than threads read ahead
+            assert first["ts"][0].as_py() == NOON
+            rest = sum(batch.num_rows for batch in reader)
+        assert first.num_rows + rest == 60_000
 
 
 def test_sql_asks_for_coverage_as_for_a_table(folder: Lake) -> None:

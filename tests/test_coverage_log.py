@@ -26,6 +26,7 @@ from tidelake.catalog.log import open_log_catalog
 from tidelake.coverage import entity_text
 from tidelake.errors import InvalidInputError, OverlapError
 from tidelake.lake import Lake
+from tidelake.objects import ObjectStore, open_store
 from tidelake.table import Table
 
 GOLDEN = Path(__file__).parent / "golden" / "log" / "prices"
@@ -168,6 +169,21 @@ def test_what_the_original_has_no_bytes_for_is_kept_in_ours(tmp_path: Path) -> N
         assert table.append([{"ts": "1960-01-01T00:00:00.3Z", "id": 7}]).overlap == 1
 
 
+def test_a_log_in_a_bucket_keeps_coverage_beside_it(s3_store: ObjectStore) -> None:
+    lake = Lake(open_log_catalog(s3_store, create=True), s3_store, s3_store.url)
+    table = lake.create_table("prices", SCHEMA, bucket="1h", entity=["symbol"], coverage="exclusive")
+    table.append(bars("NVDA", 0, 1))
+    table.append(bars("NVDA", 4))
+    again = Lake(open_log_catalog(s3_store), s3_store, s3_store.url).table("prices")
+    assert hours_of(again.coverage.held()) == [(0, 2), (4, 5)]
+    with pytest.raises(OverlapError):
+        again.append(bars("NVDA", 4))
+    segments = [meta.key for meta in s3_store.list("_coverage/segments")]
+    s3_store.delete(segments[:1])
+    assert len(again.repair().mended) == 1
+    assert [meta.key for meta in s3_store.list("_coverage/segments")] == segments
+
+
 def test_two_first_appends_pin_one_entity(tmp_path: Path) -> None:
     with open_log(tmp_path / "prices") as lake:
         lake.create_table("prices", SCHEMA, bucket="1h", entity=["symbol"], coverage="track")
@@ -181,6 +197,49 @@ def test_two_first_appends_pin_one_entity(tmp_path: Path) -> None:
         assert lake.table("prices").scan(["symbol"]).read_all()["symbol"].to_pylist() == ["NVDA"]
         one.close()
         other.close()
+
+
+class _Killed(BaseException):
+    """Stand for a process that ends here."""
+
+
+@pytest.mark.parametrize(
+    "step", ["extent.registered", "extent.written", "extent.covered", "coordinator.commit", "commit.begin",
+             "commit.appended", "commit.end"],
+)  # fmt: skip
+def test_killed_at_any_step_an_append_to_a_log_is_whole_or_not_there(tmp_path: Path, step: str) -> None:
+    met, armed = [], False
+
+    def at(point: str) -> None:
+        if armed and point == step:
+            met.append(point)
+            raise _Killed
+
+    store = open_store(tmp_path / "prices")
+    lake = Lake(open_log_catalog(store, create=True, at=at), store, f"log:{tmp_path}/prices", at=at)
+    lake.coordinator._at = at
+    table = lake.create_table("prices", SCHEMA, bucket="1h", entity=["symbol"], coverage="exclusive")
+    table.append(bars("NVDA", 0, 1, 2))
+    armed = True
+    with pytest.raises(_Killed):
+        table.append(bars("NVDA", 5, 6))
+    armed = False
+    lake.close()
+    assert met
+    with open_log(tmp_path / "prices") as again:
+        table = again.table("prices")
+        is_in = step in ("commit.appended", "commit.end")
+        assert hours_of(table.coverage.held()) == ([(0, 3), (5, 7)] if is_in else [(0, 3)])
+        assert table.scan().read_all().num_rows == (5 if is_in else 3)
+        if is_in:
+            with pytest.raises(OverlapError):
+                table.append(bars("NVDA", 6))
+        else:
+            table.append(bars("NVDA", 5, 6))
+        original = read_original(tmp_path / "prices")
+        assert original.coverage is not None
+        assert hours_held(tmp_path / "prices", original.coverage["coverage_path"]) == [0, 1, 2, 5, 6]
+        assert table.repair(thorough=True).mended == ()
 
 
 @pytest.fixture(scope="module")
@@ -239,6 +298,11 @@ def test_eight_processes_race_for_windows_and_each_is_won_once(
         held = [(row["device"], row["buckets"]) for row in table.coverage.held().to_pylist()]
         assert sorted(held) == sorted((device, count) for device, _, count in windows)
         assert table.repair(thorough=True).mended == ()
+    if kind == "log":  # the original's readers know all of it, too, whatever was rebased
+        united = read_original(tmp_path / "cpu").coverage
+        assert united is not None
+        told = BitMap.deserialize((tmp_path / "cpu" / united["coverage_path"]).read_bytes())
+        assert set(told) == {first + at for _, first, count in windows for at in range(count)}
 
 
 def peer_coverage(data: bytes) -> dict[str, BitMap64]:

@@ -18,6 +18,7 @@ import pytest
 
 import tidelake
 from tidelake import dynamic
+from tidelake import scan as scan_module
 from tidelake.errors import (
     InvalidInputError,
     InvalidRangeError,
@@ -353,3 +354,29 @@ def test_two_writers_that_widen_a_field_differently_both_succeed(lake: Lake, log
     assert (report.rows, report.overflowed) == (1, 1)
     found = logs.scan(["fresh", "_overflow"]).read_all().to_pylist()
     assert sorted(row["fresh"] or str(dynamic.decode(row["_overflow"])) for row in found) == ["text", "{'fresh': 5}"]
+
+
+def test_scan_reads_wide_columns_only_where_a_row_matches(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = lake.create_table("wide", {"ts": "timestamp", "n": "long", "body": "string", "late": "string"})
+    rows = [{"ts": NOON, "n": n * 2, "body": f"{n:06}" * 200} for n in range(5_000)]
+    made.append(rows)
+    made.add_column("extra", "string")
+    read: list[tuple[str, ...]] = []
+    reader = lake.footers.open(made.extents()[0])
+    original = type(reader).read_block
+
+    def watched(self: Any, block: int, columns: Any = None) -> Any:
+        read.append(tuple(columns))
+        return original(self, block, columns)
+
+    monkeypatch.setattr(type(reader), "read_block", watched)
+    assert made.scan(["body", "extra"], "n == 4001").read_all().num_rows == 0  # between two that are there
+    assert read == []  # told by statistics
+    monkeypatch.setattr(scan_module, "LATE_BYTES", 1)
+    assert made.scan(["body", "extra"], "n in (1, 3) or n > 9996").read_all().to_pylist() == [
+        {"body": rows[4_999]["body"], "extra": None}
+    ]
+    assert read == [("n",), ("body",)]
+    read.clear()
+    assert made.scan(["body"], "n > 6 and n < 8").read_all().num_rows == 0
+    assert read[-1] == ("n",)

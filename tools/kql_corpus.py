@@ -20,11 +20,21 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pyarrow as pa
+
 from tidelake.errors import NotFoundError, QueryError
 from tidelake.query.kql import lower, parse
+from tidelake.query.kql.aggregates import AGGREGATES, SEVERAL
+from tidelake.query.kql.binder import SPECIAL
+from tidelake.query.kql.expanding import PLUGINS
+from tidelake.query.kql.lowering import OPERATORS
+from tidelake.query.kql.operators import ALIASES, RULES
+from tidelake.query.kql.scalar_functions import FUNCTIONS
 from tidelake.schema import DataType
 
 CORPUS = Path(__file__).resolve().parents[2] / "shared" / "data" / "kql" / "queries.jsonl.zst"
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "kql.md"
+MICROSOFT = "@kusto/language-service-next"
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 MAX_GUESSES = 400  # names that one query may make us guess
 
@@ -78,8 +88,6 @@ class GuessedTables:
 
 def queries(path: Path) -> Iterator[tuple[str, str]]:
     """Give the path and text of each query."""
-    import pyarrow as pa
-
     with pa.CompressedInputStream(pa.OSFile(str(path)), "zstd") as stream:
         for line in stream.read().decode().splitlines():
             if line:
@@ -93,14 +101,10 @@ def judge(path: str, text: str) -> Outcome:
         parse(text)
     except QueryError as error:
         return Outcome(path, str(error), str(error), "syntax")
-    first: QueryError | None = None
-    for default in ("string", "dynamic"):
-        error = plan(text, GuessedTables(default))
-        if error is None:
-            return Outcome(path, None, None, "")
-        first = first or error
-    assert first is not None
-    return Outcome(path, None, str(first), first.kind)
+    remaining = plan(text, GuessedTables("string"))
+    if remaining is not None and plan(text, GuessedTables("dynamic")) is not None:
+        return Outcome(path, None, str(remaining), remaining.kind)
+    return Outcome(path, None, None, "")
 
 
 def plan(text: str, tables: GuessedTables) -> QueryError | None:
@@ -125,29 +129,138 @@ def _learned(error: QueryError, tables: GuessedTables) -> bool:
     return False
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--corpus", type=Path, default=CORPUS)
-    parser.add_argument("--failures", type=int, default=0, help="show this many failures")
-    parser.add_argument("--every", type=int, default=1, help="take every n-th query")
-    parser.add_argument("--skip", type=int, default=0)
-    arguments = parser.parse_args()
-    outcomes = [judge(path, text) for path, text in list(queries(arguments.corpus))[:: arguments.every]]
-    parsed = sum(outcome.parse_error is None for outcome in outcomes)
+def judged_by_microsoft(texts: Sequence[str], folder: Path) -> list[bool]:
+    """Say of each query whether Microsoft's own parser calls it valid; it is fetched by npm into a folder."""
+    node, npm = shutil.which("node"), shutil.which("npm")
+    if node is None or npm is None:
+        raise SystemExit("node and npm are needed for Microsoft's parser; leave out --microsoft to go without")
+    subprocess.run([npm, "install", "--silent", MICROSOFT], cwd=folder, check=True, capture_output=True)
+    (folder / "texts.json").write_text(json.dumps(list(texts)))
+    (folder / "judge.js").write_text(_JUDGE)
+    found = subprocess.run([node, "judge.js"], cwd=folder, check=True, capture_output=True, text=True)
+    return [bool(answer) for answer in json.loads(found.stdout)]
+
+
+_JUDGE = """
+const path = '@kusto/language-service-next';
+require(path + '/bridge.min.js');
+require(path + '/Kusto.Language.Bridge.min.js');
+const valid = JSON.parse(require('fs').readFileSync('texts.json', 'utf8')).map(text => {
+  const found = Kusto.Language.KustoCode.Parse(text).GetDiagnostics();
+  for (let at = 0; at < found.Count; at++) if (found.getItem(at).Severity !== 'Warning') return 0;
+  return 1;
+});
+console.log(JSON.stringify(valid));
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """What the corpus showed."""
+
+    queries: int
+    parsed: int
+    planned: int
+    valid: int | None
+    agreed: int | None
+    refused: int | None
+    reasons: tuple[tuple[str, int], ...]
+
+
+def measure(outcomes: Sequence[Outcome], valid: Sequence[bool] | None) -> Measure:
+    """Count how the queries fared, beside Microsoft's parser if it was asked."""
+    parsed = [outcome.parse_error is None for outcome in outcomes]
+    reasons = Counter(_short(outcome) for outcome in outcomes if outcome.plan_error and not outcome.parse_error)
+    agreed = refused = None
+    if valid is not None:
+        agreed = sum(ours and theirs for ours, theirs in zip(parsed, valid, strict=True))
+        refused = sum(not ours and not theirs for ours, theirs in zip(parsed, valid, strict=True))
     planned = sum(outcome.plan_error is None for outcome in outcomes)
-    print(
-        f"{len(outcomes)} queries: {parsed} parse ({parsed / len(outcomes):.1%}), {planned} plan ({planned / len(outcomes):.1%})"
+    return Measure(
+        len(outcomes),
+        sum(parsed),
+        planned,
+        sum(valid) if valid is not None else None,
+        agreed,
+        refused,
+        tuple(reasons.most_common(12)),
     )
-    failures = [o for o in outcomes if o.plan_error and not o.parse_error]
-    for message, count in Counter(_short(o) for o in failures).most_common(60):
-        print(f"{count:5} {message}")
-    for outcome in failures[arguments.skip : arguments.skip + arguments.failures]:
-        print(outcome.path, outcome.plan_error, sep="\n")
+
+
+def numbers(found: Measure) -> str:
+    """Write the numbers as the page has them."""
+    share = f"{found.parsed / found.queries:.1%}", f"{found.planned / found.queries:.1%}"
+    lines = ["| | queries | share |", "|---|---|---|"]
+    lines.append(f"| in the corpus | {found.queries:,} | |")
+    lines.append(f"| parse | {found.parsed:,} | {share[0]} |")
+    if found.valid is not None and found.agreed is not None:
+        lines.append(f"| valid for Microsoft's parser | {found.valid:,} | {found.valid / found.queries:.1%} |")
+        lines.append(f"| of these, parse here | {found.agreed:,} | {found.agreed / found.valid:.1%} |")
+        lines.append(f"| invalid there, refused here too | {found.refused} of {found.queries - found.valid} | |")
+    lines.append(f"| plan | {found.planned:,} | {share[1]} |")
+    lines += ["", "What keeps the others from planning, most frequent first:", ""]
+    lines += [f"- {count} × {reason}" for reason, count in found.reasons]
+    return "\n".join(lines)
+
+
+def reference() -> str:
+    """Write the reference: every operator, function and aggregate that there is, and those that are not."""
+    lines = ["### Operators", "", "| operator | status |", "|---|---|"]
+    for name in sorted(RULES):
+        held = ALIASES.get(name, name)
+        alias = f", another name of `{held}`" if held != name else ""
+        lines.append(f"| `{name}` | {('works' + alias) if held in OPERATORS else 'parses, then a clear refusal'} |")
+    lines += ["", f"`evaluate` knows {', '.join(f'`{name}`' for name in PLUGINS)}.", ""]
+    lines += ["### Scalar functions", "", "| function | arguments | gives |", "|---|---|---|"]
+    for name, function in sorted(FUNCTIONS.items()):
+        if name == "ingestion_time":
+            continue
+        lines.append(f"| `{name}` | {_count(function.least, function.most)} | {function.result} |")
+    lines.append(f"| {', '.join(f'`{name}`' for name in SPECIAL if name not in ('view',))} | | as their place needs |")
+    lines += ["", "### Aggregates", "", "| aggregate | arguments | gives |", "|---|---|---|"]
+    for name, aggregate in sorted(AGGREGATES.items()):
+        lines.append(f"| `{name}` | {_count(aggregate.least, aggregate.most)} | {aggregate.result} |")
+    lines += [f"| `{name}` | several | {text} |" for name, text in sorted(SEVERAL.items()) if name not in AGGREGATES]
+    return "\n".join(lines)
+
+
+def _count(least: int, most: int) -> str:
+    return str(least) if least == most else f"{least} or more" if most >= 64 else f"{least} to {most}"
+
+
+def between(page: str, mark: str, text: str) -> str:
+    """Put a text between a page's marks."""
+    pattern = rf"(<!-- {mark}: begin -->\n).*?(<!-- {mark}: end -->)"
+    return re.sub(pattern, lambda match: f"{match[1]}{text}\n{match[2]}", page, flags=re.DOTALL)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="measure KQL against real queries, and write docs/kql.md")
+    parser.add_argument("--corpus", type=Path, default=CORPUS)
+    parser.add_argument("--every", type=int, default=1, help="take every n-th query")
+    parser.add_argument("--failures", type=int, default=0, help="show this many failures")
+    parser.add_argument("--microsoft", action="store_true", help="ask Microsoft's parser too, by node and npm")
+    parser.add_argument("--write", action="store_true", help="write the numbers and the reference into docs/kql.md")
+    arguments = parser.parse_args()
+    entries = list(queries(arguments.corpus))[:: arguments.every]
+    outcomes = [judge(path, text) for path, text in entries]
+    valid = None
+    if arguments.microsoft:
+        with tempfile.TemporaryDirectory() as folder:
+            valid = judged_by_microsoft([text for _, text in entries], Path(folder))
+    found = numbers(measure(outcomes, valid))
+    print(found)
+    for outcome in [o for o in outcomes if o.plan_error and not o.parse_error][: arguments.failures]:
+        print(outcome.path, (outcome.plan_error or "")[:400], sep="\n")
+    if arguments.write:
+        page = between(between(PAGE.read_text(), "numbers", found), "reference", reference())
+        PAGE.write_text(page)
 
 
 def _short(outcome: Outcome) -> str:
     line = (outcome.plan_error or "").split("\n")[0]
-    return f"{outcome.plan_kind}: {re.sub(r', did you mean.*', '', line)[:110]}"
+    line = re.sub(r", did you mean.*", "", line)[:110]
+    return re.sub(r"unknown (column|table|function)( or name)? '.*?'", r"unknown \1\2", line)
 
 
 if __name__ == "__main__":

@@ -175,17 +175,26 @@ class Cells:
         """What the rows cover."""
         return from_runs(self.runs, self.entities)
 
+    def are_in(self, held: Coverage) -> Bools:
+        """Say of each row whether its bucket is held."""
+        found = np.zeros(len(self.code), dtype=bool)
+        both = self.coverage & held
+        if len(both):
+            numbers = {entity: at for at, entity in enumerate(both.entities)}
+            places = np.array([numbers.get(entity, -1) for entity in self.entities], dtype=np.int64)
+            chosen = places[self.code] >= 0
+            found[chosen] = _inside(both.runs, places[self.code[chosen]], self.number[chosen])
+        return found
+
     def rows_in(self, held: Coverage) -> int:
         """Count the rows whose bucket is held."""
-        both = self.coverage & held
-        if not len(both):
-            return 0
-        taken = both.runs
-        numbers = {entity: at for at, entity in enumerate(both.entities)}
-        places = np.array([numbers.get(entity, -1) for entity in self.entities], dtype=np.int64)
-        chosen = places[self.code] >= 0
-        owner, number = places[self.code[chosen]], self.number[chosen]
-        return int(_inside(taken, owner, number).sum())
+        return int(self.are_in(held).sum())
+
+    def pairs_in(self, held: Coverage) -> set[tuple[str, int]]:
+        """Give the entity and the value of each row whose bucket is held."""
+        chosen = self.are_in(held)
+        names = [self.entities[code] for code in self.code[chosen].tolist()]
+        return set(zip(names, self.value[chosen].tolist(), strict=True))
 
     def twins(self) -> tuple[str, int, int] | None:
         """Find rows of one entity at one and the same value: an entity, the value, and how many rows are too many."""

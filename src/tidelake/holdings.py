@@ -21,7 +21,7 @@ import secrets
 import socket
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
@@ -30,7 +30,7 @@ import orjson
 
 from tidelake.buckets import parse_bucket
 from tidelake.catalog.protocol import Catalog, Pending, TableInfo
-from tidelake.coverage import NO_ENTITY, Coverage, Index, cells_of, entity_text, shown_entity, united
+from tidelake.coverage import NO_ENTITY, Cells, Coverage, Index, cells_of, entity_text, shown_entity, united
 from tidelake.errors import CorruptError, NotFoundError, OverlapError
 from tidelake.hot import read_hot
 from tidelake.objects import (
@@ -84,9 +84,8 @@ class Rules:
         return self.identity or NO_ENTITY
 
 
-def rules_of(snapshot: Snapshot, *, is_log: bool) -> Rules | None:
+def rules_of(settings: Mapping[str, Any], schema: Schema, *, is_log: bool) -> Rules | None:
     """Read a table's settings; None if it keeps no coverage."""
-    settings, schema = snapshot.settings, snapshot.schema
     mode = settings.get("coverage") or "off"
     column = settings.get("index") or settings.get("time")
     if mode == "off" or column is None or settings.get("bucket") is None:
@@ -135,7 +134,7 @@ class Holdings:
 
     def rules(self, snapshot: Snapshot) -> Rules | None:
         """Give what a table says of its coverage; None if it keeps none."""
-        return rules_of(snapshot, is_log=self._catalog.is_log)
+        return rules_of(snapshot.settings, snapshot.schema, is_log=self._catalog.is_log)
 
     def at(self, snapshot: Snapshot) -> Coverage:
         """Give what a table covers at a snapshot."""
@@ -222,13 +221,14 @@ class Holdings:
 
     def from_data(self, extent: Extent, rules: Rules) -> Coverage:
         """Read an extent itself, and find what it covers."""
+        return united(cells.coverage for cells in self.cells_in(extent, rules))
+
+    def cells_in(self, extent: Extent, rules: Rules) -> Iterator[Cells]:
+        """Read what the rows of an extent cover, block by block."""
         reader = self._footers.open(extent)
         names = [rules.index.column, *rules.index.entity]
-        parts = []
         for block in range(len(reader.metadata().blocks)):
-            rows = reader.read_block(block, names)
-            parts.append(cells_of(rows, rules.index).coverage)
-        return united(parts)
+            yield cells_of(reader.read_block(block, names), rules.index)
 
     def forget(self, scope: Scope) -> None:
         """Forget what is in memory of a scope, because its objects were mended."""
@@ -420,6 +420,19 @@ def overlap_error(index: Index, taken: Mapping[str, Any], table: str) -> Overlap
         facts["entities"] = len(taken)
         facts["buckets_in_all"] = sum(map(len, taken.values()))
     return OverlapError("the time window is already held", **facts)
+
+
+def same_time(index: Index, table: str, twins: tuple[str, int, int]) -> OverlapError:
+    """Say that rows of one append have the same entity and time: which, and how many are too many."""
+    entity, value, rows = twins
+    return OverlapError(
+        "rows of one append have the same time",
+        table=table,
+        entity=shown_entity(entity, index.entity),
+        start=index.bucket.shown(value),
+        rows=rows,
+        kind="duplicate",
+    )
 
 
 class _Kept:

@@ -13,16 +13,20 @@ other, and the first append says which it is. It does not write or commit anythi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
 
+from tidelake.catalog.protocol import TableInfo
 from tidelake.coverage import Cells, Coverage, cells_of, entity_values, shown_entity
 from tidelake.errors import InvalidInputError, OverlapError
-from tidelake.holdings import Holdings, Rules, overlap_error, pinned_text
-from tidelake.snapshot import Claim, Snapshot
+from tidelake.holdings import Holdings, Rules, overlap_error, pinned_text, same_time
+from tidelake.snapshot import Claim, Extent, Snapshot
+
+BESIDE_ROWS = 200_000  # of a portion that is judged while it is written: the judgement takes some milliseconds
 
 
 @dataclass(slots=True)
@@ -37,6 +41,7 @@ class Recorder:
     overlap: int = 0  # rows in buckets that were held
     coverage: Coverage = field(default_factory=Coverage)
     _last: dict[str, int] = field(default_factory=dict)  # the greatest value of each entity
+    _admitted: list[tuple[Extent, Coverage]] = field(default_factory=list)
 
     @classmethod
     def of(cls, holdings: Holdings, head: Snapshot, table: str, *, is_new: bool) -> Recorder | None:
@@ -56,7 +61,7 @@ class Recorder:
                 raise InvalidInputError("a row has no value in an entity column", column=name, kind="null_entity")
         alike = [batch.select(names) for batch in batches]
         cells = cells_of(pa.Table.from_batches(alike), self.rules.index)
-        self._check_identity(cells)
+        self._check_entities(cells.entities)
         if self.is_exclusive:
             self._check_free(cells)
             self._check_own(cells)
@@ -64,6 +69,35 @@ class Recorder:
             self.overlap += cells.rows_in(self.holdings.at(self.head))
         self.coverage = self.coverage | cells.coverage
         return cells.coverage
+
+    def begin(self, batches: Sequence[pa.RecordBatch]) -> Callable[[], Coverage]:
+        """Judge a portion of the rows beside other work if it is large; the answer is had by a call, or raised."""
+        if sum(batch.num_rows for batch in batches) < BESIDE_ROWS:
+            covered = self.take(batches)
+            return lambda: covered
+        pool = ThreadPoolExecutor(1, thread_name_prefix="tidelake-recorder")
+        judged = pool.submit(self.take, list(batches))
+        pool.shutdown(wait=False)
+        return judged.result
+
+    def admit(self, extent: Extent, info: TableInfo) -> Extent:
+        """Judge an extent that others wrote for this append, and give it with the key of its coverage.
+
+        Whether its buckets are free is judged when it is committed, because it may have been committed before.
+        """
+        if extent.coverage_key is None:
+            covered = self.holdings.from_data(extent, self.rules)
+            key = self.holdings.write_extent(info, extent.id, covered, self.rules)
+            extent = replace(extent, coverage_key=key)
+        covered = self.holdings.of_extent(extent, self.rules)
+        self._check_entities(list(covered))
+        if self.is_exclusive:
+            again = covered & self.coverage
+            for cells in self.holdings.cells_in(extent, self.rules) if len(again) else ():
+                self._check_apart(cells, again)
+            self._admitted.append((extent, covered))
+        self.coverage = self.coverage | covered
+        return extent
 
     def claims(self) -> tuple[Claim, ...]:
         """Give what must be free when the append is committed."""
@@ -89,11 +123,11 @@ class Recorder:
             return error
         return overlap_error(self.rules.index, {e: self.coverage.bitmap(e) for e in self.coverage}, self.table)
 
-    def _check_identity(self, cells: Cells) -> None:
+    def _check_entities(self, entities: Sequence[str]) -> None:
         if not self.rules.is_single:
             return
-        expected = self.rules.identity or next(iter(self.coverage), None) or next(iter(cells.entities), None)
-        for entity in cells.entities:
+        expected = self.rules.identity or next(iter(self.coverage), None) or next(iter(entities), None)
+        for entity in entities:
             if entity != expected:
                 raise InvalidInputError(
                     "the table holds another entity: a table of a log holds one",
@@ -114,17 +148,12 @@ class Recorder:
     def _check_own(self, cells: Cells) -> None:
         index = self.rules.index
         if (twins := cells.twins()) is not None:
-            entity, value, rows = twins
-            raise OverlapError(
-                "rows of one append have the same time",
-                table=self.table,
-                entity=shown_entity(entity, index.entity),
-                start=index.bucket.shown(value),
-                rows=rows,
-                kind="duplicate",
-            )
-        low, high = cells.ends()
+            raise same_time(index, self.table, twins)
         again = cells.coverage & self.coverage
+        if self._admitted:
+            self._check_apart(cells, again)
+            return
+        low, high = cells.ends()
         for at, entity in enumerate(cells.entities):
             if entity in again and (len(again.bitmap(entity)) > 1 or int(low[at]) <= self._last[entity]):
                 error = overlap_error(index, {entity: again.bitmap(entity)}, self.table)
@@ -132,3 +161,12 @@ class Recorder:
                     "an append comes back to a time window: sort its rows by time", kind="duplicate", **error.facts
                 )
             self._last[entity] = max(self._last.get(entity, int(high[at])), int(high[at]))
+
+    def _check_apart(self, cells: Cells, again: Coverage) -> None:
+        """Refuse rows that have the same entity and time as rows of extents that others wrote."""
+        own = cells.pairs_in(again)
+        for extent, covered in self._admitted if own else ():
+            if len(covered & again):
+                for others in self.holdings.cells_in(extent, self.rules):
+                    if same := own & others.pairs_in(again):
+                        raise same_time(self.rules.index, self.table, (*min(same), len(same)))

@@ -1,8 +1,9 @@
 """Turn a plan into Arrow batches. This is the only reader of extents.
 
 Footers are read side by side and kept in a small cache; blocks are read and filtered by a few threads, a bounded number
-ahead of the consumer, and handed on in the plan's order. In time order, blocks are merged as they come: a row is given
-once no later block can begin before it, so memory holds what overlaps in time and not the table. It does not plan.
+ahead of the consumer, and handed on in the plan's order. Wide columns that a predicate does not look at are read only
+where a row matches. In time order, blocks are merged as they come: a row is given once no later block can begin before
+it, so memory holds what overlaps in time and not the table. It does not plan.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Any, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -25,6 +27,7 @@ from tidelake.format import ExtentReader, segment_format
 from tidelake.hot import read_hot
 from tidelake.objects import ObjectStore
 from tidelake.plan import Block, ExtentTask, Question, ScanPlan, with_blocks
+from tidelake.predicate import Predicate, columns_of
 from tidelake.schema import DYNAMIC_FIELD, Column
 from tidelake.snapshot import Extent, HotBatch
 
@@ -32,6 +35,8 @@ READ_THREADS = max(2, min(8, os.cpu_count() or 2))
 MEMORY_BUDGET = 256 << 20  # bytes of blocks in memory ahead of the consumer, as stored
 FOOTERS_KEPT = 4096  # opened extents; a footer is a few dozen kilobytes
 LAST_NS = 2**63
+LATE_BYTES = 256 << 10  # columns of a block that are read in a second step, if at all: a request costs about as much
+_ROW = "\0row"  # no column's name: control characters are refused
 
 Spread: TypeAlias = tuple[tuple[str, str], ...]
 
@@ -71,7 +76,8 @@ class Footers:
 
 def prune_blocks(plan: ScanPlan, footers: Footers, *, prune: bool = True) -> ScanPlan:
     """Read the footers of a plan's extents and drop the blocks they disprove, or none of them."""
-    needed = set(plan.question.needed)
+    places = _places(plan.question, plan.question.needed)
+    needed = {*places, *(column for spread in places.values() for column, _ in spread)}
 
     def blocks_of(task: ExtentTask) -> list[Block]:
         found = footers.open(task.extent).metadata()
@@ -152,32 +158,55 @@ def _pieces(plan: ScanPlan, footers: Footers) -> list[_Piece]:
 
 def _block_read(question: Question, footers: Footers, extent: Extent, block: Block) -> Callable[[], pa.RecordBatch]:
     def read() -> pa.RecordBatch:
-        reader = footers.open(extent)
-        rows = _conformed(
-            question,
-            reader.metadata().schema.names,
-            block.stats.rows,
-            lambda names: reader.read_block(block.number, names),
-        )
-        return rows if block.proven or question.where is None else select(question.where, rows)
+        reader, where = footers.open(extent), question.where
+        if block.proven or where is None:
+            return _loaded(question, reader, block, question.needed)
+        asked = columns_of(where)
+        rest = [name for name in question.needed if name not in asked]
+        pieces = reader.metadata().blocks[block.number].pieces
+        if sum(pieces[name].length for name in rest if name in pieces) < LATE_BYTES:
+            return select(where, _loaded(question, reader, block, question.needed))
+        return _read_late(question, reader, block, where, rest)
 
     return read
 
 
+def _read_late(
+    question: Question, reader: ExtentReader, block: Block, where: Predicate, rest: Sequence[str]
+) -> pa.RecordBatch:
+    """Read what the predicate looks at, and the rest only where a row matches."""
+    asked = _loaded(question, reader, block, [name for name in question.needed if name not in rest])
+    numbered = asked.append_column(_ROW, pa.array(np.arange(asked.num_rows)))
+    found = select(where, numbered)
+    if found.num_rows:
+        others = _loaded(question, reader, block, rest).take(found.column(_ROW))
+    else:
+        others = pa.RecordBatch.from_pylist([], pa.schema([_field(question.schema[name]) for name in rest]))
+    arrays = [(found if name in asked.schema.names else others).column(name) for name in question.needed]
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([_field(question.schema[n]) for n in question.needed]))
+
+
+def _loaded(question: Question, reader: ExtentReader, block: Block, names: Sequence[str]) -> pa.RecordBatch:
+    written = reader.metadata().schema.names
+    return _conformed(
+        question, names, written, block.stats.rows, lambda wanted: reader.read_block(block.number, wanted)
+    )
+
+
 def _read_hot(question: Question, hot: Sequence[HotBatch]) -> pa.RecordBatch:
     """Read all hot rows at once; those of one schema are joined before anything else is done to them."""
-    places = _places(question)
+    places = _places(question, question.needed)
     parts = [
-        _conformed(question, written, rows.num_rows, rows.select)
+        _conformed(question, question.needed, written, rows.num_rows, rows.select)
         for written, rows in read_hot(hot, lambda names: _wanted(places, names))
     ]
     whole = _joined(parts)
     return whole if question.where is None else select(question.where, whole)
 
 
-def _places(question: Question) -> dict[str, Spread]:
-    """Give the columns to read, each with the places where its values may lie too."""
-    return {name: question.spread.get(name, ()) for name in question.needed}
+def _places(question: Question, names: Sequence[str]) -> dict[str, Spread]:
+    """Give some columns, each with the places where its values may lie too."""
+    return {name: question.spread.get(name, ()) for name in names}
 
 
 def _wanted(places: Mapping[str, Spread], written: Sequence[str]) -> list[str]:
@@ -186,10 +215,14 @@ def _wanted(places: Mapping[str, Spread], written: Sequence[str]) -> list[str]:
 
 
 def _conformed(
-    question: Question, written: Sequence[str], rows: int, read: Callable[[list[str]], pa.RecordBatch]
+    question: Question,
+    names: Sequence[str],
+    written: Sequence[str],
+    rows: int,
+    read: Callable[[list[str]], pa.RecordBatch],
 ) -> pa.RecordBatch:
-    """Read the needed columns as the table has them now: absent ones are null, spread ones are united."""
-    places = _places(question)
+    """Read columns as the table has them now: absent ones are null, spread ones are united."""
+    places = _places(question, names)
     batch = read(_wanted(places, written))
     arrays = []
     for name, spread in places.items():

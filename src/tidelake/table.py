@@ -542,6 +542,15 @@ class _Appender:
     def overlap(self) -> int:
         return self._recorder.overlap if self._recorder else 0
 
+    def admit(self, extent: Extent) -> Extent:
+        """Take an extent that others wrote for this commit, with what it covers."""
+        if self._recorder is None:
+            return extent
+        admitted = self._recorder.admit(extent, self.table._info)
+        if extent.coverage_key is None and admitted.coverage_key is not None:
+            self._keys.append(admitted.coverage_key)
+        return admitted
+
     def claims(self) -> tuple[Claim, ...]:
         """Give the time windows that must be free when the rows are committed."""
         return self._recorder.claims() if self._recorder else ()
@@ -614,7 +623,7 @@ class _Appender:
     def _write_extent(self) -> None:
         table, settings = self.table, TableSettings.of(self.head.settings)
         form = segment_format(settings.format)
-        coverage = self._recorder.take(self._staged) if self._recorder else None
+        judged = self._recorder.begin(self._staged) if self._recorder else None
         extent_id = new_id()
         key = extent_key(table._info.namespace, table._info.name, extent_id, form.suffix)
         table._catalog.register_pending([Pending(key, table._info.scope, f"{socket.gethostname()}:{os.getpid()}")])
@@ -625,6 +634,7 @@ class _Appender:
         for batch in self._staged:
             writer.append(_conform(batch, self.schema))
         self._staged, self._staged_rows, self._staged_bytes = [], 0, 0
+        coverage = judged() if judged else None
         table._at("extent.begun")
         written = writer.finish()
         table._at("extent.written")

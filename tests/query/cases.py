@@ -66,14 +66,16 @@ def _case(stem: str, block: str) -> Case:
 _T = "2026-01-01T{}+00:00"
 TABLES: Mapping[str, tuple[Mapping[str, str], Sequence[tuple[Any, ...]]]] = {
     "logs": (
-        {"ts": "timestamp", "service": "string", "level": "string", "message": "string", "status": "int", "latency": "real",
-         "note": "string", "attributes": "dynamic"},
+        {"ts": "timestamp", "service": "string", "level": "string", "message": "string", "status": "int",
+         "latency": "real", "note": "string", "attributes": "dynamic"},
         [
-            (_T.format("00:05:00"), "auth", "error", "login timeout for ada", 500, 120.5, "retry later", '{"bytes":10,"http":{"method":"GET"}}'),
+            (_T.format("00:05:00"), "auth", "error", "login timeout for ada", 500, 120.5, "retry later",
+             '{"bytes":10,"http":{"method":"GET"}}'),
             (_T.format("00:15:00"), "auth", "info", "login ok", 200, 12.0, "", '{"bytes":20,"http":{"method":"POST"}}'),
             (_T.format("00:45:00"), "core", "info", "started", 200, 3.5, None, '{"bytes":5}'),
             (_T.format("01:00:00"), "core", "error", "disk timeout", 503, 900.0, "", '{"http.status":503}'),
-            (_T.format("01:30:00"), "auth", "warn", "slow", 200, 450.0, "no retry", '{"bytes":7,"http":{"method":"GET"}}'),
+            (_T.format("01:30:00"), "auth", "warn", "slow", 200, 450.0, "no retry",
+             '{"bytes":7,"http":{"method":"GET"}}'),
             (_T.format("03:00:00"), "web", "fatal", "gone", None, None, None, None),
         ],
     ),

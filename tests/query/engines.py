@@ -60,14 +60,18 @@ def run_spark(session: Any, cases: Sequence[Case]) -> list[tuple[str, list[str]]
     for case, each, rows in zip(cases, lowered, found, strict=True):
         rows.sort(key=lambda row: row[0])
         names = [name for name, _ in each.columns]
-        table = pa.table([pa.array([cells[at] for _, cells in rows], pa.string()) for at in range(len(names))], names=names)
+        table = pa.table(
+            [pa.array([cells[at] for _, cells in rows], pa.string()) for at in range(len(names))], names=names
+        )
         kinds = dict(each.columns)
         table, columns = unpacked(each, table)
         values = [
             [value if name not in kinds else _read(value, kind) for value in table.column(at).to_pylist()]
             for at, (name, kind) in enumerate(columns)
         ]
-        shown_rows = [[shown(v, kind) for v, (_, kind) in zip(row, columns, strict=True)] for row in zip(*values, strict=True)]
+        shown_rows = [
+            [shown(v, kind) for v, (_, kind) in zip(row, columns, strict=True)] for row in zip(*values, strict=True)
+        ]
         header = ", ".join(f"{name}:{kind}" for name, kind in columns)
         answers.append((header, texts_of(shown_rows, ordered=case.ordered)))
     return answers
@@ -96,7 +100,7 @@ def _rows_query(at: int, lowered: Lowered) -> str:
     return f"SELECT * FROM ({render(tree, 'spark')})"
 
 
-def _cell(sql: exp.Expression, kind: str) -> exp.Expression:
+def _cell(sql: exp.Expr, kind: str) -> exp.Expr:
     if kind == "dynamic":
         return exp.Anonymous(this="to_json", expressions=[sql])
     if kind == "datetime":

@@ -64,9 +64,7 @@ def test_load_takes_every_kind_of_file_and_sets_bad_records_aside(
     assert sorted(n for n in rows["n"].to_pylist() if n is not None) == [*range(1151), 1153]
     assert rows["n"].null_count == 1  # "many" is not a number, and is kept beside
     set_aside = lake.table("obs.rows_quarantine").to_arrow(["file", "line", "reason", "record"]).sort_by("line")
-    assert [
-        (Path(row["file"]).name, row["line"], row["reason"], row["record"]) for row in set_aside.to_pylist()
-    ] == [
+    assert [(Path(row["file"]).name, row["line"], row["reason"], row["record"]) for row in set_aside.to_pylist()] == [
         ("d.csv", 4, "4 fields and not 3", "2026-01-01T01:00:00Z,1152,z,too much"),
         ("a.ndjson", 701, set_aside["reason"][1].as_py(), "not json"),
         ("a.ndjson", 702, "a row has no time in the table's time column", '{"n": 5}'),
@@ -75,9 +73,7 @@ def test_load_takes_every_kind_of_file_and_sets_bad_records_aside(
     assert nothing_is_left_over(lake)
 
 
-def test_load_under_a_key_happens_once_and_names_what_is_wrong(
-    spark: SparkSession, lake: Lake, tmp_path: Path
-) -> None:
+def test_load_under_a_key_happens_once_and_names_what_is_wrong(spark: SparkSession, lake: Lake, tmp_path: Path) -> None:
     (tmp_path / "a.ndjson").write_bytes(ndjson(range(10)))
     path = str(tmp_path / "*.ndjson")
     first = load(lake, "t", path, key="k", schema={"ts": "timestamp", "n": "long"}, time="ts", spark=spark)
@@ -141,7 +137,9 @@ def test_commands_mirror_the_jobs(spark: SparkSession, tmp_path: Path) -> None:
     run = CliRunner().invoke(main, ["load", "t", str(tmp_path / "a.ndjson"), "--lake", where, "--json"])
     assert run.exit_code == 0, run.output
     assert json.loads(run.output)["rows"] == 10
-    run = CliRunner().invoke(main, ["copy", "t", "u", "--lake", where, "--query", "select ts, n from source where n > 7"])
+    run = CliRunner().invoke(
+        main, ["copy", "t", "u", "--lake", where, "--query", "select ts, n from source where n > 7"]
+    )
     assert run.exit_code == 0, run.output
     assert "rows=2" in run.output
     run = CliRunner().invoke(main, ["rewrite", "t", "--lake", where, "--format", "nothing"])

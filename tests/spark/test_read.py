@@ -96,3 +96,9 @@ def test_older_snapshot_reads_the_same(spark: SparkSession, lake: Lake) -> None:
     assert frame(spark, lake, asOf=as_of).count() == ROWS
     with pytest.raises(Exception, match=r"no such snapshot"):
         frame(spark, lake, snapshot="99").count()
+
+
+def test_options_reach_the_planner_whatever_their_case(spark: SparkSession, lake: Lake) -> None:
+    assert frame(spark, lake, splitBytes="1000").rdd.getNumPartitions() == 2  # one block, and the hot rows
+    with pytest.raises(Exception, match="option splitBytes is a whole number from 1 on got=many"):
+        frame(spark, lake, SPLITBYTES="many").count()

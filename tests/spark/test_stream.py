@@ -69,7 +69,11 @@ def test_stream_takes_at_most_so_many_extents_a_batch(spark: SparkSession, lake:
         source.append(rows(start, 1_500))
     query = follow(spark, lake, tmp_path, "a", "b", maxExtentsPerTrigger="2")
     assert numbers(target) == list(range(7_500))
-    assert [progress.numInputRows for progress in query.recentProgress if progress.numInputRows] == [3_000, 3_000, 1_500]
+    assert [progress.numInputRows for progress in query.recentProgress if progress.numInputRows] == [
+        3_000,
+        3_000,
+        1_500,
+    ]
 
 
 def test_stream_starts_after_a_snapshot(spark: SparkSession, lake: Lake, tmp_path: Path) -> None:
@@ -101,7 +105,9 @@ def test_any_source_streams_through_the_hook(spark: SparkSession, lake: Lake, tm
     folder.mkdir()
     (folder / "a.txt").write_text("".join(f"{n}\n" for n in range(50)))
     query = stream(
-        lambda session: session.readStream.text(str(folder)).selectExpr("current_timestamp() as ts", "cast(value as bigint) as n"),
+        lambda session: session.readStream.text(str(folder)).selectExpr(
+            "current_timestamp() as ts", "cast(value as bigint) as n"
+        ),
         lake,
         "a",
         checkpoint=str(tmp_path / "checkpoint"),

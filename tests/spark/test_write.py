@@ -37,7 +37,7 @@ def numbers(spark: SparkSession, count: int, more: str = "") -> DataFrame:
 
 
 def test_write_is_one_commit_of_well_sized_extents_in_time_order(spark: SparkSession, lake: Lake) -> None:
-    save(numbers(spark, 60_000).repartition(3), lake, extentBytes=str(1 << 20))
+    save(numbers(spark, 60_000).repartition(3), lake, extentBytes="200000")
     table = lake.table("t")
     assert [snapshot.operation for snapshot in table.history()] == ["append", "create"]
     assert len(table.extents()) >= 6
@@ -74,19 +74,24 @@ def test_write_under_a_key_happens_once(spark: SparkSession, lake: Lake) -> None
 
 
 def test_write_widens_the_schema_in_its_own_commit(spark: SparkSession, lake: Lake) -> None:
-    wide = numbers(spark, 20, "map('k', id) as nested").withColumn("n", numbers(spark, 1)["n"].cast("bigint"))
-    save(numbers(spark, 20, "map('k', id) as nested").selectExpr("ts", "cast(n as bigint) n", "n / 4 as quarter", "nested"), lake)
+    save(
+        numbers(spark, 20, "map('k', id) as nested").selectExpr(
+            "ts", "cast(n as bigint) n", "n / 4 as quarter", "nested"
+        ),
+        lake,
+    )
     table = lake.table("t")
     assert {c.name: str(c.type) for c in table.schema}.items() >= {
         "n": "long", "quarter": "real", "nested": "dynamic"
     }.items()  # fmt: skip
     assert table.snapshot.sequence == 2
     assert sorted(table.to_arrow(["quarter"])["quarter"].to_pylist()) == [n / 4 for n in range(20)]
-    assert wide is not None
 
 
 def test_write_that_narrows_is_refused_and_nothing_is_visible(spark: SparkSession, lake: Lake) -> None:
-    with pytest.raises(Exception, match=r"a write cannot narrow or replace a column's type column=n .*has=int wanted=string"):
+    with pytest.raises(
+        Exception, match=r"a write cannot narrow or replace a column's type column=n .*has=int wanted=string"
+    ):
         save(spark.sql("select current_timestamp() as ts, 'many' as n"), lake)
     with pytest.raises(Exception, match=r"the rows have no time column table=default.t column=ts"):
         save(spark.sql("select 1 as n"), lake)
@@ -100,20 +105,23 @@ def test_write_that_narrows_is_refused_and_nothing_is_visible(spark: SparkSessio
 
 
 def test_failed_task_leaves_nothing_but_garbage(spark: SparkSession, lake: Lake) -> None:
-    bad = numbers(spark, 40_000).withColumn("n", numbers(spark, 1)["n"]) if False else numbers(spark, 40_000)
-    broken = bad.selectExpr("ts", "n", "name", "assert_true(n < 39999)")
     with pytest.raises(Exception, match="assert_true|is not true"):
-        save(broken.selectExpr("ts", "n", "name").where("assert_true(n < 39999) is null"), lake, extentBytes="200000")
+        frame = numbers(spark, 40_000).selectExpr("ts", "n", "name").where("assert_true(n < 39999) is null")
+        save(frame, lake, extentBytes="200000")
     assert lake.table("t").snapshot.sequence == 1
     assert lake.catalog.pending() == []
-    written = {meta.key for meta in lake.store.list("data")}
-    assert written <= {garbage.key for garbage in lake.catalog.garbage(before_us=2**62)}
+    garbage = {each.key for each in lake.catalog.garbage(before_us=2**62)}
+    for meta in lake.store.list("data"):  # what a task wrote after the job was given up is in the job's folder
+        assert meta.key in garbage or meta.key.rpartition("/")[0] in garbage
 
 
 def test_sql_creates_inserts_and_reads(spark: SparkSession, lake: Lake) -> None:
     spark.sql(f"create table sql_t using tidelake options (lake '{lake.where}', table 't')")
     try:
-        spark.sql("insert into sql_t select * from values (timestamp'2026-01-01 00:00:00', 7, 'x', parse_json('{\"a\": 1}'), array(1.0f, 2.0f))")
+        spark.sql(
+            "insert into sql_t select timestamp'2026-01-01 00:00:00', 7, 'x', "
+            "parse_json('{\"a\": 1}'), array(1.0f, 2.0f)"
+        )
         spark.sql("insert into sql_t select ts, n + 1, name, doc, v from sql_t")
         assert [row.n for row in spark.sql("select n from sql_t where doc:a::int = 1 order by n").collect()] == [7, 8]
         spark.read.format("tidelake").options(lake=lake.where, table="t").load().createOrReplaceTempView("view_t")

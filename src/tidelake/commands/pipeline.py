@@ -34,6 +34,7 @@ def spark_options(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--time", metavar="COLUMN", help="The time column of a new table.")
 @click.option("--key", metavar="TEXT", help="A second load under the same key changes nothing.")
 @click.option("--quarantine", metavar="TABLE", help="Where bad records go; by default the table's name + _quarantine.")
+@click.option("--only-missing", is_flag=True, help="Leave out rows of time windows that the table holds.")
 @spark_options
 def load(lake: Lake, as_json: bool, table: str, files: tuple[str, ...], schema: str | None, **options: Any) -> None:
     """Load files into a table, with Spark.
@@ -46,6 +47,7 @@ def load(lake: Lake, as_json: bool, table: str, files: tuple[str, ...], schema: 
     \b
     Example:
       tidelake load obs.logs 'logs/*.ndjson' --lake lake
+      tidelake load m.cpu 'backfill/*.parquet' --only-missing
     """
     from tidelake.spark.jobs import load as run
 

@@ -20,8 +20,8 @@ from tidelake.query import functions_duckdb, functions_spark
 from tidelake.query.functions_python import PYTHON_FUNCTIONS
 
 Engine = Literal["duckdb", "spark"]
-Rendering = Callable[[Sequence[exp.Expression]], exp.Expression]
-Writer = Callable[[Sequence[exp.Expression], Sequence[str]], str]
+Rendering = Callable[[Sequence[exp.Expr]], exp.Expr]
+Writer = Callable[[Sequence[exp.Expr], Sequence[str]], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,20 +33,20 @@ class Function:
     spark: Rendering
 
 
-def render(tree: exp.Expression, engine: Engine) -> str:
+def render(tree: exp.Expr, engine: Engine) -> str:
     """Write a tree as SQL of an engine."""
     generator = _DuckDB(dialect="duckdb") if engine == "duckdb" else _Spark(dialect="spark")
-    return generator.generate(tree)
+    return str(generator.generate(tree))
 
 
-class _DuckDB(DuckDB.Generator):
+class _DuckDB(DuckDB.Generator):  # type: ignore[valid-type,misc]  # made by a metaclass
     def anonymous_sql(self, expression: exp.Anonymous) -> str:
-        return _written(self, expression, functions_duckdb.WRITERS) or super().anonymous_sql(expression)
+        return _written(self, expression, functions_duckdb.WRITERS) or str(super().anonymous_sql(expression))
 
 
-class _Spark(Spark.Generator):
+class _Spark(Spark.Generator):  # type: ignore[valid-type,misc]
     def anonymous_sql(self, expression: exp.Anonymous) -> str:
-        return _written(self, expression, functions_spark.WRITERS) or super().anonymous_sql(expression)
+        return _written(self, expression, functions_spark.WRITERS) or str(super().anonymous_sql(expression))
 
 
 def _written(generator: Any, node: exp.Anonymous, writers: Mapping[str, Writer]) -> str | None:
@@ -62,7 +62,7 @@ def _written(generator: Any, node: exp.Anonymous, writers: Mapping[str, Writer])
 
 
 def _rendering(name: str, engine: Engine) -> Rendering:
-    def rendering(arguments: Sequence[exp.Expression]) -> exp.Expression:
+    def rendering(arguments: Sequence[exp.Expr]) -> exp.Expr:
         call = exp.Anonymous(this=name, expressions=[argument.copy() for argument in arguments])
         return exp.Var(this=render(call, engine))
 

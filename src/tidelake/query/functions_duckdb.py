@@ -29,7 +29,9 @@ _SPAN_TEXT = (
     "printf('%02d:%02d:%02d', abs(@) // 36000000000 % 24, abs(@) // 600000000 % 60, abs(@) // 10000000 % 60) || "
     "CASE WHEN abs(@) % 10000000 <> 0 THEN printf('.%07d', abs(@) % 10000000) ELSE '' END"
 )
-_REAL_TEXT = "CASE WHEN @ = trunc(@) AND abs(@) < 1e15 THEN CAST(CAST(@ AS BIGINT) AS VARCHAR) ELSE CAST(@ AS VARCHAR) END"
+_REAL_TEXT = (
+    "CASE WHEN @ = trunc(@) AND abs(@) < 1e15 THEN CAST(CAST(@ AS BIGINT) AS VARCHAR) ELSE CAST(@ AS VARCHAR) END"
+)
 
 
 _TEMPLATES = r"""
@@ -297,11 +299,11 @@ _MACROS = {
 }
 
 
-def _row(nodes: Sequence[exp.Expression], texts: Sequence[str]) -> str:
+def _row(nodes: Sequence[exp.Expr], texts: Sequence[str]) -> str:
     return f"struct_pack({', '.join(f'f{at} := {text}' for at, text in enumerate(texts))})"
 
 
-def _get(nodes: Sequence[exp.Expression], texts: Sequence[str]) -> str:
+def _get(nodes: Sequence[exp.Expr], texts: Sequence[str]) -> str:
     path = literal_text(nodes[1])
     assert path is not None, "a path is a literal"
     ways = [_pointer(way) for way in path_ways(path)]
@@ -321,10 +323,12 @@ def quoted(text: str) -> str:
 
 
 def _term(*, cased: bool = False, prefix: bool = False, suffix: bool = False) -> Writer:
-    def write(nodes: Sequence[exp.Expression], texts: Sequence[str]) -> str:
+    def write(nodes: Sequence[exp.Expr], texts: Sequence[str]) -> str:
         term = literal_text(nodes[1])
         if term is not None:
-            return f"regexp_matches({texts[0]}, {quoted(term_pattern(term, cased=cased, prefix=prefix, suffix=suffix))})"
+            return (
+                f"regexp_matches({texts[0]}, {quoted(term_pattern(term, cased=cased, prefix=prefix, suffix=suffix))})"
+            )
         before = "" if suffix else EDGE_BEFORE
         after = "" if prefix else EDGE_AFTER
         flag = "" if cased else "(?i)"
@@ -333,18 +337,18 @@ def _term(*, cased: bool = False, prefix: bool = False, suffix: bool = False) ->
     return write
 
 
-def _has_any(nodes: Sequence[exp.Expression], texts: Sequence[str]) -> str:
+def _has_any(nodes: Sequence[exp.Expr], texts: Sequence[str]) -> str:
     terms = [literal_text(node) or "" for node in nodes[1:]]
     pattern = "|".join(f"(?:{term_pattern(term, cased=True)})" for term in terms)
     return f"regexp_matches({texts[0]}, {quoted('(?i)' + pattern)})"
 
 
-def _has_all(nodes: Sequence[exp.Expression], texts: Sequence[str]) -> str:
+def _has_all(nodes: Sequence[exp.Expr], texts: Sequence[str]) -> str:
     tests = [f"regexp_matches(tide_v, {quoted(term_pattern(literal_text(node) or ''))})" for node in nodes[1:]]
     return LET % (texts[0], " AND ".join(tests))
 
 
-def _format_datetime(nodes: Sequence[exp.Expression], texts: Sequence[str]) -> str:
+def _format_datetime(nodes: Sequence[exp.Expr], texts: Sequence[str]) -> str:
     pattern = literal_text(nodes[1])
     shape = strftime_of(pattern) if pattern is not None else None
     if shape is not None:
@@ -352,7 +356,7 @@ def _format_datetime(nodes: Sequence[exp.Expression], texts: Sequence[str]) -> s
     return f"tide_format_datetime_python(CAST(epoch_us({texts[0]}) AS VARCHAR), {texts[1]})"
 
 
-def _countof(nodes: Sequence[exp.Expression], texts: Sequence[str]) -> str:
+def _countof(nodes: Sequence[exp.Expr], texts: Sequence[str]) -> str:
     kind = literal_text(nodes[2]) if len(nodes) > 2 else "normal"
     if kind == "regex":
         return f"len(regexp_extract_all({texts[0]}, {texts[1]}))"
@@ -360,7 +364,7 @@ def _countof(nodes: Sequence[exp.Expression], texts: Sequence[str]) -> str:
     return f"CAST(({gone}) / greatest(length({texts[1]}), 1) AS BIGINT)"
 
 
-def _indexof(nodes: Sequence[exp.Expression], texts: Sequence[str]) -> str:
+def _indexof(nodes: Sequence[exp.Expr], texts: Sequence[str]) -> str:
     if len(texts) == 2:
         return f"(strpos({texts[0]}, {texts[1]}) - 1)"
     tail = f"strpos(substring({texts[0]}, CAST(({texts[2]}) + 1 AS BIGINT)), {texts[1]})"
@@ -371,16 +375,16 @@ def _json_lists(texts: Sequence[str]) -> list[str]:
     return [f"coalesce(TRY_CAST({text} AS JSON[]), [])" for text in texts]
 
 
-def _array_concat(nodes: Sequence[exp.Expression], texts: Sequence[str]) -> str:
+def _array_concat(nodes: Sequence[exp.Expr], texts: Sequence[str]) -> str:
     return f"to_json(flatten([{', '.join(_json_lists(texts))}]))"
 
 
-def _set_union(nodes: Sequence[exp.Expression], texts: Sequence[str]) -> str:
+def _set_union(nodes: Sequence[exp.Expr], texts: Sequence[str]) -> str:
     return f"to_json(list_sort(list_distinct(flatten([{', '.join(_json_lists(texts))}]))))"
 
 
 def _set_fold(negation: str) -> Writer:
-    def write(nodes: Sequence[exp.Expression], texts: Sequence[str]) -> str:
+    def write(nodes: Sequence[exp.Expr], texts: Sequence[str]) -> str:
         first, *rest = _json_lists(texts)
         found = f"list_distinct({first})"
         for other in rest:
@@ -390,20 +394,20 @@ def _set_fold(negation: str) -> Writer:
     return write
 
 
-def _set_equals(nodes: Sequence[exp.Expression], texts: Sequence[str]) -> str:
+def _set_equals(nodes: Sequence[exp.Expr], texts: Sequence[str]) -> str:
     one, other = (f"list_sort(list_distinct({item}))" for item in _json_lists(texts))
     return f"({one} = {other})"
 
 
-def _pack(nodes: Sequence[exp.Expression], texts: Sequence[str]) -> str:
+def _pack(nodes: Sequence[exp.Expr], texts: Sequence[str]) -> str:
     return f"json_object({', '.join(texts)})"
 
 
-def _pack_array(nodes: Sequence[exp.Expression], texts: Sequence[str]) -> str:
+def _pack_array(nodes: Sequence[exp.Expr], texts: Sequence[str]) -> str:
     return f"json_array({', '.join(texts)})"
 
 
-def _bag_merge(nodes: Sequence[exp.Expression], texts: Sequence[str]) -> str:
+def _bag_merge(nodes: Sequence[exp.Expr], texts: Sequence[str]) -> str:
     """Merge bags: of a key that several have, the first counts."""
     found = texts[-1]
     for text in reversed(texts[:-1]):
@@ -411,7 +415,7 @@ def _bag_merge(nodes: Sequence[exp.Expression], texts: Sequence[str]) -> str:
     return found
 
 
-def _zip(nodes: Sequence[exp.Expression], texts: Sequence[str]) -> str:
+def _zip(nodes: Sequence[exp.Expr], texts: Sequence[str]) -> str:
     lists = _json_lists(texts)
     length = f"greatest({', '.join(f'len({item})' for item in lists)})"
     cells = ", ".join(f"list_extract({item}, i + 1)" for item in lists)

@@ -10,6 +10,7 @@ import base64
 import csv
 import ipaddress
 import json
+import math
 import ntpath
 import shlex
 from collections.abc import Callable, Sequence
@@ -22,6 +23,7 @@ from xml.parsers import expat
 import pyarrow as pa
 
 from tidelake.query.kql.literals import TICKS_PER_DAY, TICKS_PER_SECOND, parse_span
+from tidelake.query.text_patterns import TIME_PART
 
 MAX_ROWS_SEEN = 10_000  # results kept for rows that repeat
 
@@ -67,7 +69,16 @@ class PythonFunction:
             return None
         try:
             return self.apply(*row)
-        except (ValueError, TypeError, KeyError, IndexError, OverflowError, ZeroDivisionError, UnicodeError, expat.ExpatError):
+        except (
+            ValueError,
+            TypeError,
+            KeyError,
+            IndexError,
+            OverflowError,
+            ZeroDivisionError,
+            UnicodeError,
+            expat.ExpatError,
+        ):
             return None
 
     def register_duckdb(self, connection: Any) -> None:
@@ -78,7 +89,7 @@ class PythonFunction:
         )
 
     def register_spark(self, session: Any) -> None:
-        from pyspark.sql.functions import arrow_udf
+        from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined]  # the stubs are older than Spark
 
         session.udf.register(self.name, arrow_udf(_annotated(self._of_arrays(), self.arity), _SPARK[self.result]))
 
@@ -172,7 +183,9 @@ def has_ipv4(text: str, address: str) -> bool:
 
 
 def has_ipv4_prefix(text: str, prefix: str) -> bool:
-    return _ipv4_near(text, prefix, lambda found, sought: (found + ".").startswith(sought if sought.endswith(".") else sought + "."))
+    return _ipv4_near(
+        text, prefix, lambda found, sought: (found + ".").startswith(sought if sought.endswith(".") else sought + ".")
+    )
 
 
 def _ipv4_near(text: str, sought: str, test: Callable[[str, str], bool]) -> bool:
@@ -293,14 +306,12 @@ def format_datetime(micros: str, pattern: str) -> str:
     hour = value.hour % 12 or 12
     simple = {
         "yyyy": f"{value.year:04}", "yy": f"{value.year % 100:02}", "MM": f"{value.month:02}", "M": str(value.month),
-        "dd": f"{value.day:02}", "d": str(value.day), "HH": f"{value.hour:02}", "H": str(value.hour), "hh": f"{hour:02}",
-        "h": str(hour), "mm": f"{value.minute:02}", "m": str(value.minute), "ss": f"{value.second:02}",
-        "s": str(value.second), "tt": "AM" if value.hour < 12 else "PM",
+        "dd": f"{value.day:02}", "d": str(value.day), "HH": f"{value.hour:02}", "H": str(value.hour),
+        "hh": f"{hour:02}", "h": str(hour), "mm": f"{value.minute:02}", "m": str(value.minute),
+        "ss": f"{value.second:02}", "s": str(value.second), "tt": "AM" if value.hour < 12 else "PM",
     }  # fmt: skip
-    from tidelake.query.text_patterns import _TIME_PART
-
     out = ""
-    for piece in _TIME_PART.findall(pattern):
+    for piece in TIME_PART.findall(pattern):
         if piece[0] in "fF":
             digits = fraction[: len(piece)]
             out += digits.rstrip("0") if piece[0] == "F" else digits
@@ -347,7 +358,9 @@ def punycode_domain_encode(text: str) -> str:
 
 
 def punycode_domain_decode(text: str) -> str:
-    return ".".join(part[4:].encode().decode("punycode") if part.startswith("xn--") else part for part in text.split("."))
+    return ".".join(
+        part[4:].encode().decode("punycode") if part.startswith("xn--") else part for part in text.split(".")
+    )
 
 
 def _numbers(array: str) -> list[float | None]:
@@ -374,7 +387,9 @@ def series_stats(array: str) -> str:
     variance = sum((value - mean) ** 2 for value in values) / (len(values) - 1) if len(values) > 1 else 0.0
     low, high = min(values), max(values)
     items = {"min": low, "min_idx": values.index(low), "max": high, "max_idx": values.index(high), "avg": mean}
-    return _dumped({name: _number(value) for name, value in items.items()} | {"stdev": variance**0.5, "variance": variance})
+    return _dumped(
+        {name: _number(value) for name, value in items.items()} | {"stdev": variance**0.5, "variance": variance}
+    )
 
 
 def series_fill(array: str, how: str, constant: float = 0.0) -> str:
@@ -404,7 +419,7 @@ def series_dot(one: str, other: str) -> float:
 
 
 def series_cosine(one: str, other: str) -> float:
-    return series_dot(one, other) / (series_dot(one, one) ** 0.5 * series_dot(other, other) ** 0.5)
+    return series_dot(one, other) / math.sqrt(series_dot(one, one) * series_dot(other, other))
 
 
 def jaccard(one: str, other: str) -> float:

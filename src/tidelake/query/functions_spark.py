@@ -30,10 +30,10 @@ _TIME = (
     "try_to_timestamp(@, 'yyyy/M/d'))"
 )
 _SPAN_TEXT = (
-    "concat(CASE WHEN @ < 0 THEN '-' ELSE '' END, "
+    "CASE WHEN @ IS NULL THEN NULL ELSE concat(CASE WHEN @ < 0 THEN '-' ELSE '' END, "
     "CASE WHEN abs(@) >= 864000000000 THEN concat(CAST(abs(@) div 864000000000 AS STRING), '.') ELSE '' END, "
     "format_string('%02d:%02d:%02d', abs(@) div 36000000000 % 24, abs(@) div 600000000 % 60, abs(@) div 10000000 % 60), "
-    "CASE WHEN abs(@) % 10000000 <> 0 THEN format_string('.%07d', abs(@) % 10000000) ELSE '' END)"
+    "CASE WHEN abs(@) % 10000000 <> 0 THEN format_string('.%07d', abs(@) % 10000000) ELSE '' END) END"
 )
 _REAL_TEXT = "CASE WHEN @ = rint(@) AND abs(@) < 1e15 THEN CAST(CAST(@ AS BIGINT) AS STRING) ELSE CAST(@ AS STRING) END"
 _TIME_SHAPE = "\"yyyy-MM-dd'T'HH:mm:ss.SSSSSS'0Z'\""
@@ -292,9 +292,7 @@ _MACROS = {
     "<LISTORNULL #>": "try_cast({#} AS ARRAY<VARIANT>)",
     "<TIMETEXT #>": f"date_format({{#}}, {_TIME_SHAPE})",
 }
-_COUNTED = (
-    r"(CASE WHEN (\1) <= 0 THEN CAST(array() AS ARRAY<BIGINT>) ELSE sequence(0L, CAST((\1) - 1 AS BIGINT)) END)"
-)
+_COUNTED = r"(CASE WHEN (\1) <= 0 THEN CAST(array() AS ARRAY<BIGINT>) ELSE sequence(0L, CAST((\1) - 1 AS BIGINT)) END)"
 
 
 def quoted(text: str) -> str:
@@ -306,26 +304,26 @@ def _not_null(sql: str) -> str:
     return LET % (sql, "CASE WHEN is_variant_null(tide_v) THEN NULL ELSE tide_v END")
 
 
-def _parse_json(nodes: Sequence[exp.Expression], texts: Sequence[str]) -> str:
+def _parse_json(nodes: Sequence[exp.Expr], texts: Sequence[str]) -> str:
     if literal_text(nodes[0]) is not None:
         return _not_null(f"coalesce(try_parse_json({texts[0]}), CAST({texts[0]} AS VARIANT))")
     return _not_null(LET % (texts[0], "coalesce(try_parse_json(tide_v), CAST(tide_v AS VARIANT))"))
 
 
-def _at(nodes: Sequence[exp.Expression], texts: Sequence[str]) -> str:
+def _at(nodes: Sequence[exp.Expr], texts: Sequence[str]) -> str:
     index = f"CAST(CASE WHEN {texts[1]} < 0 THEN size(tide_v) + {texts[1]} ELSE {texts[1]} END AS INT)"
     return _not_null(LET % (f"try_cast({texts[0]} AS ARRAY<VARIANT>)", f"get(tide_v, {index})"))
 
 
-def _key(nodes: Sequence[exp.Expression], texts: Sequence[str]) -> str:
+def _key(nodes: Sequence[exp.Expr], texts: Sequence[str]) -> str:
     return _not_null(f"element_at(try_cast({texts[0]} AS MAP<STRING, VARIANT>), {texts[1]})")
 
 
-def _item(nodes: Sequence[exp.Expression], texts: Sequence[str]) -> str:
+def _item(nodes: Sequence[exp.Expr], texts: Sequence[str]) -> str:
     return _not_null(f"get({texts[0]}, CAST({texts[1]} AS INT))")
 
 
-def _get(nodes: Sequence[exp.Expression], texts: Sequence[str]) -> str:
+def _get(nodes: Sequence[exp.Expr], texts: Sequence[str]) -> str:
     path = literal_text(nodes[1])
     assert path is not None, "a path is a literal"
     ways = [quoted(_json_path(way)) for way in path_ways(path)]
@@ -343,21 +341,21 @@ def _member(key: str) -> str:
     return f"['{key}']" if '"' in key else f'["{key}"]'
 
 
-def _row(nodes: Sequence[exp.Expression], texts: Sequence[str]) -> str:
+def _row(nodes: Sequence[exp.Expr], texts: Sequence[str]) -> str:
     fields = ", ".join(f"'f{at}', {text}" for at, text in enumerate(texts))
     return f"named_struct({fields})"
 
 
-def _field(nodes: Sequence[exp.Expression], texts: Sequence[str]) -> str:
+def _field(nodes: Sequence[exp.Expr], texts: Sequence[str]) -> str:
     return f"{texts[0]}.{literal_text(nodes[1])}"
 
 
-def _percentile(nodes: Sequence[exp.Expression], texts: Sequence[str]) -> str:
+def _percentile(nodes: Sequence[exp.Expr], texts: Sequence[str]) -> str:
     return f"percentile_disc({texts[1]}) WITHIN GROUP (ORDER BY {texts[0]})"
 
 
 def _term(*, cased: bool = False, prefix: bool = False, suffix: bool = False) -> Writer:
-    def write(nodes: Sequence[exp.Expression], texts: Sequence[str]) -> str:
+    def write(nodes: Sequence[exp.Expr], texts: Sequence[str]) -> str:
         term = literal_text(nodes[1])
         if term is not None:
             pattern = term_pattern(term, cased=cased, prefix=prefix, suffix=suffix).replace("(?i)", "(?iu)", 1)
@@ -370,22 +368,22 @@ def _term(*, cased: bool = False, prefix: bool = False, suffix: bool = False) ->
     return write
 
 
-def _has_any(nodes: Sequence[exp.Expression], texts: Sequence[str]) -> str:
+def _has_any(nodes: Sequence[exp.Expr], texts: Sequence[str]) -> str:
     terms = [literal_text(node) or "" for node in nodes[1:]]
     pattern = "|".join(f"(?:{term_pattern(term, cased=True)})" for term in terms)
     return f"regexp_like({texts[0]}, {quoted('(?iu)' + pattern)})"
 
 
-def _has_all(nodes: Sequence[exp.Expression], texts: Sequence[str]) -> str:
+def _has_all(nodes: Sequence[exp.Expr], texts: Sequence[str]) -> str:
     patterns = [term_pattern(literal_text(node) or "").replace("(?i)", "(?iu)", 1) for node in nodes[1:]]
     return LET % (texts[0], " AND ".join(f"regexp_like(tide_v, {quoted(pattern)})" for pattern in patterns))
 
 
-def _split(nodes: Sequence[exp.Expression], texts: Sequence[str]) -> str:
+def _split(nodes: Sequence[exp.Expr], texts: Sequence[str]) -> str:
     return rf"CAST(split({texts[0]}, concat('\\Q', {texts[1]}, '\\E')) AS VARIANT)"
 
 
-def _replace_regex(nodes: Sequence[exp.Expression], texts: Sequence[str]) -> str:
+def _replace_regex(nodes: Sequence[exp.Expr], texts: Sequence[str]) -> str:
     new = literal_text(nodes[2])
     if new is None:
         return f"regexp_replace({texts[0]}, {texts[1]}, {texts[2]})"
@@ -393,7 +391,7 @@ def _replace_regex(nodes: Sequence[exp.Expression], texts: Sequence[str]) -> str
     return f"regexp_replace({texts[0]}, {texts[1]}, {quoted(java)})"
 
 
-def _format_datetime(nodes: Sequence[exp.Expression], texts: Sequence[str]) -> str:
+def _format_datetime(nodes: Sequence[exp.Expr], texts: Sequence[str]) -> str:
     pattern = literal_text(nodes[1])
     shape = java_format_of(pattern) if pattern is not None else None
     if shape is not None:
@@ -401,7 +399,7 @@ def _format_datetime(nodes: Sequence[exp.Expression], texts: Sequence[str]) -> s
     return f"tide_format_datetime_python(CAST(unix_micros({texts[0]}) AS STRING), {texts[1]})"
 
 
-def _countof(nodes: Sequence[exp.Expression], texts: Sequence[str]) -> str:
+def _countof(nodes: Sequence[exp.Expr], texts: Sequence[str]) -> str:
     kind = literal_text(nodes[2]) if len(nodes) > 2 else "normal"
     if kind == "regex":
         return f"CAST(regexp_count({texts[0]}, {texts[1]}) AS BIGINT)"
@@ -409,7 +407,7 @@ def _countof(nodes: Sequence[exp.Expression], texts: Sequence[str]) -> str:
     return f"CAST(({gone}) / greatest(length({texts[1]}), 1) AS BIGINT)"
 
 
-def _indexof(nodes: Sequence[exp.Expression], texts: Sequence[str]) -> str:
+def _indexof(nodes: Sequence[exp.Expr], texts: Sequence[str]) -> str:
     start = f", CAST(({texts[2]}) + 1 AS INT)" if len(texts) > 2 else ""
     return f"CAST(locate({texts[1]}, {texts[0]}{start}) - 1 AS BIGINT)"
 
@@ -418,7 +416,7 @@ def _lists(texts: Sequence[str]) -> list[str]:
     return [f"coalesce(try_cast({text} AS ARRAY<VARIANT>), array())" for text in texts]
 
 
-def _array_concat(nodes: Sequence[exp.Expression], texts: Sequence[str]) -> str:
+def _array_concat(nodes: Sequence[exp.Expr], texts: Sequence[str]) -> str:
     return f"CAST(concat({', '.join(_lists(texts))}) AS VARIANT)"
 
 
@@ -427,7 +425,7 @@ def _json_texts(texts: Sequence[str]) -> list[str]:
 
 
 def _set_fold(function: str) -> Writer:
-    def write(nodes: Sequence[exp.Expression], texts: Sequence[str]) -> str:
+    def write(nodes: Sequence[exp.Expr], texts: Sequence[str]) -> str:
         first, *rest = _json_texts(texts)
         found = f"array_distinct({first})"
         for other in rest:
@@ -437,29 +435,31 @@ def _set_fold(function: str) -> Writer:
     return write
 
 
-def _set_equals(nodes: Sequence[exp.Expression], texts: Sequence[str]) -> str:
+def _set_equals(nodes: Sequence[exp.Expr], texts: Sequence[str]) -> str:
     one, other = (f"sort_array(array_distinct({item}))" for item in _json_texts(texts))
     return f"({one} = {other})"
 
 
-def _pack(nodes: Sequence[exp.Expression], texts: Sequence[str]) -> str:
+def _pack(nodes: Sequence[exp.Expr], texts: Sequence[str]) -> str:
     return f"to_variant_object(map({', '.join(texts)}))"
 
 
-def _pack_array(nodes: Sequence[exp.Expression], texts: Sequence[str]) -> str:
+def _pack_array(nodes: Sequence[exp.Expr], texts: Sequence[str]) -> str:
     return f"CAST(array({', '.join(texts)}) AS VARIANT)"
 
 
-def _bag_merge(nodes: Sequence[exp.Expression], texts: Sequence[str]) -> str:
+def _bag_merge(nodes: Sequence[exp.Expr], texts: Sequence[str]) -> str:
     """Merge bags: of a key that several have, the first counts."""
-    maps = [f"coalesce(try_cast({text} AS MAP<STRING, VARIANT>), CAST(map() AS MAP<STRING, VARIANT>))" for text in texts]
+    maps = [
+        f"coalesce(try_cast({text} AS MAP<STRING, VARIANT>), CAST(map() AS MAP<STRING, VARIANT>))" for text in texts
+    ]
     found = maps[-1]
     for text in reversed(maps[:-1]):
         found = f"map_concat(map_filter({found}, (k, v) -> NOT map_contains_key({text}, k)), {text})"
     return f"to_variant_object({found})"
 
 
-def _zip(nodes: Sequence[exp.Expression], texts: Sequence[str]) -> str:
+def _zip(nodes: Sequence[exp.Expr], texts: Sequence[str]) -> str:
     lists = _lists(texts)
     length = f"greatest({', '.join(f'size({item})' for item in lists)})" if len(lists) > 1 else f"size({lists[0]})"
     cells = ", ".join(f"get({item}, CAST(i AS INT))" for item in lists)
@@ -470,7 +470,7 @@ def _zip(nodes: Sequence[exp.Expression], texts: Sequence[str]) -> str:
 def _make_list_ordered(before: str, after: str) -> Writer:
     """Collect in the order of the last argument, a row's number; nulls are left out."""
 
-    def write(nodes: Sequence[exp.Expression], texts: Sequence[str]) -> str:
+    def write(nodes: Sequence[exp.Expr], texts: Sequence[str]) -> str:
         value, limit, order = texts[0], texts[1], texts[2].split(" ASC")[0]
         pair = f"CASE WHEN {value} IS NOT NULL THEN named_struct('k', {order}, 'v', {before % value}) END"
         items = f"transform(sort_array(collect_list({pair})), s -> {after % 's.v'})"

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from sqlglot import exp
 
-Writer = Callable[[Sequence[exp.Expression], Sequence[str]], str]
+Writer = Callable[[Sequence[exp.Expr], Sequence[str]], str]
 
 _HOLE = re.compile(r"\{(?:(\d+)(\*)?(?:\|([^{}]*))?|(\*))\}")
 
@@ -40,7 +40,7 @@ def expanded(templates: str, macros: Mapping[str, str], let: str) -> str:
 def writer(template: str, let: str) -> Writer:
     """Make a writer of one template."""
 
-    def write(nodes: Sequence[exp.Expression], texts: Sequence[str]) -> str:
+    def write(nodes: Sequence[exp.Expr], texts: Sequence[str]) -> str:
         if template.startswith("let "):
             return let % (texts[0], filled(template[4:].replace("@", "tide_v"), ["tide_v", *texts[1:]]))
         return filled(template, texts)
@@ -66,7 +66,7 @@ def filled(template: str, texts: Sequence[str]) -> str:
     return _HOLE.sub(hole, template)
 
 
-def literal_text(node: exp.Expression) -> str | None:
+def literal_text(node: exp.Expr) -> str | None:
     """Give the text of a string literal, or None."""
     return node.name if isinstance(node, exp.Literal) and node.is_string else None
 

@@ -14,7 +14,7 @@ EDGE_AFTER = r"(?:$|[^\p{L}\p{N}])"
 MAX_WAYS = 32  # ways to read one path: five dots in it; of longer ones, the longest keys and the fully nested way
 
 _INDEX = re.compile(r"\[(\d{1,9})\]$")
-_TIME_PART = re.compile(r"yyyy|yy|MM|M|dd|d|HH|H|hh|h|mm|m|ss|s|f{1,7}|F{1,7}|tt|.", re.DOTALL)
+TIME_PART = re.compile(r"yyyy|yy|MM|M|dd|d|HH|H|hh|h|mm|m|ss|s|f{1,7}|F{1,7}|tt|.", re.DOTALL)
 
 
 def escaped(words: str) -> str:
@@ -75,7 +75,8 @@ def strftime_of(pattern: str) -> str | None:
     """Give KQL's time format as strftime's, or None if it has no equal there."""
     parts = {
         "yyyy": "%Y", "yy": "%y", "MM": "%m", "M": "%-m", "dd": "%d", "d": "%-d", "HH": "%H", "H": "%-H", "hh": "%I",
-        "h": "%-I", "mm": "%M", "m": "%-M", "ss": "%S", "s": "%-S", "fff": "%g", "ffffff": "%f", "fffffff": "%f0", "tt": "%p",
+        "h": "%-I", "mm": "%M", "m": "%-M", "ss": "%S", "s": "%-S", "fff": "%g", "ffffff": "%f",
+        "fffffff": "%f0", "tt": "%p",
     }  # fmt: skip
     return _translated(pattern, parts, lambda letter: letter.replace("%", "%%"))
 
@@ -83,15 +84,18 @@ def strftime_of(pattern: str) -> str | None:
 def java_format_of(pattern: str) -> str | None:
     """Give KQL's time format as Java's, or None if it has no equal there."""
     parts = {
-        "yyyy": "yyyy", "yy": "yy", "MM": "MM", "M": "M", "dd": "dd", "d": "d", "HH": "HH", "H": "H", "hh": "hh", "h": "h",
-        "mm": "mm", "m": "m", "ss": "ss", "s": "s", "fff": "SSS", "ffffff": "SSSSSS", "fffffff": "SSSSSS'0'", "tt": "a",
+        "yyyy": "yyyy", "yy": "yy", "MM": "MM", "M": "M", "dd": "dd", "d": "d", "HH": "HH", "H": "H", "hh": "hh",
+        "h": "h", "mm": "mm", "m": "m", "ss": "ss", "s": "s", "fff": "SSS", "ffffff": "SSSSSS",
+        "fffffff": "SSSSSS'0'", "tt": "a",
     }  # fmt: skip
-    return _translated(pattern, parts, lambda letter: "''" if letter == "'" else f"'{letter}'" if letter.isalpha() else letter)
+    return _translated(
+        pattern, parts, lambda letter: "''" if letter == "'" else f"'{letter}'" if letter.isalpha() else letter
+    )
 
 
 def _translated(pattern: str, parts: dict[str, str], plain: object) -> str | None:
     out: list[str] = []
-    for piece in _TIME_PART.findall(pattern):
+    for piece in TIME_PART.findall(pattern):
         if piece in parts:
             out.append(parts[piece])
         elif piece[0] in "fF":

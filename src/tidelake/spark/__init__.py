@@ -15,9 +15,9 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["PUSHDOWN", "register", "session"]
+__all__ = ["PUSHDOWN", "explain", "register", "session"]
 
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
@@ -39,10 +39,19 @@ def session(master: str | None = None, *, app: str = "tidelake", **settings: str
     return register(builder.getOrCreate())
 
 
+def explain(frame: DataFrame) -> str:
+    """Say what the scans of a frame would read of their tables, and what was pruned."""
+    from tidelake.spark.explaining import explain
+
+    return explain(frame)
+
+
 def register(spark: SparkSession) -> SparkSession:
     """Make a session ready: the source's name, and filters that reach it. The session's time zone stays as it is."""
+    from tidelake.spark.optimizer import install
     from tidelake.spark.source import TidelakeSource
 
     spark.dataSource.register(TidelakeSource)
     spark.conf.set(PUSHDOWN, "true")
+    install(spark)
     return spark

@@ -17,11 +17,13 @@ from tidelake.catalog.protocol import new_id, now_us
 from tidelake.errors import InvalidInputError, NotFoundError
 from tidelake.format import segment_format
 from tidelake.format.segment import BLOCK_ROWS
-from tidelake.ingest import Coerced, Rules
+from tidelake.ingest import Coerced
 from tidelake.lake import Lake
 from tidelake.objects import extent_key
 from tidelake.scan import scan
 from tidelake.schema import DataType, Schema
+from tidelake.settings import TableSettings
+from tidelake.sidecar import encode
 from tidelake.snapshot import Action, Receipt, RemoveExtent, UpdateTable
 from tidelake.spark import register, session
 from tidelake.spark.files import Bad, Piece, PieceReader, cut_pieces, list_files, sample_schema
@@ -39,7 +41,6 @@ from tidelake.spark.writing import (
     give_up,
     register_folder,
 )
-from tidelake.settings import TableSettings
 from tidelake.table import Table
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ class LoadReport:
     quarantined: int
     snapshot: int
     replayed: bool = False
+    left_out: int = 0  # rows of time windows that the table held
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,20 +92,23 @@ def load(
     time: str | None = None,
     key: str | None = None,
     quarantine: str | None = None,
+    only_missing: bool = False,
     extent_bytes: int = EXTENT_BYTES,
     spark: SparkSession | None = None,
     master: str | None = None,
 ) -> LoadReport:
     """Load files into a table, which is made if it is not there: its schema is the one given, or found in the first.
 
-    Paths are files, folders or globs that every worker can read. With a key a second load of it changes nothing.
+    Paths are files, folders or globs that every worker can read. With a key a second load of it changes nothing. With
+    ``only_missing``, rows of time windows that the table holds when the load begins are left out.
     """
     files = list_files([paths] if isinstance(paths, str) else list(paths))
     pieces = [piece for at, path in enumerate(files) for piece in cut_pieces(path, format=format, file=at)]
     target, wider = target_of(lake, table, pieces, schema, time)
     if key is not None and (receipt := target._catalog.receipt(target._info.scope, key=key)):
         return LoadReport(target.name, len(files), receipt.rows, 0, receipt.sequence, replayed=True)
-    done = run_pieces(_session(spark, master), lake, target, wider, pieces, extent_bytes=extent_bytes)
+    held = held_windows(lake, target) if only_missing else None
+    done = run_pieces(_session(spark, master), lake, target, wider, pieces, extent_bytes=extent_bytes, held=held)
     bad = [each for one in done.tasks for each in one.bad]
     try:
         set_aside(lake, quarantine or f"{target.name}_quarantine", bad, key)
@@ -112,7 +117,8 @@ def load(
         done.close()
     sequence = receipt.sequence if receipt else target.snapshot.sequence
     rows = receipt.rows if receipt else 0
-    return LoadReport(target.name, len(files), rows, len(bad), sequence, bool(receipt and receipt.replayed))
+    left_out = sum(one.written.left_out for one in done.tasks)
+    return LoadReport(target.name, len(files), rows, len(bad), sequence, bool(receipt and receipt.replayed), left_out)
 
 
 def copy(
@@ -201,7 +207,7 @@ class Loaded:
     def commit(self, tasks: Iterable[_Done], *, key: str | None) -> Receipt | None:
         """Publish what some tasks wrote."""
         messages = [one.written for one in tasks]
-        keys = [extent.key for message in messages for extent in message.extents]
+        keys = [key for message in messages for key in message.keys]
         commit_id = new_id()
         catalog, scope = self.table._catalog, self.table._info.scope
         try:
@@ -226,9 +232,10 @@ def run_pieces(
     pieces: Sequence[Piece],
     *,
     extent_bytes: int = EXTENT_BYTES,
+    held: bytes | None = None,
 ) -> Loaded:
-    """Read pieces of files in tasks, each writing extents of its own."""
-    job = replace(_job(lake, table, table.snapshot.settings, extent_bytes, BLOCK_ROWS), schema=schema)
+    """Read pieces of files in tasks, each writing extents of its own; rows of windows that are held are left out."""
+    job = replace(_job(lake, table, table.snapshot.settings, extent_bytes, BLOCK_ROWS), schema=schema, held=held)
     register_folder(table, job.folder)
     loaded = Loaded(table, job)
     try:
@@ -238,6 +245,15 @@ def run_pieces(
         loaded.close()
         raise
     return loaded
+
+
+def held_windows(lake: Lake, table: Table) -> bytes:
+    """Give what a table covers now, for tasks that leave it out."""
+    snapshot = table.snapshot
+    rules = lake.holdings.rules(snapshot)
+    if rules is None:
+        raise InvalidInputError("the table keeps no coverage: create it with bucket=", table=table.name)
+    return encode(lake.holdings.at(snapshot), rules.index)
 
 
 def set_aside(lake: Lake, table: str, bad: Sequence[Bad], key: str | None) -> None:
@@ -297,9 +313,7 @@ def _job(lake: Lake, table: Table, settings: Mapping[str, Any], extent_bytes: in
     info = table._info
     folder = extent_key(info.namespace, info.name, f"job-{id}", "")
     place = Place.of_lake(lake)
-    return Job(
-        id, place, lake.store.url, table.name, folder, table.schema, dict(settings), extent_bytes, block_rows
-    )
+    return Job(id, place, lake.store.url, table.name, folder, table.schema, dict(settings), extent_bytes, block_rows)
 
 
 def target_of(

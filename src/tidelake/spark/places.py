@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from tidelake.errors import InvalidInputError
-from tidelake.lake import Lake, connect
+from tidelake.lake import LOG_SCHEME, Lake, connect
 from tidelake.objects import ObjectStore, open_store
 from tidelake.table import Table
 
@@ -34,13 +34,18 @@ class Place:
     def __repr__(self) -> str:
         return f"Place({self.lake!r}, objects={self.objects!r})"
 
+    @property
+    def is_log(self) -> bool:
+        """Whether the lake is one table with its own transaction log."""
+        return self.lake.startswith(LOG_SCHEME)
+
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Place:
         """Read the options; the environment's TIDELAKE_LAKE stands in for a lake that is not named."""
-        lake = options.get("lake") or os.environ.get("TIDELAKE_LAKE")
+        lake = option(options, "lake") or os.environ.get("TIDELAKE_LAKE")
         if not lake:
             raise InvalidInputError("name the lake with option lake", kind="no_lake")
-        return cls(lake, *(options.get(name) for name in LAKE_OPTIONS[1:]))
+        return cls(lake, *(option(options, name) for name in LAKE_OPTIONS[1:]))
 
     @classmethod
     def of_lake(cls, lake: Lake) -> Place:
@@ -75,19 +80,28 @@ class Place:
         return _open_objects(self, url)
 
 
+def option(options: Mapping[str, str], name: str) -> str | None:
+    """Read an option, whatever its case: Spark makes all names small."""
+    return options.get(name, options.get(name.lower()))
+
+
 def open_table(options: Mapping[str, str]) -> Table:
     """Open the table that options name, as it is or as it was."""
-    name = options.get("table") or options.get("path")
+    name = option(options, "table") or option(options, "path")
     if not name:
-        raise InvalidInputError("name the table with option table", kind="no_table")
-    snapshot = options.get("snapshot")
+        raise InvalidInputError(
+            "name the table with option table; spark's insert does not pass a table's options on, so repeat them: "
+            "insert into t with (lake '…', table '…')",
+            kind="no_table",
+        )
+    snapshot = option(options, "snapshot")
     pinned = int(snapshot) if snapshot is not None and snapshot.isdigit() and len(snapshot) < 20 else snapshot
-    return Place.of(options).open().table(name, as_of=options.get("asOf"), snapshot=pinned)
+    return Place.of(options).open().table(name, as_of=option(options, "asOf"), snapshot=pinned)
 
 
 def number_of(options: Mapping[str, str], name: str, default: int | None, *, least: int = 1) -> int | None:
     """Read an option that is a whole number."""
-    text = options.get(name)
+    text = option(options, name)
     if text is None:
         return default
     try:

@@ -17,6 +17,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
+from tidelake.errors import InvalidInputError
 from tidelake.expression import parse_where
 from tidelake.format import ExtentReader, segment_format
 from tidelake.objects import ObjectStore
@@ -59,7 +60,7 @@ class _PushFilters:
     """
 
     reader: TableReader
-    __func__ = DataSourceReader.pushFilters
+    __func__ = staticmethod(DataSourceReader.pushFilters)
 
     def __call__(self, filters: list[Filter]) -> list[Filter]:
         return self.reader.push(filters)
@@ -69,19 +70,21 @@ class TableReader(DataSourceReader):
     """Read one snapshot of a table, the one that is newest when Spark plans unless options name another."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
-        table = open_table(options)
-        self.place = Place.of(options)
-        self.schema = arrow_schema(schema)
         self._options = dict(options)
-        self._columns = projected(table.schema, schema, table.name)
         self._pushed: list[Predicate] = []
-        self._table: Table | None = table
         self.pushFilters = _PushFilters(self)  # type: ignore[method-assign]
-        self.objects = table._store.url
+        self.schema = arrow_schema(schema)
+        self.place: Place | None = None
+        self._table: Table | None = None
+        if OWN_PLAN not in options and not (options.get("table") or options.get("path")):
+            return  # a table that SQL created: spark plans it once without its options, and then once with them
+        table = self._table = open_table(options)
+        self.place, self.objects = Place.of(options), table._store.url
+        self._columns = projected(table.schema, schema, table.name)
 
     def __getstate__(self) -> dict[str, Any]:
         """Give what tasks need: no connection, and nothing that was only there to plan."""
-        return {"place": self.place, "schema": self.schema, "objects": self.objects}
+        return {"place": self.place, "schema": self.schema, "objects": getattr(self, "objects", "")}
 
     def push(self, filters: list[Filter]) -> list[Filter]:
         """Take the filters that prune; give back those that Spark must apply: all, unless each scan is planned alone.
@@ -89,21 +92,22 @@ class TableReader(DataSourceReader):
         Spark 4.3 keeps one plan for all scans of a frame, whatever filters each of them has, so a frame used twice
         would get the rows of the one for the other. ``optimizer`` gives each scan its own, and says so by an option.
         """
-        assert self._table is not None
-        if OWN_PLAN not in self._options:
+        if OWN_PLAN not in self._options or self._table is None:
             return filters
         self._pushed, left = translate(filters, self._table.schema)
         return left
 
     def partitions(self) -> Sequence[InputPartition]:
-        assert self._table is not None
+        if self._table is None:
+            return [InputPartition(None)]
         table = self._table
         plan = table.plan(self._columns, wanted_rows(table, self._options.get("where"), self._pushed))
         log.info("%s", plan.explain())
         return cut_splits(plan, table._footers, number_of(self._options, "splitBytes", None))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, Split | InputPartition)
+        if self.place is None:
+            raise InvalidInputError("name the table with option table", kind="no_table")
         if not isinstance(partition, Split):
             return iter(())  # what Spark sends when there is nothing to read
         return read_split(partition, self.place.open_objects(self.objects), self.schema)

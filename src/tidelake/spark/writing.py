@@ -26,13 +26,17 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import StructType
 
 from tidelake.catalog.protocol import Pending, new_id
-from tidelake.errors import ConflictError, InvalidInputError, SchemaError
+from tidelake.coverage import cells_of
+from tidelake.errors import ConflictError, InvalidInputError, OverlapError, SchemaError
 from tidelake.format import WriteOptions, segment_format
 from tidelake.format.segment import BLOCK_ROWS
+from tidelake.holdings import Rules as CoverageRules
+from tidelake.holdings import rules_of, same_time
 from tidelake.ingest import Coerced, Rules, coerce_arrow
 from tidelake.objects import ObjectStore, extent_key
 from tidelake.schema import Schema
 from tidelake.settings import TableSettings
+from tidelake.sidecar import decode, encode
 from tidelake.snapshot import Action, AddExtent, Commit, Extent, Receipt, RecordOffset, UpdateTable
 from tidelake.spark.places import Place, number_of, open_table
 from tidelake.spark.types import from_spark, widened
@@ -67,10 +71,16 @@ class Job:
     extent_bytes: int
     block_rows: int
     is_replay: bool = False  # the key is in already: there is nothing to write
+    held: bytes | None = None  # coverage of windows whose rows are left out
 
     @property
     def rules(self) -> Rules:
         return Rules(time=TableSettings.of(self.settings).time)
+
+    @property
+    def coverage(self) -> CoverageRules | None:
+        """What the table says of its coverage, if it keeps any."""
+        return rules_of(self.settings, self.schema, is_log=self.place.is_log)
 
     def extent_key(self, extent_id: str) -> str:
         """Name an extent of this job."""
@@ -89,6 +99,13 @@ class Written(WriterCommitMessage):
     inline: bytes | None = None  # rows that are not in an extent, as an Arrow stream
     spilled: frozenset[str] = frozenset()
     query: str | None = None  # of a stream
+    left_out: int = 0  # rows of windows that were held
+
+    @property
+    def keys(self) -> list[str]:
+        """The objects that were written."""
+        covered = [extent.coverage_key for extent in self.extents if extent.coverage_key is not None]
+        return [*(extent.key for extent in self.extents), *covered]
 
 
 @dataclass(slots=True)
@@ -101,6 +118,7 @@ class Extents:
     written: list[Extent] = field(default_factory=list)
     spilled: set[str] = field(default_factory=set)
     schema: Schema | None = None
+    left_out: int = 0
     _staged: list[pa.RecordBatch] = field(default_factory=list)
     _staged_rows: int = 0
     _staged_bytes: int = 0
@@ -110,26 +128,36 @@ class Extents:
         self.schema = coerced.schema
         if coerced.overflowed:
             self.spilled |= _spilled(coerced)
-        batch = _with_promoted(coerced, self.job.settings)
-        if not batch.num_rows:
-            return
-        self._staged.append(batch)
-        self.rows += batch.num_rows
-        self._staged_rows += batch.num_rows
-        self._staged_bytes += batch.nbytes
-        if self._staged_bytes >= self.job.extent_bytes or self._staged_rows >= EXTENT_ROWS:
-            self.write()
+        batch = self._without_held(_with_promoted(coerced, self.job.settings))
+        parts = max(1, -(-batch.nbytes // self.job.extent_bytes))
+        step = max(1, -(-batch.num_rows // parts))
+        for start in range(0, batch.num_rows, step):
+            part = batch.slice(start, step)
+            self._staged.append(part)
+            self.rows += part.num_rows
+            self._staged_rows += part.num_rows
+            self._staged_bytes += part.nbytes
+            if self._staged_bytes >= self.job.extent_bytes or self._staged_rows >= EXTENT_ROWS:
+                self.write()
 
     def finish(self, query: str | None = None, *, inline_bytes: int = INLINE_BYTES) -> Written:
         """Give what was written; the last few rows travel in the message."""
         inline = None
-        if self._staged and self._staged_bytes <= inline_bytes:
+        if self._staged and self._staged_bytes <= min(inline_bytes, self.job.extent_bytes):
             inline = _stream_bytes(self._staged, self.schema or self.job.schema)
         elif self._staged:
             self.write()
         job, schema = self.job, self.schema or self.job.schema
         return Written(
-            job.id, job.folder, schema, tuple(self.written), self.rows, inline, frozenset(self.spilled), query
+            job.id,
+            job.folder,
+            schema,
+            tuple(self.written),
+            self.rows,
+            inline,
+            frozenset(self.spilled),
+            query,
+            self.left_out,
         )
 
     def write(self) -> None:
@@ -143,6 +171,7 @@ class Extents:
         writer = form.start_extent(self.store, key, schema, extent_id=extent_id, options=options)
         for batch in self._staged:
             writer.append(_conform(batch, schema))
+        covered_at = self._write_coverage(extent_id)
         self._staged, self._staged_rows, self._staged_bytes = [], 0, 0
         done = writer.finish()
         self.written.append(
@@ -158,8 +187,32 @@ class Extents:
                 schema_version=schema.version,
                 column_stats=done.column_stats,
                 present_paths=done.present_paths,
+                coverage_key=covered_at,
             )
         )
+
+    def _write_coverage(self, extent_id: str) -> str | None:
+        """Write what the staged rows cover beside their extent; in a log's layout the driver does, elsewhere."""
+        rules = self.job.coverage
+        if rules is None or self.job.place.is_log:
+            return None
+        names = [rules.index.column, *rules.index.entity]
+        rows = pa.Table.from_batches([batch.select(names) for batch in self._staged])
+        cells = cells_of(rows, rules.index)
+        if rules.mode == "exclusive" and (twins := cells.twins()) is not None:
+            raise same_time(rules.index, self.job.table, twins)
+        key = f"{self.job.folder}/{extent_id}.cov"
+        self.store.put(key, encode(cells.coverage, rules.index))
+        return key
+
+    def _without_held(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Leave out the rows of windows that a backfill does not need."""
+        rules = self.job.coverage
+        if self.job.held is None or rules is None or not batch.num_rows:
+            return batch
+        held = cells_of(batch, rules.index).are_in(decode(self.job.held, rules.index))
+        self.left_out += int(held.sum())
+        return batch.filter(pa.array(~held)) if held.any() else batch
 
 
 class _TaskWriter:
@@ -274,8 +327,10 @@ def commit_written(
 ) -> Receipt | None:
     """Publish what tasks wrote in one commit; None if there was nothing to publish."""
     catalog, scope = table._catalog, table._info.scope
-    keys = [extent.key for message in messages for extent in message.extents]
-    appender = _Appender(table, catalog.head(scope))
+    if (known := catalog.receipt(scope, commit_id=job_id)) is not None:
+        return known  # this very job is in: its extents must not be announced again
+    keys = [key for message in messages for key in message.keys]
+    appender = _Appender(table, catalog.head(scope), is_new=operation == "append")
     try:
         # Each extent by its own name; the folder protects them until then, and must still do so afterwards.
         if keys:
@@ -287,17 +342,21 @@ def commit_written(
             if not keep_folder:
                 forget_folder(table, folder, ())
             return None
-        commit = Commit(
-            job_id, scope, appender.head.sequence, (*actions, *([offset] if offset else ())), operation, key
-        )
+        whole = (*actions, *([offset] if offset else ()))
+        commit = Commit(job_id, scope, appender.head.sequence, whole, operation, key, appender.claims())
         receipt = table._coordinator.commit(commit)
+    except OverlapError as error:
+        appender.give_up()
+        found = _happened(table, key, offset)
+        if found is None:
+            raise appender.explained(error) from None
+        receipt = found  # of this very batch, which holds its windows since
     except BaseException:
         appender.give_up()
         raise
     if receipt.replayed and receipt.commit_id != job_id:
-        catalog.release_pending(keys)
+        catalog.release_pending(keys)  # another attempt's rows are in: these are settled as garbage
         appender.give_up()
-        keys = []
     if not keep_folder:
         forget_folder(table, folder, keys)
     totals = appender.head.totals
@@ -313,7 +372,7 @@ def give_up(table: Table, job_id: str, folder: str, messages: Sequence[Written])
     can be in no commit, so it is garbage.
     """
     catalog, scope = table._catalog, table._info.scope
-    named = [extent.key for message in messages for extent in message.extents]
+    named = [key for message in messages for key in message.keys]
     released = set(catalog.release_pending(named)) if named else set()
     if catalog.receipt(scope, commit_id=job_id) is None:
         forget_folder(table, folder, released)
@@ -338,16 +397,22 @@ def _actions(appender: _Appender, messages: Sequence[Written]) -> list[Action]:
             schema = schema.widen(message.schema.columns)
             appender._spilled |= message.spilled
     appender._schema = schema
+    fitted = [replace(extent, schema_version=schema.version) for message in messages for extent in message.extents]
+    extents = [AddExtent(appender.admit(extent)) for extent in fitted]
     for message in messages:
         if message.inline is not None:
             for batch in pa.ipc.open_stream(message.inline):
                 appender.take_batch(batch)
     actions = appender.finish()
-    extents = [
-        AddExtent(replace(extent, schema_version=schema.version)) for message in messages for extent in message.extents
-    ]
     updates = [action for action in actions if isinstance(action, UpdateTable)]
     return [*updates, *extents, *(action for action in actions if not isinstance(action, UpdateTable))]
+
+
+def _happened(table: Table, key: str | None, offset: RecordOffset | None) -> Receipt | None:
+    """Find the answer that a batch got before, by its key or by its place in a stream."""
+    known = [key, f"{offset.stream}\x1f{offset.batch}" if offset else None]
+    found = (table._catalog.receipt(table._info.scope, key=each) for each in known if each is not None)
+    return next((receipt for receipt in found if receipt is not None), None)
 
 
 def _pending(table: Table, key: str) -> Pending:

@@ -30,7 +30,7 @@ class Aggregate:
     prefix: str
 
 
-def _when(condition: exp.Expression, value: exp.Expression) -> exp.Expression:
+def _when(condition: exp.Expr, value: exp.Expr) -> exp.Expr:
     return exp.Case(ifs=[exp.If(this=condition, true=value)])
 
 
@@ -59,7 +59,7 @@ class _Chosen(Value):
         return cls(value.sql, value.type, value.constant)
 
 
-def _kept(value: Value) -> exp.Expression:
+def _kept(value: Value) -> exp.Expr:
     """Give what an aggregate counts: text with null as empty, unless null says that the row does not count."""
     if value.type in TEXTUAL and not isinstance(value, _Chosen):
         return text(value)
@@ -134,7 +134,7 @@ def _percentile(args: Arguments) -> Value:
     return Value(cast(call("tide_percentile", value.sql, rank), value.type), value.type)
 
 
-def _limit(args: Arguments) -> list[exp.Expression]:
+def _limit(args: Arguments) -> list[exp.Expr]:
     return [args.as_type(1, "long").sql] if len(args) > 1 else []
 
 
@@ -151,7 +151,10 @@ def _collected(target: str, args: Arguments) -> Value:
     if value.type in ("dynamic", "vector"):
         suffix, sql = "_of_dynamic", convert(value, "dynamic").sql
     else:
-        suffix, sql = ("_of_datetime" if value.type == "datetime" else "_of_timespan" if value.type == "timespan" else ""), _kept(value)
+        suffix, sql = (
+            ("_of_datetime" if value.type == "datetime" else "_of_timespan" if value.type == "timespan" else ""),
+            _kept(value),
+        )
     order = list(args.scope.windows or ()) if target == "tide_make_list" else []
     limit = _limit(args)
     if order:
@@ -212,4 +215,3 @@ SEVERAL = {
     "argmax": "arg_max, under its old name", "argmin": "arg_min, under its old name",
     "percentiles": "several percentiles", "take_any": "any row's columns", "any": "take_any, under its old name",
 }  # fmt: skip
-

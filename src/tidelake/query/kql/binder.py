@@ -14,18 +14,29 @@ from typing import Any
 from sqlglot import exp
 
 from tidelake.errors import NotFoundError, QueryError
-from tidelake.lexer import did_you_mean, error_at
+from tidelake.lexer import did_you_mean
 from tidelake.query.kql import syntax
 from tidelake.query.kql.aggregates import AGGREGATES, SEVERAL
 from tidelake.query.kql.conversions import convert, implicit
+from tidelake.query.kql.mistakes import error_at
 from tidelake.query.kql.relations import Relation, Steps, keyed
 from tidelake.query.kql.scalar_functions import FUNCTIONS, Arguments
 from tidelake.query.kql.scalars import Scalars
 from tidelake.query.kql.scope import Closure, Deferred, Names, Scope
-from tidelake.query.kql.values import Column, Value, call, convert_text_limit, json_of, literal, text_literal, type_of
+from tidelake.query.kql.values import (
+    Column,
+    Value,
+    call,
+    cast,
+    convert_text_limit,
+    json_of,
+    literal,
+    text_literal,
+    type_of,
+)
 from tidelake.query.tables import ANSWER_PLACES, ANSWERS, Answering, Tables
 
-MAX_NODES = 200_000  # parts of one bound expression: functions that call functions can double it each time
+MAX_NODES = 20_000  # parts of one bound expression: functions that call functions can double it each time
 MAX_CALLS = 5_000  # calls of the author's own functions, each of which is written out
 
 WINDOWS = ("row_number", "prev", "next", "row_cumsum", "row_rank_dense", "row_rank_min", "row_window_session")
@@ -66,7 +77,9 @@ class Binder(Scalars):
         if relation is None:
             return Scope({}, "", place.names, self.text, self.now, **changes)
         columns = relation.by_name
-        scope = Scope(columns, relation.alias, place.names, self.text, self.now, tables=relation.tables, bag=relation.bag)
+        scope = Scope(
+            columns, relation.alias, place.names, self.text, self.now, tables=relation.tables, bag=relation.bag
+        )
         if relation.serialized:
             scope = replace(scope, windows=tuple(relation.order_sql()))
         return replace(scope, **changes) if changes else scope
@@ -116,7 +129,9 @@ class Binder(Scalars):
         if isinstance(found, Closure) and found.function.body.query is not None:
             inner = Names(found.names)
             for parameter in found.function.parameters:
-                stand_in: object = Relation(exp.Table(), "", ()) if parameter.type == "table" else literal(None, parameter.type)
+                stand_in: object = (
+                    Relation(exp.Table(), "", ()) if parameter.type == "table" else literal(None, parameter.type)
+                )
                 inner.own[parameter.name] = stand_in
             for statement in found.function.body.statements:
                 inner = self.declare(statement, inner)
@@ -140,7 +155,9 @@ class Binder(Scalars):
                 return Names(names, {name: Deferred(value, names, self.text)})
             case syntax.Other(_, parameters):
                 own: dict[str, object] = {
-                    each.name: Deferred(each.default, names, self.text) for each in parameters if each.default is not None
+                    each.name: Deferred(each.default, names, self.text)
+                    for each in parameters
+                    if each.default is not None
                 }
                 return Names(names, own) if own else names
 
@@ -245,8 +262,10 @@ class Binder(Scalars):
         match name, arguments:
             case "materialize", (argument,):
                 return self.steps.closed(self.table(argument, place))
-            case ("table" | "materialized_view"), (argument, *_):
-                return self._named_table(str(self.constant(argument, self.scope(None, place), "a table's name")), place, at)
+            case (("table" | "materialized_view"), (argument, *_)):
+                return self._named_table(
+                    str(self.constant(argument, self.scope(None, place), "a table's name")), place, at
+                )
             case "external_table", _:
                 raise self.error(at, "external_table is not supported", kind="unsupported")
         if self._exists(name):
@@ -263,13 +282,13 @@ class Binder(Scalars):
             raise self.error(at, f"a datatable of {len(columns)} columns cannot have {len(values)} values")
         scope = self.scope(None, place)
         typed = keyed((name, kind) for name, kind in columns)
-        rows: list[list[exp.Expression]] = []
+        rows: list[list[exp.Expr]] = []
         for start in range(0, len(values), len(columns)):
             row = values[start : start + len(columns)]
             rows.append([self._cell(node, column.type, scope) for node, column in zip(row, typed, strict=True)])
         return self.constant_rows(typed, rows)
 
-    def _cell(self, node: syntax.Expression, kind: str, scope: Scope) -> exp.Expression:
+    def _cell(self, node: syntax.Expression, kind: str, scope: Scope) -> exp.Expr:
         value = self.bind(node, scope)
         if kind == "dynamic":
             return self._dynamic_cell(value, scope, node.at)
@@ -280,7 +299,7 @@ class Binder(Scalars):
             raise scope.error(node.at, f"not a {kind}", kind="type")
         return found.sql
 
-    def _dynamic_cell(self, value: Value, scope: Scope, at: int) -> exp.Expression:
+    def _dynamic_cell(self, value: Value, scope: Scope, at: int) -> exp.Expr:
         """Give a dynamic cell as JSON text, which is read when the rows are."""
         if not value.is_constant:
             raise scope.error(at, "a value of a datatable must be a constant")
@@ -292,7 +311,7 @@ class Binder(Scalars):
             return text_literal(json.dumps(convert(value, "string").constant))
         return text_literal(json.dumps(json_of(value.constant)))
 
-    def constant_rows(self, columns: tuple[Column, ...], rows: list[list[exp.Expression]]) -> Relation:
+    def constant_rows(self, columns: tuple[Column, ...], rows: list[list[exp.Expr]]) -> Relation:
         """Give rows that the query itself holds."""
         source, alias = self.steps.add(rows_query(columns, rows))
         return Relation(source, alias, columns)
@@ -300,7 +319,13 @@ class Binder(Scalars):
     # functions
 
     def _invoked(
-        self, closure: Closure, name: str, arguments: tuple[syntax.Expression, ...], place: Place, at: int, given: Relation | None
+        self,
+        closure: Closure,
+        name: str,
+        arguments: tuple[syntax.Expression, ...],
+        place: Place,
+        at: int,
+        given: Relation | None,
     ) -> Relation:
         inner = self._parameters(closure, name, arguments, self.scope(None, place), at, given)
         query = closure.function.body.query
@@ -312,11 +337,22 @@ class Binder(Scalars):
         """Call a function with rows as its first argument."""
         found = place.names.find(node.name)
         if not isinstance(found, Closure):
-            raise self.error(node.at, f"unknown function '{node.name}'{did_you_mean(node.name, place.names.all_names())}", kind="unknown_table", name=node.name)
+            raise self.error(
+                node.at,
+                f"unknown function '{node.name}'{did_you_mean(node.name, place.names.all_names())}",
+                kind="unknown_table",
+                name=node.name,
+            )
         return self._invoked(found, node.name, node.arguments, place, node.at, given)
 
     def _parameters(
-        self, closure: Closure, name: str, arguments: tuple[syntax.Expression, ...], scope: Scope, at: int, given: Relation | None
+        self,
+        closure: Closure,
+        name: str,
+        arguments: tuple[syntax.Expression, ...],
+        scope: Scope,
+        at: int,
+        given: Relation | None,
     ) -> Place:
         """Bind a function's parameters to what it is called with."""
         self.calls += 1
@@ -343,14 +379,18 @@ class Binder(Scalars):
             value = self.bind(node, scope)
             bound = implicit(value, parameter.type)
             if bound is None:
-                raise self.error(node.at, f"argument '{parameter.name}' of '{name}' must be {parameter.type}, this is {value.type}", kind="type")
+                raise self.error(
+                    node.at,
+                    f"argument '{parameter.name}' of '{name}' must be {parameter.type}, this is {value.type}",
+                    kind="type",
+                )
             inner.own[parameter.name] = bound
         names: Names = inner
         for statement in closure.function.body.statements:
             names = self.declare(statement, names)
         return Place(names, self.text)
 
-    def bind_query(self, node: syntax.Expression, scope: Scope) -> tuple[exp.Expression, str] | None:
+    def bind_query(self, node: syntax.Expression, scope: Scope) -> tuple[exp.Expr, str] | None:
         place = Place(scope.names, self.text)
         if isinstance(node, syntax.Name) and node.name in scope.columns:
             return None
@@ -393,7 +433,9 @@ class Binder(Scalars):
         if query is None:
             raise scope.error(node.at, f"function '{node.name}' gives nothing")
         if self.is_table(query, inner):
-            raise scope.error(node.at, f"'{node.name}' gives a table, and a value is expected: use toscalar(…)", kind="type")
+            raise scope.error(
+                node.at, f"'{node.name}' gives a table, and a value is expected: use toscalar(…)", kind="type"
+            )
         value = self.bind(query, replace(self.scope(None, inner), now=scope.now))
         if sum(1 for _ in value.sql.walk()) > MAX_NODES:
             raise scope.error(node.at, "the expression grows too large", kind="too_large")
@@ -421,7 +463,7 @@ class Binder(Scalars):
                 return self._toscalar(argument, scope)
             case "materialize", (argument,):
                 return self.bind(argument, scope)
-            case ("column_ifexists" | "columnifexists"), (name, fallback):
+            case (("column_ifexists" | "columnifexists"), (name, fallback)):
                 return self._column_if_exists(name, fallback, scope)
             case "iscolumnexists", (name,):
                 return literal(self.constant(name, scope, "a column's name") in scope.columns, "bool")
@@ -447,7 +489,7 @@ class Binder(Scalars):
         return self.bind(syntax.Name(column.name, name.at), scope) if column else self.bind(fallback, scope)
 
     def _pack_all(self, scope: Scope) -> Value:
-        parts: list[exp.Expression] = []
+        parts: list[exp.Expr] = []
         for name in scope.columns:
             value = scope.column(name)
             if value is not None:
@@ -467,7 +509,12 @@ class Binder(Scalars):
                 over = exp.Window(this=exp.RowNumber(), order=order)
                 if parts:
                     over.set("partition_by", [_group_of(args, scope)])
-                return Value(exp.Paren(this=exp.Add(this=exp.Sub(this=over, expression=exp.Literal.number(1)), expression=start)), "long")
+                return Value(
+                    exp.Paren(
+                        this=exp.Add(this=exp.Sub(this=over, expression=exp.Literal.number(1)), expression=start)
+                    ),
+                    "long",
+                )
             case "prev" | "next":
                 offset = args[1].sql if len(args) > 1 else exp.Literal.number(1)
                 kind = exp.Lag if node.name == "prev" else exp.Lead
@@ -479,20 +526,20 @@ class Binder(Scalars):
                 spec = exp.WindowSpec(kind="ROWS", start="UNBOUNDED", start_side="PRECEDING", end="CURRENT ROW")
                 summed = exp.Window(this=exp.Sum(this=args[0].sql), order=order, spec=spec)
                 kind_name = "real" if args[0].type in ("real", "decimal", "dynamic") else args[0].type
-                from tidelake.query.kql.values import cast
-
                 return Value(cast(summed, "real" if kind_name == "real" else "long"), kind_name)
             case "row_rank_dense":
-                over = exp.Window(this=exp.Anonymous(this="DENSE_RANK"), order=exp.Order(expressions=[exp.Ordered(this=args[0].sql)]))
+                over = exp.Window(
+                    this=exp.Anonymous(this="DENSE_RANK"), order=exp.Order(expressions=[exp.Ordered(this=args[0].sql)])
+                )
                 return Value(over, "long")
         raise scope.error(node.at, f"{node.name} is not supported in this form", kind="unsupported")
 
 
-def _group_of(args: Arguments, scope: Scope) -> exp.Expression:
+def _group_of(args: Arguments, scope: Scope) -> exp.Expr:
     raise scope.error(args.at, "row_number with a restart is not supported: use partition", kind="unsupported")
 
 
-def rows_query(columns: tuple[Column, ...], rows: list[list[exp.Expression]]) -> exp.Query:
+def rows_query(columns: tuple[Column, ...], rows: list[list[exp.Expr]]) -> exp.Query:
     """Write rows as SQL: a VALUES list, or no rows of the right types."""
     typed = [exp.alias_(literal(None, column.type).sql, column.key, quoted=True) for column in columns]
     if not rows:
@@ -502,7 +549,7 @@ def rows_query(columns: tuple[Column, ...], rows: list[list[exp.Expression]]) ->
     values = exp.Values(expressions=tuples, alias=exp.TableAlias(this=exp.to_identifier("v"), columns=keys))
     chosen = []
     for index, column in enumerate(columns):
-        cell: exp.Expression = exp.column(exp.to_identifier(f"c{index}", quoted=True), table="v")
+        cell: exp.Expr = exp.column(exp.to_identifier(f"c{index}", quoted=True), table="v")
         if column.type == "dynamic":
             cell = call("tide_parse_json", cell)
         else:

@@ -22,9 +22,14 @@ from tidelake.query.kql.scope import column_sql
 from tidelake.query.kql.values import Column, Value, call, cast, literal, text
 
 MAX_TAKE = 2**62
+_CLR_NAMES = {
+    "string": "System.String", "long": "System.Int64", "int": "System.Int32", "real": "System.Double",
+    "bool": "System.SByte", "datetime": "System.DateTime", "timespan": "System.TimeSpan", "dynamic": "System.Object",
+    "guid": "System.Guid", "decimal": "System.Data.SqlTypes.SqlDecimal", "vector": "System.Object",
+}  # fmt: skip
 
 
-def rebuilt(relation: Relation, chosen: Sequence[tuple[Column, exp.Expression | None]]) -> Relation:
+def rebuilt(relation: Relation, chosen: Sequence[tuple[Column, exp.Expr | None]]) -> Relation:
     """Give a relation with other columns; None is a column of the source as it stands. The order is kept."""
     columns = tuple(column for column, _ in chosen)
     items = {column.key: sql for column, sql in chosen if sql is not None}
@@ -47,7 +52,9 @@ def rebuilt(relation: Relation, chosen: Sequence[tuple[Column, exp.Expression | 
     return replace(relation, columns=columns, hidden=tuple(hidden), items=items, order=tuple(order), bag=bag)
 
 
-def assigned(b: Binder, relation: Relation, nodes: Iterable[syntax.Expression], place: Place) -> list[tuple[str, Value, bool]]:
+def assigned(
+    b: Binder, relation: Relation, nodes: Iterable[syntax.Expression], place: Place
+) -> list[tuple[str, Value, bool]]:
     """Bind ``name = value`` items: names, values, and whether the author gave the name."""
     scope = b.scope(relation, place)
     found: list[tuple[str, Value, bool]] = []
@@ -57,7 +64,10 @@ def assigned(b: Binder, relation: Relation, nodes: Iterable[syntax.Expression], 
             array = value if value.type == "dynamic" else None
             if array is None:
                 raise b.error(node.at, "several names need a value of several parts")
-            found += [(name, Value(call("tide_at", array.sql, exp.Literal.number(at)), "dynamic"), True) for at, name in enumerate(node.names)]
+            found += [
+                (name, Value(call("tide_at", array.sql, exp.Literal.number(at)), "dynamic"), True)
+                for at, name in enumerate(node.names)
+            ]
             continue
         name = name_of(node)
         found.append((name or "", value, isinstance(node, syntax.Named | syntax.Name)))
@@ -82,7 +92,7 @@ def extend(b: Binder, relation: Relation, operator: syntax.Operator, place: Plac
     relation = b.steps.plain(relation)
     if operator.name == "serialize":
         relation = replace(relation, serialized=True)
-    chosen: dict[str, tuple[Column, exp.Expression | None]] = {c.name: (c, None) for c in relation.columns}
+    chosen: dict[str, tuple[Column, exp.Expr | None]] = {c.name: (c, None) for c in relation.columns}
     for name, value, given in assigned(b, relation, operator.items, place):
         final = name if given else unique(name or "Column1", chosen) if name else _numbered(chosen)
         old = chosen.get(final)
@@ -101,10 +111,14 @@ def _numbered(taken: Iterable[str]) -> str:
 
 def project(b: Binder, relation: Relation, operator: syntax.Operator, place: Place) -> Relation:
     relation = b.steps.plain(relation)
-    chosen: dict[str, tuple[Column, exp.Expression | None]] = {}
+    chosen: dict[str, tuple[Column, exp.Expr | None]] = {}
     taken = [column.key for column in relation.hidden]
     for node, (name, value, given) in _with_nodes(b, relation, operator.items, place):
-        if isinstance(node, syntax.Name) and (held := relation.by_name.get(node.name)) and held.key.lower() not in map(str.lower, taken):
+        if (
+            isinstance(node, syntax.Name)
+            and (held := relation.by_name.get(node.name))
+            and held.key.lower() not in map(str.lower, taken)
+        ):
             chosen[held.name] = (held, None)
             taken.append(held.key)
             continue
@@ -115,12 +129,18 @@ def project(b: Binder, relation: Relation, operator: syntax.Operator, place: Pla
     return rebuilt(relation, list(chosen.values()))
 
 
-def _with_nodes(b: Binder, relation: Relation, nodes: Sequence[syntax.Expression], place: Place) -> list[tuple[Any, Any]]:
+def _with_nodes(
+    b: Binder, relation: Relation, nodes: Sequence[syntax.Expression], place: Place
+) -> list[tuple[Any, Any]]:
     found: list[tuple[Any, Any]] = []
     for node in nodes:
         if isinstance(node, syntax.Wildcard):
             matched = matching(b, relation, node)
-            found += [(syntax.Name(c.name, node.at), entry) for c in matched for entry in assigned(b, relation, [syntax.Name(c.name, node.at)], place)]
+            found += [
+                (syntax.Name(c.name, node.at), entry)
+                for c in matched
+                for entry in assigned(b, relation, [syntax.Name(c.name, node.at)], place)
+            ]
         else:
             found += [(node, entry) for entry in assigned(b, relation, [node], place)]
     return found
@@ -149,7 +169,9 @@ def matching(b: Binder, relation: Relation, node: syntax.Expression) -> list[Col
             if relation.bag is not None:
                 return []
             hint = did_you_mean(name, relation.by_name)
-            raise b.error(at, f"unknown column '{name}'{hint}", kind="unknown_name", name=name, tables=",".join(relation.tables))
+            raise b.error(
+                at, f"unknown column '{name}'{hint}", kind="unknown_name", name=name, tables=",".join(relation.tables)
+            )
         case _:
             raise b.error(node.at, "expected a column's name")
 
@@ -209,7 +231,7 @@ def ordered_by(b: Binder, relation: Relation, orderings: Sequence[syntax.Orderin
     """Put rows in an order; what is no plain column becomes a hidden one."""
     relation = b.steps.plain(relation)
     keys: list[OrderKey] = []
-    hidden: list[tuple[Column, exp.Expression]] = []
+    hidden: list[tuple[Column, exp.Expr]] = []
     scope = b.scope(relation, place)
     for ordering in orderings:
         node = ordering.value.value if isinstance(ordering.value, syntax.Named) else ordering.value
@@ -258,12 +280,16 @@ def limited(b: Binder, relation: Relation, count: Any, at: int) -> Relation:
 
 
 def getschema(b: Binder, relation: Relation, operator: syntax.Operator, place: Place) -> Relation:
-    columns = keyed([("ColumnName", "string"), ("ColumnOrdinal", "long"), ("DataType", "string"), ("ColumnType", "string")])
-    clr = {"string": "System.String", "long": "System.Int64", "int": "System.Int32", "real": "System.Double", "bool": "System.SByte",
-           "datetime": "System.DateTime", "timespan": "System.TimeSpan", "dynamic": "System.Object", "guid": "System.Guid",
-           "decimal": "System.Data.SqlTypes.SqlDecimal", "vector": "System.Object"}  # fmt: skip
+    columns = keyed(
+        [("ColumnName", "string"), ("ColumnOrdinal", "long"), ("DataType", "string"), ("ColumnType", "string")]
+    )
     rows = [
-        [literal(c.name, "string").sql, exp.Literal.number(at), literal(clr[c.type], "string").sql, literal(c.type, "string").sql]
+        [
+            literal(c.name, "string").sql,
+            exp.Literal.number(at),
+            literal(_CLR_NAMES[c.type], "string").sql,
+            literal(c.type, "string").sql,
+        ]
         for at, c in enumerate(relation.columns)
     ]
     source, alias = b.steps.add(rows_query(columns, rows))
@@ -314,7 +340,7 @@ def term_anywhere(term: str, at: int) -> syntax.Expression:
     return syntax.Binary(kind, star, syntax.Literal("string", core, at), at)
 
 
-def text_key(value: Value) -> exp.Expression:
+def text_key(value: Value) -> exp.Expr:
     """Give what rows are grouped or joined by: text with null as empty."""
     if value.type in ("string", "guid"):
         return text(value)

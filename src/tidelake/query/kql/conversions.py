@@ -39,7 +39,7 @@ def implicit(value: Value, kind: str) -> Value | None:
         return Value(value.sql, kind, value.constant)
     if value.type in ("dynamic", "vector") or kind == "dynamic":
         return convert(value, kind)
-    if value.type == "string" and kind in ("datetime", "timespan") and value.is_constant:
+    if value.type == "string" and kind in ("datetime", "timespan", "bool") and value.is_constant:
         converted = convert(value, kind)
         return converted if converted.constant is not None else None
     return None
@@ -127,5 +127,5 @@ def iso_text(value: datetime) -> str:
     return value.strftime("%Y-%m-%dT%H:%M:%S.%f") + "0Z"
 
 
-def as_boolean(value: Value) -> exp.Expression:
+def as_boolean(value: Value) -> exp.Expr:
     return value.sql if value.type == "bool" else convert(value, "bool").sql

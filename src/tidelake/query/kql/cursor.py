@@ -10,9 +10,10 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from tidelake.errors import QueryError
-from tidelake.lexer import did_you_mean, error_at
+from tidelake.lexer import did_you_mean
 from tidelake.query.kql.lexer import Token, cut
 from tidelake.query.kql.literals import text_of
+from tidelake.query.kql.mistakes import error_at
 
 MAX_NESTING = 80  # brackets within brackets: deeper than people write, and well within Python's stack
 

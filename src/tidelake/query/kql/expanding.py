@@ -15,14 +15,14 @@ from sqlglot import exp
 from tidelake.lexer import did_you_mean
 from tidelake.query.kql import syntax
 from tidelake.query.kql.binder import Binder, Place
-from tidelake.query.kql.columns import extend, rebuilt
+from tidelake.query.kql.columns import rebuilt
 from tidelake.query.kql.conversions import convert
 from tidelake.query.kql.grouping import summarize
 from tidelake.query.kql.joining import _joined, _other_alias
 from tidelake.query.kql.naming import name_of, unique
 from tidelake.query.kql.relations import Relation, aliased, fresh_key, keyed
 from tidelake.query.kql.scope import column_sql
-from tidelake.query.kql.values import Column, Value, call, coalesced, literal, text, text_literal
+from tidelake.query.kql.values import Column, Value, call, coalesced, text, text_literal
 
 PLUGINS = ("bag_unpack", "pivot", "ipv4_lookup")
 
@@ -39,7 +39,7 @@ def expanded(b: Binder, relation: Relation, operator: syntax.Operator, place: Pl
     relation = b.steps.plain(relation)
     scope = b.scope(relation, place)
     kind = "array" if "array" in (operator.settings.get("kind"), operator.settings.get("bagexpansion")) else "bag"
-    items: list[tuple[str, str | None, exp.Expression]] = []
+    items: list[tuple[str, str | None, exp.Expr]] = []
     for node, wanted in operator.items:
         value = b.bind(node, scope)
         if value.type == "string":
@@ -57,9 +57,14 @@ def expanded(b: Binder, relation: Relation, operator: syntax.Operator, place: Pl
 
 
 def _numbered(
-    b: Binder, rows: Relation, lists: Sequence[Column], index: Column, items: Sequence[tuple[str, str | None, exp.Expression]],
-    operator: syntax.Operator, place: Place,
-) -> Relation:  # fmt: skip
+    b: Binder,
+    rows: Relation,
+    lists: Sequence[Column],
+    index: Column,
+    items: Sequence[tuple[str, str | None, exp.Expr]],
+    operator: syntax.Operator,
+    place: Place,
+) -> Relation:
     lengths = [call("tide_list_length", column_sql(column.key, rows.alias)) for column in lists]
     longest = lengths[0] if len(lengths) == 1 else call("tide_max_of", *lengths)
     limit = operator.parts.get("limit")
@@ -71,7 +76,7 @@ def _numbered(
     query = query.select(aliased(call("tide_explode", call("tide_indexes", longest)), index.key), copy=False)
     stepped = b.steps.relation(query, rows.columns, rows)
     at = column_sql(index.key, stepped.alias)
-    chosen: dict[str, tuple[Column, exp.Expression | None]] = {column.name: (column, None) for column in stepped.columns}
+    chosen: dict[str, tuple[Column, exp.Expr | None]] = {column.name: (column, None) for column in stepped.columns}
     for column, (name, wanted, _) in zip(lists, items, strict=True):
         value = Value(call("tide_item", column_sql(column.key, stepped.alias), at), "dynamic")
         value = convert(value, wanted) if wanted else value
@@ -90,13 +95,15 @@ def mv_apply(b: Binder, relation: Relation, operator: syntax.Operator, place: Pl
     order = exp.Order(expressions=relation.order_sql() or [exp.Ordered(this=exp.Null())])
     numbered = relation.select().select(aliased(exp.Window(this=exp.RowNumber(), order=order), ident.key), copy=False)
     source, alias = b.steps.add(numbered)
-    whole = Relation(source, alias, relation.columns, (*relation.hidden, ident), order=relation.order, tables=relation.tables,
-                     serialized=relation.serialized, bag=relation.bag)  # fmt: skip
+    hidden = (*relation.hidden, ident)
+    whole = replace(relation, source=source, alias=alias, hidden=hidden, items={}, where=())
     parted = replace(whole, hidden=(ident,), partition=(ident,), order=())
     inner = expanded(b, parted, operator, place)
     result = b.steps.closed(b.pipeline(inner, operator.parts["on"], place))
     replaced = {name_of(node) for node, _ in operator.items}
-    left = replace(whole, columns=tuple(c for c in whole.columns if c.name not in replaced or c.name not in result.by_name))
+    left = replace(
+        whole, columns=tuple(c for c in whole.columns if c.name not in replaced or c.name not in result.by_name)
+    )
     fresh = [c for c in result.columns if c.name not in left.by_name or c.name in replaced]
     right = _other_alias(b, left, replace(result, columns=tuple(fresh)))
     condition = exp.EQ(this=column_sql(ident.key, left.alias), expression=column_sql(ident.key, right.alias))
@@ -106,11 +113,15 @@ def mv_apply(b: Binder, relation: Relation, operator: syntax.Operator, place: Pl
 def partition(b: Binder, relation: Relation, operator: syntax.Operator, place: Place) -> Relation:
     """Send the rows of each value of a column through a subquery on their own."""
     if "on" not in operator.parts:
-        raise b.error(operator.at, "partition with a whole query is not supported: begin with an operator", kind="unsupported")
+        raise b.error(
+            operator.at, "partition with a whole query is not supported: begin with an operator", kind="unsupported"
+        )
     relation = b.steps.plain(relation)
     value = b.bind(operator.items[0], b.scope(relation, place))
     part = Column("", "", fresh_key("part", [c.key for c in (*relation.columns, *relation.hidden)]))
-    keyed_rows = b.steps.closed(replace(relation, hidden=(*relation.hidden, part), items={**relation.items, part.key: value.sql}))
+    keyed_rows = b.steps.closed(
+        replace(relation, hidden=(*relation.hidden, part), items={**relation.items, part.key: value.sql})
+    )
     parted = replace(keyed_rows, hidden=(part,), partition=(part,), order=())
     result = b.steps.closed(b.pipeline(parted, operator.parts["on"], place))
     return replace(result, partition=(), hidden=(), order=())
@@ -119,14 +130,20 @@ def partition(b: Binder, relation: Relation, operator: syntax.Operator, place: P
 def parse(b: Binder, relation: Relation, operator: syntax.Operator, place: Place) -> Relation:
     """Cut a text into columns by a pattern of texts, columns and stars."""
     relation = b.steps.plain(relation)
-    subject = b.expect_text(b.bind(operator.items[0], b.scope(relation, place)), b.scope(relation, place), operator.at, "what parse reads")
+    subject = b.expect_text(
+        b.bind(operator.items[0], b.scope(relation, place)), b.scope(relation, place), operator.at, "what parse reads"
+    )
     pattern, groups = _parse_pattern(b, operator)
     if operator.name == "parse-where":
         relation = relation.filtered(call("tide_matches", subject.sql, text_literal(pattern)))
-    chosen: dict[str, tuple[Column, exp.Expression | None]] = {c.name: (c, None) for c in relation.columns}
+    chosen: dict[str, tuple[Column, exp.Expr | None]] = {c.name: (c, None) for c in relation.columns}
     for name, kind, group in groups:
         found = Value(call("tide_extract", text_literal(pattern), exp.Literal.number(group), text(subject)), "string")
-        key = chosen[name][0].key if name in chosen else fresh_key(name, [c.key for c, _ in chosen.values()] + [c.key for c in relation.hidden])
+        key = (
+            chosen[name][0].key
+            if name in chosen
+            else fresh_key(name, [c.key for c, _ in chosen.values()] + [c.key for c in relation.hidden])
+        )
         chosen[name] = (Column(name, kind, key), convert(found, kind).sql)
     return rebuilt(relation, list(chosen.values()))
 
@@ -176,8 +193,11 @@ def parse_kv(b: Binder, relation: Relation, operator: syntax.Operator, place: Pl
     scope = b.scope(relation, place)
     subject = b.expect_text(b.bind(operator.items[0], scope), scope, operator.at, "what parse-kv reads")
     options = {name: b.constant(node, b.scope(None, place), name) for name, node in operator.parts["with"].items()}
-    pair, kv, quote = (str(options.get(name, default)) for name, default in (("pair_delimiter", " "), ("kv_delimiter", "="), ("quote", '"')))
-    chosen: dict[str, tuple[Column, exp.Expression | None]] = {c.name: (c, None) for c in relation.columns}
+    pair, kv, quote = (
+        str(options.get(name, default))
+        for name, default in (("pair_delimiter", " "), ("kv_delimiter", "="), ("quote", '"'))
+    )
+    chosen: dict[str, tuple[Column, exp.Expr | None]] = {c.name: (c, None) for c in relation.columns}
     for name, kind in operator.parts["as"]:
         ends = "|".join((escaped(pair), "$"))
         quoted = f"{escaped(quote)}([^{escaped(quote)}]*){escaped(quote)}"
@@ -203,12 +223,14 @@ def range_rows(b: Binder, relation: Relation, operator: syntax.Operator, place: 
     if kind == "datetime":
         step = b.expect(step, "timespan", scope, operator.at, "the step of a range of times")
     last = call(f"tide_bin_index_{sort}", high.sql, low.sql, step.sql)
-    rows = exp.select(aliased(call("tide_explode", call("tide_indexes", exp.Add(this=last, expression=exp.Literal.number(1)))), "i"))
+    rows = exp.select(
+        aliased(call("tide_explode", call("tide_indexes", exp.Add(this=last, expression=exp.Literal.number(1)))), "i")
+    )
     source, alias = b.steps.add(rows)
     (column,) = keyed([(operator.items[0], kind)])
     at = column_sql("i", alias)
     if kind == "datetime":
-        sql: exp.Expression = call("tide_add_ticks", low.sql, exp.Mul(this=at, expression=exp.Paren(this=step.sql)))
+        sql: exp.Expr = call("tide_add_ticks", low.sql, exp.Mul(this=at, expression=exp.Paren(this=step.sql)))
     else:
         sql = exp.Add(this=low.sql, expression=exp.Mul(this=at, expression=exp.Paren(this=step.sql)))
     made = Relation(source, alias, (column,), items={column.key: sql}, serialized=True)
@@ -228,7 +250,9 @@ def evaluate(b: Binder, relation: Relation, operator: syntax.Operator, place: Pl
             return _pivot(b, relation, plugin, operator.parts.get("columns"), place)
         case "ipv4_lookup":
             return _ipv4_lookup(b, relation, plugin, place)
-    raise b.error(plugin.at, f"plugin '{plugin.name}' is not supported{did_you_mean(plugin.name, PLUGINS)}", kind="unsupported")
+    raise b.error(
+        plugin.at, f"plugin '{plugin.name}' is not supported{did_you_mean(plugin.name, PLUGINS)}", kind="unsupported"
+    )
 
 
 def _bag_unpack(b: Binder, relation: Relation, plugin: syntax.Call, schema: Any, place: Place) -> Relation:
@@ -236,9 +260,6 @@ def _bag_unpack(b: Binder, relation: Relation, plugin: syntax.Call, schema: Any,
     if not plugin.arguments or not isinstance(plugin.arguments[0], syntax.Name):
         raise b.error(plugin.at, "bag_unpack needs a column that holds a bag")
     name = plugin.arguments[0].name
-    scope = b.scope(relation, place)
-    value = convert(b.bind(plugin.arguments[0], b.scope(b.steps.plain(relation), place)), "dynamic")
-    del value, scope
     prefix = ""
     if len(plugin.arguments) > 1 and not isinstance(plugin.arguments[1], syntax.Named):
         prefix = str(b.constant(plugin.arguments[1], b.scope(None, place), "the prefix") or "")
@@ -246,7 +267,7 @@ def _bag_unpack(b: Binder, relation: Relation, plugin: syntax.Call, schema: Any,
     relation = b.steps.plain(relation)
     bag = convert(b.bind(node, b.scope(relation, place)), "dynamic")
     sql = call("tide_prefix_keys", bag.sql, text_literal(prefix)) if prefix else bag.sql
-    chosen: list[tuple[Column, exp.Expression | None]] = [(c, None) for c in relation.columns if c.name != name]
+    chosen: list[tuple[Column, exp.Expr | None]] = [(c, None) for c in relation.columns if c.name != name]
     if schema:
         for wanted, kind in schema:
             if wanted == "*" or any(c.name == wanted for c, _ in chosen):
@@ -271,11 +292,15 @@ def _pivot(b: Binder, relation: Relation, plugin: syntax.Call, schema: Any, plac
     if rest and isinstance(rest[0], syntax.Call):
         aggregate, rest = rest[0], rest[1:]
     used = {pivot.name, *(a.name for a in getattr(aggregate, "arguments", ()) if isinstance(a, syntax.Name))}
-    keys: Sequence[syntax.Expression] = rest or [syntax.Name(c.name, plugin.at) for c in relation.columns if c.name not in used]
+    keys: Sequence[syntax.Expression] = rest or [
+        syntax.Name(c.name, plugin.at) for c in relation.columns if c.name not in used
+    ]
     by = (*keys, pivot)
     inner = _summarize(b, relation, [syntax.Named(("value",), aggregate, plugin.at)], by, place)
     label = unique("pivot", inner.by_name)
-    packed = syntax.Call("bag_pack", (syntax.Call("tostring", (pivot,), plugin.at), syntax.Name("value", plugin.at)), plugin.at)
+    packed = syntax.Call(
+        "bag_pack", (syntax.Call("tostring", (pivot,), plugin.at), syntax.Name("value", plugin.at)), plugin.at
+    )
     bag = syntax.Named((label,), syntax.Call("make_bag", (packed,), plugin.at), plugin.at)
     made = _summarize(b, inner, [bag], keys, place)
     opened = replace(made, bag=made.by_name[label])
@@ -292,7 +317,9 @@ def _summarize(b: Binder, relation: Relation, items: Sequence[Any], by: Sequence
 
 def _ipv4_lookup(b: Binder, relation: Relation, plugin: syntax.Call, place: Place) -> Relation:
     if len(plugin.arguments) < 3:
-        raise b.error(plugin.at, "ipv4_lookup needs a table, a column of addresses and a column of networks", kind="arity")
+        raise b.error(
+            plugin.at, "ipv4_lookup needs a table, a column of addresses and a column of networks", kind="arity"
+        )
     table, address, network = plugin.arguments[:3]
     left = b.steps.closed(relation)
     right = _other_alias(b, left, b.steps.closed(b.table(table, place)))
@@ -300,11 +327,7 @@ def _ipv4_lookup(b: Binder, relation: Relation, plugin: syntax.Call, place: Plac
     other = b.expect_text(b.bind(network, b.scope(right, place)), b.scope(right, place), plugin.at, "the network")
     condition = call("tide_ipv4_is_in_range", one.sql, other.sql)
     unmatched = any(
-        (node.value if isinstance(node, syntax.Named) else node) in (syntax.Literal("bool", True, getattr(node, "at", 0)),)
-        for node in plugin.arguments[3:]
-        if isinstance(node, syntax.Named | syntax.Literal)
-    ) or any(isinstance(n, syntax.Named) and isinstance(n.value, syntax.Literal) and n.value.value is True for n in plugin.arguments[3:])
+        isinstance(n, syntax.Named) and isinstance(n.value, syntax.Literal) and n.value.value is True
+        for n in plugin.arguments[3:]
+    )
     return _joined(b, left, right, condition, "left" if unmatched else "inner", set())
-
-
-__all__ = ["evaluate", "extend", "invoke", "literal", "mv_apply", "mv_expand", "parse", "parse_kv", "partition", "range_rows"]

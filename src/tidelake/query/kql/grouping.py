@@ -5,6 +5,7 @@ It does not join.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,7 +19,7 @@ from tidelake.query.kql.conversions import convert
 from tidelake.query.kql.naming import name_of, unique
 from tidelake.query.kql.relations import OrderKey, Relation, aliased, fresh_key, keyed
 from tidelake.query.kql.scope import Scope, column_sql
-from tidelake.query.kql.values import Column, Value, call, cast, literal
+from tidelake.query.kql.values import Column, Value, call, literal
 
 _ARGS = {"arg_max": "tide_arg_max", "arg_min": "tide_arg_min", "argmax": "tide_arg_max", "argmin": "tide_arg_min"}
 
@@ -34,7 +35,7 @@ class _Output:
 
 def summarize(b: Binder, relation: Relation, operator: syntax.Operator, place: Place) -> Relation:
     relation = b.steps.plain(relation)
-    if relation.order and "make_list" in repr(operator.items) or relation.order and "makelist" in repr(operator.items):
+    if relation.order and re.search(r"'make_?list", repr(operator.items)):
         relation = _ranked(b, relation)
     keys = group_keys(b, relation, operator.parts.get("by", ()), place)
     outputs = _outputs(b, relation, operator.items, place, [name for name, _ in keys])
@@ -50,7 +51,9 @@ def _ranked(b: Binder, relation: Relation) -> Relation:
     return replace(made, hidden=(*relation.partition, rank), order=(OrderKey(rank.key, False, True),))
 
 
-def group_keys(b: Binder, relation: Relation, nodes: Sequence[syntax.Expression], place: Place) -> list[tuple[str, Value]]:
+def group_keys(
+    b: Binder, relation: Relation, nodes: Sequence[syntax.Expression], place: Place
+) -> list[tuple[str, Value]]:
     """Bind what rows are grouped by."""
     scope = b.scope(relation, place)
     found: list[tuple[str, Value]] = []
@@ -71,7 +74,9 @@ def _key(value: Value | None) -> Value:
     return Value(text_key(value), value.type)
 
 
-def _outputs(b: Binder, relation: Relation, nodes: Sequence[syntax.Expression], place: Place, taken: list[str]) -> list[_Output]:
+def _outputs(
+    b: Binder, relation: Relation, nodes: Sequence[syntax.Expression], place: Place, taken: list[str]
+) -> list[_Output]:
     scope = b.scope(relation, place, aggregates=True)
     found: list[_Output] = []
 
@@ -86,8 +91,10 @@ def _outputs(b: Binder, relation: Relation, nodes: Sequence[syntax.Expression], 
         if isinstance(inner, syntax.Call) and inner.name in _ARGS:
             for name, value, field in _arg_extreme(b, relation, inner, names, scope, taken):
                 add(name, value, field)
-        elif isinstance(inner, syntax.Call) and inner.name in ("take_any", "any") and (
-            len(inner.arguments) > 1 or any(isinstance(each, syntax.Wildcard) for each in inner.arguments)
+        elif (
+            isinstance(inner, syntax.Call)
+            and inner.name in ("take_any", "any")
+            and (len(inner.arguments) > 1 or any(isinstance(each, syntax.Wildcard) for each in inner.arguments))
         ):
             for name, value, field in _any_row(b, relation, inner, names, scope, taken):
                 add(name, value, field)
@@ -98,7 +105,9 @@ def _outputs(b: Binder, relation: Relation, nodes: Sequence[syntax.Expression], 
     return found
 
 
-def _arg_extreme(b: Binder, relation: Relation, node: syntax.Call, names: Sequence[str], scope: Scope, taken: list[str]) -> list[tuple[str, Value, str]]:
+def _arg_extreme(
+    b: Binder, relation: Relation, node: syntax.Call, names: Sequence[str], scope: Scope, taken: list[str]
+) -> list[tuple[str, Value, str]]:
     """Bind arg_max and arg_min: the extreme, and the other columns of its row, from one aggregate."""
     if not node.arguments:
         raise scope.error(node.at, f"{node.name} needs what is greatest or least", kind="arity")
@@ -113,13 +122,19 @@ def _arg_extreme(b: Binder, relation: Relation, node: syntax.Call, names: Sequen
     return _fields(fields, names, aggregate)
 
 
-def _any_row(b: Binder, relation: Relation, node: syntax.Call, names: Sequence[str], scope: Scope, taken: list[str]) -> list[tuple[str, Value, str]]:
+def _any_row(
+    b: Binder, relation: Relation, node: syntax.Call, names: Sequence[str], scope: Scope, taken: list[str]
+) -> list[tuple[str, Value, str]]:
     rows = replace(scope, aggregates=False)
     fields = _row_columns(b, relation, node.arguments, rows, taken)
+    if node.name == "any":
+        fields = [(f"any_{name}", value) for name, value in fields]
     return _fields(fields, names, call("tide_any", _row(fields)))
 
 
-def _row_columns(b: Binder, relation: Relation, nodes: Sequence[syntax.Expression], scope: Scope, taken: Sequence[str]) -> list[tuple[str, Value]]:
+def _row_columns(
+    b: Binder, relation: Relation, nodes: Sequence[syntax.Expression], scope: Scope, taken: Sequence[str]
+) -> list[tuple[str, Value]]:
     found: list[tuple[str, Value]] = []
     for node in nodes:
         if isinstance(node, syntax.Wildcard):
@@ -132,11 +147,13 @@ def _row_columns(b: Binder, relation: Relation, nodes: Sequence[syntax.Expressio
     return found
 
 
-def _row(fields: Sequence[tuple[str, Value]]) -> exp.Expression:
+def _row(fields: Sequence[tuple[str, Value]]) -> exp.Expr:
     return call("tide_row", *(value.sql for _, value in fields))
 
 
-def _fields(fields: Sequence[tuple[str, Value]], names: Sequence[str], aggregate: exp.Expression) -> list[tuple[str, Value, str]]:
+def _fields(
+    fields: Sequence[tuple[str, Value]], names: Sequence[str], aggregate: exp.Expr
+) -> list[tuple[str, Value, str]]:
     return [
         (names[at] if at < len(names) else name, Value(aggregate, value.type), f"f{at}")
         for at, (name, value) in enumerate(fields)
@@ -167,7 +184,7 @@ def grouped(b: Binder, relation: Relation, keys: Sequence[tuple[str, Value]], ou
     for condition in relation.where:
         query = query.where(condition, copy=False)
     shared: dict[str, str] = {}
-    later: dict[str, exp.Expression] = {}
+    later: dict[str, exp.Expr] = {}
     for column, (_, value) in zip(columns, keys, strict=False):
         query = query.select(aliased(value.sql, column.key), copy=False)
     for column, output in zip(columns[len(keys) :], outputs, strict=True):
@@ -178,7 +195,9 @@ def grouped(b: Binder, relation: Relation, keys: Sequence[tuple[str, Value]], ou
         if text not in shared:
             shared[text] = fresh_key("row", [*(c.key for c in columns), *shared.values()])
             query = query.select(aliased(output.value.sql, shared[text]), copy=False)
-        later[column.key] = call("tide_field", exp.column(exp.to_identifier(shared[text], quoted=True)), literal(output.field, "string").sql)
+        later[column.key] = call(
+            "tide_field", exp.column(exp.to_identifier(shared[text], quoted=True)), literal(output.field, "string").sql
+        )
     for part in parts:
         query = query.select(aliased(column_sql(part.key, relation.alias), part.key), copy=False)
     by = [value.sql.copy() for _, value in keys] + [column_sql(part.key, relation.alias) for part in parts]
@@ -186,10 +205,12 @@ def grouped(b: Binder, relation: Relation, keys: Sequence[tuple[str, Value]], ou
         query = query.group_by(*by, copy=False)
     elif not outputs:
         query = query.select(exp.alias_(exp.Literal.number(1), "none"), copy=False).limit(1)
-    made = b.steps.relation(query, columns, replace(relation, order=(), hidden=relation.partition, bag=None), ordered=False)
+    made = b.steps.relation(
+        query, columns, replace(relation, order=(), hidden=relation.partition, bag=None), ordered=False
+    )
     if not later and not parsed:
         return made
-    items: dict[str, exp.Expression] = {}
+    items: dict[str, exp.Expr] = {}
     for column in columns:
         if column.key in later:
             items[column.key] = later[column.key]
@@ -227,10 +248,16 @@ def make_series(b: Binder, relation: Relation, operator: syntax.Operator, place:
     index = Value(call(f"tide_bin_index_{_sort(axis)}", axis.sql, start, step.sql), "long")
     items = [item for item, _ in operator.items]
     outputs = _outputs(b, relation, items, place, [name for name, _ in keys])
-    inside = exp.and_(exp.GTE(this=index.sql.copy(), expression=exp.Literal.number(0)), exp.LT(this=index.sql.copy(), expression=bins.copy()))
+    inside = exp.and_(
+        exp.GTE(this=index.sql.copy(), expression=exp.Literal.number(0)),
+        exp.LT(this=index.sql.copy(), expression=bins.copy()),
+    )
     by_bin = grouped(b, relation.filtered(inside), [*keys, ("bin index", index)], outputs)
-    return _dense(b, by_bin, len(keys), [_default(b, default, output, place) for (_, default), output in zip(operator.items, outputs, strict=True)],
-                  start, bins, step, axis, name_of(axis_node) or "Column1")  # fmt: skip
+    defaults = [
+        _default(b, default, output, place) for (_, default), output in zip(operator.items, outputs, strict=True)
+    ]
+    name = name_of(axis_node) or "Column1"
+    return _dense(b, by_bin, len(keys), defaults, _Axis(start, bins, step, axis, name))
 
 
 def _sort(axis: Value) -> str:
@@ -239,21 +266,34 @@ def _sort(axis: Value) -> str:
 
 def _default(b: Binder, node: syntax.Expression | None, output: _Output, place: Place) -> Value:
     if node is None:
-        return literal(0 if output.value.type in ("long", "int", "timespan") else 0.0 if output.value.type == "real" else None, output.value.type)
+        return literal(
+            0 if output.value.type in ("long", "int", "timespan") else 0.0 if output.value.type == "real" else None,
+            output.value.type,
+        )
     return convert(b.bind(node, b.scope(None, place)), output.value.type)
 
 
-def _bins(b: Binder, relation: Relation, axis: Value, step: Value, operator: syntax.Operator, place: Place) -> tuple[exp.Expression, exp.Expression]:
+def _bins(
+    b: Binder, relation: Relation, axis: Value, step: Value, operator: syntax.Operator, place: Place
+) -> tuple[exp.Expr, exp.Expr]:
     """Give where the series begins, and how many bins it has."""
     sort = _sort(axis)
 
-    def bound(word: str, kind: type[exp.AggFunc]) -> exp.Expression:
+    def bound(word: str, kind: type[exp.AggFunc]) -> exp.Expr:
         if word in operator.parts:
-            return b.expect(b.bind(operator.parts[word], b.scope(None, place)), axis.type, b.scope(None, place), operator.at, f"'{word}'").sql
+            return b.expect(
+                b.bind(operator.parts[word], b.scope(None, place)),
+                axis.type,
+                b.scope(None, place),
+                operator.at,
+                f"'{word}'",
+            ).sql
         query = exp.select(exp.alias_(kind(this=axis.sql.copy()), "v", quoted=True)).from_(relation.source.copy())
-        found: exp.Expression = exp.Subquery(this=query)
+        found: exp.Expr = exp.Subquery(this=query)
         if kind is exp.Min:
-            return call({"datetime": "tide_bin_datetime", "long": "tide_bin_long"}.get(sort, "tide_bin_real"), found, step.sql)
+            return call(
+                {"datetime": "tide_bin_datetime", "long": "tide_bin_long"}.get(sort, "tide_bin_real"), found, step.sql
+            )
         return found
 
     start, end = bound("from", exp.Min), bound("to", exp.Max)
@@ -263,19 +303,32 @@ def _bins(b: Binder, relation: Relation, axis: Value, step: Value, operator: syn
     return start, exp.Paren(this=exp.Add(this=last, expression=exp.Literal.number(1)))
 
 
-def _dense(b: Binder, rows: Relation, keys: int, defaults: Sequence[Value], start: exp.Expression, bins: exp.Expression,
-           step: Value, axis: Value, axis_name: str) -> Relation:  # fmt: skip
+@dataclass(frozen=True, slots=True)
+class _Axis:
+    """The axis of a series: where it begins, how many bins it has, and how wide they are."""
+
+    start: exp.Expr
+    bins: exp.Expr
+    step: Value
+    value: Value
+    name: str
+
+
+def _dense(b: Binder, rows: Relation, keys: int, defaults: Sequence[Value], axis: _Axis) -> Relation:
+    """Give one row a group, with an array for each aggregate and one for the axis."""
     place = column_sql(rows.columns[keys].key, rows.alias)
     by = [(column.name, Value(column_sql(column.key, rows.alias), column.type)) for column in rows.columns[:keys]]
     outputs: list[_Output] = []
     for column, default in zip(rows.columns[keys + 1 :], defaults, strict=True):
         value = column_sql(column.key, rows.alias)
-        outputs.append(_Output(column.name, Value(call("tide_series", place, value, bins, default.sql), "dynamic")))
+        outputs.append(
+            _Output(column.name, Value(call("tide_series", place, value, axis.bins, default.sql), "dynamic"))
+        )
     made = grouped(b, rows, [(n, Value(_key(v).sql, v.type)) for n, v in by], outputs)
-    steps = call(f"tide_series_axis_{_sort(axis)}", start, bins, step.sql)
-    column = Column(unique(axis_name, [c.name for c in made.columns]), "dynamic", fresh_key(axis_name, [c.key for c in made.columns]))
+    steps = call(f"tide_series_axis_{_sort(axis.value)}", axis.start, axis.bins, axis.step.sql)
+    column = Column(
+        unique(axis.name, [c.name for c in made.columns]),
+        "dynamic",
+        fresh_key(axis.name, [c.key for c in made.columns]),
+    )
     return b.steps.closed(replace(made, columns=(*made.columns, column), items={**made.items, column.key: steps}))
-
-
-def width(sql: exp.Expression) -> exp.Expression:
-    return cast(sql, "long")

@@ -64,7 +64,9 @@ def _other_alias(b: Binder, left: Relation, right: Relation) -> Relation:
     return replace(right, source=source, alias=alias)
 
 
-def _pairs(b: Binder, node: syntax.Expression, left: Relation, right: Relation, place: Place) -> list[tuple[Value, Value]]:
+def _pairs(
+    b: Binder, node: syntax.Expression, left: Relation, right: Relation, place: Place
+) -> list[tuple[Value, Value]]:
     """Bind what must be equal: a column of both sides, or ``$left.a == $right.b``."""
     if isinstance(node, syntax.Junction) and node.operator == "and":
         return [pair for part in node.parts for pair in _pairs(b, part, left, right, place)]
@@ -77,7 +79,9 @@ def _pairs(b: Binder, node: syntax.Expression, left: Relation, right: Relation, 
     if _side(one) == "right" or _side(other) == "left":
         one, other = other, one
     both = b.scope(None, place, sides=sides)
-    return [(b.bind(one, both if _side(one) else sides["left"]), b.bind(other, both if _side(other) else sides["right"]))]
+    return [
+        (b.bind(one, both if _side(one) else sides["left"]), b.bind(other, both if _side(other) else sides["right"]))
+    ]
 
 
 def _side(node: syntax.Expression) -> str | None:
@@ -103,9 +107,11 @@ def _moved(value: Value, relation: Relation) -> Value:
     return Value(sql, value.type, value.constant)
 
 
-def _equal(one: Value, other: Value) -> exp.Expression:
+def _equal(one: Value, other: Value) -> exp.Expr:
     if one.type != other.type:
-        kind = "string" if "dynamic" in (one.type, other.type) or one.type in TEXTUAL or other.type in TEXTUAL else "real"
+        kind = (
+            "string" if "dynamic" in (one.type, other.type) or one.type in TEXTUAL or other.type in TEXTUAL else "real"
+        )
         one, other = (implicit(side, kind) or convert(side, kind) for side in (one, other))
     if one.type == "dynamic":
         one, other = convert(one, "string"), convert(other, "string")
@@ -116,16 +122,19 @@ def _equal(one: Value, other: Value) -> exp.Expression:
 def _unique_rows(b: Binder, relation: Relation, keys: Sequence[Value]) -> Relation:
     """Keep one row of those with equal keys, as ``innerunique`` does with its left side."""
     number = fresh_key("place", [column.key for column in (*relation.columns, *relation.hidden)])
-    parts = [text(key) if key.type in TEXTUAL else convert(key, "string").sql if key.type == "dynamic" else key.sql for key in keys]
+    parts = [
+        text(key) if key.type in TEXTUAL else convert(key, "string").sql if key.type == "dynamic" else key.sql
+        for key in keys
+    ]
     order = exp.Order(expressions=relation.order_sql() or [exp.Ordered(this=exp.Null())])
     window = exp.Window(this=exp.RowNumber(), partition_by=parts, order=order)
     step = b.steps.relation(relation.select().select(aliased(window, number), copy=False), relation.columns, relation)
     return b.steps.closed(step.filtered(exp.EQ(this=column_sql(number, step.alias), expression=exp.Literal.number(1))))
 
 
-def _filtered(b: Binder, left: Relation, right: Relation, condition: exp.Expression, *, negated: bool) -> Relation:
+def _filtered(b: Binder, left: Relation, right: Relation, condition: exp.Expr, *, negated: bool) -> Relation:
     inner = exp.select(exp.alias_(exp.Literal.number(1), "one")).from_(right.source.copy()).where(condition)
-    exists: exp.Expression = exp.Exists(this=inner)
+    exists: exp.Expr = exp.Exists(this=inner)
     return b.steps.closed(left.filtered(exp.Not(this=exists) if negated else exists))
 
 
@@ -149,9 +158,9 @@ def _key_names(operator: syntax.Operator, right: Relation) -> set[str]:
     return names
 
 
-def _joined(b: Binder, left: Relation, right: Relation, condition: exp.Expression, kind: str, dropped: set[str]) -> Relation:
+def _joined(b: Binder, left: Relation, right: Relation, condition: exp.Expr, kind: str, dropped: set[str]) -> Relation:
     columns: list[Column] = []
-    chosen: list[exp.Expression] = []
+    chosen: list[exp.Expr] = []
     for relation in (left, right):
         for column in relation.columns:
             if relation is right and column.name in dropped:
@@ -160,8 +169,7 @@ def _joined(b: Binder, left: Relation, right: Relation, condition: exp.Expressio
             key = fresh_key(name, [held.key for held in columns])
             columns.append(Column(name, column.type, key))
             chosen.append(aliased(column_sql(column.key, relation.alias), key))
-    for part in left.partition:
-        chosen.append(aliased(column_sql(part.key, left.alias), part.key))
+    chosen += [aliased(column_sql(part.key, left.alias), part.key) for part in left.partition]
     source = exp.Join(this=right.source.copy(), on=condition)
     if kind != "inner":
         source.set("side", kind.upper())
@@ -201,7 +209,9 @@ def _branches(b: Binder, node: syntax.Expression, place: Place, count: int) -> l
     return [(label, b.table(node, place))]
 
 
-def united(b: Binder, branches: Sequence[tuple[str, Relation]], source: str | None, *, inner: bool, at: int) -> Relation:
+def united(
+    b: Binder, branches: Sequence[tuple[str, Relation]], source: str | None, *, inner: bool, at: int
+) -> Relation:
     """Put rows under each other, by the names of their columns; one name with two types is two columns."""
     columns = _united_columns([relation for _, relation in branches], inner=inner)
     if source:
@@ -212,7 +222,9 @@ def united(b: Binder, branches: Sequence[tuple[str, Relation]], source: str | No
         query = exp.Union(this=query, expression=other, distinct=False)
     tables = tuple(dict.fromkeys(name for _, relation in branches for name in relation.tables))
     bags = [relation.bag for _, relation in branches if relation.bag is not None]
-    made = b.steps.relation(query, columns, replace(branches[0][1], order=(), hidden=(), partition=(), bag=None), ordered=False)
+    made = b.steps.relation(
+        query, columns, replace(branches[0][1], order=(), hidden=(), partition=(), bag=None), ordered=False
+    )
     bag = next((c for c in columns if bags and c.name == bags[0].name), None)
     return replace(made, tables=tables, bag=bag)
 
@@ -236,7 +248,7 @@ def _united_columns(relations: Sequence[Relation], *, inner: bool) -> list[Colum
 
 
 def _branch(b: Binder, label: str, relation: Relation, columns: Sequence[Column], source: str | None) -> exp.Query:
-    chosen: list[exp.Expression] = []
+    chosen: list[exp.Expr] = []
     for column in columns:
         if source and column is columns[0]:
             chosen.append(aliased(literal(label, "string").sql, column.key))

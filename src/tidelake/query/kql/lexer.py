@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias, cast
 
 from tidelake.errors import QueryError
-from tidelake.lexer import error_at
+from tidelake.query.kql.mistakes import error_at
 
 MAX_TEXT = 1_000_000  # letters: more than any query a person wrote, and errors quote from it
 

@@ -12,14 +12,15 @@ from datetime import UTC, datetime
 
 from sqlglot import exp
 
-from tidelake.lexer import error_at
 from tidelake.query.kql import columns, expanding, grouping, joining, syntax
 from tidelake.query.kql.binder import Binder, OperatorRule, Place
 from tidelake.query.kql.conversions import convert
+from tidelake.query.kql.mistakes import error_at
 from tidelake.query.kql.parser import parse
 from tidelake.query.kql.relations import Relation, aliased
 from tidelake.query.kql.scope import Names
-from tidelake.query.kql.values import Column, Value, call, text as never_null
+from tidelake.query.kql.values import Column, Value, call
+from tidelake.query.kql.values import text as never_null
 from tidelake.query.tables import Tables
 
 OPERATORS: Mapping[str, OperatorRule] = {

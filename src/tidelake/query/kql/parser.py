@@ -5,8 +5,8 @@ It does not resolve names: see ``lowering``.
 
 from __future__ import annotations
 
-from tidelake.lexer import error_at
 from tidelake.query.kql import syntax
+from tidelake.query.kql.mistakes import error_at
 from tidelake.query.kql.operators import Operators
 
 
@@ -25,7 +25,7 @@ class _Parser(Operators):
         while True:
             while self.sign(";"):
                 pass
-            if self.token.kind == "end" or (until and self.token.is_sign(until)):
+            if self._at_end(until):
                 return syntax.Script(tuple(statements), query, self.text)
             start = self.token.at
             statement = self._statement()
@@ -37,8 +37,11 @@ class _Parser(Operators):
                 )
             else:
                 query = statement
-            if not (self.token.is_sign(";") or self.token.kind == "end" or (until and self.token.is_sign(until))):
+            if not (self.token.is_sign(";") or self._at_end(until)):
                 raise self.error(f"expected '|', ';' or the end, found {self.token}")
+
+    def _at_end(self, until: str | None) -> bool:
+        return self.token.kind == "end" or (until is not None and self.token.is_sign(until))
 
     def _statement(self) -> syntax.Expression | syntax.Let | syntax.Other:
         token = self.token

@@ -27,7 +27,7 @@ class OrderKey:
     descending: bool
     nulls_first: bool
 
-    def sql(self, source: str) -> exp.Expression:
+    def sql(self, source: str) -> exp.Expr:
         return exp.Ordered(this=column_sql(self.key, source), desc=self.descending, nulls_first=self.nulls_first)
 
 
@@ -35,12 +35,12 @@ class OrderKey:
 class Relation:
     """Rows in the making; ``items`` has the SQL of columns that are more than a column of the source."""
 
-    source: exp.Expression
+    source: exp.Expr
     alias: str
     columns: tuple[Column, ...]
     hidden: tuple[Column, ...] = ()
-    items: dict[str, exp.Expression] = field(default_factory=dict)
-    where: tuple[exp.Expression, ...] = ()
+    items: dict[str, exp.Expr] = field(default_factory=dict)
+    where: tuple[exp.Expr, ...] = ()
     order: tuple[OrderKey, ...] = ()
     tables: tuple[str, ...] = ()
     bag: Column | None = None
@@ -55,10 +55,10 @@ class Relation:
     def by_name(self) -> dict[str, Column]:
         return {column.name: column for column in self.columns}
 
-    def item(self, column: Column) -> exp.Expression:
+    def item(self, column: Column) -> exp.Expr:
         return self.items.get(column.key) or column_sql(column.key, self.alias)
 
-    def filtered(self, condition: exp.Expression) -> Relation:
+    def filtered(self, condition: exp.Expr) -> Relation:
         return replace(self, where=(*self.where, condition))
 
     def select(self, *, ordered: bool = False) -> exp.Select:
@@ -71,11 +71,11 @@ class Relation:
             query = query.order_by(*(self.order_sql()), copy=False)
         return query
 
-    def order_sql(self) -> list[exp.Expression]:
+    def order_sql(self) -> list[exp.Expr]:
         return [key.sql(self.alias) for key in self.order]
 
 
-def aliased(sql: exp.Expression, key: str) -> exp.Expression:
+def aliased(sql: exp.Expr, key: str) -> exp.Expr:
     return exp.alias_(sql.copy(), key, quoted=True, copy=False)
 
 
@@ -85,7 +85,7 @@ class Steps:
     def __init__(self) -> None:
         self.steps: list[tuple[str, exp.Query]] = []
 
-    def add(self, query: exp.Query) -> tuple[exp.Expression, str]:
+    def add(self, query: exp.Query) -> tuple[exp.Expr, str]:
         """Name a query; give how to read from it, and under which alias."""
         name = f"kql_{len(self.steps) + 1}"
         self.steps.append((name, query))
@@ -135,7 +135,7 @@ def _tables_in(query: exp.Query) -> set[str]:
     return {table.name for table in query.find_all(exp.Table) if not table.db}
 
 
-def table_sql(name: str) -> exp.Expression:
+def table_sql(name: str) -> exp.Expr:
     return exp.Table(this=exp.to_identifier(name, quoted=True))
 
 

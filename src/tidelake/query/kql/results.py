@@ -44,4 +44,6 @@ def _column(values: Sequence[Any]) -> tuple[pa.Array, str]:
         return pa.array([None if value is None else float(value) for value in values], pa.float64()), "real"
     if kinds == {str}:
         return pa.array(values, pa.string()), "string"
-    return pa.array([None if value is None else orjson.dumps(value).decode() for value in values], pa.string()), "dynamic"
+    return pa.array(
+        [None if value is None else orjson.dumps(value).decode() for value in values], pa.string()
+    ), "dynamic"

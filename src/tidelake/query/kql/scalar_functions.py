@@ -19,11 +19,19 @@ from tidelake.query.kql.conversions import convert, implicit
 from tidelake.query.kql.literals import TICKS_PER_DAY
 from tidelake.query.kql.scope import Scope
 from tidelake.query.kql.values import (
-    NUMERIC, TEXTUAL, Value, any_of, at_ticks, call, literal, text, text_literal,
+    NUMERIC,
+    TEXTUAL,
+    Value,
+    any_of,
+    at_ticks,
+    call,
+    literal,
+    text,
+    text_literal,
 )  # fmt: skip
 
 if TYPE_CHECKING:
-    from tidelake.query.kql import syntax
+    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,7 +304,11 @@ def _negated(rule: Rule) -> Rule:
 
 def _not(args: Arguments) -> Value:
     value = args[0] if args[0].type == "bool" else convert(args[0], "bool")
-    return literal(not value.constant, "bool") if value.constant in (True, False) else Value(exp.Not(this=exp.Paren(this=value.sql)), "bool")
+    return (
+        literal(not value.constant, "bool")
+        if value.constant in (True, False)
+        else Value(exp.Not(this=exp.Paren(this=value.sql)), "bool")
+    )
 
 
 def unify(values: Sequence[Value], args: Arguments) -> tuple[list[Value], str]:
@@ -317,7 +329,7 @@ def unify(values: Sequence[Value], args: Arguments) -> tuple[list[Value], str]:
     return [literal(None, kind) if value.is_null else convert(value, kind) for value in values], kind
 
 
-def _condition(args: Arguments, index: int) -> exp.Expression:
+def _condition(args: Arguments, index: int) -> exp.Expr:
     value = args[index]
     if value.type not in ("bool", "dynamic", *NUMERIC):
         raise args.error(f"a condition of {args.name} must be bool, this is {value.type}", index, kind="type")
@@ -341,7 +353,7 @@ def _case(args: Arguments) -> Value:
 def _coalesce(args: Arguments) -> Value:
     values, kind = unify(args.values, args)
     if kind in TEXTUAL:  # an empty text counts as missing
-        parts: list[exp.Expression] = [exp.Nullif(this=value.sql, expression=text_literal("")) for value in values]
+        parts: list[exp.Expr] = [exp.Nullif(this=value.sql, expression=text_literal("")) for value in values]
         return Value(exp.Coalesce(this=parts[0], expressions=[*parts[1:], text_literal("")]), kind)
     return Value(exp.Coalesce(this=values[0].sql, expressions=[value.sql for value in values[1:]]), kind)
 
@@ -503,12 +515,13 @@ def _extract_all(args: Arguments) -> Value:
     chosen = list(range(1, groups + 1))
     if len(args) > 2:
         chosen = [int(group) for group in args.constant(1, "the groups")]
-    lists = [call("tide_extract_group", pattern.sql, exp.Literal.number(group), text(subject)) for group in chosen or [0]]
+    lists = [
+        call("tide_extract_group", pattern.sql, exp.Literal.number(group), text(subject)) for group in chosen or [0]
+    ]
     return Value(lists[0] if len(lists) == 1 else call("tide_zip", *lists), "dynamic")
 
 
 def _group_count(pattern: str) -> int:
-
 
     try:
         return regex.compile(pattern).groups
@@ -521,7 +534,9 @@ def _extract_json(args: Arguments) -> Value:
     if not isinstance(path, str) or not path.startswith("$"):
         raise args.error("a path begins with $", 0)
     steps = path[1:].lstrip(".").replace("['", ".").replace('["', ".").replace("']", "").replace('"]', "")
-    subject = args[1] if args[1].type == "dynamic" else Value(call("tide_parse_json", args.as_type(1, "text").sql), "dynamic")
+    subject = (
+        args[1] if args[1].type == "dynamic" else Value(call("tide_parse_json", args.as_type(1, "text").sql), "dynamic")
+    )
     found = Value(call("tide_get", subject.sql, text_literal(steps.lstrip("."))), "dynamic") if steps else subject
     return convert(found, str(args.constant(2, "the type")) if len(args) > 2 else "string")
 
@@ -548,7 +563,7 @@ def _replace_strings(args: Arguments) -> Value:
 def _pack(args: Arguments) -> Value:
     if len(args) % 2:
         raise args.error(f"{args.name} needs pairs of key and value")
-    parts: list[exp.Expression] = []
+    parts: list[exp.Expr] = []
     for index in range(0, len(args), 2):
         parts += [text(args.as_type(index, "text")), convert(args[index + 1], "dynamic").sql]
     return Value(call("tide_pack", *parts), "dynamic")
@@ -561,10 +576,7 @@ def _pack_array(args: Arguments) -> Value:
 
 
 def _set_has_element(args: Arguments) -> Value:
-    if args[1].type in NUMERIC:
-        sought = convert(args[1], "string")
-    else:
-        sought = args.as_type(1, "text")
+    sought = convert(args[1], "string") if args[1].type in NUMERIC else args.as_type(1, "text")
     return Value(call("tide_in_array", text(sought), args.as_type(0, "dynamic").sql), "bool")
 
 
@@ -591,7 +603,9 @@ _PARTS = ("year", "quarter", "month", "week_of_year", "week", "day", "dayofyear"
 
 def _unit(args: Arguments, index: int) -> str:
     unit = str(args.constant(index, "the unit")).lower()
-    unit = {"dayofyear": "dayofyear", "weekofyear": "week_of_year"}.get(unit, unit.removesuffix("s") if unit != "s" else unit)
+    unit = {"dayofyear": "dayofyear", "weekofyear": "week_of_year"}.get(
+        unit, unit.removesuffix("s") if unit != "s" else unit
+    )
     if unit not in _PARTS:
         raise args.error(f"{args.name} knows these units: {', '.join(_PARTS)}", index)
     return unit
@@ -623,7 +637,9 @@ def _added(time: datetime, unit: str, amount: int) -> datetime:
     seconds = {"week": 604800, "day": 86400, "hour": 3600, "minute": 60, "second": 1}.get(unit)
     if seconds:
         return time + timedelta(seconds=seconds * amount)
-    return time + timedelta(microseconds={"millisecond": 1000 * amount, "microsecond": amount}.get(unit, amount // 1000))
+    return time + timedelta(
+        microseconds={"millisecond": 1000 * amount, "microsecond": amount}.get(unit, amount // 1000)
+    )
 
 
 def _format_datetime(args: Arguments) -> Value:
@@ -637,7 +653,7 @@ def _format_timespan(args: Arguments) -> Value:
 def _has_any_ipv4(target: str) -> Rule:
     def rule(args: Arguments) -> Value:
         subject = args.as_type(0, "text")
-        options: list[exp.Expression] = []
+        options: list[exp.Expr] = []
         for index in range(1, len(args)):
             value = args[index]
             if value.type == "dynamic" and value.is_constant:
@@ -651,11 +667,13 @@ def _has_any_ipv4(target: str) -> Rule:
 
 def _ipv4_in_any(args: Arguments) -> Value:
     subject = args.as_type(0, "text")
-    parts: list[exp.Expression] = []
+    parts: list[exp.Expr] = []
     for index in range(1, len(args)):
         value = args[index]
         if value.type == "dynamic" and value.is_constant:
-            parts += [call("tide_ipv4_is_in_range", subject.sql, text_literal(str(item))) for item in value.constant or []]
+            parts += [
+                call("tide_ipv4_is_in_range", subject.sql, text_literal(str(item))) for item in value.constant or []
+            ]
         elif value.type == "dynamic":
             parts.append(call("tide_ipv4_is_in_any", subject.sql, value.sql))
         else:
@@ -665,9 +683,15 @@ def _ipv4_in_any(args: Arguments) -> Value:
 
 def _around(args: Arguments) -> Value:
     value, center, delta = args.values
-    low, high = (call("tide_add_ticks", center.sql, span) for span in (exp.Neg(this=exp.Paren(this=delta.sql)), delta.sql)) if value.type == "datetime" else (
-        exp.Sub(this=center.sql, expression=delta.sql), exp.Add(this=center.sql, expression=delta.sql))  # fmt: skip
-    return Value(exp.Paren(this=exp.and_(exp.GTE(this=value.sql, expression=low), exp.LTE(this=value.sql, expression=high))), "bool")
+    if value.type == "datetime":
+        low = call("tide_add_ticks", center.sql, exp.Neg(this=exp.Paren(this=delta.sql)))
+        high: exp.Expr = call("tide_add_ticks", center.sql, delta.sql)
+        bounds = [exp.GTE(this=value.sql, expression=low), exp.LTE(this=value.sql, expression=high)]
+    else:
+        low_number = exp.Sub(this=center.sql, expression=delta.sql)
+        high = exp.Add(this=center.sql, expression=delta.sql)
+        bounds = [exp.GTE(this=value.sql, expression=low_number), exp.LTE(this=value.sql, expression=high)]
+    return Value(exp.Paren(this=exp.and_(*bounds)), "bool")
 
 
 def _ingestion_time(args: Arguments) -> Value:
@@ -696,7 +720,7 @@ _RULES: dict[str, tuple[int, int, Rule, str]] = {
     "notempty": (1, 1, _negated(_is_empty), "bool"), "isnull": (1, 1, _is_null, "bool"),
     "isnotnull": (1, 1, _negated(_is_null), "bool"), "notnull": (1, 1, _negated(_is_null), "bool"),
     "not": (1, 1, _not, "bool"), "iff": (3, 3, _iff, "of its branches"), "iif": (3, 3, _iff, "of its branches"),
-    "case": (3, 255, _case, "of its branches"), "coalesce": (1, 64, _coalesce, "of its arguments"),
+    "case": (3, 1000, _case, "of its branches"), "coalesce": (1, 64, _coalesce, "of its arguments"),
     "max_of": (1, 64, _extreme("tide_max_of"), "of its arguments"),
     "min_of": (1, 64, _extreme("tide_min_of"), "of its arguments"), "now": (0, 1, _now, "datetime"),
     "ago": (1, 1, _ago, "datetime"), "startofday": (1, 2, _start_of("day"), "datetime"),
@@ -733,9 +757,11 @@ FUNCTIONS: Mapping[str, ScalarFunction] = {
 
 # A result's name comes from the first argument of these, when nothing else names it.
 NAMED_BY_ARGUMENT = frozenset(
-    ("split tostring tohex todynamic toobject tolong toint toreal todouble todatetime totimespan totime tobool toboolean "
-     "todecimal toguid parse_csv parsejson parse_json parse_xml format_datetime format_timespan startofday bin floor "
-     "bin_at binary_and binary_or binary_xor binary_not binary_shift_right binary_shift_left series_fill_backward "
-     "series_fill_forward series_fill_const series_fill_linear round ceiling pow sqrt log log2 log10 exp exp2 exp10 cos "
-     "sin tan acos asin atan atan2 abs take_anyif take_any any format_bytes").split()
+    ("split", "tostring", "tohex", "todynamic", "toobject", "tolong", "toint", "toreal", "todouble", "todatetime",
+     "totimespan", "totime", "tobool", "toboolean", "todecimal", "toguid", "parse_csv", "parsejson", "parse_json",
+     "parse_xml", "format_datetime", "format_timespan", "startofday", "bin", "floor", "bin_at", "binary_and",
+     "binary_or", "binary_xor", "binary_not", "binary_shift_right", "binary_shift_left", "series_fill_backward",
+     "series_fill_forward", "series_fill_const", "series_fill_linear", "round", "ceiling", "pow", "sqrt", "log",
+     "log2", "log10", "exp", "exp2", "exp10", "cos", "sin", "tan", "acos", "asin", "atan", "atan2", "abs",
+     "take_anyif", "take_any", "any", "format_bytes",)
 )  # fmt: skip

@@ -15,12 +15,21 @@ from typing import Any, assert_never
 
 from sqlglot import exp
 
-from tidelake.lexer import did_you_mean
 from tidelake.query.kql import syntax
 from tidelake.query.kql.conversions import convert, implicit
-from tidelake.query.kql.scope import Closure, Deferred, Scope
+from tidelake.query.kql.scope import Closure, Scope
 from tidelake.query.kql.values import (
-    NOT_CONSTANT, NUMERIC, TEXTUAL, Value, any_of, at_ticks, call, cast, coalesced, json_of, literal, number, text,
+    NUMERIC,
+    TEXTUAL,
+    Value,
+    any_of,
+    at_ticks,
+    call,
+    cast,
+    coalesced,
+    json_of,
+    literal,
+    text,
     text_literal,
 )  # fmt: skip
 
@@ -46,7 +55,7 @@ class Scalars:
         """Bind a call of a function, built in or not."""
 
     @abstractmethod
-    def bind_query(self, node: syntax.Expression, scope: Scope) -> tuple[exp.Expression, str] | None:
+    def bind_query(self, node: syntax.Expression, scope: Scope) -> tuple[exp.Expr, str] | None:
         """Bind an expression that is a table: a query for its first column, and that column's type."""
 
     @abstractmethod
@@ -83,7 +92,7 @@ class Scalars:
             case _:
                 assert_never(node)
 
-    def condition(self, node: syntax.Expression, scope: Scope) -> exp.Expression:
+    def condition(self, node: syntax.Expression, scope: Scope) -> exp.Expr:
         """Give a condition of ``where``: any form that is true for the same rows."""
         match node:
             case syntax.Junction(kind, parts, _):
@@ -96,7 +105,7 @@ class Scalars:
             case _:
                 return self._as_condition(self.bind(node, scope), scope, node.at)
 
-    def _as_condition(self, value: Value, scope: Scope, at: int) -> exp.Expression:
+    def _as_condition(self, value: Value, scope: Scope, at: int) -> exp.Expr:
         if value.type == "bool":
             return value.sql
         if value.type in ("dynamic", *NUMERIC):
@@ -146,9 +155,9 @@ class Scalars:
         at: syntax.Expression = node
         while isinstance(at, syntax.Member | syntax.Index):
             if isinstance(at, syntax.Member):
-                if isinstance(at.base, syntax.Name) and (side := scope.sides.get(at.base.name.lstrip("$"))):
-                    if at.base.name.startswith("$"):
-                        return self._step(self.bind(syntax.Name(at.name, at.at), side), steps)
+                named = at.base.name if isinstance(at.base, syntax.Name) else ""
+                if named.startswith("$") and (side := scope.sides.get(named[1:])):
+                    return self._step(self.bind(syntax.Name(at.name, at.at), side), steps)
                 steps.append(f".{at.name}")
             else:
                 index = self.bind(at.index, scope)
@@ -203,7 +212,7 @@ class Scalars:
 
     def _any_column(self, node: syntax.Binary, scope: Scope) -> Value:
         """Bind ``* has "x"``: true if any column's text holds it."""
-        parts: list[exp.Expression] = []
+        parts: list[exp.Expr] = []
         for name in scope.columns:
             column = scope.column(name)
             if column is None or (column.type not in ("string", "dynamic", "guid") and node.operator != "has"):
@@ -219,7 +228,7 @@ class Scalars:
         negated = node.operator.startswith("!") != function.startswith("!")
         subject = self.expect_text(left, scope, node.at, f"the left side of '{node.operator}'")
         sought = self.expect_text(right, scope, node.at, f"the right side of '{node.operator}'")
-        found: exp.Expression = call(function.lstrip("!"), subject.sql, sought.sql)
+        found: exp.Expr = call(function.lstrip("!"), subject.sql, sought.sql)
         if negated:
             return Value(exp.Not(this=coalesced(found, exp.false())), "bool")
         return Value(found if filtering else coalesced(found, exp.false()), "bool")
@@ -234,8 +243,8 @@ class Scalars:
 
     def _fold_equal(self, left: Value, right: Value, scope: Scope, node: syntax.Binary, filtering: bool) -> Value:
         sides = [self.expect_text(side, scope, node.at, f"a side of '{node.operator}'") for side in (left, right)]
-        lowered = [_lowered(side) for side in sides]
-        return self._compare("==" if node.operator == "=~" else "!=", *lowered, scope, node.at, filtering=filtering)
+        one, other = (_lowered(side) for side in sides)
+        return self._compare("==" if node.operator == "=~" else "!=", one, other, scope, node.at, filtering=filtering)
 
     def _compare(self, name: str, left: Value, right: Value, scope: Scope, at: int, *, filtering: bool) -> Value:
         left, right = self._alike(left, right, scope, at, name)
@@ -284,7 +293,7 @@ class Scalars:
             high = self._arithmetic("+", low, high, scope, node.at)
         above = self._compare(">=", subject, low, scope, node.at, filtering=True)
         below = self._compare("<=", subject, high, scope, node.at, filtering=True)
-        found: exp.Expression = exp.Paren(this=exp.and_(above.sql, below.sql))
+        found: exp.Expr = exp.Paren(this=exp.and_(above.sql, below.sql))
         return Value(exp.Not(this=found) if node.negated else found, "bool")
 
     def _among(self, node: syntax.Among, scope: Scope, *, filtering: bool) -> Value:
@@ -292,7 +301,11 @@ class Scalars:
         left = self.bind(node.left, scope) if not isinstance(node.left, syntax.Wildcard) else None
         if left is None:
             parts = [
-                self._among(syntax.Among(node.operator, syntax.Name(column, node.at), node.options, node.at), scope, filtering=False).sql
+                self._among(
+                    syntax.Among(node.operator, syntax.Name(column, node.at), node.options, node.at),
+                    scope,
+                    filtering=False,
+                ).sql
                 for column, held in scope.columns.items()
                 if held.type in ("string", "dynamic")
             ]
@@ -305,9 +318,9 @@ class Scalars:
             return Value(exp.Not(this=coalesced(found, exp.false())), "bool")
         return Value(found if filtering else coalesced(found, exp.false()), "bool")
 
-    def _has_several(self, node: syntax.Among, name: str, left: Value, scope: Scope) -> exp.Expression:
+    def _has_several(self, node: syntax.Among, name: str, left: Value, scope: Scope) -> exp.Expr:
         subject = self.expect_text(left, scope, node.at, f"the left side of '{name}'").sql
-        parts: list[exp.Expression] = []
+        parts: list[exp.Expr] = []
         if name == "has_any" and len(node.options) == 1 and (found := self.bind_query(node.options[0], scope)):
             query, held = found
             column = Value(exp.column(exp.to_identifier("v", quoted=True)), held)
@@ -316,16 +329,16 @@ class Scalars:
         constants, arrays = self._options(node, scope, "string")
         if constants or not arrays:
             terms = [text_literal(str(word.constant)) for word in constants if word.constant is not None]
-            empty: exp.Expression = exp.Boolean(this=name == "has_all")
+            empty: exp.Expr = exp.Boolean(this=name == "has_all")
             single = "tide_has" if len(terms) == 1 else f"tide_{name}"
             parts.append(call(single, subject, *terms) if terms else empty)
         parts += [call(f"tide_{name}_of", subject, array) for array in arrays]
         return any_of(parts) if name == "has_any" else exp.and_(*parts)
 
-    def _options(self, node: syntax.Among, scope: Scope, kind: str) -> tuple[list[Value], list[exp.Expression]]:
+    def _options(self, node: syntax.Among, scope: Scope, kind: str) -> tuple[list[Value], list[exp.Expr]]:
         """Give the options that are known, and those that are arrays of the engine."""
         constants: list[Value] = []
-        arrays: list[exp.Expression] = []
+        arrays: list[exp.Expr] = []
         for option in node.options:
             if found := self.bind_query(option, scope):
                 query, held = found
@@ -344,8 +357,8 @@ class Scalars:
                 arrays.append(call("tide_pack_array", convert(value, "dynamic").sql))
         return ([convert(value, "string") for value in constants] if kind == "string" else constants), arrays
 
-    def _in(self, node: syntax.Among, left: Value, scope: Scope, *, folded: bool) -> exp.Expression:
-        parts: list[exp.Expression] = []
+    def _in(self, node: syntax.Among, left: Value, scope: Scope, *, folded: bool) -> exp.Expr:
+        parts: list[exp.Expr] = []
         constants: list[Value] = []
         for option in node.options:
             if found := self.bind_query(option, scope):
@@ -365,13 +378,13 @@ class Scalars:
             parts.append(self._in_list(left, constants, scope, node.at, folded=folded))
         return any_of(parts) if parts else exp.false()
 
-    def _in_list(self, left: Value, options: Sequence[Value], scope: Scope, at: int, *, folded: bool) -> exp.Expression:
+    def _in_list(self, left: Value, options: Sequence[Value], scope: Scope, at: int, *, folded: bool) -> exp.Expr:
         if left.type == "dynamic":
             kind = "string" if any(option.type in TEXTUAL for option in options) else "real"
             left = convert(left, kind)
         if folded:
             left = _lowered(self.expect_text(left, scope, at, "the left side of 'in~'"))
-        items: list[exp.Expression] = []
+        items: list[exp.Expr] = []
         has_empty = False
         for option in options:
             if option.is_null:
@@ -387,7 +400,7 @@ class Scalars:
         subject = text(left) if has_empty else left.sql
         return exp.In(this=subject, expressions=items)
 
-    def _in_query(self, left: Value, query: exp.Expression, held: str, *, folded: bool, scope: Scope, at: int) -> exp.Expression:
+    def _in_query(self, left: Value, query: exp.Expr, held: str, *, folded: bool, scope: Scope, at: int) -> exp.Expr:
         inner = Value(exp.column(exp.to_identifier("v", quoted=True)), held)
         one, other = self._alike(left, inner, scope, at, "in") if left.type != held else (left, inner)
         if one.type == "dynamic":
@@ -395,18 +408,22 @@ class Scalars:
         if folded:
             one, other = (_lowered(self.expect_text(side, scope, at, "a side of 'in~'")) for side in (one, other))
         subject, option = (text(one), text(other)) if one.type in TEXTUAL else (one.sql, other.sql)
-        select = exp.select(exp.alias_(option, "v", quoted=True)).from_(exp.Subquery(this=query, alias=exp.TableAlias(this=exp.to_identifier("o"))))
+        select = exp.select(exp.alias_(option, "v", quoted=True)).from_(
+            exp.Subquery(this=query, alias=exp.TableAlias(this=exp.to_identifier("o")))
+        )
         if one.type not in TEXTUAL:
             select = select.where(exp.Not(this=exp.Is(this=option.copy(), expression=exp.Null())))
         return exp.In(this=subject, query=exp.Subquery(this=select))
 
 
-def _list_subquery(query: exp.Expression, value: Value) -> exp.Expression:
+def _list_subquery(query: exp.Expr, value: Value) -> exp.Expr:
     return _subquery_of(query, call("tide_make_list", value.sql))
 
 
-def _subquery_of(query: exp.Expression, aggregate: exp.Expression) -> exp.Expression:
-    select = exp.select(exp.alias_(aggregate, "v", quoted=True)).from_(exp.Subquery(this=query, alias=exp.TableAlias(this=exp.to_identifier("o"))))
+def _subquery_of(query: exp.Expr, aggregate: exp.Expr) -> exp.Expr:
+    select = exp.select(exp.alias_(aggregate, "v", quoted=True)).from_(
+        exp.Subquery(this=query, alias=exp.TableAlias(this=exp.to_identifier("o")))
+    )
     return exp.Subquery(this=select)
 
 
@@ -430,7 +447,7 @@ def _lowered(value: Value) -> Value:
     return Value(exp.Lower(this=value.sql), "string")
 
 
-def _compare_text(name: str, left: Value, right: Value, filtering: bool) -> exp.Expression:
+def _compare_text(name: str, left: Value, right: Value, filtering: bool) -> exp.Expr:
     """Compare texts, of which none is null: plainly where a non-empty constant makes that the same."""
     plain = name == "==" and filtering and any(side.is_constant and side.constant for side in (left, right))
     sides = (left.sql, right.sql) if plain else (text(left), text(right))
@@ -438,7 +455,7 @@ def _compare_text(name: str, left: Value, right: Value, filtering: bool) -> exp.
     return kinds[name](this=sides[0], expression=sides[1])
 
 
-def _equality(name: str, left: Value, right: Value, filtering: bool) -> exp.Expression:
+def _equality(name: str, left: Value, right: Value, filtering: bool) -> exp.Expr:
     if name == "==" and filtering:
         return exp.EQ(this=left.sql, expression=right.sql)
     distinct = exp.NullSafeNEQ if name == "!=" else exp.NullSafeEQ
@@ -458,7 +475,7 @@ def _common_types(left: Value, right: Value) -> Sequence[str]:
         return ("long", "real") if kinds <= {"int", "long", "bool"} else ("real",)
     if kinds <= set(TEXTUAL):
         return ("string",)
-    return ("datetime", "timespan")
+    return ("datetime", "timespan", "bool")
 
 
 def _as_number(value: Value, other: Value) -> Value:
@@ -518,7 +535,7 @@ def _truncated(value: float) -> int:
     return int(value)
 
 
-def _arithmetic_sql(name: str, left: Value, right: Value, kind: str) -> exp.Expression:
+def _arithmetic_sql(name: str, left: Value, right: Value, kind: str) -> exp.Expr:
     one, other = left.sql, right.sql
     if kind == "datetime":
         time, span = (one, other) if left.type == "datetime" else (other, one)
@@ -537,11 +554,8 @@ def _arithmetic_sql(name: str, left: Value, right: Value, kind: str) -> exp.Expr
     return exp.Paren(this=kinds[name](this=_widened(left, kind), expression=_widened(right, kind)))
 
 
-def _widened(value: Value, kind: str) -> exp.Expression:
+def _widened(value: Value, kind: str) -> exp.Expr:
     """Give an operand wide enough that a sum of two ints does not overflow."""
-    if kind == "long" and value.type == "int" or (kind == "long" and value.is_constant):
+    if (kind == "long" and value.type == "int") or (kind == "long" and value.is_constant):
         return cast(value.sql, "long")
     return value.sql
-
-
-__all__ = ["NOT_CONSTANT", "Scalars", "did_you_mean", "number", "Deferred"]

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from tidelake.errors import QueryError
-from tidelake.lexer import did_you_mean, error_at
+from tidelake.lexer import did_you_mean
 from tidelake.query.kql import syntax
+from tidelake.query.kql.mistakes import error_at
 from tidelake.query.kql.values import Column, Value, call, text_literal
 
 if TYPE_CHECKING:
-    from tidelake.query.kql.relations import Relation
+    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ class Scope:
     text: str
     now: datetime
     aggregates: bool = False
-    windows: tuple[exp.Expression, ...] | None = None
+    windows: tuple[exp.Expr, ...] | None = None
     sides: Mapping[str, Scope] = field(default_factory=dict)
     tables: tuple[str, ...] = ()
     bag: Column | None = None
@@ -105,5 +106,5 @@ class Scope:
         )
 
 
-def column_sql(key: str, source: str) -> exp.Expression:
+def column_sql(key: str, source: str) -> exp.Expr:
     return exp.column(exp.to_identifier(key, quoted=True), table=exp.to_identifier(source, quoted=True))

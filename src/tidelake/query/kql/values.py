@@ -42,7 +42,7 @@ _SQL_TYPES = {
 class Value:
     """An expression in SQL with its KQL type; ``constant`` is its value where that is known."""
 
-    sql: exp.Expression
+    sql: exp.Expr
     type: str
     constant: Any = NOT_CONSTANT
 
@@ -69,12 +69,12 @@ def type_of(kind: DataType) -> str:
     return "datetime" if kind.kind == "timestamp" else kind.kind
 
 
-def call(name: str, *arguments: exp.Expression) -> exp.Anonymous:
+def call(name: str, *arguments: exp.Expr) -> exp.Anonymous:
     """Call a portable function."""
     return exp.Anonymous(this=name, expressions=[argument.copy() for argument in arguments])
 
 
-def cast(sql: exp.Expression, kind: str) -> exp.Expression:
+def cast(sql: exp.Expr, kind: str) -> exp.Expr:
     """Cast between SQL types; what cannot be cast is an engine's error, so only for casts that always succeed."""
     return exp.Cast(this=sql, to=exp.DataType(this=_SQL_TYPES[kind]))
 
@@ -84,26 +84,26 @@ def literal(value: Any, kind: str) -> Value:
     return Value(_literal_sql(value, kind), kind, value)
 
 
-def text_literal(text: str) -> exp.Expression:
+def text_literal(text: str) -> exp.Expr:
     return exp.Literal.string(text)
 
 
-def number(value: int) -> exp.Expression:
+def number(value: int) -> exp.Expr:
     return exp.Literal.number(value) if value >= 0 else exp.Neg(this=exp.Literal.number(-value))
 
 
-def coalesced(sql: exp.Expression, fallback: exp.Expression) -> exp.Expression:
+def coalesced(sql: exp.Expr, fallback: exp.Expr) -> exp.Expr:
     return exp.Coalesce(this=sql, expressions=[fallback])
 
 
-def text(value: Value) -> exp.Expression:
+def text(value: Value) -> exp.Expr:
     """Give a string's SQL with null as empty, which is what KQL knows."""
     if value.is_constant and value.constant is not None:
         return value.sql
     return coalesced(value.sql, text_literal(""))
 
 
-def any_of(parts: Sequence[exp.Expression]) -> exp.Expression:
+def any_of(parts: Sequence[exp.Expr]) -> exp.Expr:
     return exp.or_(*parts) if len(parts) > 1 else parts[0]
 
 
@@ -140,7 +140,7 @@ def renamed(column: Column, name: str) -> Column:
     return replace(column, name=name)
 
 
-def _literal_sql(value: Any, kind: str) -> exp.Expression:
+def _literal_sql(value: Any, kind: str) -> exp.Expr:
     if kind == "dynamic":
         text = exp.Null() if value is None else text_literal(json.dumps(json_of(value), separators=(",", ":")))
         return call("tide_parse_json", text if value is not None else cast(text, "string"))

@@ -1,0 +1,233 @@
+package tidelake;
+
+import java.lang.reflect.Field;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import org.apache.spark.sql.catalyst.TableIdentifier;
+import org.apache.spark.sql.catalyst.analysis.NamedRelation;
+import org.apache.spark.sql.catalyst.expressions.And;
+import org.apache.spark.sql.catalyst.expressions.AttributeReference;
+import org.apache.spark.sql.catalyst.expressions.AttributeSet;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.plans.logical.AppendData;
+import org.apache.spark.sql.catalyst.plans.logical.Filter;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.Project;
+import org.apache.spark.sql.catalyst.rules.Rule;
+import org.apache.spark.sql.catalyst.trees.TreeNode;
+import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.connector.catalog.Identifier;
+import org.apache.spark.sql.connector.read.Scan;
+import org.apache.spark.sql.connector.write.LogicalWriteInfo;
+import org.apache.spark.sql.connector.write.LogicalWriteInfoImpl;
+import org.apache.spark.sql.execution.datasources.DataSourceStrategy$;
+import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
+import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonScan;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonScanBuilder;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonWrite;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+
+/**
+ * Gives every scan of a Tidelake table a plan of its own: the filters right above it, and the columns that the query
+ * uses. Spark's own pushdown keeps one plan for all scans of a frame, and pushes no columns to a Python source.
+ */
+public class ScanRule extends Rule {
+  static final String NAME = "tidelake";
+  static final String OWN_PLAN = "tidelakeownplan";
+  private boolean hasWarned = false;
+
+  public TreeNode apply(TreeNode plan) {
+    return visit((LogicalPlan) plan);
+  }
+
+  LogicalPlan visit(LogicalPlan plan) {
+    if (plan instanceof Project) {
+      LogicalPlan below = (LogicalPlan) ((Project) plan).child();
+      if (isOurs(below)) {
+        return with(plan, planned(below, plan.references(), null));
+      }
+      if (below instanceof Filter && isOurs((LogicalPlan) ((Filter) below).child())) {
+        AttributeSet needed = plan.references().$plus$plus(below.references());
+        LogicalPlan scan = planned((LogicalPlan) ((Filter) below).child(), needed, ((Filter) below).condition());
+        return with(plan, with(below, scan));
+      }
+    }
+    if (plan instanceof Filter && isOurs((LogicalPlan) ((Filter) plan).child())) {
+      return with(plan, planned((LogicalPlan) ((Filter) plan).child(), null, ((Filter) plan).condition()));
+    }
+    if (isOurs(plan)) {
+      return planned(plan, null, null);
+    }
+    if (plan instanceof AppendData) {
+      plan = placed((AppendData) plan);
+    }
+    return (LogicalPlan) plan.mapChildren(new Visit(this));
+  }
+
+  static LogicalPlan with(LogicalPlan plan, LogicalPlan child) {
+    List children = new ArrayList();
+    children.add(child);
+    return (LogicalPlan) plan.withNewChildren(seq(children));
+  }
+
+  static scala.collection.immutable.Seq seq(List list) {
+    return scala.jdk.javaapi.CollectionConverters.asScala(list).toList();
+  }
+
+  static boolean isOurs(LogicalPlan plan) {
+    if (!(plan instanceof DataSourceV2ScanRelation)) {
+      return false;
+    }
+    Scan scan = ((DataSourceV2ScanRelation) plan).scan();
+    return scan instanceof PythonScan
+        && NAME.equalsIgnoreCase((String) field(scan, "shortName"))
+        && !((CaseInsensitiveStringMap) field(scan, "options")).containsKey(OWN_PLAN);
+  }
+
+  LogicalPlan planned(LogicalPlan plan, AttributeSet needed, Expression condition) {
+    DataSourceV2ScanRelation relation = (DataSourceV2ScanRelation) plan;
+    String name = (String) field(relation.scan(), "shortName");
+    CaseInsensitiveStringMap given = (CaseInsensitiveStringMap) field(relation.scan(), "options");
+    Map options = placedOptions(given, relation.relation());
+    options.put(OWN_PLAN, "1");
+    CaseInsensitiveStringMap own = new CaseInsensitiveStringMap(options);
+    StructType whole = (StructType) field(relation.scan(), "outputSchema");
+    StructType schema = new StructType();
+    List output = new ArrayList();
+    List all = scala.jdk.javaapi.CollectionConverters.asJava(relation.output());
+    AttributeReference least = null;
+    for (int i = 0; i < all.size(); i++) {
+      AttributeReference attribute = (AttributeReference) all.get(i);
+      if (needed == null || needed.contains(attribute)) {
+        output.add(attribute);
+        schema = schema.add(whole.apply(attribute.name()));
+      } else if (least == null || attribute.dataType().defaultSize() < least.dataType().defaultSize()) {
+        least = attribute;
+      }
+    }
+    if (output.isEmpty()) {
+      output.add(least);
+      schema = schema.add(whole.apply(least.name()));
+    }
+    PythonDataSourceV2 source = new PythonDataSourceV2();
+    source.setShortName(name);
+    PythonScanBuilder builder = new PythonScanBuilder(source, name, schema, own);
+    if (condition != null) {
+      List filters = new ArrayList();
+      translate(condition, filters);
+      if (!filters.isEmpty()) {
+        warn();
+        org.apache.spark.sql.sources.Filter[] pushed = new org.apache.spark.sql.sources.Filter[filters.size()];
+        for (int i = 0; i < pushed.length; i++) {
+          pushed[i] = (org.apache.spark.sql.sources.Filter) filters.get(i);
+        }
+        builder.pushFilters(pushed);
+      }
+    }
+    return relation.copy(
+        relation.relation(),
+        builder.build(),
+        seq(output),
+        relation.keyGroupedPartitioning(),
+        relation.ordering(),
+        relation.pushedFilters(),
+        relation.mergeableScan());
+  }
+
+  /** Spark does not pass the options of a table that SQL created on to its scans and writes; the catalog has them. */
+  static Map placedOptions(CaseInsensitiveStringMap given, DataSourceV2Relation relation) {
+    Map options = new HashMap(given.asCaseSensitiveMap());
+    if (given.containsKey("table") || relation.identifier().isEmpty()) {
+      return options;
+    }
+    Identifier id = (Identifier) relation.identifier().get();
+    scala.Option database = id.namespace().length == 0 ? scala.Option.empty() : scala.Option.apply(id.namespace()[0]);
+    try {
+      Map held = scala.jdk.javaapi.CollectionConverters.asJava(
+          SparkSession.active().sessionState().catalog()
+              .getTableMetadata(new TableIdentifier(id.name(), database)).storage().properties());
+      Object[] names = held.keySet().toArray();
+      for (int i = 0; i < names.length; i++) {
+        if (!given.containsKey((String) names[i])) {
+          options.put(names[i], held.get(names[i]));
+        }
+      }
+    } catch (Exception error) {
+      return options;  // a table of another catalog: whoever reads it says what is missing
+    }
+    return options;
+  }
+
+  static LogicalPlan placed(AppendData append) {
+    if (append.write().isEmpty() || !(append.write().get() instanceof PythonWrite)
+        || !(field(append, "table") instanceof DataSourceV2Relation)) {
+      return append;
+    }
+    Object write = append.write().get();
+    LogicalWriteInfo info = (LogicalWriteInfo) field(write, "info");
+    if (!NAME.equalsIgnoreCase((String) field(write, "shortName")) || info.options().containsKey("table")) {
+      return append;
+    }
+    CaseInsensitiveStringMap options =
+        new CaseInsensitiveStringMap(placedOptions(info.options(), (DataSourceV2Relation) field(append, "table")));
+    if (!options.containsKey("table")) {
+      return append;
+    }
+    LogicalWriteInfo own = new LogicalWriteInfoImpl(
+        info.queryId(), info.schema(), options, info.rowIdSchema(), info.metadataSchema());
+    PythonWrite owned = new PythonWrite(
+        (PythonDataSourceV2) field(write, "ds"), (String) field(write, "shortName"), own,
+        ((Boolean) field(write, "isTruncate")).booleanValue());
+    return append.copy(
+        (NamedRelation) field(append, "table"), append.query(), append.writeOptions(), append.isByName(), append.withSchemaEvolution(),
+        scala.Option.apply(owned), append.analyzedQuery());
+  }
+
+  void warn() {
+    if (!hasWarned && !conf().pythonFilterPushDown()) {
+      hasWarned = true;
+      System.err.println(
+          "tidelake: filters are not pushed down, so all rows are read:"
+              + " set spark.sql.python.filterPushdown.enabled to true");
+    }
+  }
+
+  static void translate(Expression condition, List filters) {
+    if (condition instanceof And) {
+      translate((Expression) ((And) condition).left(), filters);
+      translate((Expression) ((And) condition).right(), filters);
+      return;
+    }
+    scala.Option filter = DataSourceStrategy$.MODULE$.translateFilter(condition, true);
+    if (filter.isDefined()) {
+      filters.add(filter.get());
+    }
+  }
+
+  static Object field(Object of, String name) {
+    try {
+      Field field = of.getClass().getDeclaredField(name);
+      field.setAccessible(true);
+      return field.get(of);
+    } catch (Exception error) {
+      throw new RuntimeException(error);
+    }
+  }
+}
+
+class Visit extends scala.runtime.AbstractFunction1 {
+  private final ScanRule rule;
+
+  Visit(ScanRule rule) {
+    this.rule = rule;
+  }
+
+  public Object apply(Object plan) {
+    return rule.visit((LogicalPlan) plan);
+  }
+}

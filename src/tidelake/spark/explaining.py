@@ -1,0 +1,83 @@
+"""Say what the scans of a frame would read, and what was pruned.
+
+Spark's own ``explain`` shows the columns and the filters that reached a table; this shows what they left of its extents
+and blocks. It does not run the frame.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import datasource as d
+
+from tidelake.spark.filters import translate
+from tidelake.spark.places import open_table
+from tidelake.spark.reading import wanted_rows
+from tidelake.spark.source import NAME
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_COMPARISONS = {
+    "EqualTo": d.EqualTo, "EqualNullSafe": d.EqualNullSafe, "GreaterThan": d.GreaterThan,
+    "GreaterThanOrEqual": d.GreaterThanOrEqual, "LessThan": d.LessThan, "LessThanOrEqual": d.LessThanOrEqual,
+    "StringStartsWith": d.StringStartsWith, "StringContains": d.StringContains,
+}  # fmt: skip
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def explain(frame: DataFrame) -> str:
+    """Draw the cascade of every scan of a table that a frame has, first to last."""
+    plan = frame._jdf.queryExecution().optimizedPlan()  # type: ignore[operator]
+    return "\n".join(_explained(scan) for scan in _scans(plan))
+
+
+def _scans(node: Any) -> Iterator[Any]:
+    if node.getClass().getSimpleName() == "DataSourceV2ScanRelation":
+        scan = node.scan()
+        if scan.getClass().getSimpleName() == "PythonScan" and _field(scan, "shortName").lower() == NAME:
+            yield scan
+    children = node.children()
+    for at in range(children.size()):
+        yield from _scans(children.apply(at))
+
+
+def _explained(scan: Any) -> str:
+    options = d.CaseInsensitiveDict()
+    for name, value in dict(_field(scan, "options").asCaseSensitiveMap()).items():
+        options[name] = value
+    table = open_table(options)
+    filters = [made for each in _field(scan, "supportedFilters") if (made := _filter(each)) is not None]
+    pushed, _ = translate(filters, table.schema)
+    where = wanted_rows(table, options.get("where"), pushed)
+    return table.plan(list(_field(scan, "outputSchema").fieldNames()), where).explain()
+
+
+def _field(of: Any, name: str) -> Any:
+    field = of.getClass().getDeclaredField(name)
+    field.setAccessible(True)
+    return field.get(of)
+
+
+def _filter(each: Any) -> d.Filter | None:
+    """Give one of the JVM's filters as Python's; None for a sort that only Spark itself knows."""
+    name = each.getClass().getSimpleName()
+    if name == "Not":
+        inner = _filter(each.child())
+        return None if inner is None else d.Not(inner)
+    if name in ("IsNull", "IsNotNull"):
+        attribute = (each.attribute(),)
+        return d.IsNull(attribute) if name == "IsNull" else d.IsNotNull(attribute)
+    if name == "In":
+        return d.In((each.attribute(),), tuple(_value(value) for value in each.values()))
+    kind = _COMPARISONS.get(name)
+    return None if kind is None else kind((each.attribute(),), _value(each.value()))
+
+
+def _value(value: Any) -> Any:
+    if not hasattr(value, "getClass"):
+        return value
+    instant = value.toInstant() if value.getClass().getSimpleName() == "Timestamp" else value
+    return _EPOCH + timedelta(seconds=instant.getEpochSecond(), microseconds=instant.getNano() // 1000)

@@ -1,0 +1,43 @@
+"""Teach a session's optimizer to plan each scan of a table alone, with its own filters and its own columns.
+
+Spark 4.3 by itself keeps one plan for all scans of a frame, whichever filters it pushed last, and pushes no columns to
+a Python source. The rule in ``ScanRule.java`` mends both. It is compiled inside the driver by the compiler that Spark
+brings for its own generated code, so there is nothing to install. Where that cannot be done (a Connect client has no
+driver at hand), tables are read whole and Spark filters: slower, and just as right. It does not plan extents.
+"""
+
+from __future__ import annotations
+
+import warnings
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+RULE = "tidelake.ScanRule"
+
+
+def install(spark: SparkSession) -> bool:
+    """Give a session the rule, once; False where it cannot have it."""
+    session: Any = getattr(spark, "_jsparkSession", None)
+    if session is None:
+        return False
+    try:
+        return _install(spark.sparkContext._jvm, session)
+    except Exception as error:  # whatever another Spark says to what this one has
+        warnings.warn(f"tidelake: filters and columns are not pushed down here: {error}", stacklevel=3)
+        return False
+
+
+def _install(jvm: Any, session: Any) -> bool:
+    methods = session.experimental()
+    rules = jvm.java.util.ArrayList(jvm.scala.jdk.javaapi.CollectionConverters.asJava(methods.extraOptimizations()))
+    if any(rule.getClass().getName() == RULE for rule in rules):
+        return True
+    compiler = jvm.org.codehaus.janino.SimpleCompiler()
+    compiler.setParentClassLoader(session.getClass().getClassLoader())
+    compiler.cook(files("tidelake.spark").joinpath("ScanRule.java").read_text())
+    rules.add(compiler.getClassLoader().loadClass(RULE).newInstance())
+    getattr(methods, "extraOptimizations_$eq")(jvm.scala.jdk.javaapi.CollectionConverters.asScala(rules).toList())
+    return True

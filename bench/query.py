@@ -27,14 +27,14 @@ GOAL_SECONDS = 0.030
 KYMA_SECONDS, KYMA_EXTENTS = 0.084, 14_291  # as published; not run here
 
 METHOD = (
-    "A question goes from its text to an Arrow table: parsing, finding names, listing, pruning, reading and the engine.",
+    "A question goes from its text to an Arrow table: parsing, finding names, listing, pruning, reading, the engine.",
     "Every contender has its table open and has answered each question twice before it is measured. A round is the "
     "median of twenty questions; the literal changes from one to the next, so no text is seen twice.",
     "The needle is a trace identifier that one row has, anywhere in the day. The slice counts services in one minute. "
     "The count is of all rows.",
     "DuckDB reads one Parquet file for each extent, by a glob; chDB has one MergeTree table ordered by time.",
-    f"kyma's {KYMA_SECONDS * 1000:.0f} ms for {KYMA_EXTENTS:,} extents is its published figure, on another machine: it is "
-    "beside ours for orientation.",
+    f"kyma's {KYMA_SECONDS * 1000:.0f} ms for {KYMA_EXTENTS:,} extents is its published figure, on another machine: it "
+    "stands beside ours for orientation.",
 )
 
 Ask = Callable[[int], pa.Table]

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import click
 
-from bench import commits, coverage, extents, spark, tables, trickle
+from bench import commits, coverage, extents, query, spark, tables, trickle
 from bench.data import ROWS
 from bench.report import Report, machine, markdown, write_report
 
@@ -29,6 +29,7 @@ BENCHMARKS: dict[str, Callable[..., Report]] = {
     "commits": commits.run,
     "coverage": coverage.run,
     "extents": extents.run,
+    "query": query.run,
     "spark": spark.run,
     "tables": tables.run,
     "trickle": trickle.run,

@@ -52,7 +52,7 @@ def condition(chance: random.Random, depth: int = 0) -> str:
             f"service is {chance.choice(('', 'not '))}null",
             f"bytes > {chance.randrange(100_000)}",
             f"has(message, '{chance.choice(('timeout', 'user', 'x'))}')",
-            f"message {chance.choice(('like', 'not like'))} '{chance.choice(('GET%', '%miss', '%ime%', 'user _ogged'))}'",
+            f"message {chance.choice(('like', 'not like'))} '{chance.choice(('GET%', '%miss', '%ime%', 'user _o%'))}'",
             f"attributes:http.method = '{chance.choice(('GET', 'PUT', 'none'))}'",
             f"attributes:http.status {chance.choice(('>', '<=', '='))} {chance.choice((210, 250, 500))}",
             "attributes:note is not null",

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 
+import polars
+import pyarrow as pa
 import pytest
 
 import tidelake
-from tidelake import Lake, QueryError
+from tidelake import Lake, QueryError, UnavailableError
+from tidelake.query import choose
+from tidelake.query.session import run
 
 
 @pytest.fixture(scope="module")
@@ -72,3 +78,113 @@ def test_mistake_in_sql_is_one_message_with_its_place(text: str, message: str, l
     assert message in str(caught.value)
     assert {"line", "column"} <= caught.value.facts.keys()
     assert "^" in str(caught.value)
+
+
+def test_type_error_is_one_line(lake: Lake) -> None:
+    with pytest.raises(QueryError) as caught:
+        lake.sql("select sum(message) from obs.logs").to_arrow()
+    assert "sum(VARCHAR)" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+EXPLODING = (
+    "select count(*) from obs.logs a, obs.logs b, obs.logs c, obs.logs d, obs.logs e where a.status * e.status > 3"
+)
+
+
+def test_query_that_takes_too_long_is_stopped(lake: Lake) -> None:
+    with pytest.raises(UnavailableError, match="took longer than its budget") as caught:
+        lake.sql(EXPLODING, budget={"seconds": 0.3}).to_arrow()
+    assert caught.value.kind == "time_budget"
+
+
+def test_query_that_needs_too_much_memory_is_stopped(lake: Lake) -> None:
+    text = "select a.message, b.message, c.message from obs.logs a, obs.logs b, obs.logs c order by 1, 2, 3"
+    with pytest.raises(UnavailableError, match="more memory than its budget"):
+        lake.sql(text, budget={"memory": "60MB", "seconds": 60}).to_arrow()
+
+
+def test_query_that_would_read_too_much_is_refused_before_it_reads(lake: Lake) -> None:
+    with pytest.raises(UnavailableError, match="would read more") as caught:
+        lake.sql("select * from obs.logs", budget={"read": 10})
+    assert caught.value.kind == "read_budget"
+    lake.sql("select * from obs.logs where ts > '2030-01-01'", budget={"read": "1KB"})
+
+
+@pytest.mark.parametrize("budget", [{"seconds": 0}, {"memory": "lots"}, {"minutes": 1}])
+def test_budget_that_makes_no_sense_is_refused(budget: dict[str, object], lake: Lake) -> None:
+    with pytest.raises(tidelake.InvalidInputError):
+        lake.sql("select 1", budget=budget)
+
+
+def test_engine_is_local_for_what_is_small_and_spark_otherwise(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert lake.sql("select ts from obs.logs").engine == "local"
+    monkeypatch.setattr(choose, "LOCAL_BYTES", 0)
+    assert lake.sql("select ts from obs.logs").engine == "spark"
+    monkeypatch.setattr(choose, "find_spec", lambda name: None)
+    assert lake.sql("select ts from obs.logs").engine == "local"
+    with pytest.raises(tidelake.InvalidInputError, match="auto, local or spark"):
+        lake.sql("select 1", engine="fast")
+
+
+def test_result_is_given_in_every_form(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
+    result = lake.sql("select service, '<b>' as mark from obs.logs where ts = '2026-01-01T00:00:01Z'")
+    assert "not read yet" in repr(result)
+    assert result.to_polars().rows() == [("web", "<b>")]
+    assert result.to_pandas().shape == (1, 2)
+    assert pa.table(result).num_rows == len(result) == 1
+    assert isinstance(polars.DataFrame(result), polars.DataFrame)
+    assert "<td>&lt;b&gt;</td>" in result._repr_html_()
+    result.show()
+    assert capsys.readouterr().out == repr(result) + "\n" == "service  mark\n-------  ----\nweb      <b>\n"
+
+
+def test_query_sees_a_commit_that_came_after_the_last_time_it_was_asked(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    with tidelake.connect(tmp_path_factory.mktemp("lake")) as lake:
+        table = lake.create_table("t", {"n": "int"})
+        text = "select count(*) as n, sum(n) as s from t where n + 0 > 0"
+        for number in (1, 2, 3):
+            table.append([{"n": number}])
+            assert lake.sql(text).to_arrow()["n"].to_pylist() == [number]
+        table.add_column("m", "string")
+        table.append([{"n": 9, "m": "x"}])
+        assert lake.sql("select * from t where m = 'x'").columns == ("n", "m")
+        assert lake.sql(text).to_arrow()["s"].to_pylist() == [15]
+
+
+def test_kql_and_sql_ask_the_same_tables(lake: Lake) -> None:
+    kql = lake.kql(
+        "obs.logs | where ts >= datetime(2026-01-04) and message has 'timeout' | summarize n=count() by service"
+    )
+    sql = lake.sql(
+        "select service, count(*) as n from obs.logs where ts >= '2026-01-04' and has(message, 'timeout') group by 1"
+    )
+    assert kql.to_arrow().to_pylist() == sql.to_arrow().to_pylist() == [{"service": "auth", "n": 6}]
+    assert [len(plan.tasks) for plan in kql.plans] == [len(plan.tasks) for plan in sql.plans] == [1]
+
+
+def test_kql_counts_from_the_manifest(lake: Lake) -> None:
+    result = lake.kql("obs.logs | where ts < datetime(2026-01-03) | count")
+    assert (result.engine, result.to_arrow().to_pylist()) == ("manifest", [{"Count": 120}])
+
+
+def test_pushed_conditions_are_asked_of_the_scan(lake: Lake) -> None:
+    kql = lake.kql("obs.logs | where service == 'web' and status > 300 and tostring(attributes.http.method) == 'PUT'")
+    assert repr(kql.plans[0].question.where) == (
+        "(service == 'web' and status > 300 and attributes['http.method'] == 'PUT')"
+    )
+
+
+def test_program_ends_without_a_word_after_a_query(lake: Lake) -> None:
+    program = f"import tidelake; tidelake.connect({lake.where!r}).sql('select ts from obs.logs limit 1').to_arrow()"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True)
+    assert (done.stdout, done.stderr) == ("", "")
+
+
+def test_pruning_off_gives_the_same_rows(lake: Lake) -> None:
+    text = (
+        "select service, status from obs.logs where message not like 'request 1%' and attributes:day > 2 order by 1, 2"
+    )
+    assert run(lake, text, prune=False).to_arrow().equals(lake.sql(text).to_arrow())

@@ -62,8 +62,8 @@ class Answered:
 
 def shape_of(bound: Bound) -> Shape | None:
     """Recognise a query of the right shape, or give None."""
-    tree = bound.tree
-    if not isinstance(tree, exp.Select) or not _aggregates_only(tree):
+    tree = _within(bound.tree)
+    if tree is None or not _aggregates_only(tree):
         return None
     outputs = {each.alias_or_name: each.unalias() for each in tree.expressions}
     conditions: list[exp.Expr] = []
@@ -135,8 +135,21 @@ def _all_rows(shape: Shape, table: Table) -> Answered:
     return Answered(tuple(totals.rows + totals.hot_rows for _ in shape.outputs), plan, totals.extents)
 
 
+def _within(tree: exp.Expr) -> exp.Select | None:
+    """Look through selects that only hand on the columns of another, in their order."""
+    while isinstance(tree, exp.Select):
+        columns = [each.unalias() for each in tree.expressions]
+        if not all(isinstance(each, exp.Column) for each in columns) or not is_plain_select(tree):
+            return tree
+        inner = _inner(tree.args["from_"].this) if tree.args.get("where") is None else None
+        if inner is None or [each.name for each in columns] != inner.named_selects:
+            return tree
+        tree = inner
+    return None
+
+
 def _aggregates_only(select: exp.Select) -> bool:
-    if not is_plain_select(select) or not select.expressions:
+    if not is_plain_select(select, aggregates=True) or not select.expressions:
         return False
     return all(isinstance(each.unalias(), exp.Count | exp.Min | exp.Max) for each in select.expressions)
 

@@ -256,16 +256,13 @@ def substituted(condition: exp.Expr, outputs: Mapping[str, exp.Expr]) -> exp.Exp
     return condition.copy().transform(put)
 
 
-def is_plain_select(select: exp.Select) -> bool:
-    """Say whether a select only filters and computes from one source, a row for a row, or aggregates all of it."""
+def is_plain_select(select: exp.Select, *, aggregates: bool = False) -> bool:
+    """Say whether a select only filters and computes from one source, a row for a row, or may aggregate all of it."""
     if select.args.get("from_") is None or select.args.get("limit") or select.args.get("offset"):
         return False
     if select.args.get("joins") or any(select.args.get(key) for key in _SHAPING):
         return False
-    is_root = select.parent is None
-    kinds = (
-        (exp.Window, exp.Query, *_ROW_MAKERS, *_CHANCE) if is_root else (exp.AggFunc, exp.Query, *_ROW_MAKERS, *_CHANCE)
-    )
+    kinds = (exp.Window, exp.Query, *_ROW_MAKERS, *_CHANCE, *(() if aggregates else (exp.AggFunc,)))
     where = select.args.get("where")
     parts = [*select.expressions, *([where] if where is not None else [])]
     return not any(part.find(*kinds) for part in parts)

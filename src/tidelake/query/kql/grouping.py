@@ -184,7 +184,7 @@ def grouped(b: Binder, relation: Relation, keys: Sequence[tuple[str, Value]], ou
     for condition in relation.where:
         query = query.where(condition, copy=False)
     shared: dict[str, str] = {}
-    later: dict[str, exp.Expr] = {}
+    later: dict[str, tuple[str, str]] = {}
     for column, (_, value) in zip(columns, keys, strict=False):
         query = query.select(aliased(value.sql, column.key), copy=False)
     for column, output in zip(columns[len(keys) :], outputs, strict=True):
@@ -195,9 +195,7 @@ def grouped(b: Binder, relation: Relation, keys: Sequence[tuple[str, Value]], ou
         if text not in shared:
             shared[text] = fresh_key("row", [*(c.key for c in columns), *shared.values()])
             query = query.select(aliased(output.value.sql, shared[text]), copy=False)
-        later[column.key] = call(
-            "tide_field", exp.column(exp.to_identifier(shared[text], quoted=True)), literal(output.field, "string").sql
-        )
+        later[column.key] = (shared[text], output.field)
     for part in parts:
         query = query.select(aliased(column_sql(part.key, relation.alias), part.key), copy=False)
     by = [value.sql.copy() for _, value in keys] + [column_sql(part.key, relation.alias) for part in parts]
@@ -213,7 +211,8 @@ def grouped(b: Binder, relation: Relation, keys: Sequence[tuple[str, Value]], ou
     items: dict[str, exp.Expr] = {}
     for column in columns:
         if column.key in later:
-            items[column.key] = later[column.key]
+            row, field = later[column.key]
+            items[column.key] = call("tide_field", column_sql(row, made.alias), literal(field, "string").sql)
         elif column.key in parsed:
             items[column.key] = call("tide_parse_json", column_sql(column.key, made.alias))
     return b.steps.closed(replace(made, items=items))

@@ -373,6 +373,8 @@ def _now(args: Arguments) -> Value:
 
 def _ago(args: Arguments) -> Value:
     span = args.as_type(0, "timespan")
+    if span.is_null:
+        return literal(None, "datetime")
     if span.is_constant:
         try:
             return literal(args.scope.now - at_ticks(span.constant), "datetime")
@@ -397,6 +399,8 @@ def _end_of(unit: str) -> Rule:
     def rule(args: Arguments) -> Value:
         time = args.as_type(0, "datetime")
         offset = args.as_type(1, "long") if len(args) > 1 else literal(0, "long")
+        if time.is_null:
+            return time
         if time.is_constant and offset.is_constant:
             after = start_of(time.constant, unit, offset.constant + 1)
             return literal(after - timedelta(microseconds=1), "datetime")
@@ -514,11 +518,24 @@ def _extract_all(args: Arguments) -> Value:
     groups = _group_count(str(pattern.constant)) if pattern.is_constant else 1
     chosen = list(range(1, groups + 1))
     if len(args) > 2:
-        chosen = [int(group) for group in args.constant(1, "the groups")]
+        chosen = [_group(args, group, str(pattern.constant)) for group in args.constant(1, "the groups")]
     lists = [
         call("tide_extract_group", pattern.sql, exp.Literal.number(group), text(subject)) for group in chosen or [0]
     ]
     return Value(lists[0] if len(lists) == 1 else call("tide_zip", *lists), "dynamic")
+
+
+_CAPTURES = regex.compile(r"\\.|(\((?!\?)|\(\?P?<(\w+)>)")
+
+
+def _group(args: Arguments, group: Any, pattern: str) -> int:
+    """Give a group's number, by number or by name."""
+    if not isinstance(group, str):
+        return int(group)
+    names = [match[2] for match in _CAPTURES.finditer(pattern) if match[1]]
+    if group not in names:
+        raise args.error(f"the pattern has no group '{group}'", 1)
+    return names.index(group) + 1
 
 
 def _group_count(pattern: str) -> int:

@@ -17,7 +17,7 @@ from sqlglot import exp
 
 from tidelake.query.kql import syntax
 from tidelake.query.kql.conversions import convert, implicit
-from tidelake.query.kql.scope import Closure, Scope
+from tidelake.query.kql.scope import Closure, Scope, column_sql
 from tidelake.query.kql.values import (
     NUMERIC,
     TEXTUAL,
@@ -323,7 +323,7 @@ class Scalars:
         parts: list[exp.Expr] = []
         if name == "has_any" and len(node.options) == 1 and (found := self.bind_query(node.options[0], scope)):
             query, held = found
-            column = Value(exp.column(exp.to_identifier("v", quoted=True)), held)
+            column = Value(column_sql("v", "o"), held)
             words = self.expect_text(column, scope, node.at, "an option")
             return call("tide_has_any_terms", subject, _subquery_of(query, call("tide_terms", words.sql)))
         constants, arrays = self._options(node, scope, "string")
@@ -342,7 +342,7 @@ class Scalars:
         for option in node.options:
             if found := self.bind_query(option, scope):
                 query, held = found
-                column = Value(exp.column(exp.to_identifier("v", quoted=True)), held)
+                column = Value(column_sql("v", "o"), held)
                 arrays.append(_list_subquery(query, self.expect_text(column, scope, option.at, "an option")))
                 continue
             value = self.bind(option, scope)
@@ -401,7 +401,7 @@ class Scalars:
         return exp.In(this=subject, expressions=items)
 
     def _in_query(self, left: Value, query: exp.Expr, held: str, *, folded: bool, scope: Scope, at: int) -> exp.Expr:
-        inner = Value(exp.column(exp.to_identifier("v", quoted=True)), held)
+        inner = Value(column_sql("v", "o"), held)
         one, other = self._alike(left, inner, scope, at, "in") if left.type != held else (left, inner)
         if one.type == "dynamic":
             one, other = convert(one, "string"), convert(other, "string")
@@ -409,7 +409,7 @@ class Scalars:
             one, other = (_lowered(self.expect_text(side, scope, at, "a side of 'in~'")) for side in (one, other))
         subject, option = (text(one), text(other)) if one.type in TEXTUAL else (one.sql, other.sql)
         select = exp.select(exp.alias_(option, "v", quoted=True)).from_(
-            exp.Subquery(this=query, alias=exp.TableAlias(this=exp.to_identifier("o")))
+            exp.Subquery(this=query, alias=exp.TableAlias(this=exp.to_identifier("o", quoted=True)))
         )
         if one.type not in TEXTUAL:
             select = select.where(exp.Not(this=exp.Is(this=option.copy(), expression=exp.Null())))
@@ -422,7 +422,7 @@ def _list_subquery(query: exp.Expr, value: Value) -> exp.Expr:
 
 def _subquery_of(query: exp.Expr, aggregate: exp.Expr) -> exp.Expr:
     select = exp.select(exp.alias_(aggregate, "v", quoted=True)).from_(
-        exp.Subquery(this=query, alias=exp.TableAlias(this=exp.to_identifier("o")))
+        exp.Subquery(this=query, alias=exp.TableAlias(this=exp.to_identifier("o", quoted=True)))
     )
     return exp.Subquery(this=select)
 

@@ -84,10 +84,11 @@ def stream(lake: Lake, as_json: bool, folder: str, **options: Any) -> None:
 @click.command()
 @click.argument("source")
 @click.argument("target")
-@click.option("--query", metavar="SQL", help="What to append, from the table called source.")
+@click.option("--query", metavar="SQL", default="select * from source", show_default=True,
+              help="What to append, from the table called source.")  # fmt: skip
 @click.option("--key", metavar="TEXT", help="A second copy under the same key changes nothing.")
 @spark_options
-def copy(lake: Lake, as_json: bool, source: str, target: str, query: str | None, **options: Any) -> None:
+def copy(lake: Lake, as_json: bool, source: str, target: str, **options: Any) -> None:
     """Append a table, or what a query makes of it, to another table.
 
     \b
@@ -96,7 +97,7 @@ def copy(lake: Lake, as_json: bool, source: str, target: str, query: str | None,
     """
     from tidelake.spark.jobs import copy as run
 
-    say(run(lake, source, target, **({"query": query} if query else {}), **options), as_json)
+    say(run(lake, source, target, **options), as_json)
 
 
 @click.command()

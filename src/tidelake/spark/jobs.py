@@ -17,7 +17,7 @@ from tidelake.catalog.protocol import new_id, now_us
 from tidelake.errors import InvalidInputError, NotFoundError
 from tidelake.format import segment_format
 from tidelake.format.segment import BLOCK_ROWS
-from tidelake.ingest import Coerced, Rules
+from tidelake.ingest import Coerced
 from tidelake.lake import Lake
 from tidelake.objects import extent_key
 from tidelake.scan import scan

@@ -24,7 +24,6 @@ import tidelake.spark
 from bench.data import SPAN_US, START_US, log_table
 from bench.report import Ratio, Report
 from tidelake.lake import Lake
-from tidelake.spark.drops import stream
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -186,6 +185,8 @@ def _readers(session: SparkSession, lake: Lake, folder: Path) -> dict[str, Calla
 
 def _freshness(session: SparkSession, lake: Lake, folder: Path) -> float:
     """Give the 99th percentile of how long rows of a stream take until a reader can see them, in seconds."""
+    from tidelake.spark.drops import stream  # brings pyspark, which other benchmarks do without
+
     table = lake.create_table("bench.ticks", {"ts": "timestamp", "value": "long"}, time="ts")
     query = stream(
         lambda spark: (

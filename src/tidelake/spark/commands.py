@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import wraps
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from tidelake.errors import InvalidInputError
-from tidelake.lake import Lake, connect
+
+if TYPE_CHECKING:
+    from tidelake.lake import Lake
 
 
 def spark_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -29,6 +31,8 @@ def spark_options(command: Callable[..., None]) -> Callable[..., None]:
     @click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")
     @wraps(command)
     def opened(*, where: str, objects: str | None, endpoint: str | None, **options: Any) -> None:
+        from tidelake.lake import connect
+
         with connect(where, objects=objects, endpoint=endpoint) as lake:
             command(lake=lake, **options)
 

@@ -24,7 +24,6 @@ import tidelake.spark
 from bench.data import SPAN_US, START_US, log_table
 from bench.report import Ratio, Report
 from tidelake.lake import Lake
-from tidelake.spark.drops import stream
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -37,14 +36,14 @@ WARM_SECONDS = 8  # of the stream, in which processes start
 DRIVER_MEMORY = "4g"
 
 METHOD = (
-    "Ratios are of medians; contenders take turns in one session, local[2]; the first round is a warm-up and is left out.",
-    "Rows are five days of log rows, each with a dynamic column of three paths (VARIANT in Parquet, written by Spark, zstd).",
+    "Ratios are of medians; contenders take turns in one session, local[2]; the first round is a warm-up, left out.",
+    "Rows are five days of log rows, each with a dynamic column of three paths (VARIANT in Parquet, by Spark, zstd).",
     "A scan ends in Spark's noop sink, so every row and column asked for crosses into the JVM.",
-    "The needle is one word in one message of 100,000: ours by `has`, which finds whole words by the statistics; Parquet by "
-    "rlike with word bounds. The path is asked by our own condition, and by v:path in Parquet.",
+    "The needle is one word in one message of 100,000: ours by `has`, which finds whole words by statistics; Parquet "
+    "by rlike with word bounds. The path is asked by our own condition, and by v:path in Parquet.",
     "The window is one hundredth of the time and the host one of 200, as plain Spark SQL for both.",
     "A write is from the same Parquet files, by the same session, into a new table or folder.",
-    "The stream is Spark's rate source at 10,000 rows a second; a row is visible when the snapshot it is in was committed. "
+    "The stream is Spark's rate source at 10,000 rows a second; a row is visible when its snapshot was committed. "
     "The first seconds, in which processes start, are left out.",
     "Delta and Iceberg are left out: their jars come from Maven, which a benchmark here cannot count on.",
 )
@@ -91,7 +90,10 @@ def _measured(session: SparkSession, lake: Lake, folder: Path, rows: int, rounds
         workload=f"{rows * DAYS:,} log rows of 9 columns; see bench/data.py.",
         ratios=tuple(ratios),
         seconds=seconds,
-        sizes={"tidelake": _size(folder / "lake"), "Parquet": _size(folder / "parquet")},
+        sizes={
+            "tidelake": sum(extent.byte_size for extent in lake.table("bench.logs").extents()),
+            "Parquet": _size(folder / "parquet"),
+        },
         method=METHOD,
     )
 
@@ -183,6 +185,8 @@ def _readers(session: SparkSession, lake: Lake, folder: Path) -> dict[str, Calla
 
 def _freshness(session: SparkSession, lake: Lake, folder: Path) -> float:
     """Give the 99th percentile of how long rows of a stream take until a reader can see them, in seconds."""
+    from tidelake.spark.drops import stream  # brings pyspark, which other benchmarks do without
+
     table = lake.create_table("bench.ticks", {"ts": "timestamp", "value": "long"}, time="ts")
     query = stream(
         lambda spark: (
@@ -226,6 +230,4 @@ def _take_turns(contenders: Mapping[str, Callable[[], object]], rounds: int) -> 
 
 
 def _size(folder: Path) -> int:
-    return sum(
-        file.stat().st_size for file in folder.rglob("*") if file.is_file() and file.suffix in (".tlm", ".parquet")
-    )
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file() and file.suffix == ".parquet")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -83,7 +85,7 @@ def test_load_under_a_key_happens_once_and_names_what_is_wrong(spark: SparkSessi
     with pytest.raises(NotFoundError, match="no file to load"):
         load(lake, "t", str(tmp_path / "nothing-*.csv"), spark=spark)
     (tmp_path / "what.xyz").write_text("?")
-    with pytest.raises(InvalidInputError, match="cannot tell what 'what.xyz' holds"):
+    with pytest.raises(InvalidInputError, match=r"cannot tell what 'what\.xyz' holds"):
         load(lake, "t", str(tmp_path / "what.xyz"), spark=spark)
 
 
@@ -149,10 +151,10 @@ def test_commands_mirror_the_jobs(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_spark_is_not_imported_by_the_command_line() -> None:
-    import subprocess
-    import sys
-
-    code = "import sys; from tidelake.cli import main; main(['--help'], standalone_mode=False); assert 'pyspark' not in sys.modules"
+    code = (
+        "import sys; from tidelake.cli import main; main(['--help'], standalone_mode=False); "
+        "assert 'pyspark' not in sys.modules"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "load" in done.stdout

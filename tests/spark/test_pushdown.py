@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from functools import reduce
-from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -110,9 +110,9 @@ def test_explain_shows_what_was_pruned(spark: SparkSession, frame: DataFrame) ->
     asked = frame.where(
         "ts >= timestamp'2026-01-03 00:00:00' and ts < timestamp'2026-01-04 00:00:00' and i > 3"
     ).select("n")
-    shown = asked._jdf.queryExecution().explainString(
-        spark._jvm.org.apache.spark.sql.execution.ExplainMode.fromString("formatted")
-    )  # type: ignore[operator, union-attr]
+    engine: Any = spark
+    mode = engine._jvm.org.apache.spark.sql.execution.ExplainMode.fromString("formatted")
+    shown = asked._jdf.queryExecution().explainString(mode)
     assert "ReadSchema: struct<ts:timestamp,i:int,n:bigint>" in shown
     assert "GreaterThan(i,3)" in shown
     text = tidelake.spark.explain(asked)

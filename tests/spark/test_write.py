@@ -97,16 +97,16 @@ def test_write_that_narrows_is_refused_and_nothing_is_visible(spark: SparkSessio
         save(spark.sql("select 1 as n"), lake)
     with pytest.raises(Exception, match=r"a row has no time in the table's time column"):
         save(spark.sql("select cast(null as timestamp) as ts, 1 as n"), lake)
+    writer = numbers(spark, 1).write.format("tidelake").options(lake=lake.where, table="t")
     with pytest.raises(Exception, match=r"a table is only appended to: use mode append"):
-        options = {"lake": lake.where, "table": "t"}
-        numbers(spark, 1).write.format("tidelake").options(**options).mode("overwrite").save()
+        writer.mode("overwrite").save()
     assert lake.table("t").snapshot.sequence == 1
     assert lake.catalog.pending() == []
 
 
 def test_failed_task_leaves_nothing_but_garbage(spark: SparkSession, lake: Lake) -> None:
-    with pytest.raises(Exception, match="assert_true|is not true"):
-        frame = numbers(spark, 40_000).selectExpr("ts", "n", "name").where("assert_true(n < 39999) is null")
+    frame = numbers(spark, 40_000).selectExpr("ts", "n", "name").where("assert_true(n < 39999) is null")
+    with pytest.raises(Exception, match=r"assert_true|is not true"):
         save(frame, lake, extentBytes="200000")
     assert lake.table("t").snapshot.sequence == 1
     assert lake.catalog.pending() == []

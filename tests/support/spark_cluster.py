@@ -90,7 +90,7 @@ def spark_cluster(folder: Path, *, workers: int = 2) -> Iterator[Cluster]:
                 str(folder / f"work-{at}"),
                 url,
                 log=f"worker-{at}",
-            )  # fmt: skip
+            )
             for at in range(workers)
         ]
         for at in range(workers):

@@ -81,10 +81,11 @@ def stream(lake: Lake, as_json: bool, folder: str, **options: Any) -> None:
 @click.command()
 @click.argument("source")
 @click.argument("target")
-@click.option("--query", metavar="SQL", help="What to append, from the table called source.")
+@click.option("--query", metavar="SQL", default="select * from source", show_default=True,
+              help="What to append, from the table called source.")  # fmt: skip
 @click.option("--key", metavar="TEXT", help="A second copy under the same key changes nothing.")
 @spark_options
-def copy(lake: Lake, as_json: bool, source: str, target: str, query: str | None, **options: Any) -> None:
+def copy(lake: Lake, as_json: bool, source: str, target: str, **options: Any) -> None:
     """Append what a query makes of a table to another.
 
     \b
@@ -93,7 +94,7 @@ def copy(lake: Lake, as_json: bool, source: str, target: str, query: str | None,
     """
     from tidelake.spark.jobs import copy as run
 
-    say(run(lake, source, target, query=query or "select * from source", **options), as_json)
+    say(run(lake, source, target, **options), as_json)
 
 
 @click.command()

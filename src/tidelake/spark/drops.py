@@ -28,7 +28,7 @@ from tidelake.spark.places import Place
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
 DONE = "_done"
 MOST_FILES = 1000  # of one table in one round, so that the first ones do not wait for the last

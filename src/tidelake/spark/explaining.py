@@ -30,7 +30,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 def explain(frame: DataFrame) -> str:
     """Draw the cascade of every scan of a table that a frame has, first to last."""
-    plan = frame._jdf.queryExecution().optimizedPlan()  # type: ignore[operator]
+    plan = frame._jdf.queryExecution().optimizedPlan()
     return "\n".join(_explained(scan) for scan in _scans(plan))
 
 

@@ -442,6 +442,8 @@ def _put_dynamic(
             if slot < 0:
                 return _LEFT, to
             key_at, key_length = _key_of(data, frame, slot, meta, meta_start, meta_end)
+            if not _is_text(meta, key_at, key_length):
+                return _LEFT, to
             if to + key_length + 16 > len(out):
                 return _FULL, to
             to = put_head(out, to, _U(0x60), _U(key_length))
@@ -473,7 +475,7 @@ def _put_item(data: Any, at: Any, end: Any, frames: Any, depth: Any, out: Any, t
             if at + 5 > end:
                 return _LEFT, to, False
             length, place = _number(data, at + 1, 4), at + 5
-        if place + length > end:
+        if place + length > end or ((kind != 15 or basic == 1) and not _is_text(data, place, length)):
             return _LEFT, to, False
         if to + length + 16 > len(out):
             return _FULL, to, False
@@ -486,6 +488,30 @@ def _put_item(data: Any, at: Any, end: Any, frames: Any, depth: Any, out: Any, t
         return _DONE, to + 1, False
     state, to = _put_numeric(data, at, end, kind, out, to)
     return state, to, False
+
+
+@compiled
+def _is_text(data: Any, at: Any, length: Any) -> Any:
+    """Say whether bytes are UTF-8; those that are plain ASCII, or nearly so, are told at once."""
+    i = 0
+    while i < length:
+        first = data[at + i]
+        if first < 0x80:
+            i += 1
+            continue
+        more = 1 if 0xC2 <= first <= 0xDF else 2 if first & 0xF0 == 0xE0 else 3 if 0xF0 <= first <= 0xF4 else 0
+        if more == 0 or i + more >= length:
+            return False
+        second = data[at + i + 1]
+        low = 0xA0 if first == 0xE0 else 0x90 if first == 0xF0 else 0x80
+        high = 0x9F if first == 0xED else 0x8F if first == 0xF4 else 0xBF
+        if second < low or second > high:
+            return False
+        for j in range(2, more + 1):
+            if data[at + i + j] & 0xC0 != 0x80:
+                return False
+        i += more + 1
+    return True
 
 
 @compiled

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import struct
-from decimal import Decimal
+from decimal import Decimal, localcontext
 from typing import Any
 
 from pyspark.sql.types import VariantVal
@@ -18,7 +18,8 @@ from tidelake.errors import CorruptError
 from tidelake.ingest.rows import plain
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-_MOST_DECIMAL = 10**38
+_DIGITS = 38  # of a variant's decimals
+_MOST_DECIMAL = 10**_DIGITS
 
 
 def plain_variant(data: bytes) -> tuple[bytes, bytes]:
@@ -41,7 +42,8 @@ def plain_variant(data: bytes) -> tuple[bytes, bytes]:
 def plain_cbor(value: bytes, metadata: bytes) -> bytes:
     """Give the dynamic value of one variant."""
     try:
-        found = VariantVal(value, metadata).toPython()
+        with localcontext(prec=_DIGITS):  # the usual 28 digits would round
+            found = VariantVal(value, metadata).toPython()
     except Exception as error:  # whatever pyspark raises on bytes that are no variant
         raise CorruptError("not a variant", reason=error) from error
     return dynamic.encode(plain(_with_integers(found), 1))

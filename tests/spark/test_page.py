@@ -1,0 +1,30 @@
+"""Execute what docs/spark.md says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+PAGE = Path(__file__).parents[2] / "docs" / "spark.md"
+
+
+def test_examples_of_the_page_run(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = PAGE.read_text().replace('"lake", "lake"', f'"lake", "{tmp_path}/lake"')  # planners keep Spark's own folder
+    text = re.sub(r'"((?:ticks-)?checkpoint)"', rf'"{tmp_path}/\1"', text)
+    namespace: dict[str, Any] = {}
+    try:
+        for block in re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
+            exec(compile(block, str(PAGE), "exec"), namespace)
+    finally:
+        for query in spark.streams.active:
+            query.stop()
+        if "lake" in namespace:
+            namespace["lake"].close()
+    assert "scan obs.logs at snapshot" in capsys.readouterr().out

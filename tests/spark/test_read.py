@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pickle
+import secrets
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -10,7 +13,11 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import tidelake
+from tests.support.servers import S3Server
 from tidelake.lake import Lake
+from tidelake.spark.places import Place
+from tidelake.spark.reading import TableReader
+from tidelake.spark.types import spark_schema
 
 ROWS = 5_000
 
@@ -102,3 +109,19 @@ def test_options_reach_the_planner_whatever_their_case(spark: SparkSession, lake
     assert frame(spark, lake, splitBytes="1000").rdd.getNumPartitions() == 2  # one block, and the hot rows
     with pytest.raises(Exception, match="option splitBytes is a whole number from 1 on got=many"):
         frame(spark, lake, SPLITBYTES="many").count()
+
+
+def test_secrets_are_in_options_and_not_in_splits(tmp_path: Path, s3: S3Server) -> None:
+    where = f"s3://{s3.bucket}/secrets-{secrets.token_hex(6)}"
+    store = {"objects": where, "endpoint": s3.endpoint, "key": s3.key, "secret": s3.secret}
+    with tidelake.connect(tmp_path / "lake", **store) as lake:
+        table = lake.create_table("t", {"ts": "timestamp", "n": "long"}, time="ts")
+        table.append([{"ts": "2026-01-01T00:00:00Z", "n": n} for n in range(2_000)])
+        place = Place.of_table(table)
+        assert s3.secret not in repr(place)
+        options = {**place.options(), "table": "t"}
+        reader = TableReader(options, spark_schema(table.schema))
+        (split,) = reader.partitions()
+        assert s3.secret.encode() not in pickle.dumps(split)
+        elsewhere = pickle.loads(pickle.dumps(reader))
+        assert sum(batch.num_rows for batch in elsewhere.read(pickle.loads(pickle.dumps(split)))) == 2_000

@@ -59,11 +59,12 @@ class Place:
 
     @classmethod
     def _of_parts(cls, where: str, store: ObjectStore) -> Place:
-        is_folder = "://" not in where and not where.startswith("log:")
+        if "://" not in where and not where.startswith("log:"):
+            where = os.path.abspath(where)  # other processes may be elsewhere
         held = getattr(store, "_place", None)  # of a bucket: with the credentials it was opened with
         if held is None:
             beside = store.url if where.startswith(("postgresql:", "postgres:")) else None
-            return cls(os.path.abspath(where) if is_folder else where, beside)
+            return cls(where, beside)
         return cls(where, store.url, held.endpoint, held.key, held.secret, held.region)
 
     def open(self) -> Lake:

@@ -113,7 +113,7 @@ def test_options_reach_the_planner_whatever_their_case(spark: SparkSession, lake
 
 def test_secrets_are_in_options_and_not_in_splits(tmp_path: Path, s3: S3Server) -> None:
     where = f"s3://{s3.bucket}/secrets-{secrets.token_hex(6)}"
-    store = {"objects": where, "endpoint": s3.endpoint, "key": s3.key, "secret": s3.secret}
+    store: dict[str, Any] = {"objects": where, "endpoint": s3.endpoint, "key": s3.key, "secret": s3.secret}
     with tidelake.connect(tmp_path / "lake", **store) as lake:
         table = lake.create_table("t", {"ts": "timestamp", "n": "long"}, time="ts")
         table.append([{"ts": "2026-01-01T00:00:00Z", "n": n} for n in range(2_000)])

@@ -24,6 +24,7 @@ settings.register_profile("repeatable", derandomize=True, deadline=None)  # a re
 settings.load_profile("repeatable")
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist writes groups down
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep a file's tests in one process, and all that need Spark in one, so that there is one session."""
     for item in items:

@@ -46,7 +46,7 @@ def rows(minutes: range, *, device: str = "a", second: int = 0) -> pa.Table:
 
 def write(spark: SparkSession, lake: Lake, table: pa.Table, **options: Any) -> None:
     frame = spark.createDataFrame(table).repartition(2)
-    words = {"lake": lake.where, "table": "m.cpu", "extentBytes": "4000", **options}
+    words = {"lake": lake.where, "table": "m.cpu", "extentBytes": "1000", **options}
     frame.write.format("tidelake").options(**words).mode("append").save()
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from sqlglot import exp
@@ -33,6 +33,9 @@ from tidelake.scan import prune_blocks
 from tidelake.schema import Schema
 from tidelake.snapshot import Counts, HotBatch, Scope, Snapshot
 from tidelake.table import Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 
 def coverage_table(lake: Lake, table: str | Table, kind: str = "coverage", **words: Any) -> pa.Table:
@@ -54,8 +57,6 @@ def coverage_table(lake: Lake, table: str | Table, kind: str = "coverage", **wor
 class Answer(Table):
     """Rows in memory, to be scanned as a table is."""
 
-    to_spark = None  # type: ignore[assignment]  # there is no table for executors to read: the rows go with the query
-
     def __init__(self, lake: Lake, name: str, rows: pa.Table) -> None:
         info = TableInfo(new_id(), "answers", name, 0)
         schema = Schema.of({field.name: _type_of(field.type) for field in rows.schema})
@@ -71,6 +72,13 @@ class Answer(Table):
         snapshot = self.snapshot
         question = self._question(snapshot, columns, where, None, None, words.get("limit"), False)
         return prune_blocks(make_plan(self.name, snapshot, question, (), self._rows), self._footers)
+
+    def to_spark(self, columns: Any = None, where: Any = None, *, spark: SparkSession | None = None) -> DataFrame:
+        """Give the rows to Spark themselves: there is no table for executors to read."""
+        from tidelake.spark import session
+
+        frame: DataFrame = (spark or session()).createDataFrame(self.scan(columns, where).read_all())
+        return frame
 
 
 def name_answers(tree: exp.Query, text: str, tables: Answering) -> None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["PUSHDOWN", "explain", "register", "session"]
 
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+DAEMON = "spark.python.daemon.module"
 
 
 def session(master: str | None = None, *, app: str = "tidelake", **settings: str) -> SparkSession:
@@ -32,7 +33,10 @@ def session(master: str | None = None, *, app: str = "tidelake", **settings: str
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers need this Python and not another
     builder = SparkSession.builder.appName(app).config(PUSHDOWN, "true")
     if master is not None or SparkSession.getActiveSession() is None:
-        builder = builder.master(master or os.environ.get("TIDELAKE_MASTER") or "local[*]")
+        place = master or os.environ.get("TIDELAKE_MASTER") or "local[*]"
+        builder = builder.master(place)
+        if place == "local" or place.startswith("local["):
+            builder = builder.config(DAEMON, "tidelake.spark.daemon")
         builder = builder.config("spark.ui.showConsoleProgress", "false").config("spark.ui.enabled", "false")
     for name, value in settings.items():
         builder = builder.config(name.replace("__", "."), value)

@@ -36,7 +36,7 @@ fix: $(READY)  ## format and mend what can be mended
 	$(BIN)/ruff check --fix .
 
 test: $(READY)  ## the whole test suite
-	$(BIN)/python -m pytest -m "not torture" -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -m "not torture" -n 2
 
 torture: $(READY)  ## the long random runs
 	$(BIN)/python -m pytest -m torture

@@ -5,13 +5,16 @@ It does not hold what only one test file needs.
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
+from xdist.scheduler import LoadScopeScheduling
 
 from tests.support.servers import S3Server, fresh_database, postgres_server, seaweedfs_server
 from tests.support.sparks import spark_session
@@ -24,12 +27,24 @@ settings.register_profile("repeatable", derandomize=True, deadline=None)  # a re
 settings.load_profile("repeatable")
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist writes groups down
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep a file's tests in one process, and all that need Spark in one, so that there is one session."""
-    for item in items:
-        needs_spark = "spark" in getattr(item, "fixturenames", ())
-        item.add_marker(pytest.mark.xdist_group("spark" if needs_spark else item.nodeid.partition("::")[0]))
+class ByFile(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships no types
+    """Keep a file's tests in one process, and all files that need Spark in one, so that there is one session."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        return "spark" if _needs_spark(file) else file
+
+
+@cache
+def _needs_spark(file: str) -> bool:
+    text = (Path(__file__).parents[1] / file).read_text()
+    return re.search(r"spark: SparkSession|\(\"spark\"\)", text) is not None
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile:
+    """Choose which process runs what."""
+    return ByFile(config, log)
 
 
 @pytest.fixture(scope="session")

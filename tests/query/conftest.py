@@ -8,6 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import tidelake
+import tidelake.spark
 from tests.query.cases import TABLES, arrow_table
 from tests.query.world import build
 from tidelake import Lake
@@ -34,7 +35,7 @@ def quick_spark(spark: SparkSession) -> Iterator[SparkSession]:
 @pytest.fixture(scope="session")
 def query_spark(spark: SparkSession) -> SparkSession:
     """Give a session of its own that knows the portable functions and the tables of the KQL cases."""
-    session = spark.newSession()
+    session = tidelake.spark.register(spark.newSession())
     for name, value in {**QUICK, "spark.sql.session.timeZone": "UTC", "spark.sql.shuffle.partitions": "2"}.items():
         session.conf.set(name, value)
     register_spark(session)

@@ -16,7 +16,7 @@ from tidelake import Lake, listed
 from tidelake.query.result import Result
 from tidelake.query.session import run
 
-LOCAL_QUERIES, SPARK_QUERIES = 100, 10
+LOCAL_QUERIES, SPARK_QUERIES = 60, 6
 
 
 @pytest.fixture(scope="module")

@@ -107,12 +107,20 @@ def check(case: Case, lake: Lake, engine: str) -> None:
         assert sorted(rows) == sorted(case.rows)
 
 
+def on_spark() -> list[Any]:
+    """Give the cases, two of three for the long runs alone: each costs Spark most of a second."""
+    return [
+        case if at % 3 == 0 else pytest.param(case, marks=pytest.mark.torture, id=case.name)
+        for at, case in enumerate(read_cases())
+    ]
+
+
 @pytest.mark.parametrize("case", read_cases(), ids=lambda case: case.name)
 def test_case_gives_its_rows_in_process(case: Case, world: Lake) -> None:
     check(case, world, "local")
 
 
-@pytest.mark.parametrize("case", read_cases(), ids=lambda case: case.name)
+@pytest.mark.parametrize("case", on_spark(), ids=lambda case: case.name)
 def test_case_gives_its_rows_on_spark(case: Case, world: Lake, quick_spark: SparkSession) -> None:
     check(case, world, "spark")
 

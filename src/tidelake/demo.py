@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOG_LINES = 150_000
-FILE_LINES = 15_000
+LOG_FILES = 10
 STREAMED_FILES = 3  # dropped after the load, as if they came later
 MARK = "tidelake-demo"  # a file that says that a folder may be emptied
 
@@ -89,7 +89,7 @@ def run_demo(folder: str, console: Console, *, lines: int = LOG_LINES) -> None:
         Panel(Text("Six hours of a small shop: logs, metrics, and one incident. Let us find it."), expand=False)
     )
     with _step(console, "Make telemetry, as files on a disk"):
-        logs = write_ndjson(log_lines(lines), root / "files" / "logs", "logs", per_file=FILE_LINES)
+        logs = write_ndjson(log_lines(lines), root / "files" / "logs", "logs", per_file=-(-lines // LOG_FILES))
         metrics = write_ndjson(metric_rows(), root / "files" / "metrics", "metrics", per_file=100_000)
         console.print(f"  {len(logs)} files of log lines, {len(metrics)} file of metrics, NDJSON")
     with connect(root / "lake") as lake:

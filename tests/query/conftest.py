@@ -8,7 +8,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 import tidelake
-import tidelake.spark
 from tests.query.cases import TABLES, arrow_table
 from tests.query.world import build
 from tidelake import Lake
@@ -32,18 +31,19 @@ def quick_spark(spark: SparkSession) -> Iterator[SparkSession]:
         spark.conf.unset(name)
 
 
-@pytest.fixture(scope="session")
-def query_spark(spark: SparkSession) -> SparkSession:
-    """Give a session of its own that knows the portable functions and the tables of the KQL cases."""
-    session = tidelake.spark.register(spark.newSession())
-    for name, value in {**QUICK, "spark.sql.session.timeZone": "UTC", "spark.sql.shuffle.partitions": "2"}.items():
-        session.conf.set(name, value)
-    register_spark(session)
+@pytest.fixture
+def query_spark(quick_spark: SparkSession) -> Iterator[SparkSession]:
+    """Give the session with the portable functions and the tables of the KQL cases."""
+    register_spark(quick_spark)
+    views = []
     for name, (columns, _) in TABLES.items():
-        frame = session.createDataFrame(arrow_table(name))
+        frame = quick_spark.createDataFrame(arrow_table(name))
         chosen = [f"try_parse_json({c}) AS {c}" if kind == "dynamic" else c for c, kind in columns.items()]
-        frame.selectExpr(*chosen).createOrReplaceTempView(name.replace(".", "_"))
-    return session
+        views.append(name.replace(".", "_"))
+        frame.selectExpr(*chosen).createOrReplaceTempView(views[-1])
+    yield quick_spark
+    for view in views:
+        quick_spark.catalog.dropTempView(view)
 
 
 @pytest.fixture(scope="session")

@@ -19,12 +19,17 @@ import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.catalyst.trees.TreeNode;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.connector.catalog.Identifier;
+import org.apache.spark.sql.connector.read.Batch;
+import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.connector.read.Scan;
+import org.apache.spark.sql.connector.read.Scan$ColumnarSupportMode;
 import org.apache.spark.sql.connector.write.LogicalWriteInfo;
 import org.apache.spark.sql.connector.write.LogicalWriteInfoImpl;
 import org.apache.spark.sql.execution.datasources.DataSourceStrategy$;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonBatch;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceReadInfo;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonScan;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonScanBuilder;
@@ -84,7 +89,7 @@ public class ScanRule extends Rule {
       return false;
     }
     Scan scan = ((DataSourceV2ScanRelation) plan).scan();
-    return scan instanceof PythonScan
+    return scan.getClass() == PythonScan.class
         && NAME.equalsIgnoreCase((String) field(scan, "shortName"))
         && !((CaseInsensitiveStringMap) field(scan, "options")).containsKey(OWN_PLAN);
   }
@@ -131,7 +136,7 @@ public class ScanRule extends Rule {
     }
     return relation.copy(
         relation.relation(),
-        builder.build(),
+        new TableScan((PythonScan) builder.build()),
         seq(output),
         relation.keyGroupedPartitioning(),
         relation.ordering(),
@@ -210,8 +215,12 @@ public class ScanRule extends Rule {
   }
 
   static Object field(Object of, String name) {
+    return field(of, of.getClass(), name);
+  }
+
+  static Object field(Object of, Class in, String name) {
     try {
-      Field field = of.getClass().getDeclaredField(name);
+      Field field = in.getDeclaredField(name);
       field.setAccessible(true);
       return field.get(of);
     } catch (Exception error) {
@@ -229,5 +238,53 @@ class Visit extends scala.runtime.AbstractFunction1 {
 
   public Object apply(Object plan) {
     return rule.visit((LogicalPlan) plan);
+  }
+}
+
+/** A scan with a plan of its own, whose tasks hand over columns. */
+class TableScan extends PythonScan {
+  TableScan(PythonScan scan) {
+    super(
+        (PythonDataSourceV2) ScanRule.field(scan, "ds"), (String) ScanRule.field(scan, "shortName"),
+        (StructType) ScanRule.field(scan, "outputSchema"),
+        (CaseInsensitiveStringMap) ScanRule.field(scan, "options"),
+        (org.apache.spark.sql.sources.Filter[]) ScanRule.field(scan, "supportedFilters"));
+  }
+
+  Object held(String name) {
+    return ScanRule.field(this, PythonScan.class, name);
+  }
+
+  public Scan$ColumnarSupportMode columnarSupportMode() {
+    return Scan$ColumnarSupportMode.SUPPORTED;
+  }
+
+  public Batch toBatch() {
+    return new TableBatch(
+        (PythonDataSourceV2) held("ds"), (String) held("shortName"), (StructType) held("outputSchema"),
+        (CaseInsensitiveStringMap) held("options"));
+  }
+}
+
+class TableBatch extends PythonBatch {
+  private final PythonDataSourceV2 source;
+  private final String name;
+  private final StructType schema;
+  private final CaseInsensitiveStringMap options;
+
+  TableBatch(PythonDataSourceV2 source, String name, StructType schema, CaseInsensitiveStringMap options) {
+    super(source, name, schema, options);
+    this.source = source;
+    this.name = name;
+    this.schema = schema;
+    this.options = options;
+  }
+
+  public PartitionReaderFactory createReaderFactory() {
+    PythonDataSourceReadInfo info = source.getOrCreateReadInfo(name, options, schema, false);
+    return new ColumnReader(
+        source.source(), info.func(), schema,
+        (scala.Option) ScanRule.field(this, PythonBatch.class, "jobArtifactUUID"),
+        (scala.Option) ScanRule.field(this, PythonBatch.class, "sessionUUID"));
   }
 }

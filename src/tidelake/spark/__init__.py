@@ -53,9 +53,10 @@ def explain(frame: DataFrame) -> str:
 def register(spark: SparkSession) -> SparkSession:
     """Make a session ready: the source's name, and filters that reach it. The session's time zone stays as it is."""
     from tidelake.spark.optimizer import install
+    from tidelake.spark.planning import register_source
     from tidelake.spark.source import TidelakeSource
 
-    spark.dataSource.register(TidelakeSource)
+    register_source(spark, TidelakeSource)
     spark.conf.set(PUSHDOWN, "true")
     install(spark)
     return spark

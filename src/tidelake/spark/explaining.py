@@ -37,7 +37,7 @@ def explain(frame: DataFrame) -> str:
 def _scans(node: Any) -> Iterator[Any]:
     if node.getClass().getSimpleName() == "DataSourceV2ScanRelation":
         scan = node.scan()
-        if scan.getClass().getSimpleName() == "PythonScan" and _field(scan, "shortName").lower() == NAME:
+        if scan.getClass().getSimpleName() in ("PythonScan", "TableScan") and _field(scan, "shortName").lower() == NAME:
             yield scan
     children = node.children()
     for at in range(children.size()):
@@ -56,7 +56,8 @@ def _explained(scan: Any) -> str:
 
 
 def _field(of: Any, name: str) -> Any:
-    field = of.getClass().getDeclaredField(name)
+    kind = of.getClass()
+    field = (kind.getSuperclass() if kind.getSimpleName() == "TableScan" else kind).getDeclaredField(name)
     field.setAccessible(True)
     return field.get(of)
 

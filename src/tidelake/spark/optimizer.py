@@ -9,8 +9,9 @@ driver at hand), tables are read whole and Spark filters: slower, and just as ri
 from __future__ import annotations
 
 import warnings
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any
+
+from tidelake.spark.java import java_class
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,24 +21,20 @@ RULE = "tidelake.ScanRule"
 
 def install(spark: SparkSession) -> bool:
     """Give a session the rule, once; False where it cannot have it."""
-    session: Any = getattr(spark, "_jsparkSession", None)
-    if session is None:
+    if getattr(spark, "_jsparkSession", None) is None:
         return False
     try:
-        return _install(spark.sparkContext._jvm, session)
+        return _install(spark.sparkContext._jvm, spark)
     except Exception as error:  # whatever another Spark says to what this one has
         warnings.warn(f"tidelake: filters and columns are not pushed down here: {error}", stacklevel=3)
         return False
 
 
-def _install(jvm: Any, session: Any) -> bool:
-    methods = session.experimental()
+def _install(jvm: Any, spark: SparkSession) -> bool:
+    methods = spark._jsparkSession.experimental()
     rules = jvm.java.util.ArrayList(jvm.scala.jdk.javaapi.CollectionConverters.asJava(methods.extraOptimizations()))
     if any(rule.getClass().getName() == RULE for rule in rules):
         return True
-    compiler = jvm.org.codehaus.janino.SimpleCompiler()
-    compiler.setParentClassLoader(session.getClass().getClassLoader())
-    compiler.cook(files("tidelake.spark").joinpath("ScanRule.java").read_text())
-    rules.add(compiler.getClassLoader().loadClass(RULE).newInstance())
+    rules.add(java_class(spark, RULE).newInstance())
     getattr(methods, "extraOptimizations_$eq")(jvm.scala.jdk.javaapi.CollectionConverters.asScala(rules).toList())
     return True

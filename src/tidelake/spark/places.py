@@ -1,8 +1,8 @@
 """Find the lake, the table and the numbers that the options of a read or a write name.
 
-Planning runs in a few Python processes that Spark keeps, so each keeps its lakes open: a footer read for one plan is
-there for the next. Tasks open only the object store. Secrets are in the options and nowhere else: not in splits, not in
-messages, not in errors. It does not read or write rows.
+Planning runs in the driver's Python, which keeps lakes open: a footer read for one plan is there for the next. A folder
+that was removed and made again is another lake. Tasks open only the object store. Secrets are in the options and
+nowhere else: not in splits, not in messages, not in errors. It does not read or write rows.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
+from tidelake.catalog import CATALOG_FILE
 from tidelake.errors import InvalidInputError
 from tidelake.lake import LOG_SCHEME, Lake, connect
 from tidelake.objects import ObjectStore, open_store
@@ -69,7 +70,7 @@ class Place:
 
     def open(self) -> Lake:
         """Open the lake, once in a process."""
-        return _open_lake(self)
+        return _open_lake(self, _identity(self.lake))
 
     def options(self) -> dict[str, str]:
         """Give the options that name this place."""
@@ -114,8 +115,17 @@ def number_of(options: Mapping[str, str], name: str, default: int | None, *, lea
     return number
 
 
+def _identity(lake: str) -> tuple[int, int] | None:
+    """Tell a folder's catalog from another that was later made in its place."""
+    try:
+        found = os.stat(os.path.join(lake.removeprefix("file://"), CATALOG_FILE))
+    except OSError:
+        return None  # elsewhere than on this machine's disk, or not there
+    return found.st_dev, found.st_ino
+
+
 @lru_cache(maxsize=16)
-def _open_lake(place: Place) -> Lake:
+def _open_lake(place: Place, identity: tuple[int, int] | None) -> Lake:
     return connect(
         place.lake,
         objects=place.objects,

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
+from pyspark import SparkContext
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
@@ -31,9 +32,10 @@ from tidelake.spark.types import arrow_schema, projected, to_spark
 from tidelake.stats import Stats
 from tidelake.table import Table
 
-LEAST_SPLIT_BYTES = 1 << 20  # a task costs some 20 ms, the time to read so much
+LEAST_SPLIT_BYTES = 4 << 20  # a task costs some 15 ms, the time to read so much
 MOST_SPLIT_BYTES = 48 << 20  # stored; some ten times as much in memory, of which a task holds a part at a time
-SPLITS = 16  # of what is between the two: enough for a few cores to share evenly
+SPLITS_A_CORE = 2  # of what is between the two: enough to share evenly
+CORES = 8  # where nobody can be asked
 
 OWN_PLAN = "tidelakeownplan"  # the option of a scan that shares its plan with no other
 
@@ -133,7 +135,7 @@ def cut_splits(plan: ScanPlan, footers: Footers, split_bytes: int | None = None)
     pieces = [(task.extent, block) for task in plan.tasks for block in task.blocks or ()]
     sizes = [max(1, block.needed_bytes) for _, block in pieces]
     total = sum(sizes)
-    target = split_bytes or max(LEAST_SPLIT_BYTES, min(MOST_SPLIT_BYTES, -(-total // SPLITS)))
+    target = split_bytes or max(LEAST_SPLIT_BYTES, min(MOST_SPLIT_BYTES, -(-total // (SPLITS_A_CORE * _cores()))))
     count = min(len(pieces), max(1, -(-total // target)))
     runs: list[list[tuple[Extent, Block]]] = [[] for _ in range(count)]
     at = 0
@@ -148,6 +150,12 @@ def cut_splits(plan: ScanPlan, footers: Footers, split_bytes: int | None = None)
     if plan.hot:
         splits.append(Split(replace(bare, hot=plan.hot), {}))
     return splits
+
+
+def _cores() -> int:
+    """Give how many tasks run at once, if the session is at hand."""
+    context = SparkContext._active_spark_context
+    return CORES if context is None else max(1, context.defaultParallelism)
 
 
 def _split_of(bare: ScanPlan, run: Sequence[tuple[Extent, Block]], footers: Footers, columns: set[str]) -> Split:

@@ -1,0 +1,207 @@
+package tidelake;
+
+import java.io.Serializable;
+import java.util.ArrayList;
+import java.util.List;
+import org.apache.arrow.vector.BaseFixedWidthVector;
+import org.apache.arrow.vector.BigIntVector;
+import org.apache.arrow.vector.Float8Vector;
+import org.apache.arrow.vector.TimeStampMicroTZVector;
+import org.apache.arrow.vector.ValueVector;
+import org.apache.arrow.vector.VarCharVector;
+import org.apache.arrow.vector.complex.StructVector;
+import org.apache.spark.TaskContext;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.sql.connector.metric.CustomTaskMetric;
+import org.apache.spark.sql.connector.read.InputPartition;
+import org.apache.spark.sql.connector.read.PartitionReader;
+import org.apache.spark.sql.connector.read.PartitionReaderFactory;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonCustomMetric$;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonInputPartition;
+import org.apache.spark.sql.execution.datasources.v2.python.UserDefinedPythonDataSource;
+import org.apache.spark.sql.execution.datasources.v2.python.UserDefinedPythonDataSource$;
+import org.apache.spark.sql.execution.python.ArrowPythonRunner;
+import org.apache.spark.sql.execution.python.MapInBatchEvaluatorFactory;
+import org.apache.spark.sql.types.Metadata;
+import org.apache.spark.sql.types.StructField;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.vectorized.ArrowColumnVector;
+import org.apache.spark.sql.vectorized.ColumnVector;
+import org.apache.spark.sql.vectorized.ColumnarBatch;
+import org.apache.spark.unsafe.Platform;
+import org.apache.spark.unsafe.types.UTF8String;
+import org.apache.spark.util.AccumulatorV2;
+import scala.collection.Iterator;
+
+/**
+ * Hands the Arrow batches of a Python task to Spark as the columns that they are. Spark's own reader of Python sources
+ * makes a row of each first, which takes longer than everything else. This is all that runs on executors.
+ */
+public class ColumnReader implements PartitionReaderFactory, Serializable {
+  private static final long serialVersionUID = 1L;
+  private final UserDefinedPythonDataSource source;
+  private final byte[] function;
+  private final StructType schema;
+  private final scala.Option artifacts;
+  private final scala.Option session;
+
+  public ColumnReader(
+      UserDefinedPythonDataSource source, byte[] function, StructType schema, scala.Option artifacts,
+      scala.Option session) {
+    this.source = source;
+    this.function = function;
+    this.schema = schema;
+    this.artifacts = artifacts;
+    this.session = session;
+  }
+
+  public boolean supportColumnarReads(InputPartition partition) {
+    return true;
+  }
+
+  public PartitionReader createReader(InputPartition partition) {
+    throw new UnsupportedOperationException("rows come as columns");
+  }
+
+  public PartitionReader createColumnarReader(InputPartition partition) {
+    MapInBatchEvaluatorFactory made = source.createMapInBatchEvaluatorFactory(
+        function, "read_from_data_source", UserDefinedPythonDataSource$.MODULE$.readInputSchema(), schema,
+        PythonCustomMetric$.MODULE$.pythonMetrics(), artifacts, session);
+    StructType input = new StructType(new StructField[] {
+        new StructField(
+            "struct", made.org$apache$spark$sql$execution$python$MapInBatchEvaluatorFactory$$inputSchema, true,
+            Metadata.empty())});
+    ArrowPythonRunner runner = new ArrowPythonRunner(
+        made.org$apache$spark$sql$execution$python$MapInBatchEvaluatorFactory$$chainedFunc,
+        made.org$apache$spark$sql$execution$python$MapInBatchEvaluatorFactory$$pythonEvalType,
+        new int[][] {{0}},
+        input,
+        made.org$apache$spark$sql$execution$python$MapInBatchEvaluatorFactory$$sessionLocalTimeZone,
+        made.org$apache$spark$sql$execution$python$MapInBatchEvaluatorFactory$$largeVarTypes,
+        made.org$apache$spark$sql$execution$python$MapInBatchEvaluatorFactory$$pythonRunnerConf,
+        made.pythonMetrics(), artifacts, session);
+    InternalRow split = new GenericInternalRow(new Object[] {((PythonInputPartition) partition).pickedPartition()});
+    InternalRow wrapped = new GenericInternalRow(new Object[] {split});
+    TaskContext context = TaskContext.get();
+    return new Columns(runner.compute(once(once(wrapped)), context.partitionId(), context), source, made);
+  }
+
+  static Iterator once(Object value) {
+    List values = new ArrayList();
+    values.add(value);
+    return scala.jdk.javaapi.CollectionConverters.asScala(values.iterator());
+  }
+
+  static ColumnVector lent(ValueVector vector) {
+    if (vector.getNullCount() > 0) {
+      return new Lent(vector);
+    }
+    if (vector instanceof VarCharVector) {
+      return new LentText((VarCharVector) vector);
+    }
+    if (vector instanceof Float8Vector || vector instanceof BigIntVector || vector instanceof TimeStampMicroTZVector) {
+      return new LentNumbers((BaseFixedWidthVector) vector);
+    }
+    return new Lent(vector);
+  }
+
+  /** A column that the reader of the stream will fill again: who has read it must not close it. */
+  static class Lent extends ArrowColumnVector {
+    Lent(ValueVector vector) {
+      super(vector);
+    }
+
+    public void close() {}
+
+    public void closeIfFreeable() {}
+  }
+
+  /** Texts without nulls, read where they lie: Arrow checks every access twice. */
+  static class LentText extends Lent {
+    private final long offsets;
+    private final long texts;
+
+    LentText(VarCharVector vector) {
+      super(vector);
+      offsets = vector.getOffsetBuffer().memoryAddress();
+      texts = vector.getDataBuffer().memoryAddress();
+    }
+
+    public boolean isNullAt(int row) {
+      return false;
+    }
+
+    public UTF8String getUTF8String(int row) {
+      int start = Platform.getInt(null, offsets + 4L * row);
+      return UTF8String.fromAddress(null, texts + start, Platform.getInt(null, offsets + 4L * row + 4) - start);
+    }
+  }
+
+  /** Numbers of eight bytes without nulls, read where they lie. */
+  static class LentNumbers extends Lent {
+    private final long numbers;
+
+    LentNumbers(BaseFixedWidthVector vector) {
+      super(vector);
+      numbers = vector.getDataBuffer().memoryAddress();
+    }
+
+    public boolean isNullAt(int row) {
+      return false;
+    }
+
+    public long getLong(int row) {
+      return Platform.getLong(null, numbers + 8L * row);
+    }
+
+    public double getDouble(int row) {
+      return Platform.getDouble(null, numbers + 8L * row);
+    }
+  }
+
+  /** The batches of one task, one after the other. */
+  public static class Columns implements PartitionReader {
+    private final Iterator batches;
+    private final UserDefinedPythonDataSource source;
+    private final MapInBatchEvaluatorFactory made;
+    private ColumnarBatch current;
+
+    Columns(Iterator batches, UserDefinedPythonDataSource source, MapInBatchEvaluatorFactory made) {
+      this.batches = batches;
+      this.source = source;
+      this.made = made;
+    }
+
+    public boolean next() {
+      if (!batches.hasNext()) {
+        return false;
+      }
+      ColumnarBatch outer = (ColumnarBatch) batches.next();
+      StructVector rows = (StructVector) ((ArrowColumnVector) outer.column(0)).getValueVector();
+      ColumnVector[] columns = new ColumnVector[rows.size()];
+      for (int i = 0; i < columns.length; i++) {
+        columns[i] = lent(rows.getVectorById(i));
+      }
+      current = new ColumnarBatch(columns, outer.numRows());
+      return true;
+    }
+
+    public Object get() {
+      return current;
+    }
+
+    public CustomTaskMetric[] currentMetricsValues() {
+      java.util.Map values = new java.util.HashMap();
+      java.util.Map metrics = scala.jdk.javaapi.CollectionConverters.asJava(made.pythonMetrics());
+      Object[] names = metrics.keySet().toArray();
+      for (int i = 0; i < names.length; i++) {
+        values.put(names[i], ((AccumulatorV2) metrics.get(names[i])).value());
+      }
+      return source.createPythonTaskMetrics(scala.collection.immutable.Map$.MODULE$.from(
+          scala.jdk.javaapi.CollectionConverters.asScala(values)));
+    }
+
+    public void close() {}
+  }
+}

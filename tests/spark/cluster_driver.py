@@ -5,11 +5,29 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+
+import pyarrow as pa
+from pyspark import TaskContext
 
 import tidelake
 import tidelake.spark
 from tidelake.spark.jobs import load
+
+
+def troubled(folder: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Fail the first attempt of one task, and let that of another be so slow that Spark runs it a second time."""
+    context = TaskContext.get()
+    assert context is not None
+    part, attempt = context.partitionId(), context.attemptNumber()
+    Path(folder, f"attempt-{part}-{attempt}").touch()
+    yield from batches
+    if part == 0 and attempt == 0:
+        time.sleep(20)
+    if part == 1 and attempt == 0:
+        raise RuntimeError("this attempt fails after it has written")
 
 
 def main() -> None:
@@ -23,6 +41,11 @@ def main() -> None:
         spark__submit__pyFiles=given["package"],
         spark__sql__shuffle__partitions="2",
         spark__task__maxFailures="8",
+        spark__speculation="true",
+        spark__speculation__interval="50ms",
+        spark__speculation__quantile="0.5",
+        spark__speculation__minTaskRuntime="200ms",
+        spark__speculation__efficiency__enabled="false",
         spark__local__dir=str(folder / "local"),
         spark__sql__warehouse__dir=str(folder / "warehouse"),
     )
@@ -34,12 +57,19 @@ def main() -> None:
         (folder / "rows.csv").write_text("ts,n\n" + lines)
         loaded = load(lake, "loaded", str(folder / "rows.csv"), spark=spark).rows
         lake.create_table("streamed", {"ts": "timestamp", "n": "long"}, time="ts")
+        lake.create_table("troubled", {"ts": "timestamp", "n": "long"}, time="ts", flush_age="off")
+        rows = spark.range(0, 4_000, 1, 4).mapInArrow(partial(troubled, given["folder"]), "id long")
+        rows = rows.selectExpr("timestamp_seconds(1767225600 + id) as ts", "id as n")
         source = folder / "source"
         source.mkdir()
         options = {
             "lake": given["catalog"], "objects": given["objects"], "endpoint": given["endpoint"],
             "accessKey": given["key"], "secretKey": given["secret"],
         }  # fmt: skip
+        writer = rows.write.format("tidelake").options(**options, table="troubled", extentBytes="8000")
+        writer.mode("append").save()
+        attempts = [len(list(folder.glob(f"attempt-{part}-*"))) for part in (0, 1)]
+        troubled_numbers = lake.table("troubled").to_arrow(["n"])["n"].to_pylist()
         offered = 0
         for file in range(12):
             (source / f"{file}.csv").write_text("".join(f"{n}\n" for n in range(offered, offered + 500)))
@@ -64,6 +94,8 @@ def main() -> None:
             "distinct": len(set(numbers)),
             "offered": offered,
             "read": read,
+            "troubled": sorted(troubled_numbers) == list(range(4_000)),
+            "attempts": attempts,
         }
     print("found" + json.dumps(found), flush=True)
     spark.stop()

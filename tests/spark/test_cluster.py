@@ -51,11 +51,13 @@ def test_pipeline_on_a_cluster_counts_every_row_once_though_a_worker_dies(
                 raise AssertionError("the driver ended early")
             driver.stdin.close()
         found = json.loads(line.removeprefix("found"))
+    assert min(found.pop("attempts")) >= 2  # one task failed once, another was so slow that it ran twice
     assert found == {
         "loaded": 3_000,
         "streamed": found["offered"],
         "distinct": found["offered"],
         "offered": found["offered"],
         "read": 3_000,
+        "troubled": True,
     }
     assert found["offered"] > 0

@@ -42,18 +42,17 @@ def spark_cluster(folder: Path, *, workers: int = 2) -> Iterator[Cluster]:
         **{name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
         "SPARK_HOME": str(home),
         "PYSPARK_PYTHON": sys.executable,
-        "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_LOCAL_DIRS": str(folder / "local"),
     }
     port, url_ports = _free_port(), [_free_port() for _ in range(workers + 1)]
     url = f"spark://127.0.0.1:{port}"
     started: list[subprocess.Popen[bytes]] = []
 
-    def start(*arguments: str, log: str) -> subprocess.Popen[bytes]:
+    def start(*arguments: str, log: str, host: str = "127.0.0.1") -> subprocess.Popen[bytes]:
         with (folder / f"{log}.log").open("wb") as output:
             process = subprocess.Popen(
                 [str(home / "bin" / "spark-class"), *arguments],
-                env=environment,
+                env=environment | {"SPARK_LOCAL_IP": host},
                 cwd=folder,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -79,7 +78,7 @@ def spark_cluster(folder: Path, *, workers: int = 2) -> Iterator[Cluster]:
             start(
                 f"{package}.worker.Worker",
                 "--host",
-                "127.0.0.1",
+                f"127.0.0.{at + 2}",  # a machine of its own, so that Spark runs a slow task a second time there
                 "--cores",
                 "1",
                 "--memory",
@@ -90,6 +89,7 @@ def spark_cluster(folder: Path, *, workers: int = 2) -> Iterator[Cluster]:
                 str(folder / f"work-{at}"),
                 url,
                 log=f"worker-{at}",
+                host=f"127.0.0.{at + 2}",
             )
             for at in range(workers)
         ]

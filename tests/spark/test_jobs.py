@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
+import secrets
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,6 +19,7 @@ from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
 import tidelake
+from tests.support.servers import S3Server
 from tidelake.cli import main
 from tidelake.errors import InvalidInputError, NotFoundError
 from tidelake.lake import Lake
@@ -43,25 +46,27 @@ def nothing_is_left_over(lake: Lake) -> bool:
     return lake.catalog.pending() == []
 
 
-def test_load_takes_every_kind_of_file_and_sets_bad_records_aside(
-    spark: SparkSession, lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(files, "PIECE_BYTES", 20_000)  # so that a small file is cut, too
-    inbox = tmp_path / "in"
-    inbox.mkdir()
+def files_of_every_kind() -> dict[str, bytes]:
+    """Make files with 1,153 good records and four bad ones."""
     bad = b'not json\n{"n": 5}\n{"ts": "noon", "n": 6}\n'
-    (inbox / "a.ndjson").write_bytes(ndjson(range(700)) + bad + ndjson(range(700, 1000)))
-    (inbox / "b.jsonl.gz").write_bytes(gzip.compress(ndjson(range(1000, 1100))))
-    (inbox / "c.json").write_text(json.dumps([record(n) for n in range(1100, 1150)]))
-    (inbox / "d.csv").write_text(
+    csv = (
         "ts,n,message\n2026-01-01T01:00:00Z,1150,x\n2026-01-01T01:00:00Z,many,y\n2026-01-01T01:00:00Z,1152,z,too much\n"
     )
+    parquet = io.BytesIO()
     pq.write_table(
-        pa.table({"ts": pa.array([10**15], pa.timestamp("us", tz="UTC")), "n": [1153], "extra": [2.5]}),
-        inbox / "e.parquet",
+        pa.table({"ts": pa.array([10**15], pa.timestamp("us", tz="UTC")), "n": [1153], "extra": [2.5]}), parquet
     )
-    report = load(lake, "obs.rows", str(inbox), time="ts", spark=spark)
-    assert (report.files, report.rows, report.quarantined) == (5, 1153, 4)
+    return {
+        "a.ndjson": ndjson(range(700)) + bad + ndjson(range(700, 1000)),
+        "b.jsonl.gz": gzip.compress(ndjson(range(1000, 1100))),
+        "c.json": json.dumps([record(n) for n in range(1100, 1150)]).encode(),
+        "d.csv": csv.encode(),
+        "e.parquet": parquet.getvalue(),
+        "f.unknown": b"of no kind that is loaded",
+    }
+
+
+def check_files_of_every_kind(lake: Lake) -> None:
     rows = lake.table("obs.rows").to_arrow(["n", "message", "_overflow"])
     assert sorted(n for n in rows["n"].to_pylist() if n is not None) == [*range(1151), 1153]
     assert rows["n"].null_count == 1  # "many" is not a number, and is kept beside
@@ -73,6 +78,44 @@ def test_load_takes_every_kind_of_file_and_sets_bad_records_aside(
         ("a.ndjson", 703, "a row has no time in the table's time column", '{"ts": "noon", "n": 6}'),
     ]
     assert nothing_is_left_over(lake)
+
+
+def test_load_takes_every_kind_of_file_and_sets_bad_records_aside(
+    spark: SparkSession, lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "PIECE_BYTES", 20_000)  # so that a small file is cut, too
+    (tmp_path / "in").mkdir()
+    for name, data in files_of_every_kind().items():
+        (tmp_path / "in" / name).write_bytes(data)
+    report = load(lake, "obs.rows", str(tmp_path / "in"), time="ts", spark=spark)
+    assert (report.files, report.rows, report.quarantined) == (5, 1153, 4)
+    check_files_of_every_kind(lake)
+
+
+def test_load_reads_a_bucket_with_the_credentials_of_the_lake(
+    spark: SparkSession, s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "PIECE_BYTES", 20_000)
+    prefix = f"load-{secrets.token_hex(6)}"
+    store = s3.open(prefix)
+    for name, data in files_of_every_kind().items():
+        store.put(f"raw/day/{name}", data)
+    raw = f"s3://{s3.bucket}/{prefix}/raw"
+    place: dict[str, Any] = {
+        "objects": f"s3://{s3.bucket}/{prefix}/lake",
+        "endpoint": s3.endpoint,
+        "key": s3.key,
+        "secret": s3.secret,
+    }
+    with tidelake.connect(tmp_path / "lake", **place) as lake:
+        assert load(lake, "obs.rows", raw, time="ts", key="once", spark=spark).rows == 1153
+        check_files_of_every_kind(lake)
+        assert load(lake, "obs.few", f"{raw}/*/[ab].*", time="ts", spark=spark).files == 2
+        assert load(lake, "obs.few", f"{raw}/**/b.*", spark=spark).rows == 100
+        with pytest.raises(NotFoundError, match="no file to load"):
+            load(lake, "obs.few", f"{raw}/night/*.csv", spark=spark)
+        with pytest.raises(NotFoundError, match="no file to load"):
+            load(lake, "obs.few", f"{raw}/day/none.csv", spark=spark)
 
 
 def test_load_under_a_key_happens_once_and_names_what_is_wrong(spark: SparkSession, lake: Lake, tmp_path: Path) -> None:

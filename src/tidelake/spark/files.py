@@ -7,8 +7,6 @@ is given with its file, its line and the reason, and the others are kept. It doe
 
 from __future__ import annotations
 
-import glob
-import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,6 +21,7 @@ import pyarrow.parquet
 from tidelake.errors import InvalidInputError, NotFoundError, StorageError, TidelakeError
 from tidelake.ingest import Coerced, Rules, coerce_arrow, coerce_ndjson, coerce_rows, infer_schema
 from tidelake.schema import DataType, Schema
+from tidelake.spark.outside import Outside
 
 PIECE_BYTES = 32 << 20  # of a file for one task
 CHUNK_BYTES = 8 << 20  # coerced at a time
@@ -70,6 +69,7 @@ class PieceReader:
     piece: Piece
     schema: Schema
     rules: Rules
+    outside: Outside = field(default_factory=Outside)
     bad: list[Bad] = field(default_factory=list)
 
     def read(self) -> Iterator[Coerced]:
@@ -112,7 +112,7 @@ class PieceReader:
 
     def _read_ndjson(self) -> Iterator[Coerced]:
         line = 1
-        for chunk in _line_chunks(self.piece):
+        for chunk in _line_chunks(self.piece, self.outside):
             try:
                 coerced = coerce_ndjson(chunk, self.schema, self.rules)
             except TidelakeError:
@@ -122,11 +122,11 @@ class PieceReader:
                 yield coerced
             line += chunk.count(b"\n")
         if self.bad and self.piece.start:  # the lines before this piece are counted only when somebody asks
-            before = _lines_before(self.piece)
+            before = _lines_before(self.piece, self.outside)
             self.bad = [replace(bad, line=bad.line + before) for bad in self.bad]
 
     def _read_json(self) -> Iterator[Coerced]:
-        data = _whole(self.piece)
+        data = _whole(self.piece, self.outside)
         if data.lstrip()[:1] != b"[":
             for line, start, end in _line_starts(data):
                 yield from self._halved(data[start:end].split(b"\n"), line, _coerce_lines, _show_line)
@@ -141,14 +141,14 @@ class PieceReader:
 
     def _read_csv(self) -> Iterator[Coerced]:
         line = 2  # the first has the names
-        for batch, wrong in _csv_batches(self.piece):
+        for batch, wrong in _csv_batches(self.piece, self.outside):
             for at, reason, text in wrong:
                 self._set_aside(at, reason, text)
             yield from self._halved(batch, line, _coerce_texts, _show_rows)
             line += len(batch) + len(wrong)
 
     def _read_parquet(self) -> Iterator[Coerced]:
-        with pa.parquet.ParquetFile(self.piece.path) as file:
+        with pa.parquet.ParquetFile(self.outside.open(self.piece.path)) as file:
             groups = range(self.piece.start, self.piece.end)
             line = 1 + sum(file.metadata.row_group(group).num_rows for group in range(self.piece.start))
             for batch in file.iter_batches(CHUNK_ROWS, row_groups=list(groups)):
@@ -170,19 +170,16 @@ class _Sliced:
         return _Sliced(self.batch.slice(start, stop - start))
 
 
-def list_files(paths: Sequence[str]) -> list[str]:
-    """Find files by path, folder or glob, each once, in order; none at all is an error."""
+def list_files(paths: Sequence[str], outside: Outside | None = None) -> list[str]:
+    """Find files by path, folder or glob, each once, in order; of a folder, those of a known kind. None is an error."""
     found: dict[str, None] = {}
     for path in paths:
-        if os.path.isdir(path):
-            names = sorted(str(each) for each in Path(path).rglob("*") if each.is_file() and kind_of(str(each)))
-        elif glob.has_magic(path):
-            names = sorted(each for each in glob.glob(path, recursive=True) if os.path.isfile(each))
-        else:
-            names = [path] if os.path.isfile(path) else []
+        names, in_folder = (outside or Outside()).find(path)
+        if in_folder:
+            names = [name for name in names if kind_of(name)]
         if not names:
             raise NotFoundError("no file to load", path=path)
-        found |= dict.fromkeys(os.path.abspath(name) for name in names)
+        found |= dict.fromkeys(names)
     return list(found)
 
 
@@ -195,8 +192,9 @@ def kind_of(path: str) -> tuple[str, str | None] | None:
     return (kind, compression) if kind else None
 
 
-def cut_pieces(path: str, *, format: str | None = None, file: int = 0) -> list[Piece]:
+def cut_pieces(path: str, *, format: str | None = None, file: int = 0, outside: Outside | None = None) -> list[Piece]:
     """Cut one file into what tasks read."""
+    place = outside or Outside()
     kind, compression = kind_of(path) or (None, None)
     kind = format or kind
     if kind is None or kind not in KINDS.values():
@@ -204,32 +202,34 @@ def cut_pieces(path: str, *, format: str | None = None, file: int = 0) -> list[P
         raise InvalidInputError(f"cannot tell what {Path(path).name!r} holds: name its format", known=known)
     if kind == "parquet":
         try:
-            groups = pa.parquet.read_metadata(path).num_row_groups
+            with place.open(path) as opened:
+                groups = pa.parquet.read_metadata(opened).num_row_groups
         except pa.ArrowInvalid as error:
             raise InvalidInputError("the file is not readable", path=path, reason=error) from error
         return [Piece(path, kind, None, group, group + 1, file) for group in range(groups)]
-    size = os.path.getsize(path)
+    size = place.size(path)
     step = PIECE_BYTES if kind == "ndjson" and compression is None else max(size, 1)
     return [Piece(path, kind, compression, start, min(start + step, size), file) for start in range(0, size, step)]
 
 
-def sample_schema(piece: Piece, time: str | None) -> tuple[Schema, str | None]:
+def sample_schema(piece: Piece, time: str | None, outside: Outside | None = None) -> tuple[Schema, str | None]:
     """Choose a schema and a time column by the beginning of a file."""
+    place = outside or Outside()
     match piece.kind:
         case "ndjson" | "json":
-            with pa.input_stream(piece.path, compression=piece.compression) as stream:
+            with place.stream(piece.path, piece.compression) as stream:
                 head = stream.read(SAMPLE_BYTES)
             if head.lstrip()[:1] == b"[":
-                return _inferred(orjson.loads(_whole(piece))[:CHUNK_ROWS], time)
+                return _inferred(orjson.loads(_whole(piece, place))[:CHUNK_ROWS], time)
             whole_lines = head[: head.rfind(b"\n") + 1] or head
             return _inferred(_good_lines(whole_lines), time)
         case "csv":
-            with pa.input_stream(piece.path, compression=piece.compression) as stream:
+            with place.stream(piece.path, piece.compression) as stream:
                 handler = pa.csv.ParseOptions(delimiter=_delimiter(piece), invalid_row_handler=lambda row: "skip")
                 batch = pa.csv.open_csv(stream, parse_options=handler).read_next_batch()
             return _inferred(batch, time)
         case _:
-            with pa.parquet.ParquetFile(piece.path) as file:
+            with pa.parquet.ParquetFile(place.open(piece.path)) as file:
                 return _inferred(next(file.iter_batches(CHUNK_ROWS)), time)
 
 
@@ -266,14 +266,14 @@ def _good_lines(data: bytes) -> bytes:
     return b"\n".join(kept)
 
 
-def _line_chunks(piece: Piece) -> Iterator[bytes]:
+def _line_chunks(piece: Piece, outside: Outside) -> Iterator[bytes]:
     """Give the lines that begin in a piece, in chunks of whole lines."""
     if piece.compression is not None:
-        data = _whole(piece)
+        data = _whole(piece, outside)
         for _, start, end in _line_starts(data):
             yield data[start:end]
         return
-    with open(piece.path, "rb") as file:
+    with outside.lines(piece.path) as file:
         if piece.start:
             file.seek(piece.start - 1)
             file.readline()  # it began in the piece before
@@ -295,9 +295,9 @@ def _line_starts(data: bytes) -> Iterator[tuple[int, int, int]]:
         start = end
 
 
-def _lines_before(piece: Piece) -> int:
+def _lines_before(piece: Piece, outside: Outside) -> int:
     count = 0
-    with open(piece.path, "rb") as file:
+    with outside.lines(piece.path) as file:
         left = piece.start
         while left > 0 and (part := file.read(min(CHUNK_BYTES, left))):
             count += part.count(b"\n")
@@ -306,8 +306,8 @@ def _lines_before(piece: Piece) -> int:
         return count + (0 if file.read(1) == b"\n" else 1)
 
 
-def _whole(piece: Piece) -> bytes:
-    with pa.input_stream(piece.path, compression=piece.compression) as stream:
+def _whole(piece: Piece, outside: Outside) -> bytes:
+    with outside.stream(piece.path, piece.compression) as stream:
         return bytes(stream.read())
 
 
@@ -315,7 +315,7 @@ def _delimiter(piece: Piece) -> str:
     return "\t" if ".tsv" in piece.path else ","
 
 
-def _csv_batches(piece: Piece) -> Iterator[tuple[_Sliced, list[tuple[int, str, str]]]]:
+def _csv_batches(piece: Piece, outside: Outside) -> Iterator[tuple[_Sliced, list[tuple[int, str, str]]]]:
     """Give the rows of a CSV file, all fields as text, and those that have another number of fields."""
     wrong: list[tuple[int, str, str]] = []
 
@@ -326,13 +326,13 @@ def _csv_batches(piece: Piece) -> Iterator[tuple[_Sliced, list[tuple[int, str, s
 
     parse = pa.csv.ParseOptions(delimiter=_delimiter(piece), invalid_row_handler=skip, newlines_in_values=True)
     read = pa.csv.ReadOptions(use_threads=False, block_size=CHUNK_BYTES)
-    with pa.input_stream(piece.path, compression=piece.compression) as stream:
+    with outside.stream(piece.path, piece.compression) as stream:
         names = pa.csv.open_csv(stream, read_options=read, parse_options=parse).schema.names
     wrong.clear()
     texts = pa.csv.ConvertOptions(
         column_types={name: pa.string() for name in names}, strings_can_be_null=True, null_values=[""]
     )
-    with pa.input_stream(piece.path, compression=piece.compression) as stream:
+    with outside.stream(piece.path, piece.compression) as stream:
         batch = None
         for batch in pa.csv.open_csv(stream, read_options=read, parse_options=parse, convert_options=texts):
             yield _Sliced(batch), list(wrong)

@@ -99,11 +99,15 @@ def load(
 ) -> LoadReport:
     """Load files into a table, which is made if it is not there: its schema is the one given, or found in the first.
 
-    Paths are files, folders or globs that every worker can read. With a key a second load of it changes nothing. With
-    ``only_missing``, rows of time windows that the table holds when the load begins are left out.
+    Paths are files, folders or globs that every worker can read, on a disk or in a bucket: ``s3://bucket/logs/*.csv``
+    is read with the endpoint and the credentials of the lake, or of the environment. With a key a second load of it
+    changes nothing. With ``only_missing``, rows of time windows that the table holds when the load begins are left out.
     """
-    files = list_files([paths] if isinstance(paths, str) else list(paths))
-    pieces = [piece for at, path in enumerate(files) for piece in cut_pieces(path, format=format, file=at)]
+    outside = Place.of_lake(lake).outside
+    files = list_files([paths] if isinstance(paths, str) else list(paths), outside)
+    pieces = [
+        piece for at, path in enumerate(files) for piece in cut_pieces(path, format=format, file=at, outside=outside)
+    ]
     target, wider = target_of(lake, table, pieces, schema, time)
     if key is not None and (receipt := target._catalog.receipt(target._info.scope, key=key)):
         return LoadReport(target.name, len(files), receipt.rows, 0, receipt.sequence, replayed=True)
@@ -281,7 +285,7 @@ def _loader(job: Job) -> Callable[[Piece], _Done]:
     def load_piece(piece: Piece) -> _Done:
         extents = Extents(job.place.open_objects(job.objects), job)
         rules = replace(job.rules, max_new_columns=0)  # tasks must agree; other keys go to the overflow column
-        reader = PieceReader(piece, job.schema, rules)
+        reader = PieceReader(piece, job.schema, rules, job.place.outside)
         for coerced in reader.read():
             extents.take(coerced)
         return _Done(extents.finish(), tuple(reader.bad), piece.file)
@@ -322,16 +326,17 @@ def target_of(
     """Find the table or make it; and its schema with the columns that the first file has and the table lacks."""
     if not pieces:
         raise InvalidInputError("the files are empty", table=name)
+    outside = Place.of_lake(lake).outside
     try:
         table = lake.table(name)
     except NotFoundError:
-        found = (Schema.of(schema), time) if schema else sample_schema(pieces[0], time)
+        found = (Schema.of(schema), time) if schema else sample_schema(pieces[0], time, outside)
         table = lake.create_table(name, found[0], time=found[1])
         return table, table.schema
     held = table.schema
     if schema is not None:
         return table, held.widen(Schema.of(schema).columns)
-    sampled, _ = sample_schema(pieces[0], None)
+    sampled, _ = sample_schema(pieces[0], None, outside)
     fresh = [(column.name, column.type) for column in sampled if column.name not in held]
     return table, held.widen([each for each in fresh if each[1] != DataType("dynamic")])
 

@@ -16,6 +16,7 @@ from tidelake.catalog import CATALOG_FILE
 from tidelake.errors import InvalidInputError
 from tidelake.lake import LOG_SCHEME, Lake, connect
 from tidelake.objects import ObjectStore, open_store
+from tidelake.spark.outside import Outside
 from tidelake.table import Table
 
 LAKE_OPTIONS = ("lake", "objects", "endpoint", "accessKey", "secretKey", "region")
@@ -39,6 +40,11 @@ class Place:
     def is_log(self) -> bool:
         """Whether the lake is one table with its own transaction log."""
         return self.lake.startswith(LOG_SCHEME)
+
+    @property
+    def outside(self) -> Outside:
+        """What opens files that are not the lake's, in buckets with the same credentials."""
+        return Outside(self.endpoint, self.access_key, self.secret_key, self.region)
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Place:

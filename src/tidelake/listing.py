@@ -118,9 +118,12 @@ def list_extents(lake: Lake, table: str, *, as_of: str | None = None, snapshot: 
 
 
 def _known(extent: Extent, column: str) -> ColumnStats:
-    """Give what an extent knows of a column; one that is older than the column has only nulls there."""
+    """Give what is listed of a column in an extent; one that is older than the column has only nulls there."""
     stored = extent.column_stats.get(column)
-    return ColumnStats(nulls=extent.row_count) if stored is None else column_from_json(stored)
+    if stored is None:
+        return ColumnStats(nulls=extent.row_count)
+    known = column_from_json(stored)  # filters and balls are not listed, and are costly to merge
+    return ColumnStats(known.nulls, known.low, known.high, known.tight, known.distinct)
 
 
 def _merged(one: tuple[ColumnStats, int], other: tuple[ColumnStats, int]) -> tuple[ColumnStats, int]:

@@ -28,6 +28,7 @@ MAX_NAME_BYTES = 255  # names become file and SQL identifiers
 MAX_DIMENSION = 65_536  # 256 KiB a value: no embedding is longer
 
 DYNAMIC_FIELD = {b"tidelake.type": b"dynamic"}  # metadata of a binary Arrow field whose values are CBOR as we write it
+JSON_FIELD = {b"tidelake.type": b"json"}  # and of a text field whose values are JSON, as queries give dynamic ones
 
 _SPARK_NAMES: dict[Kind, str] = {
     "int": "int",

@@ -61,6 +61,11 @@ def test_an_error_is_shown_and_the_shell_goes_on(lake: tidelake.Lake) -> None:
     assert "one" in told
 
 
+def test_what_is_nearly_right_is_answered_with_what_is(lake: tidelake.Lake) -> None:
+    assert "did you mean '.describe'?" in answered(lake, ".descrbe obs.logs")
+    assert "no such table, did you mean 'obs.logs'?" in answered(lake, ".history obs.log")
+
+
 def test_words_with_a_dot_are_for_the_shell(lake: tidelake.Lake) -> None:
     assert "obs.logs" in answered(lake, ".tables")
     assert "timestamp" in answered(lake, ".describe obs.logs")

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from tidelake.cbor_json import json_of
 from tidelake.schema import DYNAMIC_FIELD, JSON_FIELD
 
-PIECE_BYTES = 32 << 20  # of rows that are written at a time: their text must stay far below Arrow's 2 GiB
+PIECE_BYTES = 8 << 20  # of rows that are written at a time; their text must stay far below Arrow's 2 GiB
 
 _ESCAPED = r'["\\\x00-\x1f]'
 _CONTROLS = r"[\x00-\x1f]"

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from rich.console import Console, Group
 
 SHOWN_ROWS = 50  # of a table on a terminal: more is not read by people
+GROUP_ROWS, GROUP_BYTES = 131_072, 32 << 20  # of a Parquet row group, whichever is reached first
 SHOWN_WIDTH = 80  # letters of one value there
 
 _SUFFIXES = {
@@ -62,7 +63,9 @@ def suffix_format(output: str | None) -> str | None:
 def write_result(rows: Any, form: str, output: str | None, console: Console) -> None:
     """Write rows in a format, to a file or to standard output."""
     if form == "table" and output is not None:
-        raise InvalidInputError("a file needs a format: json, ndjson, csv, parquet or arrow", file=output)
+        raise InvalidInputError(
+            "a file needs a format: .json, .ndjson, .csv, .parquet or .arrow in its name, or --format", file=output
+        )
     if form in ("parquet", "arrow") and output is None and sys.stdout.isatty():
         raise InvalidInputError(f"{form} is not for a terminal: give --output FILE")
     if form == "table":
@@ -173,8 +176,20 @@ def _csv_column(field: pa.Field, column: pa.Array) -> pa.Array:
 
 def _write_parquet(reader: pa.RecordBatchReader, out: IO[bytes]) -> None:
     with pa.parquet.ParquetWriter(out, reader.schema, compression="zstd") as writer:
-        for batch in reader:
-            writer.write_batch(batch)
+        for table in _gathered(reader):
+            writer.write_table(table)
+
+
+def _gathered(reader: pa.RecordBatchReader) -> Iterator[pa.Table]:
+    """Give batches together, as many as a row group should have."""
+    held: list[pa.RecordBatch] = []
+    for batch in reader:
+        held.append(batch)
+        if sum(each.num_rows for each in held) >= GROUP_ROWS or sum(each.nbytes for each in held) >= GROUP_BYTES:
+            yield pa.Table.from_batches(held)
+            held = []
+    if held:
+        yield pa.Table.from_batches(held)
 
 
 def _write_arrow(reader: pa.RecordBatchReader, out: IO[bytes]) -> None:
@@ -196,8 +211,9 @@ _WRITERS = {
 def _opened(output: str | None) -> Iterator[IO[bytes]]:
     """Give what to write to. A file has its name once it is whole: until then, and if it never is, it has another."""
     if output is None:
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
+        with _named("standard output"):
+            yield sys.stdout.buffer
+            sys.stdout.buffer.flush()
         return
     place = Path(os.path.realpath(output))
     if place.exists() and not place.is_file():  # a pipe or a terminal

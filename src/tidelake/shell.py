@@ -21,7 +21,8 @@ import pyarrow as pa
 from rich.console import Console
 
 from tidelake.chart import chart
-from tidelake.errors import InvalidInputError, TidelakeError
+from tidelake.errors import InvalidInputError, NotFoundError, TidelakeError
+from tidelake.lexer import did_you_mean
 from tidelake.listing import Listing, list_columns, list_extents, list_history, list_tables
 from tidelake.output import language_of, table_of
 
@@ -89,9 +90,9 @@ class Shell:
     def __post_init__(self) -> None:
         self.commands = {
             ".tables": lambda _: self._list(list_tables(self.lake)),
-            ".describe": lambda name: self._list(list_columns(self.lake, _named(name))),
-            ".history": lambda name: self._list(list_history(self.lake, _named(name))),
-            ".extents": lambda name: self._list(list_extents(self.lake, _named(name))),
+            ".describe": lambda name: self._list(list_columns(self.lake, self._named(name))),
+            ".history": lambda name: self._list(list_history(self.lake, self._named(name))),
+            ".extents": lambda name: self._list(list_extents(self.lake, self._named(name))),
             ".explain": lambda text: self.console.print(self._ask(text).explain(), markup=False, soft_wrap=True),
             ".engine": self._choose_engine,
             ".help": lambda _: self.console.print(HELP, markup=False),
@@ -124,17 +125,17 @@ class Shell:
         if text.startswith("."):
             name, _, rest = text.partition(" ")
             if name not in self.commands:
-                raise InvalidInputError(f"no command {name}: .help lists them")
+                raise InvalidInputError(f"no command {name}{did_you_mean(name, self.commands) or ': .help lists them'}")
             self.commands[name](rest.strip())
             return
         began = time.perf_counter()
         result = self._ask(text)
-        table = result.to_arrow()
-        took = time.perf_counter() - began
-        if result.render is not None and table.num_rows:
-            self.console.print(drawn(result.render.kind, table, width=self.console.width))
+        if result.render is not None and len(result):
+            shown = drawn(result.render.kind, result.to_arrow(), width=self.console.width)
         else:
-            self.console.print(table_of(table.to_reader()))
+            shown = table_of(result.to_reader())
+        took = time.perf_counter() - began
+        self.console.print(shown)
         self.console.print(f"in {_seconds(took)}", style="dim")
 
     def _ask(self, text: str) -> Any:
@@ -143,6 +144,17 @@ class Shell:
 
     def _list(self, listing: Listing) -> None:
         self.console.print(listing.to_table())
+
+    def _named(self, name: str) -> str:
+        """Check that a table is named, and say which is close to one that is not there."""
+        if not name:
+            raise InvalidInputError("which table? give its name after the command")
+        try:
+            self.lake.catalog.table(name)
+        except NotFoundError as error:
+            told = error.message + did_you_mean(name, self.lake.tables())
+            raise NotFoundError(told, kind=error.kind, **error.facts) from error
+        return name
 
     def _choose_engine(self, name: str) -> None:
         if name not in ("auto", "local", "spark"):
@@ -263,12 +275,6 @@ def _history_file() -> Path:
     folder = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "tidelake"
     folder.mkdir(parents=True, exist_ok=True)
     return folder / "history"
-
-
-def _named(name: str) -> str:
-    if not name:
-        raise InvalidInputError("which table? give its name after the command")
-    return name
 
 
 def _seconds(took: float) -> str:

@@ -513,7 +513,7 @@ def merge_columns(a: ColumnStats, b: ColumnStats, a_rows: int, b_rows: int) -> C
         high=high,
         tight=a.tight and b.tight,
         distinct=distinct,
-        values=None if distinct is not None else _united_filters(_values_of(a), _values_of(b)),
+        values=_united_filters(_values_of(a), _values_of(b)) if distinct is None and _tells_values(a, b) else None,
         tokens=tokens,
         terms=None if tokens is not None else _united_filters(_terms_of(a), _terms_of(b)),
         grams=None
@@ -532,6 +532,10 @@ def _united(a: tuple[Any, ...] | None, b: tuple[Any, ...] | None, cap: int) -> t
         return None
     both = a if a == b else tuple(sorted({*a, *b}))
     return both if len(both) <= cap else None
+
+
+def _tells_values(*each: ColumnStats) -> bool:
+    return all(known.distinct is not None or known.values is not None for known in each)
 
 
 def _values_of(known: ColumnStats) -> Filter | None:

@@ -15,6 +15,7 @@ from functools import lru_cache
 from queue import Empty, Full, Queue
 from threading import Thread, Timer
 from typing import Any
+from weakref import WeakSet
 
 import duckdb
 import pyarrow as pa
@@ -28,7 +29,7 @@ from tidelake.query.plain import render
 from tidelake.query.result import Prepared, Scan, result_schema
 from tidelake.scan import output_schema, scan
 
-BATCH_ROWS = 65_536
+BATCH_ROWS = 16_384  # a few batches are held at once, and rows may be wide
 BATCHES_AHEAD = 2  # one is being written while the next is made
 LOOK_SECONDS = 0.1  # between looks whether anybody still reads
 STOP_SECONDS = 10.0  # for a query that is told to stop; past it, it is left behind
@@ -61,6 +62,7 @@ class _Ahead:
     """
 
     def __init__(self, run: _Run) -> None:
+        _reading.add(self)
         self._run = run
         self._thread = Thread(target=run.go, name="tidelake-query", daemon=True)
         self._thread.start()
@@ -98,21 +100,24 @@ class _Run:
         self._prepared, self._budget, self._whole = prepared, budget, whole
         self._clock = _Clock(budget.seconds)
         self._streams = [_Stream(each, lake, self._clock, budget) for each in scans]
-        self._connection = _database(budget.memory_bytes).cursor()
+        self._connection: duckdb.DuckDBPyConnection | None = _database(budget.memory_bytes).cursor()
         self._line: Queue[Any] = Queue(maxsize=BATCHES_AHEAD)
         self._stopped = False
 
     def go(self) -> None:
+        assert self._connection is not None
         try:
-            self._produce()
+            self._produce(self._connection)
         except (duckdb.Error, pa.ArrowException, OSError) as error:
             explained = _explained(error, self._streams, self._budget)
-            explained.__cause__ = None if explained is error else error
+            if explained is not error:
+                explained.__cause__ = error.with_traceback(None)  # its frames would hold the engine
             self._put(explained)
         except BaseException as error:
             self._put(error)
         finally:
             self._connection.close()
+            self._connection = None
 
     def next(self) -> Any:
         found = self._line.get()
@@ -126,16 +131,17 @@ class _Run:
             return
         self._stopped = True
         with suppress(duckdb.Error):  # it may have ended by itself
-            self._connection.interrupt()
+            if (connection := self._connection) is not None:
+                connection.interrupt()
         with suppress(Empty):
             while True:
                 self._line.get_nowait()
 
-    def _produce(self) -> None:
-        with self._clock.running(self._connection.interrupt):
+    def _produce(self, connection: duckdb.DuckDBPyConnection) -> None:
+        with self._clock.running(connection.interrupt):
             for stream in self._streams:
-                self._connection.register(stream.name, stream)
-            found = self._connection.sql(self._prepared.rendered["duckdb"])
+                connection.register(stream.name, stream)
+            found = connection.sql(self._prepared.rendered["duckdb"])
             if found is None:
                 self._put(pa.schema([]))
                 self._put(None)
@@ -145,7 +151,7 @@ class _Run:
         schema = result_schema(self._prepared, _plain_schema(reader.schema), dynamic)
         self._put(schema)
         while not self._stopped:
-            with self._clock.running(self._connection.interrupt):
+            with self._clock.running(connection.interrupt):
                 batch = next(reader, None)
             if batch is not None:
                 columns = [_plain_column(column) for column in batch.columns]
@@ -195,8 +201,14 @@ def _database(memory_bytes: int) -> duckdb.DuckDBPyConnection:
     return connection
 
 
+_reading: WeakSet[_Ahead] = WeakSet()
+
+
 @atexit.register
 def _close() -> None:
+    """Stop what nobody will read to its end: the engine must not outlive the interpreter."""
+    for ahead in list(_reading):
+        ahead.close()
     _database.cache_clear()
 
 

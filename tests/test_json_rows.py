@@ -83,7 +83,7 @@ def test_maps_are_objects_whatever_their_keys() -> None:
 
 
 def test_dynamic_values_are_nested_whichever_form_they_have() -> None:
-    values = [{"a": [1, {"b": "é\n"}]}, "text", None, 12345678901234567890, [], 0.5]
+    values: list[Any] = [{"a": [1, {"b": "é\n"}]}, "text", None, 12345678901234567890, [], 0.5]
     stored = pa.array([None if value is None else dynamic.encode(value) for value in values], pa.binary())
     texts = pa.array([None if value is None else json.dumps(value) for value in values])
     schema = pa.schema(

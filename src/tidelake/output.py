@@ -7,13 +7,12 @@ holds. A dynamic value is nested in JSON, and its text in CSV. A time is RFC 333
 from __future__ import annotations
 
 import os
-import re
 import secrets
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Literal
+from typing import IO, TYPE_CHECKING, Any
 
 import orjson
 import pyarrow as pa
@@ -41,18 +40,6 @@ _SUFFIXES = {
     ".parquet": "parquet",
     ".arrow": "arrow",
 }
-_SQL_WORDS = re.compile(
-    r"\s*(?:--[^\n]*\n\s*|/\*.*?\*/\s*|\(\s*)*(select|with|values|from|show|describe)\b", re.I | re.S
-)
-
-
-def language_of(text: str) -> Literal["kql", "sql"]:
-    """Tell SQL by its first word; all else is KQL."""
-    first = _SQL_WORDS.match(text)
-    if first is None:
-        return "kql"
-    is_kql = first[1].lower() in ("show", "describe", "from", "values") and "|" in text
-    return "kql" if is_kql else "sql"
 
 
 def suffix_format(output: str | None) -> str | None:

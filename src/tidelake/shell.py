@@ -24,7 +24,8 @@ from tidelake.chart import chart
 from tidelake.errors import InvalidInputError, NotFoundError, TidelakeError
 from tidelake.lexer import did_you_mean
 from tidelake.listing import Listing, list_columns, list_extents, list_history, list_tables
-from tidelake.output import language_of, table_of
+from tidelake.output import table_of
+from tidelake.query.language import language_of
 
 if TYPE_CHECKING:
     from prompt_toolkit.completion import Completer

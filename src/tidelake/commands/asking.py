@@ -85,7 +85,7 @@ def explain(lake: Lake, text: str | None, file: Any, language: str | None, engin
 
 
 def _asked(lake: Lake, text: str, language: str | None, engine: str) -> Result:
-    from tidelake.output import language_of
+    from tidelake.query.language import language_of
 
     ask = lake.kql if (language or language_of(text)) == "kql" else lake.sql
     return ask(text, engine=engine)

@@ -87,8 +87,11 @@ class _Ahead:
         return batch
 
     def close(self) -> None:
-        self._run.stop()
-        self._thread.join(STOP_SECONDS)
+        """Stop the query if it runs, and wait for its end."""
+        until = time.monotonic() + STOP_SECONDS
+        while self._thread.is_alive() and time.monotonic() < until:
+            self._run.stop()
+            self._thread.join(LOOK_SECONDS)
 
     __del__ = close
 
@@ -126,9 +129,7 @@ class _Run:
         return found
 
     def stop(self) -> None:
-        """Let the query end soon, whatever it is doing."""
-        if self._stopped:
-            return
+        """Let the query end soon, whatever it is doing; one that is about to begin must be told again."""
         self._stopped = True
         with suppress(duckdb.Error):  # it may have ended by itself
             if (connection := self._connection) is not None:
@@ -147,18 +148,21 @@ class _Run:
                 self._put(None)
                 return
             dynamic = [str(kind) == "JSON" for kind in found.types]
-            reader = found.to_arrow_table().to_reader() if self._whole else found.to_arrow_reader(BATCH_ROWS)
-        schema = result_schema(self._prepared, _plain_schema(reader.schema), dynamic)
+            rows = found.to_arrow_table() if self._whole else found.to_arrow_reader(BATCH_ROWS)
+        schema = result_schema(self._prepared, _plain_schema(rows.schema), dynamic)
         self._put(schema)
+        for batch in rows.to_batches() if self._whole else self._batches(rows, connection):
+            columns = [_plain_column(column) for column in batch.columns]
+            self._put(pa.RecordBatch.from_arrays(columns, schema=schema))
+        self._put(None)
+
+    def _batches(self, reader: Any, connection: duckdb.DuckDBPyConnection) -> Iterator[pa.RecordBatch]:
         while not self._stopped:
             with self._clock.running(connection.interrupt):
                 batch = next(reader, None)
-            if batch is not None:
-                columns = [_plain_column(column) for column in batch.columns]
-                batch = pa.RecordBatch.from_arrays(columns, schema=schema)
-            self._put(batch)
             if batch is None:
                 return
+            yield batch
 
     def _put(self, item: Any) -> None:
         while not self._stopped:

@@ -3,7 +3,7 @@
 A question is KQL or SQL; it ends at the end of a line, unless the line asks for more (it ends with ``|`` or a comma, or
 a bracket or quote is open). A word with a dot in front is for the shell: ``.help`` lists them. An error is shown and
 the shell goes on. Without a terminal, questions are read from standard input, each up to a line that ends with ``;`` or
-a blank line. It does not run queries: see ``lake``.
+a blank line; errors then go to standard error, and are told in the end. It does not run queries: see ``lake``.
 """
 
 from __future__ import annotations
@@ -66,26 +66,30 @@ _WORD = re.compile(r"[\w.\-]*$")
 _QUOTED = re.compile(r"'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"|//[^\n]*|--[^\n]*")
 
 
-def run_shell(lake: Lake, *, engine: str = "auto", console: Console | None = None) -> None:
-    """Answer questions until there are no more."""
-    shell = Shell(lake, console or Console(highlight=False), engine)
+def run_shell(lake: Lake, console: Console, *, engine: str = "auto") -> bool:
+    """Answer questions until there are no more; say whether all that came through a pipe could be answered."""
     if sys.stdin.isatty():
+        shell = Shell(lake, console, engine)
         shell.greet()
         questions = _typed(shell)
     else:
+        shell = Shell(lake, console, engine, Console(highlight=False, stderr=True))
         questions = read_questions(sys.stdin)
     for question in questions:
         if not shell.answer(question):
-            return
+            break
+    return sys.stdin.isatty() or not shell.failures
 
 
 @dataclass(slots=True)
 class Shell:
-    """A lake, what answers are printed on, and the engine that was chosen."""
+    """A lake, what answers are printed on, the engine that was chosen, and what errors are printed on."""
 
     lake: Lake
     console: Console
     engine: str = "auto"
+    errors: Console | None = None  # the same as answers, if none is given
+    failures: int = 0
     commands: Mapping[str, Callable[[str], None]] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -115,7 +119,8 @@ class Shell:
         try:
             self._answer(text)
         except TidelakeError as error:
-            self.console.print(str(error), style="red", markup=False, soft_wrap=True)
+            self.failures += 1
+            (self.errors or self.console).print(str(error), style="red", markup=False, soft_wrap=True)
         except KeyboardInterrupt:
             self.console.print("stopped", style="yellow")
         return True

@@ -21,7 +21,7 @@ import re
 import sqlite3
 import threading
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -55,12 +55,15 @@ class Violation(Exception):
 class Database:
     """A pool of connections to one database; safe to share between threads, and across a fork."""
 
-    def __init__(self, where: str | Path, *, at: At = nothing_at) -> None:
+    def __init__(
+        self, where: str | Path, *, at: At = nothing_at, before_writing: Callable[[], None] = lambda: None
+    ) -> None:
         self.name, self._pool = pool_of(where, busy_timeout_s=BUSY_TIMEOUT_S)
         self.is_sqlite = self._pool.driver is sqlite3
         self._driver = self._pool.driver
         self._texts: dict[Statement, tuple[str, Parameters]] = {}
         self._at = at
+        self._before_writing = before_writing  # what takes long at the first time, while nobody waits for us
         self._writer = threading.Lock()
         _opened.add(self)
 
@@ -84,7 +87,7 @@ class Database:
         What is not durable may be undone by a power failure, of this machine with all its processes: SQLite then does
         not wait for the disk. PostgreSQL serves other machines and always waits.
         """
-        _ = self.dialect  # the toolkit is not imported while others wait
+        self._before_writing()
         eager = self.is_sqlite and not durable
         begin = "BEGIN IMMEDIATE" if self.is_sqlite else "BEGIN"
         with self._turn(), self._connection(begin, eager=eager) as connection:

@@ -14,6 +14,7 @@ Readers see all of it after COMMIT, or nothing. It does not group, rebase or ret
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -64,7 +65,7 @@ class SqlCatalog(SqlSweeper):
     def __init__(
         self, where: str | Path, *, clock: Clock = now_us, ids: Callable[[], str] = new_id, at: At = nothing_at
     ) -> None:
-        database = Database(where, at=at)
+        database = Database(where, at=at, before_writing=_load_statements)
         try:
             prepare(database, clock)
         except BaseException:
@@ -197,6 +198,12 @@ class _AllReplayed(Exception):
     def __init__(self, receipts: list[Receipt]) -> None:
         super().__init__()
         self.receipts = receipts
+
+
+def _load_statements() -> None:
+    """Import the statements that change the catalog, with the toolkit that they are written in."""
+    for part in ("publish", "sweep", "work"):
+        import_module(f"tidelake.catalog.{part}_statements")
 
 
 def _check(commits: Sequence[Commit], onto: Snapshot) -> None:

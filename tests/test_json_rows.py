@@ -106,6 +106,7 @@ def test_json_texts_become_json_on_one_line() -> None:
         '"NaN"',
         None,
         '{"n":12345678901234567890,"x":NaN}',
+        "no NaN",
     ]
     schema = pa.schema([pa.field("j", pa.utf8(), metadata=JSON_FIELD)])
     rows = written(pa.RecordBatch.from_arrays([pa.array(odd)], schema=schema))
@@ -115,6 +116,7 @@ def test_json_texts_become_json_on_one_line() -> None:
         "NaN",
         None,
         {"n": 12345678901234567890, "x": None},
+        "no NaN",
     ]
 
 

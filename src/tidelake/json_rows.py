@@ -190,11 +190,16 @@ def _clean(texts: pa.Array) -> pa.Array:
     odd = pc.fill_null(pc.match_substring_regex(texts, _ODD_JSON), False)
     if not pc.any(odd).as_py():
         return texts
-    mended = [
-        json.dumps(json.loads(text, parse_constant=lambda _: None), ensure_ascii=False, separators=(",", ":"))
-        for text in texts.filter(odd).to_pylist()
-    ]
+    mended = [_mended(text) for text in texts.filter(odd).to_pylist()]
     return pc.replace_with_mask(texts, odd, pa.array(mended, pa.utf8()))
+
+
+def _mended(text: str) -> str:
+    try:
+        value = json.loads(text, parse_constant=lambda _: None)
+    except ValueError:  # no JSON after all: a text
+        value = text
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def _or_null(texts: pa.Array) -> pa.Array:

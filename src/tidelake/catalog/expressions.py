@@ -1,4 +1,4 @@
-"""Two expressions that SQLAlchemy does not have, in the words of SQLite and of PostgreSQL.
+"""Say "among a list" in the words of SQLite and of PostgreSQL, for SQLAlchemy.
 
 It does not know what is asked.
 """

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
+from subprocess import PIPE
 
 import click
 import orjson
@@ -165,6 +167,42 @@ def test_help_starts_without_what_only_some_commands_need() -> None:
     assert found.stdout == b"[]\n"
 
 
+ENGINES = {"cbor2", "duckdb", "numba", "numpy", "pandas", "pyarrow", "pyspark", "sqlalchemy", "sqlglot"}
+
+LOOK = """if True:
+    import sys
+    from click.testing import CliRunner
+    from tidelake.cli import main
+    for command in sys.argv[1].split(";"):
+        result = CliRunner().invoke(main, command.split(","))
+        assert result.exit_code == 0, result.output
+    print(" ".join(sys.modules))
+"""
+
+
+def imported_by(*commands: tuple[str, ...]) -> set[str]:
+    """Give the libraries that a fresh process has imported after some commands."""
+    asked = ";".join(map(",".join, commands))
+    found = subprocess.run([sys.executable, "-c", LOOK, asked], capture_output=True, check=True, text=True)
+    return ENGINES & set(found.stdout.split())
+
+
+def test_looking_into_a_lake_waits_for_no_engine(lake_folder: Path) -> None:
+    with tidelake.connect(lake_folder) as lake:
+        lake.table("obs.logs").flush()  # a second extent: what is known of columns is merged
+    where = ("--lake", str(lake_folder))
+    commands = [("tables",), ("describe", "obs.logs"), ("history", "obs.logs"), ("extents", "obs.logs"), ("init",)]
+    assert imported_by(*((*command, *where) for command in commands)) == set()
+    assert imported_by(*((*command, "--json", *where) for command in commands[:-1])) == set()
+
+
+def test_what_explains_and_inspects_waits_for_no_engine_that_it_does_not_use(lake_folder: Path) -> None:
+    (extent,) = lake_folder.rglob("*.tlm")
+    assert imported_by(("inspect", str(extent))) & {"duckdb", "numba", "sqlalchemy", "sqlglot"} == set()
+    question = "obs.logs|where n > 5"
+    assert imported_by(("explain", question, "--lake", str(lake_folder))) & {"duckdb", "sqlalchemy"} == set()
+
+
 @pytest.fixture
 def lake_folder(tmp_path: Path) -> Path:
     """Give the folder of a lake with one table of two snapshots."""
@@ -249,7 +287,7 @@ def test_ingest_once_leaves_out_bytes_that_came_before(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "told"),
     [
-        (b'{"service": "auth"}\n', "no time column was found: name it with time= columns=service"),
+        (b'{"service": "auth"}\n', "no time column was found: name it with --time columns=service"),
         (b"", "no rows to choose a schema from"),
         (b'{"ts": "2026-03-14T00:00:00Z"}\n{"ts": \n', "line"),
     ],
@@ -292,3 +330,75 @@ def test_create_describe_and_flush_work_on_one_table(tmp_path: Path) -> None:
 def test_create_refuses_what_is_not_a_column(columns: list[str], told: str, tmp_path: Path) -> None:
     result = run("create", "obs.logs", *columns, "--lake", tmp_path / "lake")
     assert (result.exit_code, told in result.stderr, result.stderr.count("\n")) == (1, True, 1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "told"),
+    [
+        (["tabels"], 2, "No such command 'tabels', did you mean 'tables'?"),
+        (["xyzzy"], 2, "No such command 'xyzzy'."),
+        (["describe", "obs.log"], 1, "no such table, did you mean 'obs.logs'? table=obs.log"),
+        (["flush", "xyzzy"], 1, "no such table table=default.xyzzy"),
+        (
+            ["extents", "obs.logs", "--snapshot", "99"],
+            1,
+            "no such snapshot, or it has expired table=obs.logs wanted=99",
+        ),
+        (["coverage", "obs.logs"], 1, "create it with --bucket table=obs.logs"),
+        (["query", "obs.logs", "-o", "out.txt"], 1, "or --format file=out.txt"),
+    ],
+)
+def test_what_is_nearly_right_is_answered_with_what_is(
+    arguments: list[str], code: int, told: str, lake_folder: Path
+) -> None:
+    result = run("--lake", lake_folder, *arguments)
+    assert (result.exit_code, told in result.stderr, "Traceback" in result.stderr) == (code, True, False)
+    assert result.stderr.count("\n") == (1 if code == 1 else 4)
+
+
+def test_a_lake_that_is_not_there_is_answered_with_how_to_name_or_make_one(tmp_path: Path) -> None:
+    result = run("tables", "--lake", tmp_path / "nowhere")
+    assert result.stderr == (
+        "tidelake: no lake here: say which with --lake or TIDELAKE_LAKE; init and ingest make one "
+        f"folder={tmp_path / 'nowhere'}\n"
+    )
+    told = run("tables", "--lake", "postgresql://nobody@localhost/nothing").stderr
+    assert told == "tidelake: a postgresql catalog needs --objects, a folder or s3://bucket/prefix\n"
+
+
+@pytest.mark.parametrize("question", ["app.logs | project tags", "select tags from app.logs"])
+def test_query_nests_dynamic_values_in_json_and_writes_their_text_in_csv(question: str, tmp_path: Path) -> None:
+    lake = ("--lake", tmp_path / "lake")
+    (tmp_path / "app.ndjson").write_bytes(NDJSON)
+    run("ingest", "app.logs", tmp_path / "app.ndjson", *lake)
+    expected = [{"tags": {"az": "a"}}, {"tags": {"az": "b"}}]
+    lines = run("query", question, "--format", "ndjson", *lake).stdout.splitlines()
+    assert [orjson.loads(line) for line in lines] == expected
+    assert orjson.loads(run("query", question, "--format", "json", *lake).stdout) == expected
+    assert run("query", question, "--format", "csv", *lake).stdout.splitlines()[1] == '"{""az"":""a""}"'
+
+
+def test_query_ends_quietly_when_nobody_reads_on_and_when_it_is_stopped(lake_folder: Path) -> None:
+    command = [sys.executable, "-m", "tidelake", "--lake", str(lake_folder), "query"]
+    many = "select a.n from obs.logs a cross join obs.logs b"
+    for question, leave, answer in (
+        (many, True, (1, b"")),
+        (f"{many} cross join obs.logs c", False, (130, b"tidelake: stopped\n")),
+    ):
+        with subprocess.Popen([*command, question, "--format", "ndjson"], stdout=PIPE, stderr=PIPE) as process:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            assert process.stdout.readline().startswith(b'{"n":')  # it is at it
+            if leave:
+                process.stdout.close()
+            else:
+                process.send_signal(signal.SIGINT)
+            assert (process.wait(60), process.stderr.read()) == answer
+
+
+def test_a_standard_output_that_is_closed_or_full_is_one_line(lake_folder: Path) -> None:
+    command = f"{sys.executable} -m tidelake --lake {lake_folder}"
+    for end, told in ((">&-", "standard output is closed"), ("> /dev/full", "No space left on device")):
+        whole = f"{command} query 'select n from obs.logs' --format csv {end}"
+        found = subprocess.run(whole, shell=True, capture_output=True, text=True, check=False)
+        assert (found.returncode, found.stderr.count("\n"), told in found.stderr) == (1, 1, True)

@@ -17,7 +17,9 @@ from rich.console import Console
 
 from tidelake import dynamic
 from tidelake.errors import InvalidInputError, StorageError
-from tidelake.output import SHOWN_ROWS, json_value, language_of, suffix_format, table_of, write_result
+from tidelake.json_rows import json_value
+from tidelake.output import SHOWN_ROWS, suffix_format, table_of, write_result
+from tidelake.query.language import language_of
 from tidelake.schema import DYNAMIC_FIELD
 
 WHEN = datetime(2026, 3, 14, 12, 30, tzinfo=UTC)

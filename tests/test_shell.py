@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 from prompt_toolkit.input import create_pipe_input
@@ -14,6 +15,7 @@ from prompt_toolkit.output import DummyOutput
 from rich.console import Console
 
 import tidelake
+from tidelake.cli import main
 from tidelake.shell import Shell, _completer, _typed, is_complete, read_questions, words_for
 
 ROWS = [
@@ -61,6 +63,11 @@ def test_an_error_is_shown_and_the_shell_goes_on(lake: tidelake.Lake) -> None:
     assert "one" in told
 
 
+def test_what_is_nearly_right_is_answered_with_what_is(lake: tidelake.Lake) -> None:
+    assert "did you mean '.describe'?" in answered(lake, ".descrbe obs.logs")
+    assert "no such table, did you mean 'obs.logs'?" in answered(lake, ".history obs.log")
+
+
 def test_words_with_a_dot_are_for_the_shell(lake: tidelake.Lake) -> None:
     assert "obs.logs" in answered(lake, ".tables")
     assert "timestamp" in answered(lake, ".describe obs.logs")
@@ -69,6 +76,16 @@ def test_words_with_a_dot_are_for_the_shell(lake: tidelake.Lake) -> None:
     assert "engine local" in answered(lake, ".engine local")
     assert "no engine 'fast'" in answered(lake, ".engine fast")
     assert ".quit" in answered(lake, ".help")
+
+
+def test_a_pipe_of_questions_is_answered_and_its_errors_are_told(tmp_path: Path) -> None:
+    where = ["--lake", str(tmp_path / "lake")]
+    good = CliRunner().invoke(main, ["shell", *where], input="select 1 as one;\n.tables\n")
+    assert (good.exit_code, good.stderr, "one" in good.stdout) == (0, "", True)
+    bad = CliRunner().invoke(main, ["shell", *where], input="nope | count;\nselect 2 as two;\n")
+    assert (bad.exit_code, "unknown table 'nope'" in bad.stderr, "nope" in bad.stdout, "two" in bad.stdout) == (
+        1, True, False, True,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("word", [".quit", "exit", "quit", ".exit;"])

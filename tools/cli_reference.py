@@ -22,7 +22,7 @@ INTRODUCTION = """\
 
 Every command mirrors a library call. `--lake` (or `TIDELAKE_LAKE`) says which lake: a folder, `postgresql://…` with
 `--objects`, or `log:/root`. The exit code is 0 when it worked, 1 when Tidelake says in one line on standard error why
-not, 2 when the command was used wrongly.
+not, 2 when the command was used wrongly, 130 when Ctrl-C stopped it.
 
 This page is written by `python -m tools.cli_reference` from the commands themselves.
 """

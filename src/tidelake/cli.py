@@ -1,13 +1,16 @@
 """Mirror the library on the command line: one command per verb, each a few lines over one library call.
 
-An error of ours is one line on stderr and exit code 1, wrong usage is exit code 2, and anything else is a traceback,
-because it is a defect. A command lives in a module of ``commands`` and is imported when it is asked for; what it needs
-is imported inside it, so that ``--help`` and shell completion do not wait for compilers and engines. To add a command,
-write it there with a docstring that has an example, and name it in ``COMMANDS``. It does not hold logic of its own.
+An error of ours is one line on stderr and exit code 1, wrong usage is exit code 2, Ctrl-C is exit code 130, and
+anything else is a traceback, because it is a defect. A command lives in a module of ``commands`` and is imported when
+it is asked for; what it needs is imported inside it, so that ``--help`` and shell completion do not wait for compilers
+and engines. To add a command, write it there with a docstring that has an example, and name it in ``COMMANDS``. It does
+not hold logic of its own.
 """
 
 from __future__ import annotations
 
+import difflib
+import re
 import sys
 from importlib import import_module
 from typing import IO, Any
@@ -15,7 +18,7 @@ from typing import IO, Any
 import click
 
 from tidelake import __version__
-from tidelake.errors import QueryError, TidelakeError
+from tidelake.errors import QueryError, StorageError, TidelakeError
 
 COMMANDS = {
     "init": "tidelake.commands.catalog",
@@ -41,10 +44,16 @@ COMMANDS = {
 }
 
 
+STOPPED = 130  # the exit code of what Ctrl-C ended, as shells have it
+
+_WORD = re.compile(r"\b(bucket|objects|time)=(?=\W|$)|\b(engine)='(\w+)'")  # of the library, in a message
+
+
 class _Failure(click.ClickException):
-    """One line on stderr; a query's caret keeps its own lines."""
+    """One line on stderr; a query's caret keeps its own lines. What the library calls ``time=`` is ``--time`` here."""
 
     def __init__(self, error: TidelakeError) -> None:
+        error.message = _WORD.sub(lambda word: f"--{word[1] or f'{word[2]} {word[3]}'}", error.message)
         super().__init__(str(error) if isinstance(error, QueryError) else " ".join(str(error).split()))
 
     def show(self, file: IO[Any] | None = None) -> None:
@@ -63,11 +72,26 @@ class _Group(click.Group):
         found: click.Command = getattr(import_module(COMMANDS[cmd_name]), cmd_name)
         return found
 
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            close = difflib.get_close_matches(args[0], COMMANDS, n=2)
+            if close and error.message.startswith("No such command"):
+                told = f"No such command {args[0]!r}, did you mean {' or '.join(map(repr, close))}?"
+                raise click.UsageError(told, ctx) from None
+            raise
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
+            if sys.stdout is None:  # closed by who called us
+                raise StorageError("standard output is closed")
             return super().invoke(ctx)
         except TidelakeError as error:
             raise _Failure(error) from error
+        except KeyboardInterrupt:
+            click.echo("tidelake: stopped", err=True)
+            sys.exit(STOPPED)
 
 
 @click.group("tidelake", cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})

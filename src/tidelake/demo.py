@@ -23,7 +23,8 @@ from rich.text import Text
 
 from tidelake.errors import InvalidInputError, UnavailableError
 from tidelake.lake import Lake, connect
-from tidelake.output import language_of, table_of
+from tidelake.output import table_of
+from tidelake.query.language import language_of
 from tidelake.shell import drawn
 from tidelake.telemetry import DIED, START, log_lines, metric_rows, write_ndjson
 

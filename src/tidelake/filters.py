@@ -16,12 +16,16 @@ import binascii
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Any
 
 from tidelake.errors import InvalidInputError
+from tidelake.later import later
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+else:
+    np = later("numpy")
 
 PROBES = 4  # near the best for 3 to 12 bits a key, and one number for every filter keeps them unitable
 BITS_PER_KEY = 10  # about one wrong yes in a hundred

@@ -22,12 +22,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from tidelake.catalog import Catalog, open_catalog
-from tidelake.catalog.log import open_log_catalog
 from tidelake.catalog.protocol import At, nothing_at
 from tidelake.commit import Coordinator
 from tidelake.errors import AlreadyExistsError, InvalidInputError, NotFoundError, SchemaError
 from tidelake.flusher import Flusher
-from tidelake.format import segment_format
+from tidelake.later import later
 from tidelake.objects import ObjectStore, open_store, probe_conditional_put
 from tidelake.schema import DataType, Schema
 from tidelake.settings import FLUSH_AGE, FLUSH_OFF, TableSettings
@@ -37,10 +36,14 @@ from tidelake.times import duration_us, time_us
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from tidelake import format as formats
+    from tidelake.catalog import log
     from tidelake.holdings import Holdings
     from tidelake.query.result import Result
     from tidelake.scan import Footers
     from tidelake.table import AppendReport, Table
+else:
+    log, formats = later("tidelake.catalog.log"), later("tidelake.format")
 
 LOG_SCHEME = "log:"
 
@@ -63,7 +66,7 @@ def connect(
     store_options: dict[str, Any] = {"endpoint": endpoint, "key": key, "secret": secret, "region": region}
     if place.startswith(LOG_SCHEME):
         store = open_store(place.removeprefix(LOG_SCHEME), create=create, **store_options)
-        return Lake(open_log_catalog(store, create=create), store, place)
+        return Lake(log.open_log_catalog(store, create=create), store, place)
     if place.startswith(("postgresql://", "postgres://")):
         if objects is None:
             raise InvalidInputError("a postgresql catalog needs objects=, a folder or s3://bucket/prefix")
@@ -140,7 +143,7 @@ class Lake:
         told = {"bucket": bucket, "entity": entity, "coverage": coverage, "index": index, "timezone": timezone}
         settings = TableSettings(
             time=named,
-            format=segment_format(format or ("parquet" if self.catalog.is_log else "tlm")).name,
+            format=formats.segment_format(format or ("parquet" if self.catalog.is_log else "tlm")).name,
             retention=retention,
             flush_age=flush_age,
             promote=promote,

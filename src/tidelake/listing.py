@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
+from tidelake.errors import NotFoundError
 from tidelake.snapshot import Extent
 from tidelake.stats import UNKNOWN, ColumnStats, column_from_json, merge_columns
 
@@ -102,7 +103,11 @@ def list_history(lake: Lake, table: str, limit: int = 20) -> Listing:
 def list_extents(lake: Lake, table: str, *, as_of: str | None = None, snapshot: int | None = None) -> Listing:
     """List the extents of a table by time, now or at an older snapshot."""
     scope = lake.catalog.table(table).scope
-    held = lake.snapshot(table, as_of=as_of, snapshot=snapshot)
+    try:
+        held = lake.snapshot(table, as_of=as_of, snapshot=snapshot)
+    except NotFoundError as error:
+        wanted = as_of if snapshot is None else snapshot
+        raise NotFoundError(error.message, table=table, wanted=wanted, kind=error.kind) from error
     rows = [
         (e.id, e.format, e.row_count, e.block_count, e.byte_size, _time(e.min_ts_ns), _time(e.max_ts_ns), e.added_seq,
          e.level, e.key)
@@ -118,9 +123,12 @@ def list_extents(lake: Lake, table: str, *, as_of: str | None = None, snapshot: 
 
 
 def _known(extent: Extent, column: str) -> ColumnStats:
-    """Give what an extent knows of a column; one that is older than the column has only nulls there."""
+    """Give what is listed of a column in an extent; one that is older than the column has only nulls there."""
     stored = extent.column_stats.get(column)
-    return ColumnStats(nulls=extent.row_count) if stored is None else column_from_json(stored)
+    if stored is None:
+        return ColumnStats(nulls=extent.row_count)
+    known = column_from_json(stored)  # filters and balls are not listed, and are costly to merge
+    return ColumnStats(known.nulls, known.low, known.high, known.tight, known.distinct)
 
 
 def _merged(one: tuple[ColumnStats, int], other: tuple[ColumnStats, int]) -> tuple[ColumnStats, int]:

@@ -44,18 +44,21 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from urllib.parse import quote, unquote, urlsplit
 
 import obstore
-import pyarrow as pa
 from obstore.exceptions import AlreadyExistsError as ObstoreAlreadyExistsError
 from obstore.exceptions import BaseError as ObstoreError
 from obstore.store import MemoryStore, S3Store
 
 from tidelake.errors import AlreadyExistsError, InvalidInputError, NotFoundError, StorageError, TidelakeError
+from tidelake.later import later
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from obstore.store import ClientConfig, RetryConfig, S3Config, S3Credential
+else:
+    pa = later("pyarrow")
 
-Data: TypeAlias = bytes | bytearray | memoryview | pa.Buffer
-Buffers: TypeAlias = list[pa.Buffer]
+Data: TypeAlias = "bytes | bytearray | memoryview | pa.Buffer"
+Buffers: TypeAlias = "list[pa.Buffer]"
 Range: TypeAlias = tuple[int, int]  # start, length
 
 CATALOG_FILE = "catalog.sqlite"

@@ -1,35 +1,35 @@
 """Print rows: as a table for people, as JSON, NDJSON, CSV, Parquet or Arrow for machines.
 
-Rows come as anything with an Arrow stream and leave a batch at a time. A dynamic value is JSON in every text form. A
-time is RFC 3339 in UTC. It does not run queries.
+Rows come as anything with an Arrow stream and leave a batch at a time, so that there may be more of them than memory
+holds. A dynamic value is nested in JSON, and its text in CSV. A time is RFC 3339 in UTC. It does not run queries.
 """
 
 from __future__ import annotations
 
-import base64
-import math
-import re
+import os
+import secrets
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, date, datetime, time, timedelta
-from decimal import Decimal
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Literal
+from typing import IO, TYPE_CHECKING, Any
 
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet
 
 from tidelake import dynamic
 from tidelake.errors import InvalidInputError, StorageError
+from tidelake.json_rows import column_texts, is_marked, json_value, plain_texts, row_texts
 from tidelake.schema import DYNAMIC_FIELD
 
 if TYPE_CHECKING:
     from rich.console import Console, Group
 
 SHOWN_ROWS = 50  # of a table on a terminal: more is not read by people
+GROUP_ROWS, GROUP_BYTES = 131_072, 32 << 20  # of a Parquet row group, whichever is reached first
 SHOWN_WIDTH = 80  # letters of one value there
 
 _SUFFIXES = {
@@ -40,18 +40,6 @@ _SUFFIXES = {
     ".parquet": "parquet",
     ".arrow": "arrow",
 }
-_SQL_WORDS = re.compile(
-    r"\s*(?:--[^\n]*\n\s*|/\*.*?\*/\s*|\(\s*)*(select|with|values|from|show|describe)\b", re.I | re.S
-)
-
-
-def language_of(text: str) -> Literal["kql", "sql"]:
-    """Tell SQL by its first word; all else is KQL."""
-    first = _SQL_WORDS.match(text)
-    if first is None:
-        return "kql"
-    is_kql = first[1].lower() in ("show", "describe", "from", "values") and "|" in text
-    return "kql" if is_kql else "sql"
 
 
 def suffix_format(output: str | None) -> str | None:
@@ -61,16 +49,22 @@ def suffix_format(output: str | None) -> str | None:
 
 def write_result(rows: Any, form: str, output: str | None, console: Console) -> None:
     """Write rows in a format, to a file or to standard output."""
-    reader = pa.RecordBatchReader.from_stream(rows)
-    if form == "table":
-        if output is not None:
-            raise InvalidInputError("a file needs a format: json, ndjson, csv, parquet or arrow", file=output)
-        console.print(table_of(reader))
-        return
+    if form == "table" and output is not None:
+        raise InvalidInputError(
+            "a file needs a format: .json, .ndjson, .csv, .parquet or .arrow in its name, or --format", file=output
+        )
     if form in ("parquet", "arrow") and output is None and sys.stdout.isatty():
         raise InvalidInputError(f"{form} is not for a terminal: give --output FILE")
+    if form == "table":
+        console.print(table_of(_reader_of(rows)))
+        return
     with _opened(output) as out:
-        _WRITERS[form](reader, out)
+        _WRITERS[form](_reader_of(rows), out)
+
+
+def _reader_of(rows: Any) -> pa.RecordBatchReader:
+    """Give rows as a stream; one of our own raises our errors, which a foreign one turns into text."""
+    return rows.to_reader() if hasattr(rows, "to_reader") else pa.RecordBatchReader.from_stream(rows)
 
 
 def table_of(reader: pa.RecordBatchReader, *, title: str | None = None) -> Group:
@@ -97,7 +91,7 @@ def table_of(reader: pa.RecordBatchReader, *, title: str | None = None) -> Group
 
 
 def rows_of(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
-    """Give rows as JSON has them."""
+    """Give a few rows as JSON has them, for people."""
     columns = [_values(field, column) for field, column in zip(batch.schema, batch.columns, strict=True)]
     names = batch.schema.names
     for values in zip(*columns, strict=True):
@@ -105,34 +99,11 @@ def rows_of(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
 
 
 def _values(field: pa.Field, column: pa.Array) -> Sequence[Any]:
-    if field.metadata and all(field.metadata.get(key) == value for key, value in DYNAMIC_FIELD.items()):
+    if is_marked(field, DYNAMIC_FIELD):
         return [None if value is None else dynamic.to_json(dynamic.decode(value)) for value in column.to_pylist()]
     if isinstance(field.type, pa.JsonType):
-        return [None if value is None else orjson.loads(value) for value in column.storage.to_pylist()]
+        column = column.storage
     return [json_value(value) for value in column.to_pylist()]
-
-
-def json_value(value: Any) -> Any:
-    """Give a value as JSON can hold it: times as text, bytes as base64, no NaN."""
-    match value:
-        case None | bool() | int() | str():
-            return value
-        case float():
-            return value if math.isfinite(value) else None
-        case datetime():
-            return (value if value.tzinfo is None else value.astimezone(UTC)).isoformat().replace("+00:00", "Z")
-        case date() | time():
-            return value.isoformat()
-        case timedelta() | Decimal():
-            return str(value)
-        case bytes():
-            return base64.b64encode(value).decode()
-        case Mapping():
-            return {str(key): json_value(inner) for key, inner in value.items()}
-        case Iterable():
-            return [json_value(inner) for inner in value]
-        case _:
-            return str(value)
 
 
 def _shown(value: Any) -> str:
@@ -148,43 +119,64 @@ def _shown(value: Any) -> str:
 
 
 def _write_json(reader: pa.RecordBatchReader, out: IO[bytes]) -> None:
-    lead = b"[\n  "
+    is_first = True
     for batch in reader:
-        for row in rows_of(batch):
-            out.write(lead + orjson.dumps(row))
-            lead = b",\n  "
-    out.write(b"[]\n" if lead.startswith(b"[") else b"\n]\n")
+        for piece in row_texts(batch, before=",\n  "):
+            out.write(b"[" if is_first else b",")
+            out.write(piece[1:])
+            is_first = False
+    out.write(b"[]\n" if is_first else b"\n]\n")
 
 
 def _write_ndjson(reader: pa.RecordBatchReader, out: IO[bytes]) -> None:
     for batch in reader:
-        out.writelines(orjson.dumps(row) + b"\n" for row in rows_of(batch))
+        for piece in row_texts(batch, after="\n"):
+            out.write(piece)
 
 
 def _write_csv(reader: pa.RecordBatchReader, out: IO[bytes]) -> None:
-    schema = pa.schema([pa.field(field.name, _csv_type(field)) for field in reader.schema])
+    schema = pa.schema([pa.field(field.name, _csv_type(field.type)) for field in reader.schema])
     with pa.csv.CSVWriter(out, schema) as writer:
         for batch in reader:
             columns = [_csv_column(field, column) for field, column in zip(batch.schema, batch.columns, strict=True)]
             writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
 
 
-def _csv_type(field: pa.Field) -> pa.DataType:
-    plain = pa.types.is_primitive(field.type) and not pa.types.is_temporal(field.type)
-    return field.type if plain or pa.types.is_string(field.type) else pa.string()
+def _csv_type(kind: pa.DataType) -> pa.DataType:
+    plain = pa.types.is_primitive(kind) and not pa.types.is_temporal(kind)
+    return kind if plain or pa.types.is_string(kind) else pa.string()
 
 
 def _csv_column(field: pa.Field, column: pa.Array) -> pa.Array:
-    if _csv_type(field) == field.type:
+    """Give a column as CSV can hold it: numbers and text as they are, times as text, all else as JSON text."""
+    if isinstance(column, pa.ExtensionArray) or pa.types.is_large_string(column.type):
+        column = (column.storage if isinstance(column, pa.ExtensionArray) else column).cast(pa.string())
+    if _csv_type(column.type) == column.type:
         return column
-    texts = [v if v is None or isinstance(v, str) else orjson.dumps(v).decode() for v in _values(field, column)]
-    return pa.array(texts, pa.string())
+    if (plain := plain_texts(column)) is not None:
+        return plain
+    texts = column_texts(field, column)
+    if not pa.types.is_nested(column.type) and not is_marked(field, DYNAMIC_FIELD):
+        texts = pc.utf8_trim(texts, '"')  # bytes as base64, a duration: no letter of theirs is escaped
+    return pc.if_else(column.is_valid(), texts, pa.scalar(None, pa.string()))
 
 
 def _write_parquet(reader: pa.RecordBatchReader, out: IO[bytes]) -> None:
     with pa.parquet.ParquetWriter(out, reader.schema, compression="zstd") as writer:
-        for batch in reader:
-            writer.write_batch(batch)
+        for table in _gathered(reader):
+            writer.write_table(table)
+
+
+def _gathered(reader: pa.RecordBatchReader) -> Iterator[pa.Table]:
+    """Give batches together, as many as a row group should have."""
+    held: list[pa.RecordBatch] = []
+    for batch in reader:
+        held.append(batch)
+        if sum(each.num_rows for each in held) >= GROUP_ROWS or sum(each.nbytes for each in held) >= GROUP_BYTES:
+            yield pa.Table.from_batches(held)
+            held = []
+    if held:
+        yield pa.Table.from_batches(held)
 
 
 def _write_arrow(reader: pa.RecordBatchReader, out: IO[bytes]) -> None:
@@ -204,12 +196,33 @@ _WRITERS = {
 
 @contextmanager
 def _opened(output: str | None) -> Iterator[IO[bytes]]:
+    """Give what to write to. A file has its name once it is whole: until then, and if it never is, it has another."""
     if output is None:
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
+        with _named("standard output"):
+            yield sys.stdout.buffer
+            sys.stdout.buffer.flush()
         return
-    try:
-        with open(output, "wb") as file:
+    place = Path(os.path.realpath(output))
+    if place.exists() and not place.is_file():  # a pipe or a terminal
+        with _named(output), place.open("wb") as file:
             yield file
+        return
+    unfinished = place.with_name(f".{place.name}.{secrets.token_hex(4)}.part")
+    try:
+        with _named(output), unfinished.open("xb") as file:
+            yield file
+        with _named(output):
+            unfinished.replace(place)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+@contextmanager
+def _named(output: str) -> Iterator[None]:
+    """Name the file that cannot be written."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
     except OSError as error:
-        raise StorageError("the file cannot be written", file=output, reason=error.strerror) from error
+        raise StorageError("the file cannot be written", file=output, reason=error.strerror or error) from error

@@ -20,13 +20,18 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TypeAlias, cast
-
-import pyarrow as pa
-import pyarrow.compute as pc
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 from tidelake.errors import InvalidInputError, QueryError
-from tidelake.vectors import Metric
+from tidelake.later import later
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from tidelake.vectors import Metric
+else:
+    pa, pc = later("pyarrow"), later("pyarrow.compute")  # only a search by pattern needs them
 
 Value: TypeAlias = bool | int | float | str | bytes | datetime
 

@@ -1,7 +1,8 @@
 """Say what a table's columns are: eight types, stable ids, and a schema that only widens.
 
 A column keeps its integer id for life; names are for people, ids are for stored statistics. A schema is a numbered
-version, and every change yields a new version that can hold all that the old one held. It does not convert data.
+version, and every change yields a new version that can hold all that the old one held. Arrow is imported by those who
+ask for Arrow's types: a listing of tables does without. It does not convert data.
 """
 
 from __future__ import annotations
@@ -9,13 +10,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from typing import Any, Literal, TypeVar, cast
-
-import pyarrow as pa
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from tidelake.errors import InvalidInputError, NotFoundError, SchemaError
+from tidelake.later import later
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+else:
+    pa = later("pyarrow")
 Kind = Literal["int", "long", "real", "bool", "string", "timestamp", "dynamic", "vector"]
 Scalar = TypeVar("Scalar", bool, int, str)
 
@@ -24,6 +28,7 @@ MAX_NAME_BYTES = 255  # names become file and SQL identifiers
 MAX_DIMENSION = 65_536  # 256 KiB a value: no embedding is longer
 
 DYNAMIC_FIELD = {b"tidelake.type": b"dynamic"}  # metadata of a binary Arrow field whose values are CBOR as we write it
+JSON_FIELD = {b"tidelake.type": b"json"}  # and of a text field whose values are JSON, as queries give dynamic ones
 
 _SPARK_NAMES: dict[Kind, str] = {
     "int": "int",
@@ -42,6 +47,7 @@ _KINDS_BY_SPARK_NAME: dict[str, Kind] = {
     "float8": "real",
     "timestamp_ltz": "timestamp",
 }
+_PLAIN_KINDS = tuple(kind for kind in _SPARK_NAMES if kind != "vector")
 _VECTOR = re.compile(r"vector\(\s*(\d{1,9})\s*\)")
 
 
@@ -56,21 +62,21 @@ class DataType:
     def parse(cls, text: str) -> DataType:
         """Read a type's name, such as ``long`` or ``vector(384)``."""
         name = text.strip().lower()
-        if name in _ARROW_TYPES:
+        if name in _PLAIN_KINDS:
             return cls(cast(Kind, name))
         if match := _VECTOR.fullmatch(name):
             dimension = int(match[1])
             if not 1 <= dimension <= MAX_DIMENSION:
                 raise SchemaError("vector dimension out of range", type=text, allowed=f"1..{MAX_DIMENSION}")
             return cls("vector", dimension)
-        raise SchemaError(f"unknown type {text!r}", known=", ".join([*_ARROW_TYPES, "vector(N)"]))
+        raise SchemaError(f"unknown type {text!r}", known=", ".join([*_PLAIN_KINDS, "vector(N)"]))
 
     @classmethod
     def from_arrow(cls, arrow: pa.DataType) -> DataType:
         """Give the type that holds every value of an Arrow type; SchemaError if there is none."""
         if pa.types.is_dictionary(arrow):
             return cls.from_arrow(arrow.value_type)
-        for kind, accepts in _ARROW_TESTS.items():
+        for kind, accepts in _arrow_tests().items():
             if accepts(arrow):
                 return cls(kind)
         if pa.types.is_fixed_size_list(arrow) and pa.types.is_float32(arrow.value_type):
@@ -92,9 +98,9 @@ class DataType:
     @property
     def arrow(self) -> pa.DataType:
         """The Arrow type of this column in memory and at rest."""
-        if self.kind == "vector":
-            return pa.list_(pa.field("item", pa.float32(), nullable=False), self.dimension)
-        return _ARROW_TYPES[self.kind]
+        if self.kind != "vector":
+            return _arrow_types()[self.kind]
+        return pa.list_(pa.field("item", pa.float32(), nullable=False), self.dimension)
 
     @property
     def spark(self) -> str:
@@ -229,25 +235,30 @@ class Schema:
             raise InvalidInputError("not a stored schema", reason=repr(error)) from error
 
 
-_ARROW_TYPES: dict[str, pa.DataType] = {
-    "int": pa.int32(),
-    "long": pa.int64(),
-    "real": pa.float64(),
-    "bool": pa.bool_(),
-    "string": pa.utf8(),
-    "timestamp": pa.timestamp("us", tz="UTC"),
-    "dynamic": pa.binary(),
-}
+@cache
+def _arrow_types() -> dict[Kind, pa.DataType]:
+    return {
+        "int": pa.int32(),
+        "long": pa.int64(),
+        "real": pa.float64(),
+        "bool": pa.bool_(),
+        "string": pa.utf8(),
+        "timestamp": pa.timestamp("us", tz="UTC"),
+        "dynamic": pa.binary(),
+    }
 
-_ARROW_TESTS: dict[Kind, Any] = {
-    "bool": pa.types.is_boolean,
-    "int": lambda t: t in (pa.int8(), pa.int16(), pa.int32(), pa.uint8(), pa.uint16()),
-    "long": lambda t: t in (pa.int64(), pa.uint32()),
-    "real": lambda t: t in (pa.float16(), pa.float32(), pa.float64()),
-    "string": lambda t: t in (pa.utf8(), pa.large_utf8(), pa.string_view()),
-    "timestamp": pa.types.is_timestamp,
-    "dynamic": lambda t: t in (pa.binary(), pa.large_binary(), pa.binary_view()),
-}
+
+@cache
+def _arrow_tests() -> dict[Kind, Any]:
+    return {
+        "bool": pa.types.is_boolean,
+        "int": lambda t: t in (pa.int8(), pa.int16(), pa.int32(), pa.uint8(), pa.uint16()),
+        "long": lambda t: t in (pa.int64(), pa.uint32()),
+        "real": lambda t: t in (pa.float16(), pa.float32(), pa.float64()),
+        "string": lambda t: t in (pa.utf8(), pa.large_utf8(), pa.string_view()),
+        "timestamp": pa.types.is_timestamp,
+        "dynamic": lambda t: t in (pa.binary(), pa.large_binary(), pa.binary_view()),
+    }
 
 
 @lru_cache(maxsize=256)  # an append of a few rows asks for it several times

@@ -3,7 +3,7 @@
 A question is KQL or SQL; it ends at the end of a line, unless the line asks for more (it ends with ``|`` or a comma, or
 a bracket or quote is open). A word with a dot in front is for the shell: ``.help`` lists them. An error is shown and
 the shell goes on. Without a terminal, questions are read from standard input, each up to a line that ends with ``;`` or
-a blank line. It does not run queries: see ``lake``.
+a blank line; errors then go to standard error, and are told in the end. It does not run queries: see ``lake``.
 """
 
 from __future__ import annotations
@@ -21,9 +21,11 @@ import pyarrow as pa
 from rich.console import Console
 
 from tidelake.chart import chart
-from tidelake.errors import InvalidInputError, TidelakeError
+from tidelake.errors import InvalidInputError, NotFoundError, TidelakeError
+from tidelake.lexer import did_you_mean
 from tidelake.listing import Listing, list_columns, list_extents, list_history, list_tables
-from tidelake.output import language_of, table_of
+from tidelake.output import table_of
+from tidelake.query.language import language_of
 
 if TYPE_CHECKING:
     from prompt_toolkit.completion import Completer
@@ -64,34 +66,38 @@ _WORD = re.compile(r"[\w.\-]*$")
 _QUOTED = re.compile(r"'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"|//[^\n]*|--[^\n]*")
 
 
-def run_shell(lake: Lake, *, engine: str = "auto", console: Console | None = None) -> None:
-    """Answer questions until there are no more."""
-    shell = Shell(lake, console or Console(highlight=False), engine)
+def run_shell(lake: Lake, console: Console, *, engine: str = "auto") -> bool:
+    """Answer questions until there are no more; say whether all that came through a pipe could be answered."""
     if sys.stdin.isatty():
+        shell = Shell(lake, console, engine)
         shell.greet()
         questions = _typed(shell)
     else:
+        shell = Shell(lake, console, engine, Console(highlight=False, stderr=True))
         questions = read_questions(sys.stdin)
     for question in questions:
         if not shell.answer(question):
-            return
+            break
+    return sys.stdin.isatty() or not shell.failures
 
 
 @dataclass(slots=True)
 class Shell:
-    """A lake, what answers are printed on, and the engine that was chosen."""
+    """A lake, what answers are printed on, the engine that was chosen, and what errors are printed on."""
 
     lake: Lake
     console: Console
     engine: str = "auto"
+    errors: Console | None = None  # the same as answers, if none is given
+    failures: int = 0
     commands: Mapping[str, Callable[[str], None]] = field(init=False)
 
     def __post_init__(self) -> None:
         self.commands = {
             ".tables": lambda _: self._list(list_tables(self.lake)),
-            ".describe": lambda name: self._list(list_columns(self.lake, _named(name))),
-            ".history": lambda name: self._list(list_history(self.lake, _named(name))),
-            ".extents": lambda name: self._list(list_extents(self.lake, _named(name))),
+            ".describe": lambda name: self._list(list_columns(self.lake, self._named(name))),
+            ".history": lambda name: self._list(list_history(self.lake, self._named(name))),
+            ".extents": lambda name: self._list(list_extents(self.lake, self._named(name))),
             ".explain": lambda text: self.console.print(self._ask(text).explain(), markup=False, soft_wrap=True),
             ".engine": self._choose_engine,
             ".help": lambda _: self.console.print(HELP, markup=False),
@@ -113,7 +119,8 @@ class Shell:
         try:
             self._answer(text)
         except TidelakeError as error:
-            self.console.print(str(error), style="red", markup=False, soft_wrap=True)
+            self.failures += 1
+            (self.errors or self.console).print(str(error), style="red", markup=False, soft_wrap=True)
         except KeyboardInterrupt:
             self.console.print("stopped", style="yellow")
         return True
@@ -124,17 +131,17 @@ class Shell:
         if text.startswith("."):
             name, _, rest = text.partition(" ")
             if name not in self.commands:
-                raise InvalidInputError(f"no command {name}: .help lists them")
+                raise InvalidInputError(f"no command {name}{did_you_mean(name, self.commands) or ': .help lists them'}")
             self.commands[name](rest.strip())
             return
         began = time.perf_counter()
         result = self._ask(text)
-        table = result.to_arrow()
-        took = time.perf_counter() - began
-        if result.render is not None and table.num_rows:
-            self.console.print(drawn(result.render.kind, table, width=self.console.width))
+        if result.render is not None and len(result):
+            shown = drawn(result.render.kind, result.to_arrow(), width=self.console.width)
         else:
-            self.console.print(table_of(table.to_reader()))
+            shown = table_of(result.to_reader())
+        took = time.perf_counter() - began
+        self.console.print(shown)
         self.console.print(f"in {_seconds(took)}", style="dim")
 
     def _ask(self, text: str) -> Any:
@@ -143,6 +150,17 @@ class Shell:
 
     def _list(self, listing: Listing) -> None:
         self.console.print(listing.to_table())
+
+    def _named(self, name: str) -> str:
+        """Check that a table is named, and say which is close to one that is not there."""
+        if not name:
+            raise InvalidInputError("which table? give its name after the command")
+        try:
+            self.lake.catalog.table(name)
+        except NotFoundError as error:
+            told = error.message + did_you_mean(name, self.lake.tables())
+            raise NotFoundError(told, kind=error.kind, **error.facts) from error
+        return name
 
     def _choose_engine(self, name: str) -> None:
         if name not in ("auto", "local", "spark"):
@@ -263,12 +281,6 @@ def _history_file() -> Path:
     folder = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "tidelake"
     folder.mkdir(parents=True, exist_ok=True)
     return folder / "history"
-
-
-def _named(name: str) -> str:
-    if not name:
-        raise InvalidInputError("which table? give its name after the command")
-    return name
 
 
 def _seconds(took: float) -> str:

@@ -18,14 +18,11 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import reduce
 from operator import lt
-from typing import Any, TypeAlias
-
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tidelake.errors import InvalidInputError, TidelakeError
 from tidelake.filters import Filter, Grams, hash_bytes, hash_int
+from tidelake.later import later
 from tidelake.predicate import (
     And,
     DynamicPathEquals,
@@ -52,7 +49,15 @@ from tidelake.predicate import (
 )
 from tidelake.regex import Needs, needs_of
 from tidelake.tokens import TOKEN_SET_CAP, Run, runs_of
-from tidelake.vectors import limits
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from tidelake import vectors
+else:
+    np, pa, pc, vectors = map(later, ("numpy", "pyarrow", "pyarrow.compute", "tidelake.vectors"))
 
 DISTINCT_SET_CAP = 1_000  # exact values kept per extent and column
 LEAF_TEXT_CAP = 256  # bytes of a text leaf that its hash reads
@@ -255,7 +260,7 @@ def _vector_outcomes(leaf: VectorTest, known: ColumnStats, rows: int) -> int:
     ball = known.ball if is_of_angles else known.span
     if ball is None or len(ball.centroid) != len(leaf.query):
         return ANY
-    low, high = limits(leaf.metric, ball.centroid, ball.radius, leaf.query)
+    low, high = vectors.limits(leaf.metric, ball.centroid, ball.radius, leaf.query)
     if not (math.isfinite(low) and math.isfinite(high)):
         return ANY
     all_have_direction = known.nulls is not None and ball.count == rows - known.nulls
@@ -508,7 +513,7 @@ def merge_columns(a: ColumnStats, b: ColumnStats, a_rows: int, b_rows: int) -> C
         high=high,
         tight=a.tight and b.tight,
         distinct=distinct,
-        values=None if distinct is not None else _united_filters(_values_of(a), _values_of(b)),
+        values=_united_filters(_values_of(a), _values_of(b)) if distinct is None and _tells_values(a, b) else None,
         tokens=tokens,
         terms=None if tokens is not None else _united_filters(_terms_of(a), _terms_of(b)),
         grams=None
@@ -527,6 +532,10 @@ def _united(a: tuple[Any, ...] | None, b: tuple[Any, ...] | None, cap: int) -> t
         return None
     both = a if a == b else tuple(sorted({*a, *b}))
     return both if len(both) <= cap else None
+
+
+def _tells_values(*each: ColumnStats) -> bool:
+    return all(known.distinct is not None or known.values is not None for known in each)
 
 
 def _values_of(known: ColumnStats) -> Filter | None:

@@ -15,16 +15,12 @@ from datetime import datetime
 from typing import Any, Literal, TypeAlias
 
 import orjson
-from sqlalchemy import BigInteger, ColumnElement, Select, Text, bindparam, exists, or_, select, text, true
-from sqlalchemy.types import Double
 
-from tidelake.catalog.driver import Row, among, for_each
+from tidelake.catalog.driver import Row
 from tidelake.catalog.tables import (
     LEAST_NS,
     MOST_NS,
     SPANS,
-    extent_columns,
-    extents,
     ordinal_of,
     span_of,
 )
@@ -38,45 +34,23 @@ MAX_INTERVALS = 8  # compared inside the database; each costs every extent in ti
 Sort: TypeAlias = Literal["whole", "real", "text"]
 
 _SORTS: dict[str, Sort] = {"int": "whole", "long": "whole", "timestamp": "whole", "real": "real", "string": "text"}
-_TYPES: dict[Sort, Any] = {"whole": BigInteger, "real": Double, "text": Text}
-_SCOPE = bindparam("scope_id", type_=BigInteger)
-_SEQUENCE = bindparam("sequence", type_=BigInteger)
-_FIRST, _LAST = bindparam("first_ns", type_=BigInteger), bindparam("last_ns", type_=BigInteger)
 
 # The classes of time ranges, and where the last one that overlaps ends, from one parameter of JSON text.
 _SPANS = {
-    dialect: text(f"SELECT {each.format(0)} AS span, {each.format(1)} AS until_ns FROM {source}")
-    .bindparams(bindparam("spans", type_=Text))
-    .columns(span=BigInteger, until_ns=BigInteger)
-    .subquery("spans")
-    for dialect, each, source in (
-        ("sqlite", "json_extract(value, '$[{}]')", "json_each(:spans)"),
-        ("postgresql", "CAST(value ->> {} AS BIGINT)", "jsonb_array_elements(CAST(:spans AS JSONB))"),
-    )
+    "sqlite": "SELECT json_extract(value, '$[0]') AS span, json_extract(value, '$[1]') AS until_ns"
+    " FROM json_each(:spans)",
+    "postgresql": "SELECT CAST(value ->> 0 AS BIGINT) AS span, CAST(value ->> 1 AS BIGINT) AS until_ns"
+    " FROM jsonb_array_elements(CAST(:spans AS JSONB))",
 }
 
-EXTENT_COLUMNS = (
-    extents.c.ordinal,
-    extents.c.id,
-    extents.c.key,
-    extents.c.format,
-    extents.c.byte_size,
-    extents.c.row_count,
-    extents.c.block_count,
-    extents.c.min_ts_ns,
-    extents.c.max_ts_ns,
-    extents.c.schema_version,
-    extents.c.present_paths,
-    extents.c.level,
-    extents.c.coverage_key,
-    extents.c.added_seq,
-    extents.c.removed_seq,
-)
+EXTENT_COLUMNS = """
+    e.ordinal, e.id, e."key", e.format, e.byte_size, e.row_count, e.block_count, e.min_ts_ns, e.max_ts_ns,
+    e.schema_version, e.present_paths, e.level, e.coverage_key, e.added_seq, e.removed_seq"""  # of extents AS e
 
-select_stats = select(extent_columns.c.ordinal, extent_columns.c.name, extent_columns.c.body).where(
-    extent_columns.c.scope_id == _SCOPE, among(extent_columns.c.ordinal, "ordinals")
-)
-select_some_stats = select_stats.where(among(extent_columns.c.name, "names"))
+select_stats = """
+    SELECT ordinal, name, body FROM extent_columns
+    WHERE scope_id = :scope_id AND ordinal AMONG :ordinals AS BIGINT"""
+select_some_stats = select_stats + " AND name AMONG :names AS TEXT"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,23 +71,22 @@ def intervals_of(where: Predicate | None, schema: Schema) -> tuple[Interval, ...
     return tuple(found[:MAX_INTERVALS])
 
 
-def select_extents(sorts: Sequence[Sort], *, live: bool, by_time: bool, dialect: str) -> Select[Any]:
+def select_extents(sorts: Sequence[Sort], *, live: bool, by_time: bool, dialect: str) -> str:
     """Give the statement that lists those extents of a snapshot that are live at the head, or those that are not.
 
     It has one comparison for each sort of interval; see ``values_of`` for its values.
     """
-    e = extents.c
-    statement = select(*EXTENT_COLUMNS).where(e.scope_id == _SCOPE, e.added_seq <= _SEQUENCE)
-    statement = statement.where(e.removed_seq.is_(None) if live else e.removed_seq > _SEQUENCE)
+    source = "extents AS e"
+    tests = ["e.scope_id = :scope_id", "e.added_seq <= :sequence"]
+    tests.append("e.removed_seq IS NULL" if live else "e.removed_seq > :sequence")
     if by_time:
-        statement = statement.where(e.max_ts_ns >= _FIRST, e.min_ts_ns <= _LAST)
+        tests += ["e.max_ts_ns >= :first_ns", "e.min_ts_ns <= :last_ns"]
     if by_time and live:
-        spans = _SPANS[dialect]
-        statement = statement.select_from(for_each(spans, extents, true()))
-        statement = statement.where(e.span == spans.c.span, e.max_ts_ns <= spans.c.until_ns)
-    for at, sort in enumerate(sorts):
-        statement = statement.where(~_lies_outside(sort, at))
-    return statement
+        # SQLite keeps to the order written in a CROSS JOIN, and would else scan the larger side.
+        source = f"({_SPANS[dialect]}) AS spans CROSS JOIN {source}"
+        tests += ["e.span = spans.span", "e.max_ts_ns <= spans.until_ns"]
+    tests += [f"NOT EXISTS ({_lies_outside(sort, at)})" for at, sort in enumerate(sorts)]
+    return f"SELECT {EXTENT_COLUMNS} FROM {source} WHERE {' AND '.join(tests)}"
 
 
 def values_of(intervals: Iterable[Interval], *, start_ns: int | None, end_ns: int | None) -> dict[str, Any]:
@@ -250,16 +223,13 @@ def _sort_of(value: Any) -> Sort | None:
 _BOUND_COLUMNS = tuple(f"{end}_{sort}" for end in ("least", "most") for sort in ("whole", "real", "text"))
 
 
-def _lies_outside(sort: Sort, at: int) -> ColumnElement[bool]:
+def _lies_outside(sort: Sort, at: int) -> str:
     """Say that an extent's least value is above the wanted highest, or its most below the wanted lowest.
 
     A bound that is not there, on either side, makes no comparison true.
     """
-    c = extent_columns.c
-    low, high = (bindparam(f"{end}_{at}", type_=_TYPES[sort]) for end in ("low", "high"))
-    return exists().where(
-        c.scope_id == extents.c.scope_id,
-        c.ordinal == extents.c.ordinal,
-        c.name == bindparam(f"column_{at}", type_=Text),
-        or_(c[f"least_{sort}"] > high, c[f"most_{sort}"] < low),
+    return (
+        "SELECT 1 FROM extent_columns AS c WHERE c.scope_id = e.scope_id AND c.ordinal = e.ordinal"
+        f" AND c.name = :column_{at}"
+        f" AND (c.least_{sort} > :high_{at} OR c.most_{sort} < :low_{at})"
     )

@@ -8,19 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import orjson
-from sqlalchemy import BigInteger, Text, bindparam, exists, insert, select, update
 
-from tidelake.catalog import tables as t
-from tidelake.catalog.driver import Row, Transaction, among
+from tidelake.catalog.driver import Row, Transaction
 from tidelake.catalog.listing import extent_to_row, stats_to_rows
 from tidelake.catalog.reading import counts_to_text
-from tidelake.catalog.sweep import in_garbage, take_pending
-from tidelake.catalog.tables import LEAST_NS, MOST_NS, insert_into, ordinal_of
+from tidelake.catalog.tables import LEAST_NS, MOST_NS, ordinal_of
 from tidelake.codec import dumps
 from tidelake.errors import ConflictError
+from tidelake.later import later
 from tidelake.schema import Schema
 from tidelake.snapshot import (
     AddExtent,
@@ -38,75 +36,13 @@ from tidelake.snapshot import (
     keys_of,
 )
 
+if TYPE_CHECKING:
+    from tidelake.catalog import publish_statements as s
+    from tidelake.catalog import sweep_statements as sweeping
+else:
+    s, sweeping = later("tidelake.catalog.publish_statements"), later("tidelake.catalog.sweep_statements")
+
 ActionT = TypeVar("ActionT", AddExtent, RemoveExtent, AppendHot, DropHot, UpdateTable, RecordOffset)
-
-_TABLE = bindparam("table_id", type_=Text)
-_USER = bindparam("user_id", type_=Text)
-_SCOPE = bindparam("scope_id", type_=BigInteger)
-_SEQUENCE = bindparam("sequence", type_=BigInteger)
-_SNAPSHOT = bindparam("snapshot_id", type_=Text)
-
-_stands = exists().where(t.tables.c.id == _TABLE, t.tables.c.dropped_us.is_(None))
-_swap = (
-    update(t.scopes)
-    .where(t.scopes.c.table_id == _TABLE, t.scopes.c.user_id == _USER, _stands)
-    .where(t.scopes.c.snapshot_id == bindparam("expected", type_=Text), t.scopes.c.sequence == _SEQUENCE - 1)
-    .values(snapshot_id=_SNAPSHOT, sequence=_SEQUENCE)
-    .returning(t.scopes.c.id)
-)
-_found_scope = (
-    insert(t.scopes)
-    .from_select(
-        ["table_id", "user_id", "sequence", "snapshot_id"],
-        select(_TABLE, _USER, _SEQUENCE, _SNAPSHOT).where(_stands),
-    )
-    .returning(t.scopes.c.id)
-)
-_RECEIPT_COLUMNS = (
-    t.receipts.c.commit_id,
-    t.receipts.c.snapshot_id,
-    t.receipts.c.sequence,
-    t.receipts.c.committed_us,
-    t.receipts.c.rows,
-    t.receipts.c.extents,
-)
-receipts_by_id = select(*_RECEIPT_COLUMNS).where(among(t.receipts.c.commit_id, "ids"))
-receipts_by_key = (
-    select(*_RECEIPT_COLUMNS, t.commit_keys.c.key)
-    .join(t.commit_keys, t.receipts.c.commit_id == t.commit_keys.c.commit_id)
-    .where(t.commit_keys.c.scope_id == _SCOPE, among(t.commit_keys.c.key, "keys"))
-)
-_offsets = select(t.offsets.c.stream, t.offsets.c.batch).where(
-    t.offsets.c.scope_id == _SCOPE, among(t.offsets.c.stream, "streams")
-)
-_raise_offset = (
-    update(t.offsets)
-    .where(t.offsets.c.scope_id == _SCOPE, t.offsets.c.stream == bindparam("of_stream", type_=Text))
-    .values(batch=bindparam("batch", type_=BigInteger))
-)
-_remove_extents, _drop_hot = (
-    update(of)
-    .where(of.c.scope_id == _SCOPE, among(of.c.id, "ids"), of.c.removed_seq.is_(None))
-    .values(removed_seq=_SEQUENCE)
-    .returning(of.c.id, rows, size)
-    for of, rows, size in (
-        (t.extents, t.extents.c.row_count, t.extents.c.byte_size),
-        (t.hot_batches, t.hot_batches.c.rows, t.hot_batches.c.bytes),
-    )
-)
-_set_schema_version, _set_settings_seq = (
-    update(t.tables).where(t.tables.c.id == _TABLE).values({name: bindparam(name, type_=BigInteger)})
-    for name in ("schema_version", "settings_seq")
-)
-_insert_schema = insert_into(t.schemas)
-_insert_settings = insert_into(t.settings)
-_insert_snapshot = insert_into(t.snapshots)
-_insert_extent = insert_into(t.extents, "removed_seq")
-_insert_column = insert_into(t.extent_columns)
-_insert_hot = insert_into(t.hot_batches, "removed_seq")
-_insert_receipt = insert_into(t.receipts)
-_insert_key = insert_into(t.commit_keys)
-_insert_offset = insert_into(t.offsets)
 
 
 def swap(transaction: Transaction, onto: Snapshot, *, snapshot_id: str) -> int | None:
@@ -118,7 +54,7 @@ def swap(transaction: Transaction, onto: Snapshot, *, snapshot_id: str) -> int |
         "snapshot_id": snapshot_id,
         "sequence": onto.sequence + 1,
     }
-    rows = transaction.rows(_swap if onto.sequence else _found_scope, values)
+    rows = transaction.rows(s.swap if onto.sequence else s.found_scope, values)
     return rows[0][0] if rows else None
 
 
@@ -126,14 +62,14 @@ def find_replayed(
     transaction: Transaction, scope_id: int, commits: Sequence[Commit], onto: Snapshot
 ) -> dict[int, Receipt | int]:
     """Say which commits happened before, by position: the first receipt, or the position of its twin in this call."""
-    rows = transaction.rows(receipts_by_id, listed(ids=[commit.id for commit in commits]))
+    rows = transaction.rows(s.receipts_by_id, listed(ids=[commit.id for commit in commits]))
     before = {("id", row[0]): receipt_from(row) for row in rows}
     if keys := [key for commit in commits for key in keys_of(commit)]:
-        rows = transaction.rows(receipts_by_key, {"scope_id": scope_id, **listed(keys=keys)})
+        rows = transaction.rows(s.receipts_by_key, {"scope_id": scope_id, **listed(keys=keys)})
         before |= {("key", row[-1]): receipt_from(row) for row in rows}
     last: dict[str, int] = {}
     if streams := [action.stream for commit in commits for action in _of(commit, RecordOffset)]:
-        last = dict(transaction.rows(_offsets, {"scope_id": scope_id, **listed(streams=streams)}))
+        last = dict(transaction.rows(s.offsets, {"scope_id": scope_id, **listed(streams=streams)}))
     found: dict[int, Receipt | int] = {}
     here: dict[tuple[str, str], int] = {}
     for at, commit in enumerate(commits):
@@ -158,7 +94,7 @@ def take_away(transaction: Transaction, scope_id: int, commits: Sequence[Commit]
     extents = [(commit, action.extent_id) for commit in commits for action in _of(commit, RemoveExtent)]
     batches = [(commit, action.batch_id) for commit in commits for action in _of(commit, DropHot)]
     removed = Counts()
-    for statement, taken in ((_remove_extents, extents), (_drop_hot, batches)):
+    for statement, taken in ((s.remove_extents, extents), (s.drop_hot, batches)):
         if not taken:
             continue
         ids = [item for _, item in taken]
@@ -169,7 +105,7 @@ def take_away(transaction: Transaction, scope_id: int, commits: Sequence[Commit]
                 raise ConflictError("an input is no longer live", commit=commit.id, input=item, kind="not_live")
             live.remove(item)  # so that a second one finds it gone
         sums = len(rows), sum(row[1] for row in rows), sum(row[2] for row in rows)
-        removed += Counts(*sums) if statement is _remove_extents else Counts(0, 0, 0, *sums)
+        removed += Counts(*sums) if statement is s.remove_extents else Counts(0, 0, 0, *sums)
     return removed
 
 
@@ -182,9 +118,13 @@ def take_off_pending(transaction: Transaction, commits: Sequence[Commit]) -> Non
     covered = {key: commit.id for commit in commits for key in coverage_keys_of(commit)}
     if not added and not covered:
         return
-    taken = {row[0] for row in transaction.rows(take_pending, listed(keys=[*(key for _, key in added), *covered]))}
+    taken = {
+        row[0] for row in transaction.rows(sweeping.take_pending, listed(keys=[*(key for _, key in added), *covered]))
+    }
     if covered:
-        added += [(covered[row[0]], row[0]) for row in transaction.rows(in_garbage, listed(keys=list(covered)))]
+        added += [
+            (covered[row[0]], row[0]) for row in transaction.rows(sweeping.in_garbage, listed(keys=list(covered)))
+        ]
     for commit_id, key in added:
         if key not in taken:
             raise ConflictError(
@@ -197,7 +137,7 @@ def write_snapshot(transaction: Transaction, scope_id: int, snapshot: Snapshot) 
     """Write a header."""
     coverage = snapshot.coverage
     transaction.change(
-        _insert_snapshot,
+        s.insert_snapshot,
         {
             "scope_id": scope_id,
             "sequence": snapshot.sequence,
@@ -221,10 +161,10 @@ def write_added(transaction: Transaction, scope_id: int, commits: Sequence[Commi
         place = {"scope_id": scope_id, "sequence": sequence, "position": len(extents)}
         extents.append(extent_to_row(action.extent, **place))
         columns.extend(stats_to_rows(action.extent, **place))
-    transaction.change_many(_insert_extent, extents)
-    transaction.change_many(_insert_column, columns)
+    transaction.change_many(s.insert_extent, extents)
+    transaction.change_many(s.insert_column, columns)
     batches = [action.batch for commit in commits for action in _of(commit, AppendHot)]
-    transaction.change_many(_insert_hot, [_hot_row(batch, scope_id, sequence, at) for at, batch in enumerate(batches)])
+    transaction.change_many(s.insert_hot, [_hot_row(batch, scope_id, sequence, at) for at, batch in enumerate(batches)])
 
 
 def write_table(transaction: Transaction, commits: Sequence[Commit], onto: Snapshot, snapshot: Snapshot) -> None:
@@ -234,10 +174,10 @@ def write_table(transaction: Transaction, commits: Sequence[Commit], onto: Snaps
     widened = {schema.version: schema for schema in updates if schema and schema.version > onto.schema.version}
     if widened:
         write_schemas(transaction, table_id, list(widened.values()))
-        transaction.change(_set_schema_version, {"table_id": table_id, "schema_version": snapshot.schema.version})
+        transaction.change(s.set_schema_version, {"table_id": table_id, "schema_version": snapshot.schema.version})
     if snapshot.settings != onto.settings:
         write_settings(transaction, snapshot)
-        transaction.change(_set_settings_seq, {"table_id": table_id, "settings_seq": snapshot.sequence})
+        transaction.change(s.set_settings_seq, {"table_id": table_id, "settings_seq": snapshot.sequence})
 
 
 def write_schemas(transaction: Transaction, table_id: str, schemas: Sequence[Schema]) -> None:
@@ -246,14 +186,14 @@ def write_schemas(transaction: Transaction, table_id: str, schemas: Sequence[Sch
         {"table_id": table_id, "version": schema.version, "body": orjson.dumps(schema.to_json()).decode()}
         for schema in schemas
     ]
-    transaction.change_many(_insert_schema, rows)
+    transaction.change_many(s.insert_schema, rows)
 
 
 def write_settings(transaction: Transaction, snapshot: Snapshot) -> None:
     """Write a table's settings as they are since a snapshot."""
     body = dumps(snapshot.settings).decode()
     row = {"table_id": snapshot.scope.table_id, "sequence": snapshot.sequence, "body": body}
-    transaction.change(_insert_settings, row)
+    transaction.change(s.insert_settings, row)
 
 
 def write_receipts(
@@ -272,18 +212,18 @@ def write_receipts(
         }
         for receipt in receipts.values()
     ]
-    transaction.change_many(_insert_receipt, rows)
+    transaction.change_many(s.insert_receipt, rows)
     for commit in commits:
         marked = {"scope_id": scope_id, "commit_id": commit.id, "committed_us": receipts[commit.id].committed_us}
-        transaction.change_many(_insert_key, [{**marked, "key": key} for key in keys_of(commit)])
+        transaction.change_many(s.insert_key, [{**marked, "key": key} for key in keys_of(commit)])
 
 
 def write_offsets(transaction: Transaction, scope_id: int, commits: Sequence[Commit]) -> None:
     """Write how far streams are."""
     for action in (action for commit in commits for action in _of(commit, RecordOffset)):
         offset = {"scope_id": scope_id, "stream": action.stream, "batch": action.batch}
-        if not transaction.change(_raise_offset, {**offset, "of_stream": action.stream}):
-            transaction.change(_insert_offset, offset)
+        if not transaction.change(s.raise_offset, {**offset, "of_stream": action.stream}):
+            transaction.change(s.insert_offset, offset)
 
 
 def answers(

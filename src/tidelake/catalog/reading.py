@@ -12,10 +12,8 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import orjson
-from sqlalchemy import BigInteger, Select, Text, and_, bindparam, or_, select, union_all
 
-from tidelake.catalog import tables as t
-from tidelake.catalog.driver import Database, Row, Transaction, among
+from tidelake.catalog.driver import Database, Row, Transaction
 from tidelake.catalog.listing import (
     EXTENT_COLUMNS,
     Sort,
@@ -28,7 +26,7 @@ from tidelake.catalog.listing import (
     stats_parameters,
     values_of,
 )
-from tidelake.catalog.protocol import Changes
+from tidelake.catalog.protocol import Changes, TableInfo, parse_table_name
 from tidelake.catalog.tables import LEAST_NS, MOST_NS, ordinal_of
 from tidelake.errors import InvalidInputError, NotFoundError
 from tidelake.predicate import Predicate
@@ -47,114 +45,65 @@ from tidelake.snapshot import (
 KEPT = 4096  # schemas, and settings, kept in memory
 SCOPES_PAGE = 1000
 
-_TABLE = bindparam("table_id", type_=Text)
-_USER = bindparam("user_id", type_=Text)
-_SCOPE = bindparam("scope_id", type_=BigInteger)
-_SEQUENCE = bindparam("sequence", type_=BigInteger)
-_AFTER = bindparam("after", type_=BigInteger)
-_UPTO = bindparam("upto", type_=BigInteger)
+_TABLE_COLUMNS = "id, namespace, name, created_us, dropped_us"
+_SNAPSHOT_COLUMNS = """
+    n.sequence, n.id, n.parent_id, n.committed_us, n.operation, n.schema_version, n.counts, n.coverage_key,
+    n.coverage_as_of"""  # of snapshots AS n
+_HOT_COLUMNS = "h.id, h.rows, h.payload, h.min_ts_ns, h.max_ts_ns, h.schema_version, h.added_seq, h.removed_seq"
 
-_SNAPSHOT_COLUMNS = (
-    t.snapshots.c.sequence,
-    t.snapshots.c.id,
-    t.snapshots.c.parent_id,
-    t.snapshots.c.committed_us,
-    t.snapshots.c.operation,
-    t.snapshots.c.schema_version,
-    t.snapshots.c.counts,
-    t.snapshots.c.coverage_key,
-    t.snapshots.c.coverage_as_of,
-)
-_HOT_COLUMNS = (
-    t.hot_batches.c.id,
-    t.hot_batches.c.rows,
-    t.hot_batches.c.payload,
-    t.hot_batches.c.min_ts_ns,
-    t.hot_batches.c.max_ts_ns,
-    t.hot_batches.c.schema_version,
-    t.hot_batches.c.added_seq,
-    t.hot_batches.c.removed_seq,
-)
+_tables = f"""
+    SELECT {_TABLE_COLUMNS} FROM tables
+    WHERE dropped_us IS NULL AND (CAST(:namespace AS TEXT) IS NULL OR namespace = :namespace)
+    ORDER BY namespace, name"""
+_table = f"""
+    SELECT {_TABLE_COLUMNS} FROM tables WHERE dropped_us IS NULL AND namespace = :namespace AND name = :name"""
+_table_and_scope = "tables AS t LEFT JOIN scopes AS s ON s.table_id = t.id AND s.user_id = :user_id"
+_place = f"""
+    SELECT t.dropped_us, t.schema_version, t.settings_seq, s.id, s.sequence
+    FROM {_table_and_scope} WHERE t.id = :table_id"""  # of a scope: its table's state, its number and its head
+_head = f"""
+    SELECT t.dropped_us, t.schema_version, t.settings_seq, s.id, {_SNAPSHOT_COLUMNS}
+    FROM {_table_and_scope} LEFT JOIN snapshots AS n ON n.scope_id = s.id AND n.sequence = s.sequence
+    WHERE t.id = :table_id"""
+scope_id = "SELECT id FROM scopes WHERE table_id = :table_id AND user_id = :user_id"
+_hold = f"{scope_id} FOR UPDATE"
+_snapshots = f"SELECT {_SNAPSHOT_COLUMNS} FROM snapshots AS n WHERE n.scope_id = :scope_id"
+_snapshot_by_sequence = f"{_snapshots} AND n.sequence = :sequence"
+_snapshot_by_id = f"{_snapshots} AND n.id = :id"
+_snapshot_at = f"{_snapshots} AND n.committed_us <= :at_us ORDER BY n.committed_us DESC LIMIT 1"
+_history = f"{_snapshots} AND n.sequence < :upto ORDER BY n.sequence DESC LIMIT :limit"
+_schema = "SELECT body FROM schemas WHERE table_id = :table_id AND version = :sequence"
+_settings = "SELECT body FROM settings WHERE table_id = :table_id AND sequence = :sequence"
+_settings_sequences = "SELECT sequence FROM settings WHERE table_id = :table_id ORDER BY sequence"
+_scopes = f"""
+    SELECT id, user_id FROM scopes WHERE table_id = :table_id AND user_id > :user_id
+    ORDER BY user_id LIMIT {SCOPES_PAGE}"""
+_shared_scope = "SELECT id FROM scopes WHERE table_id = :table_id AND user_id = ''"
 
-_table_and_scope = t.tables.outerjoin(t.scopes, and_(t.scopes.c.table_id == t.tables.c.id, t.scopes.c.user_id == _USER))
-_place = (  # of a scope: its table's state, its number and its head
-    select(
-        t.tables.c.dropped_us,
-        t.tables.c.schema_version,
-        t.tables.c.settings_seq,
-        t.scopes.c.id,
-        t.scopes.c.sequence,
-    )
-    .select_from(_table_and_scope)
-    .where(t.tables.c.id == _TABLE)
-)
-_head = (
-    select(*_place.selected_columns[:4], *_SNAPSHOT_COLUMNS)
-    .select_from(
-        _table_and_scope.outerjoin(
-            t.snapshots,
-            and_(t.snapshots.c.scope_id == t.scopes.c.id, t.snapshots.c.sequence == t.scopes.c.sequence),
-        )
-    )
-    .where(t.tables.c.id == _TABLE)
-)
-_hold = select(t.scopes.c.id).where(t.scopes.c.table_id == _TABLE, t.scopes.c.user_id == _USER).with_for_update()
-_snapshots = select(*_SNAPSHOT_COLUMNS).where(t.snapshots.c.scope_id == _SCOPE)
-_snapshot_by_sequence = _snapshots.where(t.snapshots.c.sequence == _SEQUENCE)
-_snapshot_by_id = _snapshots.where(t.snapshots.c.id == bindparam("id", type_=Text))
-_snapshot_at = (
-    _snapshots.where(t.snapshots.c.committed_us <= bindparam("at_us", type_=BigInteger))
-    .order_by(t.snapshots.c.committed_us.desc())
-    .limit(1)
-)
-_history = (
-    _snapshots.where(t.snapshots.c.sequence < _UPTO)
-    .order_by(t.snapshots.c.sequence.desc())
-    .limit(bindparam("limit", type_=BigInteger))
-)
-_schema = select(t.schemas.c.body).where(t.schemas.c.table_id == _TABLE, t.schemas.c.version == _SEQUENCE)
-_settings = select(t.settings.c.body).where(t.settings.c.table_id == _TABLE, t.settings.c.sequence == _SEQUENCE)
-_settings_sequences = select(t.settings.c.sequence).where(t.settings.c.table_id == _TABLE).order_by("sequence")
-_scopes = (
-    select(t.scopes.c.id, t.scopes.c.user_id)
-    .where(t.scopes.c.table_id == _TABLE, t.scopes.c.user_id > _USER)
-    .order_by(t.scopes.c.user_id)
-    .limit(SCOPES_PAGE)
-)
-_shared_scope = select(t.scopes.c.id).where(t.scopes.c.table_id == _TABLE, t.scopes.c.user_id == "")
-
-_hot = t.hot_batches.c
-_hot_at_head = (
-    select(*_HOT_COLUMNS)
-    .where(_hot.scope_id == _SCOPE, _hot.removed_seq.is_(None), _hot.added_seq <= _SEQUENCE)
-    .order_by(_hot.ordinal)
-)
-_hot_before = (
-    select(*_HOT_COLUMNS)
-    .where(_hot.scope_id == _SCOPE, _hot.added_seq <= _SEQUENCE)
-    .where(or_(_hot.removed_seq.is_(None), _hot.removed_seq > _SEQUENCE))
-    .order_by(_hot.ordinal)
-)
-_offsets = select(t.offsets.c.stream, t.offsets.c.batch).where(t.offsets.c.scope_id == _SCOPE)
-_live = union_all(
-    *(
-        select(of.c.id).where(of.c.scope_id == _SCOPE, among(of.c.id, "ids"), of.c.removed_seq.is_(None))
-        for of in (t.extents, t.hot_batches)
-    )
+_hot = f"SELECT {_HOT_COLUMNS} FROM hot_batches AS h WHERE h.scope_id = :scope_id"
+_hot_at_head = f"{_hot} AND h.removed_seq IS NULL AND h.added_seq <= :sequence ORDER BY h.ordinal"
+_hot_before = f"""
+    {_hot} AND h.added_seq <= :sequence AND (h.removed_seq IS NULL OR h.removed_seq > :sequence)
+    ORDER BY h.ordinal"""
+_offsets = "SELECT stream, batch FROM offsets WHERE scope_id = :scope_id"
+_live = " UNION ALL ".join(
+    f"SELECT id FROM {of} WHERE scope_id = :scope_id AND id AMONG :ids AS TEXT AND removed_seq IS NULL"
+    for of in ("extents", "hot_batches")
 )
 _added_extents, _added_hot = (
-    select(*columns)
-    .where(of.c.scope_id == _SCOPE, of.c.ordinal >= bindparam("first", type_=BigInteger))
-    .where(of.c.ordinal < bindparam("last", type_=BigInteger))
-    .where(or_(of.c.removed_seq.is_(None), of.c.removed_seq > _UPTO))
-    .order_by(of.c.ordinal)
-    for of, columns in ((t.extents, EXTENT_COLUMNS), (t.hot_batches, _HOT_COLUMNS))
+    f"""
+    SELECT {columns} FROM {of}
+    WHERE {own}.scope_id = :scope_id AND {own}.ordinal >= :first AND {own}.ordinal < :last
+    AND ({own}.removed_seq IS NULL OR {own}.removed_seq > :upto)
+    ORDER BY {own}.ordinal"""
+    for of, own, columns in (("extents AS e", "e", EXTENT_COLUMNS), ("hot_batches AS h", "h", _HOT_COLUMNS))
 )
 _removed_extents, _removed_hot = (
-    select(of.c.id)
-    .where(of.c.scope_id == _SCOPE, of.c.removed_seq > _AFTER, of.c.removed_seq <= _UPTO, of.c.added_seq <= _AFTER)
-    .order_by(of.c.ordinal)
-    for of in (t.extents, t.hot_batches)
+    f"""
+    SELECT id FROM {of}
+    WHERE scope_id = :scope_id AND removed_seq > :after AND removed_seq <= :upto AND added_seq <= :after
+    ORDER BY ordinal"""
+    for of in ("extents", "hot_batches")
 )
 
 
@@ -166,7 +115,19 @@ class SqlReader:
         # Immutable once numbered, so a copy is never stale.
         self._schemas: dict[tuple[str, int], Schema] = {}
         self._settings: dict[tuple[str, int], Mapping[str, Any]] = {}
-        self._listings: dict[tuple[tuple[Sort, ...], bool, bool], Select[Any]] = {}
+        self._listings: dict[tuple[tuple[Sort, ...], bool, bool], str] = {}
+
+    def table(self, name: str) -> TableInfo:
+        """Find a table by ``name`` or ``namespace.name``; NotFoundError if there is none."""
+        namespace, own = parse_table_name(name)
+        rows = self._database.query(_table, {"namespace": namespace, "name": own})
+        if not rows:
+            raise NotFoundError("no such table", table=f"{namespace}.{own}", kind="no_table")
+        return TableInfo(*rows[0])
+
+    def tables(self, namespace: str | None = None) -> list[TableInfo]:
+        """List the tables that are not dropped, by name."""
+        return [TableInfo(*row) for row in self._database.query(_tables, {"namespace": namespace})]
 
     def schema(self, table_id: str, version: int) -> Schema:
         """Give one version of a table's schema."""
@@ -367,10 +328,11 @@ class SqlReader:
         rows = in_order(rows)
         return self._with_stats(transaction, place, rows, stats)
 
-    def _listing(self, sorts: tuple[Sort, ...], *, live: bool, by_time: bool) -> Select[Any]:
-        statement: Select[Any] | None = self._listings.get((sorts, live, by_time))
+    def _listing(self, sorts: tuple[Sort, ...], *, live: bool, by_time: bool) -> str:
+        statement = self._listings.get((sorts, live, by_time))
         if statement is None:
-            statement = select_extents(sorts, live=live, by_time=by_time, dialect=self._database.dialect.name)
+            dialect = "sqlite" if self._database.is_sqlite else "postgresql"
+            statement = select_extents(sorts, live=live, by_time=by_time, dialect=dialect)
             self._listings[sorts, live, by_time] = statement
         return statement
 

@@ -14,14 +14,12 @@ Readers see all of it after COMMIT, or nothing. It does not group, rebase or ret
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from sqlalchemy import BigInteger, Text, bindparam, delete, or_, select, update
-
-from tidelake.catalog import publish
-from tidelake.catalog import tables as t
+from tidelake.catalog import publish, reading
 from tidelake.catalog.driver import Database, Transaction, Violation
 from tidelake.catalog.protocol import (
     At,
@@ -35,9 +33,10 @@ from tidelake.catalog.protocol import (
     parse_table_name,
 )
 from tidelake.catalog.sweep import SqlSweeper
-from tidelake.catalog.tables import insert_into, prepare
+from tidelake.catalog.tables import prepare
 from tidelake.catalog.work import SqlWorkQueue, check_fence
 from tidelake.errors import AlreadyExistsError, InvalidInputError, NotFoundError
+from tidelake.later import later
 from tidelake.schema import Schema
 from tidelake.snapshot import (
     Commit,
@@ -52,32 +51,10 @@ from tidelake.snapshot import (
     receipt_of,
 )
 
-_NAMESPACE, _NAME = bindparam("namespace", type_=Text), bindparam("name", type_=Text)
-_TABLE_COLUMNS = (
-    t.tables.c.id,
-    t.tables.c.namespace,
-    t.tables.c.name,
-    t.tables.c.created_us,
-    t.tables.c.dropped_us,
-)
-_standing = select(*_TABLE_COLUMNS).where(t.tables.c.dropped_us.is_(None))
-_tables = _standing.where(or_(_NAMESPACE.is_(None), t.tables.c.namespace == _NAMESPACE)).order_by(
-    t.tables.c.namespace, t.tables.c.name
-)
-_table = _standing.where(t.tables.c.namespace == _NAMESPACE, t.tables.c.name == _NAME)
-_drop_table = (
-    update(t.tables)
-    .where(t.tables.c.namespace == _NAMESPACE, t.tables.c.name == _NAME, t.tables.c.dropped_us.is_(None))
-    .values(dropped_us=bindparam("now", type_=BigInteger))
-    .returning(*_TABLE_COLUMNS)
-)
-_insert_table = insert_into(t.tables)
-_scope_id = select(t.scopes.c.id).where(
-    t.scopes.c.table_id == bindparam("table_id", type_=Text), t.scopes.c.user_id == bindparam("user_id", type_=Text)
-)
-_expire_keys, _expire_receipts = (
-    delete(of).where(of.c.committed_us < bindparam("before_us", type_=BigInteger)) for of in (t.commit_keys, t.receipts)
-)
+if TYPE_CHECKING:
+    from tidelake.catalog import publish_statements as s
+else:
+    s = later("tidelake.catalog.publish_statements")
 
 
 class SqlCatalog(SqlSweeper):
@@ -88,7 +65,7 @@ class SqlCatalog(SqlSweeper):
     def __init__(
         self, where: str | Path, *, clock: Clock = now_us, ids: Callable[[], str] = new_id, at: At = nothing_at
     ) -> None:
-        database = Database(where, at=at)
+        database = Database(where, at=at, before_writing=_load_statements)
         try:
             prepare(database, clock)
         except BaseException:
@@ -110,7 +87,7 @@ class SqlCatalog(SqlSweeper):
         row = {"id": info.id, "namespace": namespace, "name": own, "created_us": info.created_us, "dropped_us": None}
         try:
             with self._database.writing() as transaction:
-                transaction.change(_insert_table, {**row, "schema_version": 1, "settings_seq": 1})
+                transaction.change(s.insert_table, {**row, "schema_version": 1, "settings_seq": 1})
                 publish.write_schemas(transaction, info.id, [schema])
                 publish.write_settings(transaction, first)
                 publish.write_snapshot(transaction, self._swap(transaction, before, first.id), first)
@@ -118,23 +95,11 @@ class SqlCatalog(SqlSweeper):
             raise AlreadyExistsError("the table exists", table=info) from error
         return info
 
-    def table(self, name: str) -> TableInfo:
-        """Find a table by ``name`` or ``namespace.name``; NotFoundError if there is none."""
-        namespace, own = parse_table_name(name)
-        rows = self._database.query(_table, {"namespace": namespace, "name": own})
-        if not rows:
-            raise NotFoundError("no such table", table=f"{namespace}.{own}", kind="no_table")
-        return TableInfo(*rows[0])
-
-    def tables(self, namespace: str | None = None) -> list[TableInfo]:
-        """List the tables that are not dropped, by name."""
-        return [TableInfo(*row) for row in self._database.query(_tables, {"namespace": namespace})]
-
     def drop_table(self, name: str) -> TableInfo:
         """Take a table's name away. What it held stays until ``purge_tables``."""
         namespace, own = parse_table_name(name)
         with self._database.writing() as transaction:
-            rows = transaction.rows(_drop_table, {"namespace": namespace, "name": own, "now": self._clock()})
+            rows = transaction.rows(s.drop_table, {"namespace": namespace, "name": own, "now": self._clock()})
             if not rows:
                 raise NotFoundError("no such table", table=f"{namespace}.{own}", kind="no_table")
         return TableInfo(*rows[0])
@@ -165,19 +130,19 @@ class SqlCatalog(SqlSweeper):
             raise InvalidInputError("name a commit by its id or by its key")
         with self._database.reading() as transaction:
             if commit_id is not None:
-                rows = transaction.rows(publish.receipts_by_id, publish.listed(ids=[commit_id]))
+                rows = transaction.rows(s.receipts_by_id, publish.listed(ids=[commit_id]))
                 return publish.receipt_from(rows[0]) if rows else None
-            scopes = transaction.rows(_scope_id, {"table_id": scope.table_id, "user_id": scope.user})
+            scopes = transaction.rows(reading.scope_id, {"table_id": scope.table_id, "user_id": scope.user})
             for (scope_id,) in scopes:
-                rows = transaction.rows(publish.receipts_by_key, {"scope_id": scope_id, **publish.listed(keys=[key])})
+                rows = transaction.rows(s.receipts_by_key, {"scope_id": scope_id, **publish.listed(keys=[key])})
                 return publish.receipt_from(rows[0]) if rows else None
             return None
 
     def expire_receipts(self, *, before_us: int) -> int:
         """Forget ids and keys of commits before a time, so that a later replay of them is a new commit."""
         with self._database.writing() as transaction:
-            transaction.change(_expire_keys, {"before_us": before_us})
-            return transaction.change(_expire_receipts, {"before_us": before_us})
+            transaction.change(s.expire_keys, {"before_us": before_us})
+            return transaction.change(s.expire_receipts, {"before_us": before_us})
 
     def close(self) -> None:
         """Let go of connections; a closed catalog cannot be used again."""
@@ -233,6 +198,12 @@ class _AllReplayed(Exception):
     def __init__(self, receipts: list[Receipt]) -> None:
         super().__init__()
         self.receipts = receipts
+
+
+def _load_statements() -> None:
+    """Import the statements that change the catalog, with the toolkit that they are written in."""
+    for part in ("publish", "sweep", "work"):
+        import_module(f"tidelake.catalog.{part}_statements")
 
 
 def _check(commits: Sequence[Commit], onto: Snapshot) -> None:

@@ -12,80 +12,21 @@ refused. It does not delete objects.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
-from sqlalchemy import BigInteger, Text, bindparam, delete, func, or_, select
 
-from tidelake.catalog import tables as t
-from tidelake.catalog.driver import Database, Row, Transaction, Violation, among
+from tidelake.catalog.driver import Database, Row, Transaction, Violation
 from tidelake.catalog.protocol import Clock, Expired, Garbage, Pending
 from tidelake.catalog.reading import SqlReader
 from tidelake.errors import AlreadyExistsError
+from tidelake.later import later
 from tidelake.snapshot import Scope
 
-_TABLE = bindparam("table_id", type_=Text)
-_USER = bindparam("user_id", type_=Text)
-_SCOPE = bindparam("scope_id", type_=BigInteger)
-_OLDEST = bindparam("oldest", type_=BigInteger)
-_BEFORE = bindparam("before_us", type_=BigInteger)
-
-_p, _g, _s, _e = t.pending.c, t.garbage.c, t.snapshots.c, t.extents.c
-
-_insert_pending, _insert_garbage = t.insert_into(t.pending), t.insert_into(t.garbage)
-_list_pending = (
-    select(_p.key, _p.table_id, _p.user_id, _p.owner, _p.since_us)
-    .where(or_(_TABLE.is_(None), _p.table_id == _TABLE))
-    .order_by(_p.since_us, _p.key)
-)
-in_garbage = select(_g.key).where(among(_g.key, "keys"))
-take_pending = delete(t.pending).where(among(_p.key, "keys")).returning(_p.key, _p.table_id)
-_take_old_pending = delete(t.pending).where(_p.since_us < _BEFORE).returning(_p.key, _p.table_id)
-_take_tables_pending = delete(t.pending).where(_p.table_id == _TABLE).returning(_p.key, _p.table_id)
-_list_garbage = (
-    select(_g.key, _g.table_id, _g.since_us, _g.reason)
-    .where(_g.since_us < _BEFORE)
-    .order_by(_g.since_us, _g.key)
-    .limit(bindparam("limit", type_=BigInteger))
-)
-_forget_garbage = delete(t.garbage).where(among(_g.key, "keys"))
-
-_locked_scope = (
-    select(t.scopes.c.id, t.scopes.c.sequence)
-    .where(t.scopes.c.table_id == _TABLE, t.scopes.c.user_id == _USER)
-    .with_for_update()
-)
-_in_force_at = select(func.max(_s.sequence)).where(_s.scope_id == _SCOPE, _s.committed_us <= _BEFORE)
-_coverage_before = (
-    select(_s.coverage_key)
-    .where(_s.scope_id == _SCOPE, _s.sequence < _OLDEST, _s.coverage_key.is_not(None))
-    .except_(select(_s.coverage_key).where(_s.scope_id == _SCOPE, _s.sequence >= _OLDEST))
-)
-_drop_snapshots = delete(t.snapshots).where(_s.scope_id == _SCOPE, _s.sequence < _OLDEST)
-_drop_extents = (
-    delete(t.extents)
-    .where(_e.scope_id == _SCOPE, _e.removed_seq <= _OLDEST)
-    .returning(_e.ordinal, _e.key, _e.coverage_key)
-)
-_drop_columns = delete(t.extent_columns).where(
-    t.extent_columns.c.scope_id == _SCOPE, among(t.extent_columns.c.ordinal, "ordinals")
-)
-_drop_hot = delete(t.hot_batches).where(t.hot_batches.c.scope_id == _SCOPE, t.hot_batches.c.removed_seq <= _OLDEST)
-
-_dropped_tables = select(t.tables.c.id).where(t.tables.c.dropped_us < _BEFORE)
-_scopes_of = select(t.scopes.c.id).where(t.scopes.c.table_id == _TABLE)
-_keys_of_scope = (
-    select(_e.key, _e.coverage_key).where(_e.scope_id == _SCOPE),
-    select(_s.coverage_key, _s.coverage_key).where(_s.scope_id == _SCOPE, _s.coverage_key.is_not(None)).distinct(),
-)
-_purge_scope = tuple(
-    delete(of).where(of.c.scope_id == _SCOPE)
-    for of in (t.snapshots, t.extents, t.extent_columns, t.hot_batches, t.receipts, t.commit_keys, t.offsets)
-)
-_purge_table = (
-    *(delete(of).where(of.c.table_id == _TABLE) for of in (t.scopes, t.schemas, t.settings)),
-    delete(t.tables).where(t.tables.c.id == _TABLE),
-)
+if TYPE_CHECKING:
+    from tidelake.catalog import sweep_statements as s
+else:
+    s = later("tidelake.catalog.sweep_statements")
 
 
 class SqlSweeper(SqlReader):
@@ -111,9 +52,9 @@ class SqlSweeper(SqlReader):
         try:
             # A power failure that undoes this has ended the writer too, and left an object that nothing points to.
             with self._database.writing(durable=False) as transaction:
-                if taken := transaction.rows(in_garbage, _listed(each.key for each in pending)):
+                if taken := transaction.rows(s.in_garbage, _listed(each.key for each in pending)):
                     raise AlreadyExistsError("an object of this key is garbage", key=taken[0][0])
-                transaction.change_many(_insert_pending, rows)
+                transaction.change_many(s.insert_pending, rows)
         except Violation as error:
             raise AlreadyExistsError(
                 "an object is announced already", keys=", ".join(p.key for p in pending)
@@ -121,38 +62,38 @@ class SqlSweeper(SqlReader):
 
     def pending(self, *, table_id: str | None = None) -> list[Pending]:
         """List the objects that writers announced and did not commit yet, oldest first."""
-        rows = self._database.query(_list_pending, {"table_id": table_id})
+        rows = self._database.query(s.list_pending, {"table_id": table_id})
         return [Pending(key, Scope(table, user), owner, since) for key, table, user, owner, since in rows]
 
     def release_pending(self, keys: Collection[str]) -> list[str]:
         """Give up registrations of this caller's own, so that their objects are garbage; those that were there."""
         with self._database.writing() as transaction:
-            return self._discard(transaction, transaction.rows(take_pending, _listed(keys)), "abandoned")
+            return self._discard(transaction, transaction.rows(s.take_pending, _listed(keys)), "abandoned")
 
     def abandon_pending(self, *, before_us: int) -> list[str]:
         """Give up registrations made before a time, so that their objects are garbage and cannot be committed."""
         with self._database.writing() as transaction:
-            taken = transaction.rows(_take_old_pending, {"before_us": before_us})
+            taken = transaction.rows(s.take_old_pending, {"before_us": before_us})
             return self._discard(transaction, taken, "abandoned")
 
     def expire_snapshots(self, scope: Scope, *, before_us: int) -> Expired:
         """Let go of the snapshots that ended before a time, never the head, and of what only they could reach."""
         with self._database.writing() as transaction:
-            held = transaction.rows(_locked_scope, {"table_id": scope.table_id, "user_id": scope.user})
+            held = transaction.rows(s.locked_scope, {"table_id": scope.table_id, "user_id": scope.user})
             if not held:
                 return Expired(0, ())
             scope_id, head = held[0]
             values: dict[str, Any] = {"scope_id": scope_id, "before_us": before_us}
-            in_force = transaction.rows(_in_force_at, values)[0][0]
+            in_force = transaction.rows(s.in_force_at, values)[0][0]
             if in_force is None:
                 return Expired(0, ())
             values["oldest"] = min(in_force, head)
-            keys = [row[0] for row in transaction.rows(_coverage_before, values)]
-            snapshots = transaction.change(_drop_snapshots, values)
-            gone = transaction.rows(_drop_extents, values)
+            keys = [row[0] for row in transaction.rows(s.coverage_before, values)]
+            snapshots = transaction.change(s.drop_snapshots, values)
+            gone = transaction.rows(s.drop_extents, values)
             ordinals = orjson.dumps([row[0] for row in gone]).decode()
-            transaction.change(_drop_columns, {"scope_id": scope_id, "ordinals": ordinals})
-            transaction.change(_drop_hot, values)
+            transaction.change(s.drop_columns, {"scope_id": scope_id, "ordinals": ordinals})
+            transaction.change(s.drop_hot, values)
             keys += [key for row in gone for key in row[1:] if key is not None]
             self._discard(transaction, [(key, scope.table_id) for key in keys], "expired")
             return Expired(snapshots, tuple(keys))
@@ -160,36 +101,36 @@ class SqlSweeper(SqlReader):
     def purge_tables(self, *, before_us: int) -> Expired:
         """Let go of all that tables held that were dropped before a time."""
         snapshots, keys = 0, []
-        for (table_id,) in self._database.query(_dropped_tables, {"before_us": before_us}):
+        for (table_id,) in self._database.query(s.dropped_tables, {"before_us": before_us}):
             with self._database.writing() as transaction:
                 named = {"table_id": table_id}
-                found = {row[0] for row in transaction.rows(_take_tables_pending, named)}
-                for (scope_id,) in transaction.rows(_scopes_of, named):
+                found = {row[0] for row in transaction.rows(s.take_tables_pending, named)}
+                for (scope_id,) in transaction.rows(s.scopes_of, named):
                     values = {"scope_id": scope_id}
-                    for listing in _keys_of_scope:
+                    for listing in s.keys_of_scope:
                         found |= {key for row in transaction.rows(listing, values) for key in row if key is not None}
-                    snapshots += transaction.change(_purge_scope[0], values)
-                    for statement in _purge_scope[1:]:
+                    snapshots += transaction.change(s.purge_scope[0], values)
+                    for statement in s.purge_scope[1:]:
                         transaction.change(statement, values)
-                for statement in _purge_table:
+                for statement in s.purge_table:
                     transaction.change(statement, named)
                 keys += self._discard(transaction, [(key, table_id) for key in sorted(found)], "dropped")
         return Expired(snapshots, tuple(keys))
 
     def garbage(self, *, before_us: int, limit: int = 1000) -> list[Garbage]:
         """List objects that nothing could reach since before a time, oldest first."""
-        rows = self._database.query(_list_garbage, {"before_us": before_us, "limit": limit})
+        rows = self._database.query(s.list_garbage, {"before_us": before_us, "limit": limit})
         return [Garbage(*row) for row in rows]
 
     def forget_garbage(self, keys: Collection[str]) -> None:
         """Take keys off the list, once their objects are deleted."""
         with self._database.writing() as transaction:
-            transaction.change(_forget_garbage, _listed(keys))
+            transaction.change(s.forget_garbage, _listed(keys))
 
     def _discard(self, transaction: Transaction, taken: Sequence[Row], reason: str) -> list[str]:
         now = self._clock()
         rows = [{"key": key, "table_id": table_id, "since_us": now, "reason": reason} for key, table_id in taken]
-        transaction.change_many(_insert_garbage, rows)
+        transaction.change_many(s.insert_garbage, rows)
         return [key for key, _ in taken]
 
 

@@ -1,55 +1,23 @@
-"""Lay out the SQL catalog, and bring an older layout forward.
+"""Number what a snapshot adds, and bring a database to the catalog's layout.
 
-::
-
-    catalog_meta ─ one row: version
-    tables ─┬─ schemas (version)            every version a table's schema had
-            ├─ settings (sequence)          as they are since a sequence of the shared scope
-            └─ scopes (user) ─┬─ snapshots (sequence)
-                              ├─ extents, hot_batches      visible from added_seq up to, not including, removed_seq
-                              │    └─ extent_columns       what is known of each column
-                              ├─ receipts (commit id), commit_keys, offsets
-    pending, garbage ─ objects on their way in and on their way out
-    work_units
-
-A scope has a small integer id, so that indexes stay narrow. Bounds are int64 nanoseconds; an unknown one is stored as
-the end of the range, which no comparison excludes. It does not hold the queries.
+``layout`` has the tables themselves; it brings the toolkit, and is imported when a catalog is made. It does not hold
+the queries.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
-
-from sqlalchemy import (
-    BigInteger,
-    Column,
-    Dialect,
-    Double,
-    Index,
-    Insert,
-    Integer,
-    LargeBinary,
-    MetaData,
-    PrimaryKeyConstraint,
-    Select,
-    Table,
-    Text,
-    UniqueConstraint,
-    bindparam,
-    func,
-    insert,
-    literal_column,
-    select,
-    text,
-    update,
-)
-from sqlalchemy.schema import CreateIndex, CreateTable
-from sqlalchemy.sql import ClauseElement
+from typing import TYPE_CHECKING
 
 from tidelake.catalog.driver import Database, Row
 from tidelake.catalog.protocol import Clock
 from tidelake.errors import CorruptError, InvalidInputError
+from tidelake.later import later
+
+if TYPE_CHECKING:
+    from tidelake.catalog import layout
+else:
+    layout = later("tidelake.catalog.layout")
 
 VERSION = 1
 
@@ -57,271 +25,6 @@ LEAST_NS, MOST_NS = -(2**63), 2**63 - 1  # stand for an unknown bound
 
 SPANS = 65  # classes of time ranges, from a single time to all of it
 MAX_ADDED = 1 << 20  # extents or hot batches in one snapshot; leaves 2^43 snapshots to a scope
-
-metadata = MetaData()
-_ByteOrdered = Text().with_variant(Text(collation="C"), "postgresql")
-_Serial = BigInteger().with_variant(Integer, "sqlite")  # sqlite numbers rows itself only under this name
-
-
-def _long(name: str, *, nullable: bool = False) -> Column[int]:
-    return Column(name, BigInteger, nullable=nullable)
-
-
-def _text(name: str, *, nullable: bool = False) -> Column[str]:
-    return Column(name, Text, nullable=nullable)
-
-
-catalog_meta = Table("catalog_meta", metadata, _long("version"), _long("created_us"))
-
-tables = Table(
-    "tables",
-    metadata,
-    Column("id", Text, primary_key=True),
-    _text("namespace"),
-    _text("name"),
-    _long("created_us"),
-    _long("dropped_us", nullable=True),
-    _long("schema_version"),
-    _long("settings_seq"),
-)
-Index(
-    "tables_by_name",
-    tables.c.namespace,
-    tables.c.name,
-    unique=True,
-    sqlite_where=tables.c.dropped_us.is_(None),
-    postgresql_where=tables.c.dropped_us.is_(None),
-)
-
-schemas = Table(
-    "schemas",
-    metadata,
-    _text("table_id"),
-    _long("version"),
-    _text("body"),
-    PrimaryKeyConstraint("table_id", "version"),
-    sqlite_with_rowid=False,
-)
-
-settings = Table(
-    "settings",
-    metadata,
-    _text("table_id"),
-    _long("sequence"),
-    _text("body"),
-    PrimaryKeyConstraint("table_id", "sequence"),
-    sqlite_with_rowid=False,
-)
-
-scopes = Table(
-    "scopes",
-    metadata,
-    Column("id", _Serial, primary_key=True),
-    _text("table_id"),
-    _text("user_id"),
-    _long("sequence"),
-    _text("snapshot_id"),
-    UniqueConstraint("table_id", "user_id"),
-    postgresql_with={"fillfactor": 50},  # every commit updates its row: leave room to do it in place
-)
-
-snapshots = Table(
-    "snapshots",
-    metadata,
-    _long("scope_id"),
-    _long("sequence"),
-    _text("id"),
-    _text("parent_id", nullable=True),
-    _long("committed_us"),
-    _text("operation"),
-    _long("schema_version"),
-    _text("counts"),
-    _text("coverage_key", nullable=True),
-    _long("coverage_as_of", nullable=True),
-    PrimaryKeyConstraint("scope_id", "sequence"),
-    sqlite_with_rowid=False,
-)
-Index("snapshots_by_id", snapshots.c.id)
-Index("snapshots_by_time", snapshots.c.scope_id, snapshots.c.committed_us)
-
-extents = Table(
-    "extents",
-    metadata,
-    _long("scope_id"),
-    _long("ordinal"),  # see ordinal_of
-    _text("id"),
-    _text("key"),
-    _text("format"),
-    _long("byte_size"),
-    _long("row_count"),
-    _long("block_count"),
-    _long("min_ts_ns"),
-    _long("max_ts_ns"),
-    _long("span"),  # see span_of
-    _long("schema_version"),
-    _long("level"),
-    _long("added_seq"),
-    _long("removed_seq", nullable=True),
-    _text("coverage_key", nullable=True),
-    _text("present_paths"),
-    PrimaryKeyConstraint("scope_id", "ordinal"),
-    UniqueConstraint("scope_id", "id"),
-    sqlite_with_rowid=False,
-)
-_live_extents = extents.c.removed_seq.is_(None)
-_gone_extents = extents.c.removed_seq.is_not(None)
-Index(
-    "live_extents_by_time",
-    extents.c.scope_id,
-    extents.c.span,
-    extents.c.max_ts_ns,
-    extents.c.min_ts_ns,
-    sqlite_where=_live_extents,
-    postgresql_where=_live_extents,
-)
-Index(
-    "gone_extents",
-    extents.c.scope_id,
-    extents.c.removed_seq,
-    sqlite_where=_gone_extents,
-    postgresql_where=_gone_extents,
-)
-
-# What is known of each column of an extent: bounds that SQL compares, and all of it as JSON.
-extent_columns = Table(
-    "extent_columns",
-    metadata,
-    _long("scope_id"),
-    _long("ordinal"),
-    _text("name"),
-    _long("least_whole", nullable=True),
-    _long("most_whole", nullable=True),
-    Column("least_real", Double, nullable=True),
-    Column("most_real", Double, nullable=True),
-    Column("least_text", _ByteOrdered, nullable=True),
-    Column("most_text", _ByteOrdered, nullable=True),
-    Column("body", LargeBinary, nullable=False),
-    PrimaryKeyConstraint("scope_id", "ordinal", "name"),
-    sqlite_with_rowid=False,
-)
-
-hot_batches = Table(
-    "hot_batches",
-    metadata,
-    _long("scope_id"),
-    _long("ordinal"),
-    _text("id"),
-    _long("rows"),
-    _long("bytes"),
-    _long("min_ts_ns"),
-    _long("max_ts_ns"),
-    _long("schema_version"),
-    _long("added_seq"),
-    _long("removed_seq", nullable=True),
-    Column("payload", LargeBinary, nullable=False),
-    PrimaryKeyConstraint("scope_id", "ordinal"),
-    UniqueConstraint("scope_id", "id"),
-)
-_live_hot = hot_batches.c.removed_seq.is_(None)
-_gone_hot = hot_batches.c.removed_seq.is_not(None)
-Index(
-    "live_hot",
-    hot_batches.c.scope_id,
-    hot_batches.c.ordinal,
-    sqlite_where=_live_hot,
-    postgresql_where=_live_hot,
-)
-Index(
-    "gone_hot",
-    hot_batches.c.scope_id,
-    hot_batches.c.removed_seq,
-    sqlite_where=_gone_hot,
-    postgresql_where=_gone_hot,
-)
-
-receipts = Table(
-    "receipts",
-    metadata,
-    Column("commit_id", Text, primary_key=True),
-    _long("scope_id"),
-    _text("snapshot_id"),
-    _long("sequence"),
-    _long("committed_us"),
-    _long("rows"),
-    _long("extents"),
-    sqlite_with_rowid=False,
-)
-
-commit_keys = Table(
-    "commit_keys",
-    metadata,
-    _long("scope_id"),
-    _text("key"),
-    _text("commit_id"),
-    _long("committed_us"),
-    PrimaryKeyConstraint("scope_id", "key"),
-    sqlite_with_rowid=False,
-)
-
-offsets = Table(
-    "offsets",
-    metadata,
-    _long("scope_id"),
-    _text("stream"),
-    _long("batch"),
-    PrimaryKeyConstraint("scope_id", "stream"),
-    sqlite_with_rowid=False,
-)
-
-pending = Table(
-    "pending",
-    metadata,
-    Column("key", Text, primary_key=True),
-    _text("table_id"),
-    _text("user_id"),
-    _text("owner"),
-    _long("since_us"),
-    sqlite_with_rowid=False,
-)
-
-garbage = Table(
-    "garbage",
-    metadata,
-    Column("key", Text, primary_key=True),
-    _text("table_id"),
-    _long("since_us"),
-    _text("reason"),
-    sqlite_with_rowid=False,
-)
-
-work_units = Table(
-    "work_units",
-    metadata,
-    Column("id", Text, primary_key=True),
-    _text("kind"),
-    _text("key"),
-    _text("payload"),
-    _text("state"),
-    _long("priority"),
-    _long("attempts"),
-    _long("max_attempts"),
-    _long("token"),
-    _text("owner", nullable=True),
-    _long("ready_us"),
-    _long("lease_until_us", nullable=True),
-    _long("created_us"),
-    _long("updated_us"),
-    _text("error", nullable=True),
-)
-_open_units = work_units.c.state.in_(("queued", "leased"))
-Index(
-    "open_work_units",
-    work_units.c.kind,
-    work_units.c.key,
-    unique=True,
-    sqlite_where=_open_units,
-    postgresql_where=_open_units,
-)
 
 
 def ordinal_of(sequence: int, position: int) -> int:
@@ -340,24 +43,18 @@ def span_of(min_ts_ns: int, max_ts_ns: int) -> int:
     return (max_ts_ns - min_ts_ns).bit_length()
 
 
-def insert_into(table: Table, *left_out: str) -> Insert:
-    """Give the statement that adds a row, with a value for every column but those left out."""
-    names = [column.name for column in table.c if column.name not in left_out]
-    return insert(table).inline().values({name: bindparam(name, type_=table.c[name].type) for name in names})
-
-
 def prepare(database: Database, clock: Clock) -> None:
     """Bring a database to this layout: make it, bring it forward, or refuse it. Safe when many do it at once."""
     if _version(database, database.query) == VERSION:
         return
     with database.writing() as transaction:
         if not database.is_sqlite:
-            transaction.rows(select(func.pg_advisory_xact_lock(_OPENING)))
+            transaction.rows(_opening, {"opening": _OPENING})
         found = _version(database, transaction.rows)
         if found is None:
             if database.is_sqlite and transaction.rows(_sqlite_tables):
                 raise InvalidInputError("the database is not a catalog", catalog=database.name, kind="not_a_catalog")
-            for statement in _creation(database.dialect):
+            for statement in layout.creation(database.dialect):
                 transaction.run_text(statement)
             transaction.change(_insert_meta, {"version": VERSION, "created_us": clock()})
         elif found > VERSION:
@@ -372,25 +69,25 @@ def prepare(database: Database, clock: Clock) -> None:
             for version in range(found, VERSION):
                 for statement in _MIGRATIONS[version]:
                     transaction.run_text(statement)
-            transaction.change(_set_version, {"new_version": VERSION})
+            transaction.change(_set_version, {"version": VERSION})
 
 
 _MIGRATIONS: dict[int, tuple[str, ...]] = {}  # by version, the statements that lead to the next; 1 is the first
 _OPENING = 0x7469_6465_6C61_6B65  # "tidelake": the advisory lock of those who open a catalog
 
-_meta = select(catalog_meta.c.version)
-_insert_meta = insert_into(catalog_meta)
-_set_version = update(catalog_meta).values(version=bindparam("new_version", type_=BigInteger))
-_sqlite_tables: Select[Any] = select(literal_column("name")).select_from(text("sqlite_master"))
-_sqlite_has_meta = _sqlite_tables.where(text("name = 'catalog_meta'"))
-_postgres_has_meta: Select[Any] = (  # to_regclass would answer from a cache that may be older than the advisory lock
-    select(literal_column("tablename"))
-    .select_from(text("pg_tables"))
-    .where(text("tablename = 'catalog_meta' AND schemaname = current_schema()"))
+_meta = "SELECT version FROM catalog_meta"
+_insert_meta = "INSERT INTO catalog_meta (version, created_us) VALUES (:version, :created_us)"
+_set_version = "UPDATE catalog_meta SET version = :version"
+_opening = "SELECT pg_advisory_xact_lock(:opening)"
+_sqlite_tables = "SELECT name FROM sqlite_master"
+_sqlite_has_meta = f"{_sqlite_tables} WHERE name = 'catalog_meta'"
+# to_regclass would answer from a cache that may be older than the advisory lock
+_postgres_has_meta = (
+    "SELECT tablename FROM pg_tables WHERE tablename = 'catalog_meta' AND schemaname = current_schema()"
 )
 
 
-def _version(database: Database, rows: Callable[[ClauseElement], list[Row]]) -> int | None:
+def _version(database: Database, rows: Callable[[str], list[Row]]) -> int | None:
     """Give the version of a catalog, or None if there is none yet."""
     if not rows(_sqlite_has_meta if database.is_sqlite else _postgres_has_meta):
         return None
@@ -399,11 +96,3 @@ def _version(database: Database, rows: Callable[[ClauseElement], list[Row]]) -> 
         raise CorruptError("the catalog does not say its version", catalog=database.name)
     version: int = found[0][0]
     return version
-
-
-def _creation(dialect: Dialect) -> list[str]:
-    ddl: list[CreateTable | CreateIndex] = []
-    for table in metadata.sorted_tables:
-        ddl.append(CreateTable(table))
-        ddl.extend(CreateIndex(index) for index in sorted(table.indexes, key=lambda index: str(index.name)))
-    return [str(statement.compile(dialect=dialect)) for statement in ddl]

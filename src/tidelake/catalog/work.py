@@ -16,63 +16,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
-from sqlalchemy import BigInteger, Text, and_, bindparam, delete, or_, select, update
 
-from tidelake.catalog.driver import Database, Row, Transaction, Violation, among
+from tidelake.catalog.driver import Database, Row, Transaction, Violation
 from tidelake.catalog.protocol import Clock, UnitState, WorkUnit
-from tidelake.catalog.tables import insert_into, work_units
 from tidelake.codec import dumps
 from tidelake.errors import ConflictError, InvalidInputError, NotFoundError
+from tidelake.later import later
 from tidelake.snapshot import Fence
 
-_w = work_units.c
-_NOW = bindparam("now", type_=BigInteger)
-_STATE, _KIND = bindparam("state", type_=Text), bindparam("kind", type_=Text)
-_COLUMNS = tuple(_w)
-_MOVED = ("state", "attempts", "token", "owner", "ready_us", "lease_until_us", "updated_us", "error")
-
-_insert = insert_into(work_units)
-_by_id = select(*_COLUMNS).where(_w.id == bindparam("id", type_=Text))
-_open_by_key = select(*_COLUMNS).where(
-    _w.kind == _KIND,
-    _w.key == bindparam("key", type_=Text),
-    or_(_w.state == "queued", _w.state == "leased"),
-)
-_ready = (
-    select(*_COLUMNS)
-    .where(among(_w.kind, "kinds"))
-    .where(
-        or_(
-            and_(_w.state == "queued", _w.ready_us <= _NOW),
-            and_(_w.state == "leased", _w.lease_until_us < _NOW),
-        )
-    )
-    .order_by(_w.priority.desc(), _w.ready_us, _w.id)
-    .limit(1)
-    .with_for_update(skip_locked=True)
-)
-_set = (
-    update(work_units)
-    .where(_w.id == bindparam("unit", type_=Text), _w.token == bindparam("held", type_=BigInteger))
-    .where(_w.state == bindparam("was", type_=Text))
-    .values({name: bindparam(f"new_{name}", type_=_w[name].type) for name in _MOVED})
-)
-_listed = (
-    select(*_COLUMNS)
-    .where(or_(_STATE.is_(None), _w.state == _STATE), or_(_KIND.is_(None), _w.kind == _KIND))
-    .order_by(_w.created_us.desc(), _w.id.desc())
-    .limit(bindparam("limit", type_=BigInteger))
-)
-_fenced = (
-    select(_w.id)
-    .where(_w.id == bindparam("unit", type_=Text), _w.token == bindparam("held", type_=BigInteger))
-    .where(_w.state == "leased")
-    .with_for_update()
-)
-_forget = delete(work_units).where(_w.state == "done", _w.updated_us < bindparam("before_us", type_=BigInteger))
+if TYPE_CHECKING:
+    from tidelake.catalog import work_statements as s
+else:
+    s = later("tidelake.catalog.work_statements")
 
 
 class SqlWorkQueue:
@@ -117,10 +75,10 @@ class SqlWorkQueue:
         while True:
             try:
                 with self._database.writing() as transaction:
-                    open_ones = transaction.rows(_open_by_key, {"kind": kind, "key": key})
+                    open_ones = transaction.rows(s.open_by_key, {"kind": kind, "key": key})
                     if open_ones:
                         return _unit_of(open_ones[0])
-                    transaction.change(_insert, _row_of(unit))
+                    transaction.change(s.insert_unit, _row_of(unit))
                     return unit
             except Violation:
                 continue  # another put it there in between: give that one
@@ -130,7 +88,7 @@ class SqlWorkQueue:
         while True:
             now = self._clock()
             with self._database.writing() as transaction:
-                rows = transaction.rows(_ready, {"kinds": orjson.dumps(list(kinds)).decode(), "now": now})
+                rows = transaction.rows(s.ready, {"kinds": orjson.dumps(list(kinds)).decode(), "now": now})
                 if not rows:
                     return None
                 unit = _unit_of(rows[0])
@@ -175,7 +133,7 @@ class SqlWorkQueue:
         """Queue a dead unit again with fresh attempts."""
         try:
             with self._database.writing() as transaction:
-                rows = transaction.rows(_by_id, {"id": unit_id})
+                rows = transaction.rows(s.by_id, {"id": unit_id})
                 if not rows or rows[0][4] != "dead":
                     raise NotFoundError("no such dead work unit", unit=unit_id)
                 unit = _unit_of(rows[0])
@@ -193,37 +151,37 @@ class SqlWorkQueue:
 
     def units(self, *, state: UnitState | None = None, kind: str | None = None, limit: int = 100) -> list[WorkUnit]:
         """List units, newest first."""
-        rows = self._database.query(_listed, {"state": state, "kind": kind, "limit": limit})
+        rows = self._database.query(s.listed, {"state": state, "kind": kind, "limit": limit})
         return [_unit_of(row) for row in rows]
 
     def forget(self, *, before_us: int) -> int:
         """Delete units that were done before a time, and say how many."""
         with self._database.writing() as transaction:
-            return transaction.change(_forget, {"before_us": before_us})
+            return transaction.change(s.forget, {"before_us": before_us})
 
     def _move(self, transaction: Transaction, unit: WorkUnit, **changes: Any) -> WorkUnit:
         """Change a unit that is still as it is held."""
         moved = replace(unit, updated_us=self._clock(), **changes)
-        values = {f"new_{name}": getattr(moved, name) for name in _MOVED}
-        if not transaction.change(_set, {"unit": unit.id, "held": unit.token, "was": unit.state, **values}):
+        values = {f"new_{name}": getattr(moved, name) for name in s.MOVED}
+        if not transaction.change(s.move, {"unit": unit.id, "held": unit.token, "was": unit.state, **values}):
             raise _lost(unit.id, unit.token)
         return moved
 
 
 def check_fence(transaction: Transaction, fence: Fence, commit_id: str) -> None:
     """Refuse a commit whose worker has lost its lease, and keep others from taking it over until the commit is in."""
-    if not transaction.rows(_fenced, {"unit": fence.unit_id, "held": fence.token}):
+    if not transaction.rows(s.fenced, {"unit": fence.unit_id, "held": fence.token}):
         error = _lost(fence.unit_id, fence.token)
         raise ConflictError(error.message, commit=commit_id, **error.facts, kind="fenced")
 
 
 def _unit_of(row: Row) -> WorkUnit:
-    fields = dict(zip((column.name for column in _COLUMNS), row, strict=True))
+    fields = dict(zip((column.name for column in s.COLUMNS), row, strict=True))
     return WorkUnit(**{**fields, "payload": orjson.loads(fields["payload"])})
 
 
 def _row_of(unit: WorkUnit) -> dict[str, Any]:
-    row = {column.name: getattr(unit, column.name) for column in _COLUMNS}
+    row = {column.name: getattr(unit, column.name) for column in s.COLUMNS}
     return {**row, "payload": dumps(unit.payload).decode()}
 
 

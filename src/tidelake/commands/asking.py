@@ -45,7 +45,8 @@ def query(
     """Ask in KQL or SQL.
 
     TEXT may also come from a file or from standard input. The answer is a table unless a format is named, or the
-    output's name ends in one: .json, .ndjson, .csv, .parquet, .arrow.
+    output's name ends in one: .json, .ndjson, .csv, .parquet, .arrow. Rows are written as they come, and a file has
+    its name once it is whole. Dynamic values are nested in JSON.
 
     \b
     Examples:
@@ -84,7 +85,7 @@ def explain(lake: Lake, text: str | None, file: Any, language: str | None, engin
 
 
 def _asked(lake: Lake, text: str, language: str | None, engine: str) -> Result:
-    from tidelake.output import language_of
+    from tidelake.query.language import language_of
 
     ask = lake.kql if (language or language_of(text)) == "kql" else lake.sql
     return ask(text, engine=engine)

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tidelake.errors import InvalidInputError
+from tidelake.errors import InvalidInputError, NotFoundError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from tidelake.lake import Lake
     from tidelake.listing import Listing
     from tidelake.objects import ObjectStore
 
@@ -42,12 +43,31 @@ def lake_options(create: bool = False) -> Callable[[Callable[..., None]], Callab
             from tidelake.lake import connect
 
             place = where or click.get_current_context().obj or "lake"
-            with connect(place, objects=objects, endpoint=endpoint, create=create) as lake:
-                command(lake=lake, **options)
+            try:
+                lake = connect(place, objects=objects, endpoint=endpoint, create=create)
+            except NotFoundError as error:
+                hint = "say which with --lake or TIDELAKE_LAKE; init and ingest make one"
+                raise NotFoundError(f"{error.message}: {hint}", kind=error.kind, **error.facts) from error
+            with lake:
+                try:
+                    command(lake=lake, **options)
+                except NotFoundError as error:
+                    raise _closer(error, lake) from error
 
         return opened
 
     return decorate
+
+
+def _closer(error: NotFoundError, lake: Lake) -> NotFoundError:
+    """Name the tables that are spelled like one that is not there."""
+    from tidelake.lexer import did_you_mean
+
+    if error.kind != "no_table" or "did you mean" in error.message:
+        return error
+    names = lake.tables()
+    told = did_you_mean(str(error.facts.get("table", "")), names) or ("" if names else ", and none at all yet")
+    return NotFoundError(error.message + told, kind=error.kind, **error.facts)
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")

@@ -87,7 +87,8 @@ def _told(file: str, table: str, report: Any) -> str:
         return f"{file}: ingested before, in snapshot {report.snapshot} of {table}"
     where = "hot" if not report.extents else "1 extent" if report.extents == 1 else f"{report.extents} extents"
     spilled = f", {report.overflowed:,} values that fit no column are in _overflow" if report.overflowed else ""
-    return f"{file}: {report.rows:,} rows into {table} ({where}), snapshot {report.snapshot}{spilled}"
+    rows = "1 row" if report.rows == 1 else f"{report.rows:,} rows"
+    return f"{file}: {rows} into {table} ({where}), snapshot {report.snapshot}{spilled}"
 
 
 def _progress(file: str, rows: Any) -> Any:

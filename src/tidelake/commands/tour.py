@@ -37,7 +37,8 @@ def demo(folder: str) -> None:
 def shell(lake: Lake, engine: str) -> None:
     """Ask one question after another.
 
-    With history, completion of tables and columns, and charts for KQL's render.
+    With history, completion of tables and columns, and charts for KQL's render. Questions may also come through a
+    pipe, each up to a semicolon or a blank line; the exit code is then 1 if one of them could not be answered.
 
     \b
     Example:
@@ -45,4 +46,5 @@ def shell(lake: Lake, engine: str) -> None:
     """
     from tidelake.shell import run_shell
 
-    run_shell(lake, engine=engine)
+    if not run_shell(lake, console(), engine=engine):
+        click.get_current_context().exit(1)

@@ -1,22 +1,24 @@
 """Run a query in this process, on DuckDB, over the Arrow scans of its tables.
 
-Every reference is a stream that begins anew whenever DuckDB reads it, so a plan that reads a table twice is right. Time
-is bounded by interrupting, memory by DuckDB's own limit, and nothing is spilled to disk: what does not fit belongs on
-Spark. It does not plan.
+Every reference is a stream that begins anew whenever DuckDB reads it, so a plan that reads a table twice is right. Rows
+are given as they come, a batch at a time, so a result may be larger than memory. Time is bounded by interrupting,
+memory by DuckDB's own limit, and nothing is spilled to disk: what does not fit belongs on Spark. It does not plan.
 """
 
 from __future__ import annotations
 
 import atexit
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import lru_cache
-from threading import Timer
+from queue import Empty, Full, Queue
+from threading import Thread, Timer
 from typing import Any
+from weakref import WeakSet
 
 import duckdb
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tidelake.cbor_json import json_of
 from tidelake.errors import QueryError, TidelakeError
@@ -24,8 +26,13 @@ from tidelake.lake import Lake
 from tidelake.query.budget import Budget
 from tidelake.query.functions import register_duckdb
 from tidelake.query.plain import render
-from tidelake.query.result import Prepared, Scan
+from tidelake.query.result import Prepared, Scan, result_schema
 from tidelake.scan import output_schema, scan
+
+BATCH_ROWS = 16_384  # a few batches are held at once, and rows may be wide
+BATCHES_AHEAD = 2  # one is being written while the next is made
+LOOK_SECONDS = 0.1  # between looks whether anybody still reads
+STOP_SECONDS = 10.0  # for a query that is told to stop; past it, it is left behind
 
 _SETTINGS = {
     "temp_directory": "''",  # nothing is spilled
@@ -38,27 +45,154 @@ _SETTINGS = {
 _JSON = {b"ARROW:extension:name": b"arrow.json", b"ARROW:extension:metadata": b""}
 
 
-def execute(prepared: Prepared, scans: Sequence[Scan], budget: Budget, lake: Lake) -> pa.Table:
-    """Run a query to its end and give its rows."""
+def execute(
+    prepared: Prepared, scans: Sequence[Scan], budget: Budget, lake: Lake, *, whole: bool
+) -> pa.RecordBatchReader:
+    """Run a query and give its rows as they come, or the ``whole`` of them at once, which all cores make together."""
     if "duckdb" not in prepared.rendered:
         prepared.rendered["duckdb"] = render(prepared.tree, "duckdb", language=prepared.language)
-    deadline = time.monotonic() + budget.seconds
-    streams = [_Stream(each, lake, deadline, budget) for each in scans]
-    connection = _database(budget.memory_bytes).cursor()
-    timer = Timer(budget.seconds, connection.interrupt)
-    timer.daemon = True
-    timer.start()
-    try:
-        for stream in streams:
-            connection.register(stream.name, stream)
-        found = connection.sql(prepared.rendered["duckdb"])
-        rows = pa.table([], names=[]) if found is None else found.to_arrow_table()
-        return _plain(rows, prepared.columns)
-    except duckdb.Error as error:
-        raise _explained(error, streams, budget) from error
-    finally:
-        timer.cancel()
-        connection.close()
+    ahead = _Ahead(_Run(prepared, scans, budget, lake, whole))
+    return pa.RecordBatchReader.from_batches(ahead.schema, ahead)
+
+
+class _Ahead:
+    """The batches of a query, which a thread of its own runs a little ahead of who reads them.
+
+    Who waits here waits in Python, so that Ctrl-C is heard at once; and who stops reading stops the query.
+    """
+
+    def __init__(self, run: _Run) -> None:
+        _reading.add(self)
+        self._run = run
+        self._thread = Thread(target=run.go, name="tidelake-query", daemon=True)
+        self._thread.start()
+        try:
+            self.schema: pa.Schema = self._run.next()
+        except BaseException:
+            self.close()
+            raise
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        return self
+
+    def __next__(self) -> pa.RecordBatch:
+        try:
+            batch = self._run.next()
+        except BaseException:
+            self.close()
+            raise
+        if batch is None:
+            self.close()
+            raise StopIteration
+        return batch
+
+    def close(self) -> None:
+        """Stop the query if it runs, and wait for its end."""
+        until = time.monotonic() + STOP_SECONDS
+        while self._thread.is_alive() and time.monotonic() < until:
+            self._run.stop()
+            self._thread.join(LOOK_SECONDS)
+
+    __del__ = close
+
+
+class _Run:
+    """One query on its thread: it puts a schema on the line, then batches, then None; or what went wrong."""
+
+    def __init__(self, prepared: Prepared, scans: Sequence[Scan], budget: Budget, lake: Lake, whole: bool) -> None:
+        self._prepared, self._budget, self._whole = prepared, budget, whole
+        self._clock = _Clock(budget.seconds)
+        self._streams = [_Stream(each, lake, self._clock, budget) for each in scans]
+        self._connection: duckdb.DuckDBPyConnection | None = _database(budget.memory_bytes).cursor()
+        self._line: Queue[Any] = Queue(maxsize=BATCHES_AHEAD)
+        self._stopped = False
+
+    def go(self) -> None:
+        assert self._connection is not None
+        try:
+            self._produce(self._connection)
+        except (duckdb.Error, pa.ArrowException, OSError) as error:
+            explained = _explained(error, self._streams, self._budget)
+            if explained is not error:
+                explained.__cause__ = error.with_traceback(None)  # its frames would hold the engine
+            self._put(explained)
+        except BaseException as error:
+            self._put(error)
+        finally:
+            self._connection.close()
+            self._connection = None
+
+    def next(self) -> Any:
+        found = self._line.get()
+        if isinstance(found, BaseException):
+            raise found
+        return found
+
+    def stop(self) -> None:
+        """Let the query end soon, whatever it is doing; one that is about to begin must be told again."""
+        self._stopped = True
+        with suppress(duckdb.Error):  # it may have ended by itself
+            if (connection := self._connection) is not None:
+                connection.interrupt()
+        with suppress(Empty):
+            while True:
+                self._line.get_nowait()
+
+    def _produce(self, connection: duckdb.DuckDBPyConnection) -> None:
+        with self._clock.running(connection.interrupt):
+            for stream in self._streams:
+                connection.register(stream.name, stream)
+            found = connection.sql(self._prepared.rendered["duckdb"])
+            if found is None:
+                self._put(pa.schema([]))
+                self._put(None)
+                return
+            dynamic = [str(kind) == "JSON" for kind in found.types]
+            rows = found.to_arrow_table() if self._whole else found.to_arrow_reader(BATCH_ROWS)
+        schema = result_schema(self._prepared, _plain_schema(rows.schema), dynamic)
+        self._put(schema)
+        for batch in rows.to_batches() if self._whole else self._batches(rows, connection):
+            columns = [_plain_column(column) for column in batch.columns]
+            self._put(pa.RecordBatch.from_arrays(columns, schema=schema))
+        self._put(None)
+
+    def _batches(self, reader: Any, connection: duckdb.DuckDBPyConnection) -> Iterator[pa.RecordBatch]:
+        while not self._stopped:
+            with self._clock.running(connection.interrupt):
+                batch = next(reader, None)
+            if batch is None:
+                return
+            yield batch
+
+    def _put(self, item: Any) -> None:
+        while not self._stopped:
+            with suppress(Full):
+                self._line.put(item, timeout=LOOK_SECONDS)
+                return
+
+
+class _Clock:
+    """The time that a query may still take; it stands still while nobody asks for more rows."""
+
+    def __init__(self, seconds: float) -> None:
+        self._left = seconds
+        self._since: float | None = None
+
+    @property
+    def left(self) -> float:
+        return self._left if self._since is None else self._left - (time.monotonic() - self._since)
+
+    @contextmanager
+    def running(self, when_over: Callable[[], None]) -> Iterator[None]:
+        timer = Timer(max(self._left, 0.0), when_over)
+        timer.daemon = True
+        timer.start()
+        self._since = time.monotonic()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            self._left, self._since = self.left, None
 
 
 @lru_cache(maxsize=4)
@@ -71,17 +205,23 @@ def _database(memory_bytes: int) -> duckdb.DuckDBPyConnection:
     return connection
 
 
+_reading: WeakSet[_Ahead] = WeakSet()
+
+
 @atexit.register
 def _close() -> None:
+    """Stop what nobody will read to its end: the engine must not outlive the interpreter."""
+    for ahead in list(_reading):
+        ahead.close()
     _database.cache_clear()
 
 
 class _Stream:
     """The rows of one scan, as an Arrow stream that can be begun many times."""
 
-    def __init__(self, scan: Scan, lake: Lake, deadline: float, budget: Budget) -> None:
+    def __init__(self, scan: Scan, lake: Lake, clock: _Clock, budget: Budget) -> None:
         self.name = scan.name
-        self._scan, self._lake, self._deadline, self._budget = scan, lake, deadline, budget
+        self._scan, self._lake, self._clock, self._budget = scan, lake, clock, budget
         self.failure: TidelakeError | None = None
         self._source = output_schema(scan.plan.question)
         kinds = [scan.plan.question.schema[name].type for name in scan.plan.question.columns]
@@ -100,7 +240,7 @@ class _Stream:
     def _batches(self) -> Iterator[pa.RecordBatch]:
         try:
             for batch in scan(self._scan.plan, self._lake.footers):
-                if time.monotonic() > self._deadline:
+                if self._clock.left < 0:
                     raise self._budget.out_of_time()
                 columns = [
                     json_of(values) if dynamic else values
@@ -112,41 +252,49 @@ class _Stream:
             raise
 
 
-def _explained(error: duckdb.Error, streams: Sequence[_Stream], budget: Budget) -> TidelakeError:
+def _explained(error: Exception, streams: Sequence[_Stream], budget: Budget) -> Exception:
     for stream in streams:
         if stream.failure is not None:
             return stream.failure
-    if isinstance(error, duckdb.OutOfMemoryException):
-        return budget.out_of_memory()
-    if isinstance(error, duckdb.InterruptException):
-        return budget.out_of_time()
-    message = str(error).split("\n")[0]
+    # What goes wrong once rows are on their way comes through Arrow, of which the text is left.
+    message = str(error).removeprefix("Invalid: ").split("\n")[0]
     label, _, rest = message.partition(": ")
+    if isinstance(error, duckdb.OutOfMemoryException) or label == "Out of Memory Error":
+        return budget.out_of_memory()
+    if isinstance(error, duckdb.InterruptException) or label == "INTERRUPT Error":
+        return budget.out_of_time()
+    if not isinstance(error, duckdb.Error) and not label.endswith(" Error"):
+        return error
     kind = "type_mismatch" if isinstance(error, duckdb.BinderException) else "runtime"
     return QueryError(f"{label.removesuffix(' Error').lower()}: {rest}", kind=kind)
 
 
-def _plain(rows: pa.Table, names: Sequence[str]) -> pa.Table:
-    """Give a result in the types that both engines share: 64-bit sums, doubles, times in UTC."""
-    columns = [_plain_column(column) for column in rows.columns]
-    return pa.table(columns, names=list(names) if len(names) == len(columns) else rows.schema.names)
+def _plain_schema(schema: pa.Schema) -> pa.Schema:
+    """Give a result's schema in the types that both engines share: 64-bit sums, doubles, times in UTC."""
+    return pa.schema([pa.field(field.name, _plain_type(field.type)) for field in schema])
 
 
-def _plain_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    kind = column.type
+def _plain_type(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_decimal(kind) and kind.scale == 0 and kind.precision == 38:
-        try:
-            return column.cast(pa.int64())
-        except pa.ArrowInvalid:
-            raise QueryError("a whole number is beyond 64 bits: cast to double", kind="runtime") from None
+        return pa.int64()
     if pa.types.is_float32(kind):
-        return column.cast(pa.float64())
-    if pa.types.is_timestamp(kind) and (kind.tz != "UTC" or kind.unit != "us"):
-        return column.cast(pa.timestamp("us", tz="UTC"), safe=False)
+        return pa.float64()
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("us", tz="UTC")
     if pa.types.is_integer(kind) and kind not in (pa.int32(), pa.int64()):
-        return column.cast(pa.int32() if kind.bit_width < 32 else pa.int64())
+        return pa.int32() if kind.bit_width < 32 else pa.int64()
     if pa.types.is_large_string(kind):
-        return column.cast(pa.utf8())
-    if pa.types.is_dictionary(kind):
-        return pc.cast(column, kind.value_type)
-    return column
+        return pa.utf8()
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def _plain_column(column: pa.Array) -> pa.Array:
+    kind = _plain_type(column.type)
+    if kind == column.type:
+        return column
+    try:
+        return column.cast(kind, safe=not pa.types.is_timestamp(kind))
+    except pa.ArrowInvalid:
+        if pa.types.is_decimal(column.type):
+            raise QueryError("a whole number is beyond 64 bits: cast to double", kind="runtime") from None
+        raise

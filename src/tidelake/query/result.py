@@ -1,6 +1,7 @@
 """Hold the answer to a query: its rows in whatever form is wanted, and how little was read for it.
 
-Nothing is read until rows are asked for; then they are read once and kept. It does not run queries: the engines do.
+Nothing is read until rows are asked for. Those who ask for all of them get them read once and kept; who reads a stream
+gets them as they come, and nothing is kept. It does not run queries: the engines do.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from tidelake.query.kql import Lowered, Render
 from tidelake.query.kql.results import unpacked
 from tidelake.query.metadata import Shape
 from tidelake.query.pushdown import Ask
+from tidelake.schema import JSON_FIELD
 from tidelake.table import Table
 
 if TYPE_CHECKING:
@@ -34,7 +36,9 @@ CELL_LETTERS = 60  # of a value shown to a person; `to_arrow` has it whole
 class Runs(Protocol):
     """What runs a result's query, on the engine that was chosen."""
 
-    def rows(self, prepared: Prepared, scans: Sequence[Scan], budget: Budget) -> pa.Table: ...
+    def rows(
+        self, prepared: Prepared, scans: Sequence[Scan], budget: Budget, *, whole: bool
+    ) -> pa.RecordBatchReader: ...
 
     def frame(self, prepared: Prepared, scans: Sequence[Scan]) -> DataFrame: ...
 
@@ -95,10 +99,23 @@ class Result:
     def to_arrow(self) -> pa.Table:
         """Give the rows as an Arrow table; a dynamic value is its JSON text."""
         if self._rows is None:
-            rows = self._runs.rows(self._prepared, self._scans, self._budget)
+            rows = self._runs.rows(self._prepared, self._scans, self._budget, whole=True).read_all()
             lowered = self._prepared.lowered
-            self._rows = rows if lowered is None else unpacked(lowered, rows)[0]
+            if lowered is not None and lowered.unpack is not None:
+                rows, kinds = unpacked(lowered, rows)
+                rows = rows.cast(_marked(rows.schema, [kind == "dynamic" for _, kind in kinds]))
+            self._rows = rows
         return self._rows
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """Give the rows as a stream of batches, which holds few of them at a time; a dynamic value is its JSON text.
+
+        The local engine gives rows as they come. Each stream runs the query again, unless its rows are held already.
+        """
+        lowered = self._prepared.lowered
+        if self._rows is not None or (lowered is not None and lowered.unpack is not None):
+            return self.to_arrow().to_reader()
+        return self._runs.rows(self._prepared, self._scans, self._budget, whole=False)
 
     def to_polars(self) -> polars.DataFrame:
         """Give the rows as a Polars frame; needs polars."""
@@ -126,7 +143,7 @@ class Result:
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> Any:
         """Let any reader of Arrow streams read the result."""
-        return self.to_arrow().__arrow_c_stream__(requested_schema)
+        return self.to_reader().__arrow_c_stream__(requested_schema)
 
     def __len__(self) -> int:
         return int(self.to_arrow().num_rows)
@@ -157,6 +174,28 @@ class Result:
         if rows.num_rows > most:
             drawn.append(f"… {rows.num_rows:,} rows")
         return "\n".join(drawn)
+
+
+def result_schema(prepared: Prepared, found: pa.Schema, dynamic: Sequence[bool]) -> pa.Schema:
+    """Give a result's schema from what an engine found: with the query's names, and its dynamic columns marked.
+
+    KQL knows the types of its columns; of others the engine says which hold JSON.
+    """
+    names = prepared.columns if len(prepared.columns) == len(found) else found.names
+    if prepared.lowered is not None and len(prepared.lowered.columns) == len(found):
+        dynamic = [kind == "dynamic" for _, kind in prepared.lowered.columns]
+    fields = [field.with_name(name) for field, name in zip(found, names, strict=True)]
+    return _marked(pa.schema(fields), dynamic)
+
+
+def _marked(schema: pa.Schema, dynamic: Sequence[bool]) -> pa.Schema:
+    """Mark the text columns that hold JSON."""
+    return pa.schema(
+        [
+            field.with_metadata(JSON_FIELD) if is_json and pa.types.is_string(field.type) else field
+            for field, is_json in zip(schema, dynamic, strict=True)
+        ]
+    )
 
 
 def _cells(rows: pa.Table, most: int) -> list[list[str]]:

@@ -23,8 +23,8 @@ from sqlglot import exp
 
 from tidelake.errors import InvalidInputError, NotFoundError
 from tidelake.lake import Lake
+from tidelake.later import later
 from tidelake.plan import ScanPlan
-from tidelake.query import local
 from tidelake.query.adapt import adapt
 from tidelake.query.answers import Answer, coverage_table, name_answers
 from tidelake.query.bind import At, bind, bind_tables
@@ -41,6 +41,10 @@ from tidelake.table import Table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+    from tidelake.query import local
+else:
+    local = later("tidelake.query.local")  # brings the engine, which planning does without
 
 KEPT_QUERIES = 512  # prepared texts for each lake; one is some dozens of kilobytes
 _CHEAPEST = ("bool", "int", "timestamp", "long", "real", "string", "vector", "dynamic")
@@ -87,12 +91,12 @@ class _Runs:
     lake: Lake
     engine: str
 
-    def rows(self, prepared: Prepared, scans: Sequence[Scan], budget: Budget) -> pa.Table:
+    def rows(self, prepared: Prepared, scans: Sequence[Scan], budget: Budget, *, whole: bool) -> pa.RecordBatchReader:
         if self.engine == "local":
-            return local.execute(prepared, scans, budget, self.lake)
+            return local.execute(prepared, scans, budget, self.lake, whole=whole)
         from tidelake.query import spark
 
-        return spark.execute(prepared, scans, budget, spark.session())
+        return spark.execute(prepared, scans, budget, spark.session()).to_reader()
 
     def frame(self, prepared: Prepared, scans: Sequence[Scan]) -> DataFrame:
         from tidelake.query import spark
@@ -107,8 +111,8 @@ class _FromManifest(_Runs):
     shape: Shape
     answered: Answered
 
-    def rows(self, prepared: Prepared, scans: Sequence[Scan], budget: Budget) -> pa.Table:
-        return finish(self.shape, self.answered, self.lake.footers, prepared.columns)
+    def rows(self, prepared: Prepared, scans: Sequence[Scan], budget: Budget, *, whole: bool) -> pa.RecordBatchReader:
+        return finish(self.shape, self.answered, self.lake.footers, prepared.columns).to_reader()
 
 
 @dataclass(slots=True, weakref_slot=True)

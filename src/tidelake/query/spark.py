@@ -21,7 +21,7 @@ from tidelake.errors import QueryError, TidelakeError
 from tidelake.query.budget import Budget
 from tidelake.query.functions import register_spark
 from tidelake.query.plain import render
-from tidelake.query.result import Prepared, Scan
+from tidelake.query.result import Prepared, Scan, result_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -49,7 +49,12 @@ def execute(prepared: Prepared, scans: Sequence[Scan], budget: Budget, spark: Sp
     spark.addTag(tag)
     try:
         with _settings(spark):
-            return _plain(_as_text(frame_of(prepared, scans, spark)).toArrow(), prepared.columns)
+            frame, dynamic = _as_text(frame_of(prepared, scans, spark))
+            rows = [_plain_column(column) for column in frame.toArrow().columns]
+            plain = pa.schema(
+                [pa.field(name, column.type) for name, column in zip(prepared.columns, rows, strict=True)]
+            )
+            return pa.table(rows, schema=result_schema(prepared, plain, dynamic))
     except Exception as error:
         if late:
             raise budget.out_of_time() from error
@@ -98,20 +103,22 @@ def _view(scan: Scan, spark: SparkSession) -> DataFrame:
     return scan.table.to_spark(list(question.columns), question.where, spark=spark).toDF(*scan.columns)
 
 
-def _as_text(frame: DataFrame) -> DataFrame:
-    """Give variants as JSON text: Arrow cannot carry a variant that is null."""
+def _as_text(frame: DataFrame) -> tuple[DataFrame, list[bool]]:
+    """Give variants as JSON text, since Arrow cannot carry a variant that is null, and say which columns were."""
     from pyspark.sql import functions
     from pyspark.sql.types import VariantType
 
-    if not any(isinstance(field.dataType, VariantType) for field in frame.schema):
-        return frame
+    variants = [isinstance(field.dataType, VariantType) for field in frame.schema]
+    if not any(variants):
+        return frame, variants
     plain = frame.toDF(*(f"c{number}" for number in range(len(frame.columns))))
-    return plain.select(
+    texts = plain.select(
         [
-            functions.to_json(plain[name]).alias(name) if isinstance(field.dataType, VariantType) else plain[name]
-            for name, field in zip(plain.columns, frame.schema, strict=True)
+            functions.to_json(plain[name]).alias(name) if variant else plain[name]
+            for name, variant in zip(plain.columns, variants, strict=True)
         ]
     )
+    return texts, variants
 
 
 @contextmanager
@@ -145,13 +152,8 @@ def _explained(error: Exception) -> Exception:
     return QueryError(message[:1].lower() + message[1:], kind=str(condition or "spark").lower())
 
 
-def _plain(rows: pa.Table, names: Sequence[str]) -> pa.Table:
-    """Give a result in the types that both engines share; a variant as its JSON text."""
-    columns = [_plain_column(column) for column in rows.columns]
-    return pa.table(columns, names=list(names))
-
-
 def _plain_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Give a column in the type that both engines share."""
     kind = column.type
     if pa.types.is_timestamp(kind) and kind.tz != "UTC":
         return column.cast(pa.timestamp("us", tz="UTC"))

@@ -18,7 +18,7 @@ def unpacked(lowered: Lowered, table: pa.Table) -> tuple[pa.Table, tuple[tuple[s
     """Give a result with the keys of its open bag as columns, sorted by name, and the types of all columns.
 
     A key's column is long, real, bool or string where all of its values are, and JSON text otherwise. A key that is
-    also a column's name is left out.
+    also a column's name is left out. Whole numbers beyond 64 bits make a column real.
     """
     if lowered.unpack is None:
         return table, lowered.columns
@@ -38,7 +38,7 @@ def _column(values: Sequence[Any]) -> tuple[pa.Array, str]:
     kinds = {type(value) for value in values if value is not None}
     if kinds == {bool}:
         return pa.array(values, pa.bool_()), "bool"
-    if kinds == {int}:
+    if kinds == {int} and all(value is None or -(2**63) <= value < 2**63 for value in values):
         return pa.array(values, pa.int64()), "long"
     if kinds and kinds <= {int, float}:
         return pa.array([None if value is None else float(value) for value in values], pa.float64()), "real"

@@ -11,8 +11,11 @@ from __future__ import annotations
 import gc
 import importlib
 import sys
+from typing import Any
 
 from pyspark import daemon
+
+_worker = daemon.worker
 
 LOADED = (
     "tidelake.spark.source",
@@ -34,6 +37,15 @@ def preload() -> None:
     gc.freeze()  # what is loaded is not looked at again by any child's collector
 
 
+def worker(*given: Any) -> Any:
+    """Run a worker; one whose driver has hung up ends without a word, for there is nobody to tell."""
+    try:
+        return _worker(*given)
+    except BrokenPipeError:
+        return 1
+
+
 if __name__ == "__main__":
     preload()
+    daemon.worker = worker
     daemon.manager()

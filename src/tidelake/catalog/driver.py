@@ -92,6 +92,9 @@ def _for_each(element: for_each, compiler: Any, **words: Any) -> str:
     return " CROSS JOIN ".join(compiler.process(side, **words) for side in (element.left, element.right))
 
 
+_Texts: TypeAlias = weakref.WeakKeyDictionary[ClauseElement, tuple[str, Parameters]]
+
+
 class Violation(Exception):
     """A unique key is taken; the catalog says what that means."""
 
@@ -101,7 +104,8 @@ class Database:
 
     def __init__(self, where: str | Path, *, at: At = nothing_at) -> None:
         self.name, self._engine = _engine_of(where)
-        self._texts: dict[ClauseElement, tuple[str, Parameters]] = {}
+        # All SQLite databases are alike, and lakes are opened often: what one compiled, the next need not.
+        self._texts: _Texts = _sqlite_texts if self.is_sqlite else weakref.WeakKeyDictionary()
         self._at = at
         self._writer = threading.Lock()
         _opened.add(self)
@@ -423,6 +427,7 @@ def _without_password(where: str) -> str:
 
 
 _opened: weakref.WeakSet[Database] = weakref.WeakSet()
+_sqlite_texts: _Texts = weakref.WeakKeyDictionary()
 
 
 def _after_fork() -> None:

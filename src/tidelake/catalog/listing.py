@@ -12,6 +12,7 @@ import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 
 import orjson
@@ -97,7 +98,8 @@ def intervals_of(where: Predicate | None, schema: Schema) -> tuple[Interval, ...
     return tuple(found[:MAX_INTERVALS])
 
 
-def select_extents(sorts: Sequence[Sort], *, live: bool, by_time: bool, dialect: str) -> Select[Any]:
+@lru_cache(maxsize=256)  # the text of a statement is kept with it
+def select_extents(sorts: tuple[Sort, ...], *, live: bool, by_time: bool, dialect: str) -> Select[Any]:
     """Give the statement that lists those extents of a snapshot that are live at the head, or those that are not.
 
     It has one comparison for each sort of interval; see ``values_of`` for its values.

@@ -166,7 +166,6 @@ class SqlReader:
         # Immutable once numbered, so a copy is never stale.
         self._schemas: dict[tuple[str, int], Schema] = {}
         self._settings: dict[tuple[str, int], Mapping[str, Any]] = {}
-        self._listings: dict[tuple[tuple[Sort, ...], bool, bool], Select[Any]] = {}
 
     def schema(self, table_id: str, version: int) -> Schema:
         """Give one version of a table's schema."""
@@ -368,11 +367,7 @@ class SqlReader:
         return self._with_stats(transaction, place, rows, stats)
 
     def _listing(self, sorts: tuple[Sort, ...], *, live: bool, by_time: bool) -> Select[Any]:
-        statement: Select[Any] | None = self._listings.get((sorts, live, by_time))
-        if statement is None:
-            statement = select_extents(sorts, live=live, by_time=by_time, dialect=self._database.dialect.name)
-            self._listings[sorts, live, by_time] = statement
-        return statement
+        return select_extents(sorts, live=live, by_time=by_time, dialect=self._database.dialect.name)
 
     def _with_stats(
         self, transaction: Transaction, place: _Place, rows: Sequence[Row], stats: Collection[str] | None

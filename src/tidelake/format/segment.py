@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -46,8 +46,7 @@ class WriteOptions:
             raise InvalidInputError("compression must be zstd, lz4 or None", compression=self.compression)
 
 
-@dataclass(frozen=True, slots=True)
-class PieceInfo:
+class PieceInfo(NamedTuple):  # a tuple: a footer has thousands
     """The bytes of one column of one block inside the object, and their checksum if there is one."""
 
     offset: int
@@ -118,8 +117,8 @@ class ExtentWriter(Protocol):
     def append(self, batch: pa.RecordBatch) -> None:
         """Take rows; SchemaError if they do not have the extent's schema."""
 
-    def finish(self) -> ExtentWriteResult:
-        """Store the object and describe it."""
+    def finish(self, before_store: Callable[[], None] | None = None) -> ExtentWriteResult:
+        """Store the object and describe it, unless ``before_store`` raises, which is called once its bytes are made."""
 
 
 class SegmentFormat(Protocol):

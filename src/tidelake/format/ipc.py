@@ -63,7 +63,7 @@ class BatchLayout:
 
     rows: int
     codec: str | None
-    pieces: tuple[Piece, ...]
+    pieces: Sequence[Piece]
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ BLOCK_ROWS = 65_536  # small enough to skip, large enough that a range read is w
 CHECKSUM_LETTERS = 16
 TAIL_BYTES = 64 << 10  # the first request: most footers, and most small extents whole
 
+_PLACE_KEYS = {"at", "len", "sum", "bufs", "width"}  # of a column in ``tide``, but for its statistics
 _TAGS = {"timestamp": "ts", "int": "i64", "long": "i64", "string": "str"}
 
 
@@ -203,12 +204,14 @@ class EntryColumns(Mapping[str, ColumnStats]):
         return sum(1 for _ in self)
 
     def _decode(self, name: str) -> ColumnStats:
-        shape = dict(self._extra.get(name, {}))
+        shape = self._extra.get(name, {})
         plain = self._plain.get(name)
-        if plain is not None:
-            low, high = _plain_bounds(plain, self._schema[name])
-            shape |= {"min": low, "max": high, "nulls": plain["nulls"]}
-        return column_from_json(shape)
+        if plain is None:
+            return column_from_json(shape)
+        low, high = _plain_bounds(plain, self._schema[name])
+        if shape.keys() <= _PLACE_KEYS and plain["nulls"] >= 0:  # as times have it, which are asked about most
+            return ColumnStats(nulls=plain["nulls"], low=low, high=high)
+        return column_from_json({**shape, "min": low, "max": high, "nulls": plain["nulls"]})
 
 
 def piece_of(place: Mapping[str, Any], end: int) -> PieceInfo:

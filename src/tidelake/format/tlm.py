@@ -20,8 +20,9 @@ from __future__ import annotations
 import pickle
 import re
 import struct
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -277,29 +278,71 @@ def _open_ours(key: str, tail: Tail, entries: list[dict[str, Any]], footer_bytes
         raise ValueError(f"compressed in an unknown way, {extent['codec']!r}")
     blocks, layouts, names = [], [], schema.names
     for entry in entries:
-        rows, cols, tides = entry["row_count"], entry["cols"], entry["tide"]
+        rows, tides = entry["row_count"], entry["tide"]
         if type(rows) is not int or not 0 <= rows <= ipc.MOST_ROWS:
             raise ValueError(f"a block of {rows!r} rows")
-        places = {name: piece_of(tides[name], tail.size) for name in names}
-        pieces = tuple(_buffers_of(name, tides[name], cols, rows) for name in names)
-        layouts.append(ipc.BatchLayout(rows, extent["codec"], pieces))
+        if not isinstance(tides, dict) or not isinstance(entry["cols"], dict):
+            raise ValueError("a block without columns")
+        if missing := [name for name in names if name not in tides]:
+            raise ValueError(f"a block without column {missing[0]!r}")
+        layouts.append(ipc.BatchLayout(rows, extent["codec"], _EntryBuffers(key, entry, names)))
+        places = _EntryPlaces(key, tides, names, tail.size)
         blocks.append(BlockInfo(Stats(rows, EntryColumns(key, entry, schema)), places))
     return _Parts(2, extent["id"], schema, schema.arrow, tail.size, footer_bytes, blocks, layouts)
 
 
-def _buffers_of(name: str, tide: Mapping[str, Any], cols: Mapping[str, Any], rows: int) -> ipc.Piece:
-    """Read where a column's buffers lie in its piece, and what else is needed to decode them."""
-    nulls = tide["nulls"] if "nulls" in tide else cols[name]["nulls"]
-    if type(nulls) is not int or not 0 <= nulls <= rows:
-        raise ValueError(f"column {name!r} has {nulls!r} nulls in {rows} rows")
-    buffers = tuple(map(tuple, tide["bufs"]))
-    for at, size in buffers:
-        if type(at) is not int or type(size) is not int or at < 0 or size < 0:
-            raise ValueError(f"column {name!r} has buffers without a place")
-    width = tide.get("width")
-    if width is not None and (type(width) is not int or width < 0):
-        raise ValueError(f"column {name!r} has texts of {width!r} bytes")
-    return ipc.Piece(0, tide["len"], nulls, buffers, width)
+class _EntryPlaces(Mapping[str, PieceInfo]):
+    """Where the columns of one block lie, read when asked for: a footer tells of more blocks than are read."""
+
+    def __init__(self, key: str, tides: Mapping[str, Any], names: Sequence[str], end: int) -> None:
+        self._key, self._tides, self._names, self._end = key, tides, names, end
+
+    def __getitem__(self, name: str) -> PieceInfo:
+        if name not in self._names:
+            raise KeyError(name)
+        with _read_from(self._key, name):
+            return piece_of(self._tides[name], self._end)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+class _EntryBuffers(Sequence[ipc.Piece]):
+    """Where the buffers of one block's columns lie in their pieces, and what else is needed to decode them."""
+
+    def __init__(self, key: str, entry: Mapping[str, Any], names: Sequence[str]) -> None:
+        self._key, self._entry, self._names = key, entry, names
+
+    def __getitem__(self, at: Any) -> Any:
+        name, rows = self._names[at], self._entry["row_count"]
+        with _read_from(self._key, name):
+            tide = self._entry["tide"][name]
+            nulls = tide["nulls"] if "nulls" in tide else self._entry["cols"][name]["nulls"]
+            if type(nulls) is not int or not 0 <= nulls <= rows:
+                raise ValueError(f"{nulls!r} nulls in {rows} rows")
+            buffers = tuple((start, size) for start, size in tide["bufs"])
+            if any(type(part) is not int or part < 0 for buffer in buffers for part in buffer):
+                raise ValueError("buffers without a place")
+            width = tide.get("width")
+            if width is not None and (type(width) is not int or width < 0):
+                raise ValueError(f"texts of {width!r} bytes")
+            return ipc.Piece(0, tide["len"], nulls, buffers, width)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+@contextmanager
+def _read_from(key: str, column: str) -> Iterator[None]:
+    """Say of a footer that tells nothing sensible of a column that it is corrupt."""
+    try:
+        yield
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        reason = reason_of(error)
+        raise CorruptExtent("not a readable extent", object=key, column=column, reason=reason) from error
 
 
 def _open_foreign(

@@ -443,6 +443,7 @@ def nested(text: str) -> list[Any]:
         *({text: 1}, {"a": {text: {"b": text}}}, {"a": {"b": [text]}}, {"a": {"b": {"b": text}}}, {"a": {"b": None}}),
         *({"a": {"b": text.encode()}}, {"a": {"b": 7}}, {"a": text, "b": text}, text, [text], None, {}, 7, {"a": {}}),
         *({"z": text, "a": {"b": text[1:]}}, {"a": {"b": ""}}, {"a.b": text[:-1], "a": {"b": text}}),
+        {"z": text, "a": {"b": "~" * len(text.encode())}},  # as long, and another
     ]
 
 

@@ -27,6 +27,7 @@ END_MARK = b"\xff\xff\xff\xff\0\0\0\0"
 PREFIX_BYTES = 8  # of a message: the continuation mark and the metadata length
 MOST_BUFFER_BYTES = 2**31 - 1  # Arrow's own limit for the types we keep
 MOST_ROWS = 2**31 - 1  # and for their offsets
+KEPT_ROWS = 1 << 17  # of a block whose texts' offsets are kept for the next, half a megabyte
 SPARE_BYTES = 4096  # more than any writer pads a buffer by
 
 _RECORD_BATCH = 3  # of MessageHeader
@@ -193,12 +194,12 @@ def decode_column(
 
 
 def width_of(values: pa.Array) -> int | None:
-    """Give how long every text of a column is, if all are as long and none is null."""
+    """Give how long every text of a column is, if all are as long and none is null or empty."""
     if not _is_text(values.type) or values.null_count or not len(values):
         return None
     offsets = np.frombuffer(values.buffers()[1], np.int32)[values.offset : values.offset + len(values) + 1]
     width = int(offsets[1]) - int(offsets[0])
-    return width if bool((offsets[1:] - offsets[:-1] == width).all()) else None
+    return width if width and bool((offsets[1:] - offsets[:-1] == width).all()) else None
 
 
 def message_length(data: pa.Buffer) -> int:
@@ -291,13 +292,16 @@ def _even_texts(kind: pa.DataType, rows: int, piece: Piece, data: pa.Buffer, cod
     width = piece.width or 0
     if not _is_text(kind) or len(piece.buffers) != 3 or piece.nulls or width * rows > MOST_BUFFER_BYTES:
         raise ValueError(f"a {kind} column of {rows} rows, {piece.nulls} of them null, has no width of {width}")
-    letters = _buffer(data, piece.buffers[2], width * rows, codec) or pa.py_buffer(b"")
-    return pa.Array.from_buffers(kind, rows, [None, _even_offsets(rows, width), letters], 0)
+    letters = _buffer(data, piece.buffers[2], width * rows, codec)  # first: so many rows must really have letters
+    offsets = (_kept_offsets if rows <= KEPT_ROWS else _even_offsets)(rows, width)
+    return pa.Array.from_buffers(kind, rows, [None, offsets, letters or pa.py_buffer(b"")], 0)
 
 
-@lru_cache(maxsize=16)  # blocks are alike: a column of one width has one array of offsets, or two
 def _even_offsets(rows: int, width: int) -> pa.Buffer:
     return pa.py_buffer(np.arange(rows + 1, dtype=np.int32) * np.int32(width))
+
+
+_kept_offsets = lru_cache(maxsize=16)(_even_offsets)  # blocks are alike: a column of one width has one array, or two
 
 
 def _letter_bytes(offsets: pa.Buffer | None, rows: int) -> int:

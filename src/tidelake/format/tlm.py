@@ -327,7 +327,7 @@ class _EntryBuffers(Sequence[ipc.Piece]):
             if any(type(part) is not int or part < 0 for buffer in buffers for part in buffer):
                 raise ValueError("buffers without a place")
             width = tide.get("width")
-            if width is not None and (type(width) is not int or width < 0):
+            if width is not None and (type(width) is not int or width < 1):
                 raise ValueError(f"texts of {width!r} bytes")
             return ipc.Piece(0, tide["len"], nulls, buffers, width)
 

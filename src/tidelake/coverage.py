@@ -378,9 +378,9 @@ def _runs_of(code: Longs, number: Longs, owners: int) -> Runs:
     if owners * span >= 2**62:
         order = np.lexsort((number, code))
         return _joined(code[order], number[order])
-    key = number - low
-    if owners > 1:
-        key += code * span
+    key = code * span if owners > 1 else np.zeros(len(code), dtype=np.int64)
+    key += number
+    key -= low
     if owners * span > max(MARKED_CELLS, CELLS_PER_ROW * len(code)):
         key = np.unique(key)
         return _joined(key // span, key % span + low)

@@ -22,7 +22,6 @@ import re
 import struct
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -71,6 +70,7 @@ WIDTH_ROWS = (
 
 _FRAME_TAIL = 4 + len(MAGIC_V2)
 _LEAST_V2 = len(MAGIC_V2) + _FRAME_TAIL
+_UNREADABLE = (ValueError, KeyError, TypeError, AttributeError)
 _SUM = re.compile(rb',"sum":"([0-9a-f]{16})"}]')
 _SUM_BYTES = len(b',"sum":"0123456789abcdef"}]')
 _PHYSICAL = {pa.int32(), pa.int64(), pa.float64(), pa.bool_(), pa.utf8(), pa.binary()}
@@ -300,8 +300,10 @@ class _EntryPlaces(Mapping[str, PieceInfo]):
     def __getitem__(self, name: str) -> PieceInfo:
         if name not in self._names:
             raise KeyError(name)
-        with _read_from(self._key, name):
+        try:
             return piece_of(self._tides[name], self._end)
+        except _UNREADABLE as error:
+            raise _unreadable(self._key, name, error) from error
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)
@@ -318,7 +320,7 @@ class _EntryBuffers(Sequence[ipc.Piece]):
 
     def __getitem__(self, at: Any) -> Any:
         name, rows = self._names[at], self._entry["row_count"]
-        with _read_from(self._key, name):
+        try:
             tide = self._entry["tide"][name]
             nulls = tide["nulls"] if "nulls" in tide else self._entry["cols"][name]["nulls"]
             if type(nulls) is not int or not 0 <= nulls <= rows:
@@ -330,19 +332,16 @@ class _EntryBuffers(Sequence[ipc.Piece]):
             if width is not None and (type(width) is not int or width < 1):
                 raise ValueError(f"texts of {width!r} bytes")
             return ipc.Piece(0, tide["len"], nulls, buffers, width)
+        except _UNREADABLE as error:
+            raise _unreadable(self._key, name, error) from error
 
     def __len__(self) -> int:
         return len(self._names)
 
 
-@contextmanager
-def _read_from(key: str, column: str) -> Iterator[None]:
+def _unreadable(key: str, column: str, error: Exception) -> CorruptExtent:
     """Say of a footer that tells nothing sensible of a column that it is corrupt."""
-    try:
-        yield
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        reason = reason_of(error)
-        raise CorruptExtent("not a readable extent", object=key, column=column, reason=reason) from error
+    return CorruptExtent("not a readable extent", object=key, column=column, reason=reason_of(error))
 
 
 def _open_foreign(

@@ -156,6 +156,8 @@ def test_large_appends_are_judged_while_they_are_written(
     assert minutes_of(table.coverage.held()) == [("a", 0, 6_000)]
     assert table.scan().read_all().num_rows == 6_000
     assert folder.catalog.pending() == []
+    stored = {meta.key for meta in folder.store.list()}  # nothing of what was refused
+    assert stored == {key for extent in table.extents() for key in (extent.key, extent.coverage_key)}
 
 
 def test_a_second_append_of_a_key_is_a_replay_and_no_overlap(lake: Lake) -> None:

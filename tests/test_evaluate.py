@@ -399,6 +399,79 @@ def test_select_gives_the_batch_itself_when_every_row_is_wanted() -> None:
     assert select(IsNull("d"), batch.slice(0, 0)).num_rows == 0
 
 
+EDGES_US = (-(2**63), -5, 0, 1, 2, 3, 4, 7, 2**63 - 1)
+
+
+@examples(150)
+@given(
+    times=st.lists(st.one_of(st.sampled_from(EDGES_US), st.integers(-3, 12)), max_size=40),
+    order=st.sampled_from(["ascending", "as it comes", "with nulls"]),
+    start=st.none() | st.integers(-5_000, 14_000) | st.sampled_from([-(2**80), 2**80, -(2**63) * 1000]),
+    end=st.none() | st.integers(-5_000, 14_000) | st.sampled_from([-(2**80), 2**80, 2**63 * 1000]),
+    cut=st.integers(0, 5),
+)
+def test_select_cuts_a_window_of_times_as_a_filter_does(
+    times: list[int], order: str, start: int | None, end: int | None, cut: int
+) -> None:
+    ordered: list[int | None] = [*sorted(times)] if order != "as it comes" else [*times]
+    if order == "with nulls":
+        ordered.insert(len(ordered) // 2, None)
+    rows = [dict.fromkeys(SCHEMA.names) | {"t": time, "l": at} for at, time in enumerate(ordered)]
+    batch = batch_of(rows).slice(min(cut, len(rows)))
+    window = TimeRange("t", start, end)
+    for predicate in (
+        window,
+        And((window, window)),
+        And((Range("l", low=3), window)),
+        And((window, Not(window))),
+        And((window, TimeRange("t", 1_000, None), Range("l", high=9))),
+    ):
+        assert select(predicate, batch).equals(batch.filter(evaluate(predicate, batch)))
+
+
+def test_select_holds_on_to_few_rows_only_by_a_copy_of_them() -> None:
+    rows = [dict.fromkeys(SCHEMA.names) | {"t": at, "s": "text" * 9} for at in range(4_000)]
+    few = select(TimeRange("t", 10_000, 20_000), batch_of(rows))
+    assert few.num_rows == 10
+    assert few.get_total_buffer_size() < 10_000
+
+
+def nested(text: str) -> list[Any]:
+    """Give values that have a text at ``a.b`` and elsewhere, at a part of it, and not at all."""
+    return [
+        *({"a": {"b": text}}, {"a.b": text}, {"a": {"b": text + "x"}}, {"a": {"b": "x" + text}}, {"a": {"c": text}}),
+        *({text: 1}, {"a": {text: {"b": text}}}, {"a": {"b": [text]}}, {"a": {"b": {"b": text}}}, {"a": {"b": None}}),
+        *({"a": {"b": text.encode()}}, {"a": {"b": 7}}, {"a": text, "b": text}, text, [text], None, {}, 7, {"a": {}}),
+        *({"z": text, "a": {"b": text[1:]}}, {"a": {"b": ""}}, {"a.b": text[:-1], "a": {"b": text}}),
+        {"z": text, "a": {"b": "~" * len(text.encode())}},  # as long, and another
+    ]
+
+
+@pytest.mark.parametrize("rows", [1, 60, 2_000])
+@pytest.mark.parametrize("text", ["user-13187", "a", "é日", "b", "x" * 300, ""])
+def test_select_finds_a_text_at_a_path_as_a_filter_does(text: str, rows: int) -> None:
+    chance = random.Random(f"{text!r} {rows}")
+    values = [*nested(text), *nested("other")] * (rows // 40 + 1)
+    chance.shuffle(values)
+    batch = batch_of([dict.fromkeys(SCHEMA.names) | {"d": value, "l": at} for at, value in enumerate(values)])
+    wanted = DynamicPathEquals("d", "a.b", text)
+    for asked in (
+        batch,
+        batch.slice(7, len(values) // 2),
+        batch.slice(3, 0),
+        batch.filter(batch.column("d").is_null()),
+    ):
+        for predicate in (
+            wanted,
+            And((Range("l", low=5), wanted)),
+            And((Range("l", low=5, high=9), wanted)),
+            And((wanted, DynamicPathEquals("d", "a.b[0]", text))),
+            And((wanted, Not(wanted))),
+            Or((wanted, IsNull("d"))),
+        ):
+            assert select(predicate, asked).equals(asked.filter(evaluate(predicate, asked)))
+
+
 def test_evaluate_takes_arrow_types_wider_or_narrower_than_its_own() -> None:
     batch = pa.record_batch(
         {

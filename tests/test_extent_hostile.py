@@ -159,7 +159,19 @@ FOREIGN = {
     "foreign zstd": Target("tlm", lambda: foreign.frame_v2(foreign.sample_batches(), "zstd"), checksummed=False),
     "foreign lz4": Target("tlm", lambda: foreign.frame_v1(foreign.sample_batches(), "lz4"), checksummed=False),
 }
+EVEN = Schema.of({"ts": "timestamp", "s": "string"})
+
+
+def even() -> bytes:
+    """Make an extent that tells how long each of its texts is."""
+    store = open_store("memory://")
+    write(store, segment_format("tlm"), EVEN, [batch_of([{"ts": at, "s": f"{at:04}"} for at in range(1_100)], EVEN)])
+    assert b'"width":4' in bytes(store.get(KEY))
+    return bytes(store.get(KEY))
+
+
 ENEMY = {
+    "width": Target("tlm", even, checksummed=False, damage=resealed),
     "footer": Target("tlm", lambda: ours("tlm"), checksummed=False, damage=resealed),
     "bytes": Target("tlm", lambda: ours("tlm", compression=None), checksummed=False, damage=resummed),
     "zstd bytes": Target("tlm", lambda: ours("tlm"), checksummed=False, damage=resummed),

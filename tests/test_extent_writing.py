@@ -139,6 +139,77 @@ def test_writer_takes_nothing_once_finished(memory_store: ObjectStore, format: S
             act()
 
 
+def test_writer_stores_nothing_when_it_is_told_not_to(memory_store: ObjectStore, format: SegmentFormat) -> None:
+    writer = format.start_extent(memory_store, KEY, LOGS, extent_id=EXTENT_ID)
+    writer.append(batch_of(ROWS, LOGS))
+
+    def refuse() -> None:
+        assert list(memory_store.list()) == []
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        writer.finish(refuse)
+    assert list(memory_store.list()) == []
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        [[1, 2, 2], [], [2, 3]],
+        [[1, 2], [1, 3]],
+        [[3, 1], [4]],
+        [[], [5]],
+        [[1, None], [2]],
+        [[-(2**63), 2**63 - 1], [2**63 - 1, -(2**63)]],
+    ],
+)
+def test_writer_sorts_batches_that_are_not_in_order_together(
+    memory_store: ObjectStore, format: SegmentFormat, times: list[list[int | None]]
+) -> None:
+    numbers = iter(range(100))
+    parts: list[list[Row]] = [[{"ts": ts, "service": "x", "n": next(numbers)} for ts in part] for part in times]
+    write(memory_store, format, LOGS, [batch_of(part, LOGS) for part in parts])
+    read = read_all(format.open_extent(memory_store, KEY))
+    assert read == by_time([row for part in parts for row in part], "ts")
+
+
+EVEN = Schema.of({"ts": "timestamp", "s": "string", "d": "dynamic"})
+SHAPES: dict[str, Callable[[int], str | None]] = {
+    "all as long": lambda at: f"{at:06}",
+    "one longer": lambda at: f"{at:06}" if at != 1_500 else "longer than that",
+    "one null": lambda at: f"{at:06}" if at != 900 else None,
+    "all null": lambda at: None,
+    "all empty": lambda at: "",
+    "one letter of two bytes": lambda at: "é",
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("compression", ["zstd", "lz4", None])
+def test_texts_that_are_all_as_long_come_back(memory_store: ObjectStore, shape: str, compression: str | None) -> None:
+    """Blocks of 1,100 rows tell the width of their texts, the last one of 300 does not."""
+    texts = [SHAPES[shape](at) for at in range(2_500)]
+    dynamic = [None if text is None else b"\x66" + text.encode()[:6].ljust(6) for text in texts]
+    rows: list[Row] = [{"ts": at, "s": text, "d": d} for at, (text, d) in enumerate(zip(texts, dynamic, strict=True))]
+    batch = batch_of([*rows[:7], *rows], EVEN).slice(7)  # offsets that do not begin at zero
+    options = WriteOptions(block_rows=1_100, compression=compression)
+    write(memory_store, FORMATS["tlm"], EVEN, [batch], options=options)
+    reader = FORMATS["tlm"].open_extent(memory_store, KEY)
+    assert read_all(reader) == rows
+    again = FORMATS["tlm"].reopen(memory_store, KEY, reader.ticket([1], ["s"]))
+    assert rows_of(again.read_block(1, ["s"])) == [{"s": row["s"]} for row in rows[1_100:2_200]]
+    block = reader.read_block(1)
+    block.validate(full=True)
+    told = footer(bytes(memory_store.get(KEY)))[1]["tide"]["s"].get("width")
+    assert told == {"all as long": 6, "one null": 6, "one letter of two bytes": 2}.get(shape)
+
+
+def footer(extent: bytes) -> list[dict[str, Any]]:
+    length = int.from_bytes(extent[-9:-5], "little")
+    entries: list[dict[str, Any]] = json.loads(extent[-9 - length : -9])
+    return entries
+
+
 def test_put_that_fails_leaves_nothing(local_store: ObjectStore, format: SegmentFormat) -> None:
     store = FaultyStore(local_store, [Fault("put*", "before")])
     with pytest.raises(StorageError):

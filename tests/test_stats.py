@@ -461,3 +461,21 @@ def test_collect_reads_slices_where_they_lie() -> None:
         [pa.concat_arrays([c]) for c in batch_of(rows[3:8], schema).columns], schema.names
     )
     assert collect([sliced], schema) == collect([alone], schema)
+
+
+@examples(200)
+@given(
+    bounds=st.tuples(*[st.none() | st.integers(-3, 3)] * 2),
+    low=st.integers(-3, 3),
+    size=st.integers(0, 3),
+    nulls=st.integers(0, 4),
+)
+def test_a_window_of_times_is_judged_as_a_range_of_numbers_is(
+    bounds: tuple[int | None, int | None], low: int, size: int, nulls: int
+) -> None:
+    known = Stats(4, {"t": ColumnStats(nulls=nulls, low=low, high=low + size)})
+    found = outcomes(TimeRange("t", *bounds), known)
+    if bounds == (None, None):
+        assert found == (NULL if nulls == 4 else TRUE | (NULL if nulls else 0))
+    else:
+        assert found == outcomes(Range("t", *bounds, include_high=False), known)

@@ -378,12 +378,14 @@ def _runs_of(code: Longs, number: Longs, owners: int) -> Runs:
     if owners * span >= 2**62:
         order = np.lexsort((number, code))
         return _joined(code[order], number[order])
-    key = code * span + (number - low) if owners > 1 else number - low
+    key = code * span if owners > 1 else np.zeros(len(code), dtype=np.int64)
+    key += number
+    key -= low
     if owners * span > max(MARKED_CELLS, CELLS_PER_ROW * len(code)):
         key = np.unique(key)
         return _joined(key // span, key % span + low)
     marks = np.zeros(owners * span + 1, dtype=np.int8)  # one before the first
-    marks[key + 1] = 1
+    marks[1:][key] = 1
     edges = np.flatnonzero(marks[1:] != marks[:-1])
     first, last = edges[::2], edges[1::2] - 1
     return Runs(first // span, first % span + low, last % span + low)

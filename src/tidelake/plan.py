@@ -150,14 +150,9 @@ def without_pruning(plan: ScanPlan, extents: Sequence[Extent], hot: Sequence[Hot
     return replace(plan, tasks=tuple(map(ExtentTask, extents)), hot=tuple(hot), stages=plan.stages[:1])
 
 
-def with_blocks(plan: ScanPlan, blocks: Mapping[str, Sequence[Block]], *, prune: bool = True) -> ScanPlan:
-    """Take the blocks of each extent, by its id, and drop those whose statistics disprove the predicate."""
-    tasks = []
-    for task in plan.tasks:
-        known = blocks[task.extent.id]
-        kept = surviving(plan.question, task.extent, known) if prune else tuple(known)
-        if kept:
-            tasks.append(ExtentTask(task.extent, kept))
+def with_blocks(plan: ScanPlan, blocks: Mapping[str, Sequence[Block]]) -> ScanPlan:
+    """Take the blocks of each extent that are left, by its id; an extent without any drops out."""
+    tasks = [ExtentTask(task.extent, tuple(kept)) for task in plan.tasks if (kept := blocks[task.extent.id])]
     held = [block for task in tasks for block in task.blocks or ()]
     rows = sum(block.stats.rows for block in held)
     by_block = Stage("block statistics", len(tasks), rows, sum(block.byte_size for block in held), len(held))
@@ -165,17 +160,22 @@ def with_blocks(plan: ScanPlan, blocks: Mapping[str, Sequence[Block]], *, prune:
     return replace(plan, tasks=tuple(tasks), stages=(*plan.stages, by_block, by_column))
 
 
-def surviving(question: Question, extent: Extent, blocks: Sequence[Block]) -> tuple[Block, ...]:
-    """Keep the blocks that may hold a wanted row, and mark those of which every row is wanted."""
-    if question.where is None:
-        return tuple(replace(block, proven=True) for block in blocks)
-    kept = []
-    for block in blocks:
-        columns = _Known(block.stats.columns, question, extent)
-        found = outcomes(question.where, Stats(block.stats.rows, columns))
-        if found & TRUE:
-            kept.append(replace(block, proven=found == TRUE))
-    return tuple(kept)
+def surviving(question: Question, extent: Extent, blocks: Sequence[Stats]) -> dict[int, bool]:
+    """Number the blocks that may hold a wanted row, and say of each whether every row of it is wanted."""
+    # Times first: they are the cheapest to judge, and what they disprove is not judged again.
+    parts = sorted(_conjuncts(question.where), key=lambda part: not isinstance(part, TimeRange))
+    kept = {}
+    for number, stats in enumerate(blocks):
+        known = Stats(stats.rows, _Known(stats.columns, question, extent)) if question.spread else stats
+        proven = True
+        for part in parts:
+            found = outcomes(part, known)
+            if not found & TRUE:
+                break
+            proven = proven and found == TRUE
+        else:
+            kept[number] = proven
+    return kept
 
 
 def stats_of(extent: Extent, question: Question) -> Stats:

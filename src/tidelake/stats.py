@@ -16,7 +16,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import reduce
+from functools import lru_cache, reduce
 from operator import lt
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -201,11 +201,7 @@ def _leaf_outcomes(leaf: Leaf, known: ColumnStats, rows: int) -> int:
     may_be_null = 0 if known.nulls == 0 else NULL
     match leaf:
         case TimeRange(_, start, end):
-            found = (
-                _range_outcomes(Range("", start, end, include_high=False), known)
-                if (start, end) != (None, None)
-                else TRUE
-            )
+            found = _time_outcomes(start, end, known)
         case Equals(_, value):
             found = _equals_outcomes(value, known)
         case InSet(_, values):
@@ -231,6 +227,18 @@ def _equals_outcomes(value: Value, known: ColumnStats) -> int:
         return TRUE | FALSE
     only = known.low is not None and known.high is not None and _same(known.low, wanted) and _same(known.high, wanted)
     return (TRUE if _may_hold(known, wanted) else 0) | (0 if only else FALSE)
+
+
+def _time_outcomes(start: int | None, end: int | None, known: ColumnStats) -> int:
+    """Judge ``[start, end)``. Every block is asked this, and its bounds are whole numbers, compared at once."""
+    if start is None and end is None:
+        return TRUE
+    low, high = known.low, known.high
+    if type(low) is not int or type(high) is not int or known.distinct is not None:
+        return _range_outcomes(Range("", start, end, include_high=False), known)
+    may = (start is None or high >= start) and (end is None or low < end)
+    must = (start is None or low >= start) and (end is None or high < end)
+    return (TRUE if may else 0) | (0 if must else FALSE)
 
 
 def _range_outcomes(wanted: Range, known: ColumnStats) -> int:
@@ -364,7 +372,12 @@ def _may_have_leaf(known: ColumnStats, path: str, value: Value) -> bool:
         return False
     if known.leaves is None or "[" in path or isinstance(value, bytes | datetime):
         return True
-    return hash_bytes(leaf_bytes(path, value)) in known.leaves
+    return _leaf_hash(path, value) in known.leaves
+
+
+@lru_cache(maxsize=256, typed=True)  # asked of every block
+def _leaf_hash(path: str, value: bool | int | float | str) -> int:
+    return hash_bytes(leaf_bytes(path, value))
 
 
 def _may_pass_at(known: ColumnStats, path: str, test: PathTest) -> bool:

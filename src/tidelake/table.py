@@ -634,13 +634,18 @@ class _Appender:
         for batch in self._staged:
             writer.append(_conform(batch, self.schema))
         self._staged, self._staged_rows, self._staged_bytes = [], 0, 0
-        coverage = judged() if judged else None
-        table._at("extent.begun")
-        written = writer.finish()
+
+        def begin() -> None:
+            """Go on only with rows that may be written; they were judged while they were encoded."""
+            if judged:
+                judged()
+            table._at("extent.begun")
+
+        written = writer.finish(begin)
         table._at("extent.written")
         covered_at = None
-        if self._recorder and coverage is not None:
-            covered_at = table._holdings.write_extent(table._info, extent_id, coverage, self._recorder.rules)
+        if self._recorder and judged:
+            covered_at = table._holdings.write_extent(table._info, extent_id, judged(), self._recorder.rules)
             self._keys.append(covered_at)
             table._at("extent.covered")
         self.extents += 1

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +27,7 @@ BLOCK_ROWS = 65_536  # small enough to skip, large enough that a range read is w
 CHECKSUM_LETTERS = 16
 TAIL_BYTES = 64 << 10  # the first request: most footers, and most small extents whole
 
+_PLACE_KEYS = {"at", "len", "sum", "bufs", "width"}  # of a column in ``tide``, but for its statistics
 _TAGS = {"timestamp": "ts", "int": "i64", "long": "i64", "string": "str"}
 
 
@@ -46,8 +47,7 @@ class WriteOptions:
             raise InvalidInputError("compression must be zstd, lz4 or None", compression=self.compression)
 
 
-@dataclass(frozen=True, slots=True)
-class PieceInfo:
+class PieceInfo(NamedTuple):  # a tuple: a footer has thousands
     """The bytes of one column of one block inside the object, and their checksum if there is one."""
 
     offset: int
@@ -118,8 +118,8 @@ class ExtentWriter(Protocol):
     def append(self, batch: pa.RecordBatch) -> None:
         """Take rows; SchemaError if they do not have the extent's schema."""
 
-    def finish(self) -> ExtentWriteResult:
-        """Store the object and describe it."""
+    def finish(self, before_store: Callable[[], None] | None = None) -> ExtentWriteResult:
+        """Store the object and describe it, unless ``before_store`` raises, which is called once its bytes are made."""
 
 
 class SegmentFormat(Protocol):
@@ -204,12 +204,14 @@ class EntryColumns(Mapping[str, ColumnStats]):
         return sum(1 for _ in self)
 
     def _decode(self, name: str) -> ColumnStats:
-        shape = dict(self._extra.get(name, {}))
+        shape = self._extra.get(name, {})
         plain = self._plain.get(name)
-        if plain is not None:
-            low, high = _plain_bounds(plain, self._schema[name])
-            shape |= {"min": low, "max": high, "nulls": plain["nulls"]}
-        return column_from_json(shape)
+        if plain is None:
+            return column_from_json(shape)
+        low, high = _plain_bounds(plain, self._schema[name])
+        if shape.keys() <= _PLACE_KEYS and plain["nulls"] >= 0:  # as times have it, which are asked about most
+            return ColumnStats(nulls=plain["nulls"], low=low, high=high)
+        return column_from_json({**shape, "min": low, "max": high, "nulls": plain["nulls"]})
 
 
 def piece_of(place: Mapping[str, Any], end: int) -> PieceInfo:

@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -71,7 +73,7 @@ class BlockWriter:
         self._refuse_when_finished()
         self._batches.append(conform(batch, self._schema))
 
-    def finish(self) -> ExtentWriteResult:
+    def finish(self, before_store: Callable[[], None] | None = None) -> ExtentWriteResult:
         self._refuse_when_finished()
         if not any(batch.num_rows for batch in self._batches):
             raise InvalidInputError("an extent needs at least one row", extent=self._extent_id, kind="no_rows")
@@ -82,6 +84,8 @@ class BlockWriter:
             seal = self._encode(Draft(self._extent_id, self._schema, self._options, blocks), pool)
             per_block, whole = collected()
         data = pa.py_buffer(b"".join(seal(per_block)))
+        if before_store is not None:
+            before_store()
         self._store.put(self._key, data)
         return self._result(data.size, len(blocks), whole)
 
@@ -179,11 +183,16 @@ def _conform_column(values: pa.Array, column: Column) -> pa.Array:
 
 def _order_by(times: pa.ChunkedArray) -> pa.Array | None:
     """Give the stable order by time with nulls last, or None when the rows are in it already."""
-    if not times.null_count:
-        numbers = times.to_numpy().view(np.int64)
-        if bool((numbers[1:] >= numbers[:-1]).all()):
-            return None
+    if not times.null_count and _is_ascending([chunk.view(pa.int64()).to_numpy() for chunk in times.chunks]):
+        return None
     return pc.sort_indices(times)  # stable, nulls last
+
+
+def _is_ascending(parts: Sequence[npt.NDArray[np.int64]]) -> bool:
+    """Say whether numbers, none of which is less than the one before, go on so from part to part."""
+    held = [part for part in parts if len(part)]
+    joints = all(before[-1] <= after[0] for before, after in pairwise(held))
+    return joints and all(bool((part[1:] >= part[:-1]).all()) for part in held)
 
 
 def _as_batch(table: pa.Table) -> pa.RecordBatch:

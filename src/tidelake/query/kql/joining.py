@@ -36,6 +36,8 @@ def join(b: Binder, relation: Relation, operator: syntax.Operator, place: Place)
     allowed = ("leftouter", "inner") if operator.name == "lookup" else tuple(KINDS)
     if kind not in allowed:
         raise b.error(operator.at, f"unknown kind of {operator.name} '{kind}': one of {', '.join(allowed)}")
+    if "where" in operator.parts and kind in ("inner", "innerunique"):
+        return _joined_where(b, relation, operator, place)
     if "on" not in operator.parts:
         raise b.error(operator.at, f"{operator.name} needs 'on' and what must be equal")
     left = b.steps.closed(relation)
@@ -52,6 +54,14 @@ def join(b: Binder, relation: Relation, operator: syntax.Operator, place: Place)
         return _filtered(b, left, right, condition, negated=KINDS[kind] == "anti")
     dropped = _key_names(operator, right) if operator.name == "lookup" else set()
     return _joined(b, left, right, condition, KINDS[kind], dropped)
+
+
+def _joined_where(b: Binder, relation: Relation, operator: syntax.Operator, place: Place) -> Relation:
+    """Join each row with each for which a condition on both holds."""
+    left = b.steps.closed(relation)
+    right = _other_alias(b, left, b.steps.closed(b.table(operator.items[0], place)))
+    pairs = b.steps.plain(_joined(b, left, right, exp.true(), "inner", set()))
+    return pairs.filtered(b.condition(operator.parts["where"], b.scope(pairs, place)))
 
 
 def _other_alias(b: Binder, left: Relation, right: Relation) -> Relation:
@@ -188,7 +198,7 @@ def union(b: Binder, relation: Relation, operator: syntax.Operator, place: Place
     failed: QueryError | None = None
     for node in operator.items:
         try:
-            branches += _branches(b, node, place, len(branches))
+            branches += branches_of(b, node, place, len(branches))
         except QueryError as error:
             if not fuzzy or error.kind != "unknown_table":
                 raise
@@ -199,7 +209,7 @@ def union(b: Binder, relation: Relation, operator: syntax.Operator, place: Place
     return united(b, branches, str(source) if source else None, inner=settings.get("kind") == "inner", at=operator.at)
 
 
-def _branches(b: Binder, node: syntax.Expression, place: Place, count: int) -> list[tuple[str, Relation]]:
+def branches_of(b: Binder, node: syntax.Expression, place: Place, count: int) -> list[tuple[str, Relation]]:
     if isinstance(node, syntax.Wildcard):
         names = [name for name in b.tables.names() if fnmatchcase(name, node.pattern)]
         if not names:
@@ -268,6 +278,6 @@ def search(b: Binder, relation: Relation, operator: syntax.Operator, place: Plac
     if relation.alias:
         return search_rows(b, relation, operator, place)
     nodes = operator.parts.get("in") or (syntax.Wildcard("*", operator.at),)
-    branches = [found for node in nodes for found in _branches(b, node, place, 0)]
+    branches = [found for node in nodes for found in branches_of(b, node, place, 0)]
     kept = [(label, search_rows(b, rows, operator, place)) for label, rows in branches]
     return united(b, kept, "$table", inner=False, at=operator.at)

@@ -12,6 +12,7 @@ from typing import Any
 
 from sqlglot import exp
 
+from tidelake.catalog.protocol import DEFAULT_NAMESPACE
 from tidelake.errors import QueryError
 from tidelake.query.kql import syntax
 from tidelake.query.kql.binder import Binder, Place
@@ -211,7 +212,8 @@ def union(b: Binder, relation: Relation, operator: syntax.Operator, place: Place
 
 def branches_of(b: Binder, node: syntax.Expression, place: Place, count: int) -> list[tuple[str, Relation]]:
     if isinstance(node, syntax.Wildcard):
-        names = [name for name in b.tables.names() if fnmatchcase(name, node.pattern)]
+        listed = [name.removeprefix(f"{DEFAULT_NAMESPACE}.") for name in b.tables.names()]
+        names = [name for name in listed if fnmatchcase(name, node.pattern)]
         if not names:
             raise b.error(node.at, f"no table matches '{node.pattern}'", kind="unknown_table", name=node.pattern)
         return [(name, b.stored(name, node.at, place)) for name in names]

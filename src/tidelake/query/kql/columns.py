@@ -332,41 +332,34 @@ def render(b: Binder, relation: Relation, operator: syntax.Operator, place: Plac
     return relation
 
 
-def search(b: Binder, relation: Relation, operator: syntax.Operator, place: Place) -> Relation:
-    """Keep rows of which any text holds a term; a bare text in the condition is such a term."""
-    relation = b.steps.plain(relation)
-    condition = with_terms(operator.items[0])
-    return relation.filtered(b.condition(condition, b.scope(relation, place)))
-
-
-def with_terms(node: syntax.Expression) -> syntax.Expression:
+def with_terms(node: syntax.Expression, *, cased: bool = False) -> syntax.Expression:
     """Give a condition in which a bare text means that any column holds it."""
     match node:
         case syntax.Literal("string", str(term), at):
-            return term_anywhere(term, at)
+            return term_anywhere(term, at, cased=cased)
         case syntax.Wildcard("*", at):
             return syntax.Literal("bool", True, at)
         case syntax.Junction(kind, parts, at):
-            return syntax.Junction(kind, tuple(with_terms(part) for part in parts), at)
+            return syntax.Junction(kind, tuple(with_terms(part, cased=cased) for part in parts), at)
         case syntax.Call("not", (inner,), at):
-            return syntax.Call("not", (with_terms(inner),), at)
+            return syntax.Call("not", (with_terms(inner, cased=cased),), at)
         case _:
             return node
 
 
-def term_anywhere(term: str, at: int) -> syntax.Expression:
+def term_anywhere(term: str, at: int, *, cased: bool = False) -> syntax.Expression:
     """Give the condition that any column's text holds a term; stars stand for any letters."""
     star = syntax.Wildcard("*", at)
     if term == "*":
         return syntax.Literal("bool", True, at)
     core = term.strip("*")
     if "*" in core:
-        pattern = "(?i)" + ".*".join(re.escape(part) for part in term.strip("*").split("*"))
+        pattern = ("" if cased else "(?i)") + ".*".join(re.escape(part) for part in term.strip("*").split("*"))
         return syntax.Binary("matches", star, syntax.Literal("string", pattern, at), at)
     kind = {(True, True): "contains", (True, False): "hassuffix", (False, True): "hasprefix"}.get(
         (term.startswith("*"), term.endswith("*")), "has"
     )
-    return syntax.Binary(kind, star, syntax.Literal("string", core, at), at)
+    return syntax.Binary(f"{kind}_cs" if cased else kind, star, syntax.Literal("string", core, at), at)
 
 
 def text_key(value: Value) -> exp.Expr:

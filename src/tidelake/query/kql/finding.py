@@ -1,8 +1,8 @@
-"""Lower ``find``, which looks for rows in several tables and shows what they have in common.
+"""Lower ``find`` and ``search``, which look for rows in several tables.
 
-Its columns depend on the tables: those that the condition names and those that every table has come as they are, the
-rest is packed into a bag, unless ``project`` says which to show. It does not search within one pipeline: ``search``
-does.
+A column that the condition names and only some tables have is null in the others. What ``find`` shows depends on the
+tables: columns that the condition names and those that every table has come as they are, the rest is packed into a bag,
+unless ``project`` says which to show; ``search`` shows all. It does not rank what it finds.
 """
 
 from __future__ import annotations
@@ -38,6 +38,26 @@ def find(b: Binder, relation: Relation, operator: syntax.Operator, place: Place)
         kept.append((label, _shown(b, filtered, rows, operator, _chosen(b, operator, branches, used))))
     source = str(operator.settings.get("withsource") or operator.settings.get("with_source") or "source_")
     return united(b, kept, source, inner=False, at=operator.at)
+
+
+def search(b: Binder, relation: Relation, operator: syntax.Operator, place: Place) -> Relation:
+    """Keep rows of which any text holds a term; a bare text in the condition is such a term."""
+    cased = operator.settings.get("kind") == "case_sensitive"
+    condition = with_terms(operator.items[0], cased=cased)
+    if relation.alias:
+        relation = b.steps.plain(relation)
+        return relation.filtered(b.condition(condition, b.scope(relation, place)))
+    nodes = operator.parts.get("in") or (syntax.Wildcard("*", operator.at),)
+    branches = [found for node in nodes for found in branches_of(b, node, place, 0)]
+    kinds = _kinds(rows for _, rows in branches)
+    used = [name for name in names_in(condition) if name in kinds]
+    kept = []
+    for label, rows in branches:
+        wide = _widened(b, rows, used, kinds)
+        filtered = b.steps.closed(wide.filtered(b.condition(condition, b.scope(wide, place))))
+        own = tuple(column for column in filtered.columns if column.name in rows.by_name)
+        kept.append((label, replace(filtered, columns=own)))
+    return united(b, kept, "$table", inner=False, at=operator.at)
 
 
 def _kinds(relations: Iterable[Relation]) -> dict[str, str]:

@@ -16,7 +16,6 @@ from tidelake.catalog.protocol import DEFAULT_NAMESPACE
 from tidelake.errors import QueryError
 from tidelake.query.kql import syntax
 from tidelake.query.kql.binder import Binder, Place
-from tidelake.query.kql.columns import search as search_rows
 from tidelake.query.kql.conversions import convert, implicit
 from tidelake.query.kql.naming import unique
 from tidelake.query.kql.relations import Relation, aliased, fresh_key
@@ -274,12 +273,3 @@ def _branch(b: Binder, label: str, relation: Relation, columns: Sequence[Column]
     for condition in relation.where:
         query = query.where(condition, copy=False)
     return query
-
-
-def search(b: Binder, relation: Relation, operator: syntax.Operator, place: Place) -> Relation:
-    if relation.alias:
-        return search_rows(b, relation, operator, place)
-    nodes = operator.parts.get("in") or (syntax.Wildcard("*", operator.at),)
-    branches = [found for node in nodes for found in branches_of(b, node, place, 0)]
-    kept = [(label, search_rows(b, rows, operator, place)) for label, rows in branches]
-    return united(b, kept, "$table", inner=False, at=operator.at)

@@ -31,7 +31,7 @@ OPERATORS: Mapping[str, OperatorRule] = {
     "consume": columns.same, "render": columns.render, "print": columns.print_row, "summarize": grouping.summarize,
     "count": grouping.count, "distinct": grouping.distinct, "sample-distinct": grouping.sample_distinct,
     "make-series": grouping.make_series, "join": joining.join, "lookup": joining.join, "union": joining.union,
-    "search": joining.search, "mv-expand": expanding.mv_expand, "mv-apply": expanding.mv_apply,
+    "search": finding.search, "mv-expand": expanding.mv_expand, "mv-apply": expanding.mv_apply,
     "partition": expanding.partition, "parse": expanding.parse, "parse-where": expanding.parse,
     "parse-kv": expanding.parse_kv, "range": expanding.range_rows, "invoke": expanding.invoke,
     "evaluate": expanding.evaluate, "find": finding.find, "top-nested": nesting.top_nested,

@@ -98,7 +98,8 @@ logs | mv-expand kind=array with_itemindex=i a = attributes to typeof(string) li
 
 logs | mv-apply w = split(message, " ") to typeof(string) on (where w startswith "l" | summarize n = count())
 
-users | join hint.strategy=broadcast kind=leftouter (people.teams) on $left.team == $right.team, $left.team == $right.team
+users | join hint.strategy=broadcast kind=leftouter (people.teams) on $left.team == $right.team
+| join kind=innerunique users on id, $left.name == $right.name | getschema kind=csl | consume decodeblocks=true
 
 logs | summarize hint.shufflekey=service hint.num_partitions=4 (t, m) = arg_max(ts, message), count() by service
 

@@ -114,13 +114,14 @@ def treepath(value: str) -> str:
 
 
 def ipv6_compare(one: str, other: str, prefix: str | None) -> int:
-    (first, first_size), (second, second_size) = _wide(one), _wide(other)
+    (first, first_size), (second, second_size) = wide_address(one), wide_address(other)
     drop = 128 - min(first_size, second_size, int(prefix) if prefix else 128)
     first, second = first >> drop, second >> drop
     return (first > second) - (first < second)
 
 
-def _wide(text: str) -> tuple[int, int]:
+def wide_address(text: str) -> tuple[int, int]:
+    """Give an address, or a network's, as a number of 128 bits and the length of its prefix."""
     host, _, length = text.strip().partition("/")
     parsed = ipaddress.ip_address(host)
     shift = 96 if parsed.version == 4 else 0
@@ -136,7 +137,7 @@ def ipv6_is_in_any(address: str, options: str) -> bool:
 
 
 def ipv6_mask(text: str, prefix: str) -> str:
-    value, size = _wide(text)
+    value, size = wide_address(text)
     drop = 128 - min(size, int(prefix))
     return ipaddress.IPv6Address(value >> drop << drop).exploded
 

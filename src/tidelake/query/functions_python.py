@@ -22,7 +22,7 @@ from xml.parsers import expat
 
 import pyarrow as pa
 
-from tidelake.query.functions_codec import CODEC
+from tidelake.query.functions_codec import CODEC, ipv6_compare
 from tidelake.query.functions_places import PLACES
 from tidelake.query.functions_series import SERIES, dumped
 from tidelake.query.kql.literals import TICKS_PER_DAY, TICKS_PER_SECOND, parse_span
@@ -163,16 +163,7 @@ def format_ipv4_mask(value: str, prefix: str | None) -> str:
 
 
 def ipv6_is_match(one: str, other: str, prefix: str | None) -> bool:
-    def wide(text: str) -> tuple[int, int]:
-        host, _, length = text.strip().partition("/")
-        parsed = ipaddress.ip_address(host)
-        shift = 96 if parsed.version == 4 else 0
-        value = int(parsed) | (0xFFFF << 32 if parsed.version == 4 else 0)
-        return value, (int(length) + shift) if length else 128
-
-    (first, first_length), (second, second_length) = wide(one), wide(other)
-    drop = 128 - min(first_length, second_length, int(prefix) if prefix else 128)
-    return first >> drop == second >> drop
+    return ipv6_compare(one, other, prefix) == 0
 
 
 def parse_ipv6(text: str) -> str:

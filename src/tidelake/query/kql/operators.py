@@ -20,7 +20,7 @@ _SETTINGS: Mapping[str, frozenset[str]] = {
     "join": _JOIN, "lookup": _JOIN, "mv-expand": _EXPAND, "mvexpand": _EXPAND, "mv-apply": _EXPAND,
     "mvapply": _EXPAND, "parse": _PARSE, "parse-where": _PARSE, "union": _UNION, "find": _UNION, "search": _UNION,
     "make-series": _JOIN, "reduce": _JOIN, "scan": frozenset(("kind", "with_match_id", "with_step_name")),
-    "partition": frozenset(("id",)), "distinct": frozenset(), "as": frozenset(),
+    "partition": frozenset(("id",)), "getschema": _JOIN, "consume": frozenset(("decodeblocks",)),
 }  # fmt: skip
 
 

@@ -83,7 +83,8 @@ class Binder(Scalars):
             columns, relation.alias, place.names, self.text, self.clock, tables=relation.tables, bag=relation.bag
         )
         if relation.serialized:
-            scope = replace(scope, windows=tuple(relation.order_sql()))
+            parts = tuple(column_sql(column.key, relation.alias) for column in relation.partition)
+            scope = replace(scope, windows=tuple(relation.order_sql()), parts=parts)
         return replace(scope, **changes) if changes else scope
 
     def resolve(self, name: str, scope: Scope, at: int) -> object | None:

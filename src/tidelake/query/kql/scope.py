@@ -95,6 +95,7 @@ class Scope:
     clock: Clock
     aggregates: bool = False
     windows: tuple[exp.Expr, ...] | None = None
+    parts: tuple[exp.Expr, ...] = ()  # what tells the parts of a pipeline that runs part by part
     sides: Mapping[str, Scope] = field(default_factory=dict)
     tables: tuple[str, ...] = ()
     bag: Column | None = None

@@ -81,6 +81,10 @@ class _Hoisting:
     def _session(self, node: syntax.Call) -> syntax.Name:
         if len(node.arguments) not in (3, 4):
             raise self.b.error(node.at, "row_window_session takes 3 to 4 arguments", kind="arity")
+        if self.relation.partition:
+            raise self.b.error(
+                node.at, "row_window_session cannot stand in a partition: use its restart", kind="unsupported"
+            )
         subject, first, between, *restart = node.arguments
         kind = self.b.bind(subject, self.b.scope(self.b.steps.closed(self.relation), self.place)).type
         if kind not in ("datetime", "long", "int", "timespan"):
@@ -123,6 +127,7 @@ def bind_window(node: syntax.Call, args: Arguments, scope: Scope) -> Value:
     part = node.arguments and node.arguments[-1]
     parts = [args[len(args) - 1].sql] if isinstance(part, syntax.Named) and part.names == (HOISTED,) else []
     count = len(args) - len(parts)
+    parts = [*scope.parts, *parts]
     order = exp.Order(expressions=[key.copy() for key in scope.windows or (exp.Ordered(this=exp.Null()),)])
 
     def over(function: exp.Expr, by: exp.Order = order, **more: Any) -> exp.Window:

@@ -244,6 +244,8 @@ def make_series(b: Binder, relation: Relation, operator: syntax.Operator, place:
     step = b.bind(operator.parts["step"], b.scope(None, place))
     start, bins = _bins(b, relation, axis, step, operator, place)
     asked = bool(start.find(exp.Subquery) or bins.find(exp.Subquery))
+    if asked and relation.partition:
+        raise b.error(operator.at, "make-series in a partition needs constant from and to", kind="unsupported")
     if asked:
         relation, start, bins = _bounded(b, relation, start, bins)
         axis = b.bind(axis_node, b.scope(relation, place))

@@ -136,6 +136,7 @@ def _unique_rows(b: Binder, relation: Relation, keys: Sequence[Value]) -> Relati
         text(key) if key.type in TEXTUAL else convert(key, "string").sql if key.type == "dynamic" else key.sql
         for key in keys
     ]
+    parts += [column_sql(column.key, relation.alias) for column in relation.partition]
     order = exp.Order(expressions=relation.order_sql() or [exp.Ordered(this=exp.Null())])
     window = exp.Window(this=exp.RowNumber(), partition_by=parts, order=order)
     step = b.steps.relation(relation.select().select(aliased(window, number), copy=False), relation.columns, relation)
@@ -193,6 +194,8 @@ def _joined(b: Binder, left: Relation, right: Relation, condition: exp.Expr, kin
 
 def union(b: Binder, relation: Relation, operator: syntax.Operator, place: Place) -> Relation:
     settings = operator.settings
+    if relation.partition:
+        raise b.error(operator.at, "union cannot stand in a partition: put it before or after", kind="unsupported")
     fuzzy = str(settings.get("isfuzzy", "false")).lower() == "true"
     branches: list[tuple[str, Relation]] = [("union_arg0", relation)] if relation.alias else []
     failed: QueryError | None = None

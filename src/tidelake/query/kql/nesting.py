@@ -53,6 +53,8 @@ def top_nested(b: Binder, relation: Relation, operator: syntax.Operator, place: 
 
 def _levels(b: Binder, relation: Relation, operator: syntax.Operator, place: Place) -> tuple[Relation, list[_Level]]:
     """Give the rows with the keys of all levels as columns, and the levels."""
+    if relation.partition:
+        raise b.error(operator.at, "top-nested cannot stand in a partition: add a level instead", kind="unsupported")
     relation = b.steps.plain(relation)
     keys = group_keys(b, relation, [value for _, value, _, _ in operator.items], place)
     taken = [column.key for column in (*relation.columns, *relation.hidden)]

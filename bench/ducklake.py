@@ -18,7 +18,8 @@ import venv
 from pathlib import Path
 from typing import Any
 
-PACKAGES = ("duckdb==1.5.5", "duckdb-extension-ducklake==1.5.5", "duckdb-extension-sqlite-scanner==1.5.5")
+PACKAGES = ("duckdb", "duckdb-extension-ducklake", "duckdb-extension-sqlite-scanner")
+PINS = Path(__file__).resolve().parents[1] / "constraints-duckdb-1.5.txt"
 INSTALL_WITHIN_S = 300
 RUN_WITHIN_S = 1_800
 INLINED_ROWS = 1_000  # an insert of fewer stays in the catalog
@@ -29,8 +30,8 @@ def measure(folder: Path, columns: dict[str, str], batches: list[list[list[Any]]
     python = folder / "venv" / "bin" / "python"
     try:
         venv.create(folder / "venv", with_pip=True)
-        pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *PACKAGES]
-        subprocess.run(pip, check=True, capture_output=True, timeout=INSTALL_WITHIN_S)
+        pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--constraint", str(PINS)]
+        subprocess.run([*pip, *PACKAGES], check=True, capture_output=True, timeout=INSTALL_WITHIN_S)
         task = json.dumps({"place": str(folder / "lake"), "columns": columns, "batches": batches, "asked": asked})
         done = subprocess.run(
             [str(python), __file__], input=task, check=True, capture_output=True, text=True, timeout=RUN_WITHIN_S

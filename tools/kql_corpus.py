@@ -2,8 +2,8 @@
 
 Each query of the corpus is parsed, then planned. The corpus has no schemas, so a table's columns are those that the
 queries name: a table begins with none, and a name that the planner does not know becomes a column of the tables that
-feed that place, until the plan stands or the same name is unknown again. A column's type is guessed from its name. It
-does not run queries.
+feed that place, until the plan stands or the same name is unknown again. A column's type is guessed from its name;
+where a line does not fit the guess, the columns that it names become dynamic. It does not run queries.
 """
 
 from __future__ import annotations
@@ -80,6 +80,22 @@ class GuessedTables:
             self.known[table][name] = DataType.parse(self._type(name))
         return bool(fresh)
 
+    def open_columns(self, line: str) -> bool:
+        """Make the columns that a line names dynamic; say whether any was not."""
+        words = set(re.findall(r"\w+", line))
+        fresh = False
+        for columns in self.known.values():
+            for name in words & columns.keys():
+                fresh |= columns[name].kind != "dynamic"
+                columns[name] = DataType.parse("dynamic")
+        return fresh
+
+    def external(self, columns: Sequence[str], addresses: Sequence[str], options: Mapping[str, object]) -> str:
+        """Stand in for data outside the lake, which a plan needs no rows of."""
+        name = f"external_{len(self.known)}"
+        self.known[name] = {column: DataType.parse("string") for column in columns}
+        return name
+
     def _type(self, name: str) -> str:
         if _TIMES.search(name):
             return "timestamp"
@@ -114,18 +130,21 @@ def plan(text: str, tables: GuessedTables) -> QueryError | None:
             lower(text, tables, now=NOW)
             return None
         except QueryError as error:
-            if not _learned(error, tables):
+            if not _learned(error, tables, text):
                 return error
     return QueryError("too many names to guess", kind="guesses")
 
 
-def _learned(error: QueryError, tables: GuessedTables) -> bool:
+def _learned(error: QueryError, tables: GuessedTables, text: str) -> bool:
     name = str(error.facts.get("name", ""))
     if error.kind == "unknown_table":
         return tables.add_table(name)
     if error.kind == "unknown_name":
         feeding = [table for table in str(error.facts.get("tables", "")).split(",") if table]
         return tables.add_column(name, feeding)
+    if error.kind == "type":
+        line = int(str(error.facts.get("line", 0)))
+        return tables.open_columns(text.splitlines()[line - 1] if 0 < line <= len(text.splitlines()) else "")
     return False
 
 

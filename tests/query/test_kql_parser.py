@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import time
+import sys
+from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
@@ -59,6 +60,78 @@ def test_parser_fails_only_with_its_own_error_on_changed_queries(text: str, data
     outcome(" ".join(words))
 
 
+# Forms that Microsoft's documentation shows and its parser accepts, an empty line between them.
+FORMS = r"""
+print @'C:\temp', h'secret', h@"se\cret", 'it\'s', "tab\t", "\u0041", 'a' "b"
+
+print ```several
+lines```, ~~~tilde~~~
+
+print datetime(2026-01-01T10:11:12.123Z), datetime(null), datetime("2026-01-01 10:00"), datetime(2026-01)
+
+print timespan(1d), time(1.02:03:04), 5ms, 6microsecond, 7tick, 1.5h, time(2 days), timespan(null), 30seconds
+
+print guid(74be27de-1e4e-49d9-b579-fe0b331d3642), decimal(1.5), real(nan), real(-inf), long(0x1F), 1.5E-3, bool(null)
+
+print dynamic([1, "a", true, null, {"b": [1.5, -2]}]), dynamic({"a": datetime(2026-01-01), "t": timespan(1d)})
+
+let f = (a:long, b:string = "z") { strcat(b, a) }; print f(1), f(1, "q"), f(b="w", a=3)
+
+let f = (T:(*)) { T | count }; let g = (T:(id:long)) { T | where id > 1 }; users | invoke g() | invoke f()
+
+let v = view () { users }; let ['my name'] = 5; union v, users | where id < ['my name']
+
+set notruncation; set query_take_max_records = 10;
+declare query_parameters(n:long = 3, s:string = "a");
+users // a comment
+| where id < n
+
+cluster('x').database('people').['teams'] | union database("people").table("teams"), people.teams
+
+users | where name in~ ("ADA") and team !in (people.teams) and name !in~ ((users | project name))
+
+logs | where message has_all ("login", "ok") or message has_any ("a", "b") and status !between (200 .. 300)
+
+logs | where message matches regex @"log\w+" and message !contains "z" and message hasprefix "lo" and * has "ok"
+
+logs | mv-expand kind=array with_itemindex=i a = attributes to typeof(string) limit 5
+
+logs | mv-apply w = split(message, " ") to typeof(string) on (where w startswith "l" | summarize n = count())
+
+users | join hint.strategy=broadcast kind=leftouter (people.teams) on $left.team == $right.team
+| join kind=innerunique users on id, $left.name == $right.name | getschema kind=csl | consume decodeblocks=true
+
+logs | summarize hint.shufflekey=service hint.num_partitions=4 (t, m) = arg_max(ts, message), count() by service
+
+logs | summarize (p5, p50) = percentiles(latency, 5, 50), percentiles_array(latency, 5, 50), take_any(*) by level
+
+logs | make-series n=count() default=0 on ts from datetime(2026-01-01) to datetime(2026-01-02) step 6h by service
+
+logs | make-series n=count() on ts in range(datetime(2026-01-01), datetime(2026-01-02), 1h)
+| render timechart with (title="x", ycolumns=n, ts, kind=stacked)
+
+logs | parse kind=regex flags=Ui message with "login" rest:string | parse-where message with * "timeout" *
+
+print s="a=1, b=\"x y\"" | parse-kv s as (a:long, b:string) with (pair_delimiter=",", kv_delimiter="=", quote='"')
+
+logs | evaluate bag_unpack(attributes, 'p_') : (ts:datetime, p_bytes:long)
+
+logs | evaluate pivot(level, count(), service) : (service:string, error:long)
+
+range t from datetime(2026-01-01) to datetime(2026-01-02) step 6h | extend x = row_number()
+
+logs | partition hint.strategy=native by service (top 1 by ts | extend kind = "first")
+
+find withsource=T in (logs, user*) where * has "ada" project id:string, pack_all()
+
+search kind=case_sensitive in (logs, users) "ada" or name:"alan"
+
+union withsource=T kind=outer isfuzzy=true logs, nothing, (users | where id == 1) | summarize count() by T
+
+logs | as hint.materialized=true X | union X | project-reorder ts granny-asc, * | sort by ts asc nulls first
+"""
+
+
 @given(st.lists(st.sampled_from(PIECES), max_size=25))
 @settings(max_examples=200)
 def test_parser_fails_only_with_its_own_error_on_any_words(words: list[str]) -> None:
@@ -83,21 +156,38 @@ def test_parser_fails_only_with_its_own_error_on_any_words(words: list[str]) -> 
         "print " + "a and " * 20_000 + "a",
     ],
 )
-def test_parser_refuses_endless_nesting_in_little_time(text: str) -> None:
-    began = time.perf_counter()
+def test_parser_refuses_endless_nesting_with_little_work(text: str) -> None:
+    assert calls_of(lambda: outcome(text)) < 10_000_000
     assert outcome(text) is not None
-    assert time.perf_counter() - began < 5
 
 
-def test_long_queries_are_read_in_time_that_grows_with_them() -> None:
-    def seconds(count: int) -> float:
+def test_work_of_reading_grows_with_the_query() -> None:
+    def work(count: int) -> int:
         text = "logs" + " | where level == 'x' or message has 'y'" * count
-        began = time.perf_counter()
-        parse(text)
-        return time.perf_counter() - began
+        return calls_of(lambda: parse(text))
 
-    seconds(50)
-    assert seconds(800) < 40 * max(seconds(50), 0.001)
+    assert work(800) < 20 * work(50)
+
+
+def calls_of(action: Callable[[], object]) -> int:
+    """Count the calls that an action makes, which is the same on any machine."""
+    count = 0
+
+    def seen(frame: object, event: str, argument: object) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(seen)
+    try:
+        action()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+@pytest.mark.parametrize("text", [text for text in FORMS.split("\n\n") if text.strip()])
+def test_forms_that_the_language_documents_are_planned(text: str) -> None:
+    assert outcome(text.strip()) is None
 
 
 def test_functions_that_double_are_refused_before_they_explode() -> None:
@@ -120,7 +210,7 @@ def test_corpus_parses_and_plans_and_every_failure_names_its_place() -> None:
     outcomes = [judge(path, text) for path, text in list(queries(CORPUS))[::EVERY]]
     failures = [each.plan_error or "" for each in outcomes if each.plan_error]
     assert sum(each.parse_error is None for each in outcomes) / len(outcomes) >= 0.95
-    assert 1 - len(failures) / len(outcomes) >= 0.85
+    assert 1 - len(failures) / len(outcomes) >= 0.94
     assert all("line=" in failure and "column=" in failure and "^" in failure for failure in failures)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import polars
 import pyarrow as pa
@@ -175,6 +176,55 @@ def test_pushed_conditions_are_asked_of_the_scan(lake: Lake) -> None:
     assert repr(kql.plans[0].question.where) == (
         "(service == 'web' and status > 300 and attributes['http.method'] == 'PUT')"
     )
+
+
+@pytest.mark.parametrize(
+    ("condition", "asked"),
+    [
+        ("message ilike '%TIMEOUT%'", "message contains 'TIMEOUT'"),
+        ("message ilike 'Request 2-1%'", "message startswith 'Request 2-1'"),
+        ("message ilike 'REQUEST_3%out'", "message startswith 'REQUEST'"),
+        ("message ilike '%0_TIMEOUT'", "message contains 'TIMEOUT'"),
+        ("message not ilike '%timeout%'", "None"),
+        ("message ilike '%'", "None"),
+    ],
+)
+def test_ilike_is_asked_of_the_scan(condition: str, asked: str, lake: Lake) -> None:
+    text = f"select message from obs.logs where {condition} order by 1"
+    result = lake.sql(text)
+    assert repr(result.plans[0].question.where) == asked
+    found = result.to_arrow()
+    assert found.equals(run(lake, text, prune=False).to_arrow())
+    assert found.num_rows
+
+
+def test_ilike_prunes_what_cannot_hold_it(lake: Lake) -> None:
+    assert len(lake.sql("select message from obs.logs where message ilike '%NOWHERE%'").plans[0].tasks) == 0
+
+
+def test_kql_that_was_asked_before_is_not_read_again_unless_it_may_mean_something_else(tmp_path: Path) -> None:
+    with tidelake.connect(tmp_path) as lake:
+        table = lake.create_table("t", {"n": "int"})
+        table.append([{"n": 1}])
+
+        def kept(text: str) -> bool:
+            """Say whether asking twice binds once."""
+            first, second = lake.kql(text), lake.kql(text)
+            assert first.to_arrow().equals(second.to_arrow())
+            return first._prepared is second._prepared
+
+        assert kept("t | where n > 0 | project n")
+        assert not kept("t | extend at = now() | project n")
+        assert not kept("t | where ago(1d) < now() | project n")
+        assert not kept("union t* | project n")
+        fuzzy = "union isfuzzy=true t, u | project n"
+        assert not kept(fuzzy)
+        lake.create_table("u", {"n": "int"}).append([{"n": 2}])
+        assert lake.kql("union t, u | count").to_arrow().to_pylist() == [{"Count": 2}]
+        assert sorted(lake.kql(fuzzy).to_arrow()["n"].to_pylist()) == [1, 2]
+        table.add_column("m", "string")
+        assert lake.kql("t | take 1").columns == ("n", "m")
+        assert lake.kql("t | where n > 0 | project n").columns == ("n",)
 
 
 def test_program_ends_without_a_word_after_a_query(lake: Lake) -> None:

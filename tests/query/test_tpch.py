@@ -1,88 +1,94 @@
-"""Ask the 22 queries of TPC-H on both engines, against plain DuckDB on the same rows."""
+"""Ask the 22 queries of TPC-H on both engines, against the answers that the benchmark's generator publishes."""
 
 from __future__ import annotations
 
+import json
 import math
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-import sqlglot
 from pyspark.sql import SparkSession
 
 import tidelake
-from tests.query.tpch import tables
+from tests.support.tpch import TABLES, tpch
 from tidelake import Lake
 
-QUERIES = {
-    int(path.stem): path.read_text() for path in sorted((Path(__file__).parents[1] / "cases/tpch").glob("*.sql"))
-}
+SCALE = 0.01
+NUMBERS = range(1, 23)
+HEAVY = (2, 5, 7, 8, 9, 11, 21)  # many joins: Spark plans each for seconds
 TIMES = {"orders": "o_orderdate", "lineitem": "l_shipdate"}
+# A sum of reals depends on the order of its terms, and the query compares two such sums.
+ROUNDED = {15: ("sum(l_extendedprice * (1 - l_discount))", "round(sum(l_extendedprice * (1 - l_discount)), 4)")}
 
 
 @pytest.fixture(scope="module")
-def rows() -> Mapping[str, pa.Table]:
-    return tables()
+def made() -> Path:
+    return tpch(SCALE)
 
 
 @pytest.fixture(scope="module")
-def lake(tmp_path_factory: pytest.TempPathFactory, rows: Mapping[str, pa.Table]) -> Iterator[Lake]:
-    """Give a lake with the tables, the large ones in several extents and some rows hot."""
+def lake(tmp_path_factory: pytest.TempPathFactory, made: Path) -> Iterator[Lake]:
+    """Give a lake with the tables, each in an extent and some rows hot."""
     with tidelake.connect(tmp_path_factory.mktemp("tpch")) as lake:
-        for name, table in rows.items():
-            held = lake.create_table(f"tpch.{name}", tidelake.Schema.from_arrow(table.schema), time=TIMES.get(name))
-            size = max(1, -(-table.num_rows // 3))
-            for start in range(0, table.num_rows, size):
-                held.append(table.slice(start, size))
-                if start == 0:
-                    held.flush()
+        for name in TABLES:
+            rows = pq.read_table(made / f"{name}.parquet")
+            schema = tidelake.Schema.from_arrow(rows.schema)
+            held = lake.create_table(name, schema, time=TIMES.get(name), flush_age="off")
+            size = max(1, rows.num_rows * 4 // 5)
+            held.append(rows.slice(0, size))
+            held.flush()
+            held.append(rows.slice(size))
         yield lake
 
 
-@pytest.fixture(scope="module")
-def oracle(rows: Mapping[str, pa.Table]) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Give plain DuckDB with the same rows."""
-    with duckdb.connect(":memory:") as connection:
-        connection.execute("SET TimeZone = 'UTC'")
-        for name, table in rows.items():
-            connection.register(name, table)
-        yield connection
+def asked(made: Path, number: int) -> tuple[str, list[list[str]]]:
+    """Give a query's text and its published answer."""
+    found = json.loads((made / "queries.json").read_text())[str(number)]
+    text = str(found["query"]).strip().removesuffix(";")
+    if number in ROUNDED:
+        assert ROUNDED[number][0] in text
+        text = text.replace(*ROUNDED[number])
+    lines = str(found["answer"]).split("\n")
+    width = lines[0].count("|")
+    return text, [line.split("|") for line in lines[1:] if line or width == 0][: len(lines) - 2]
 
 
-def asked(oracle: duckdb.DuckDBPyConnection, text: str) -> list[tuple[Any, ...]]:
-    plain = sqlglot.transpile(re.sub(r"\btpch\.", "", text), read="spark", write="duckdb")[0]
-    return oracle.sql(plain).fetchall()
-
-
-def check(found: pa.Table, expected: list[tuple[Any, ...]]) -> None:
+def check(found: pa.Table, expected: list[list[str]]) -> None:
     rows = list(zip(*(column.to_pylist() for column in found.columns), strict=True))
-    assert len(rows) == len(expected)
-    for row, wanted in zip(rows, expected, strict=True):
-        for value, other in zip(row, wanted, strict=True):
-            if isinstance(other, float | int) and not isinstance(other, bool):
-                assert math.isclose(value, other, rel_tol=1e-9), (row, wanted)
-            else:
-                assert str(value) == str(other), (row, wanted)
+    wrong = [
+        (row, wanted)
+        for row, wanted in zip(rows, expected, strict=True)
+        if not all(map(_same, row, wanted)) or len(row) != len(wanted)
+    ]
+    assert wrong == []
 
 
-@pytest.mark.parametrize("number", QUERIES)
-def test_tpch_in_process_is_right(number: int, lake: Lake, oracle: duckdb.DuckDBPyConnection) -> None:
-    expected = asked(oracle, QUERIES[number])
-    assert expected
-    assert None not in expected[0], "the rows must be such that the query finds some"
-    check(lake.sql(QUERIES[number], engine="local").to_arrow(), expected)
+def _same(value: Any, wanted: str) -> bool:
+    match value:
+        case None:
+            return wanted == ""
+        case datetime():
+            return f"{value:%Y-%m-%d}" == wanted
+        case float() | int():
+            return math.isclose(value, float(wanted), rel_tol=1e-9)
+        case _:
+            return str(value) == wanted
 
 
-@pytest.mark.parametrize("number", QUERIES)
-def test_tpch_on_spark_is_right(
-    number: int, lake: Lake, oracle: duckdb.DuckDBPyConnection, quick_spark: SparkSession
+@pytest.mark.parametrize("number", NUMBERS)
+def test_tpch_in_process_gives_the_published_answer(number: int, lake: Lake, made: Path) -> None:
+    text, expected = asked(made, number)
+    check(lake.sql(text, engine="local").to_arrow(), expected)
+
+
+@pytest.mark.parametrize("number", [pytest.param(n, marks=pytest.mark.torture) if n in HEAVY else n for n in NUMBERS])
+def test_tpch_on_spark_gives_the_published_answer(
+    number: int, lake: Lake, made: Path, quick_spark: SparkSession
 ) -> None:
-    check(lake.sql(QUERIES[number], engine="spark").to_arrow(), asked(oracle, QUERIES[number]))
-
-
-def test_there_are_all_22() -> None:
-    assert list(QUERIES) == list(range(1, 23))
+    text, expected = asked(made, number)
+    check(lake.sql(text, engine="spark").to_arrow(), expected)

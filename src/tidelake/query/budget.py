@@ -1,6 +1,7 @@
-"""Bound what a query may cost: time on the wall, memory, and bytes read from extents.
+"""Bound what a query may cost: time on the wall, memory, bytes read from extents, and what it may reach outside.
 
-A budget that is exceeded is an UnavailableError that says which, and by how much. It does not measure anything.
+A budget that is exceeded is an UnavailableError that says which, and by how much. ``external`` lists how the addresses
+begin that ``externaldata`` may read; without it there are none. It does not measure anything.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ class Budget:
     seconds: float = DEFAULT_SECONDS
     memory_bytes: int = DEFAULT_MEMORY
     read_bytes: int | None = None
+    external: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, given: Budget | Mapping[str, Any] | None) -> Budget:
@@ -37,7 +39,12 @@ class Budget:
         for name, value in given.items():
             own = names.get(name, name)
             if own not in known:
-                raise InvalidInputError(f"a budget has seconds, memory and read, not {name!r}", kind="bad_budget")
+                raise InvalidInputError(
+                    f"a budget has seconds, memory, read and external, not {name!r}", kind="bad_budget"
+                )
+            if own == "external":
+                values[own] = (value,) if isinstance(value, str) else tuple(map(str, value))
+                continue
             values[own] = float(value) if own == "seconds" else parse_bytes(value)
         budget = cls(**values)
         if budget.seconds <= 0 or budget.memory_bytes <= 0:

@@ -163,6 +163,8 @@ def _pushed(node: exp.Expr, types: Mapping[str, DataType]) -> Pushed | None:
             return None if low is None or high is None else _asked(subject, Range(subject.column, low, high))
         case exp.EQ() | exp.NEQ() | exp.LT() | exp.LTE() | exp.GT() | exp.GTE():
             return _compared(node, types)
+        case exp.ILike():
+            return _ilike(node, types)
         case exp.Like():
             return _like(node, types)
         case exp.RegexpLike() | exp.StartsWith() | exp.Contains() | exp.Anonymous():
@@ -355,6 +357,21 @@ def _like(node: exp.Like, types: Mapping[str, DataType]) -> Pushed | None:
         case starts, ends:
             found = _asked(subject, StringContains(name, core, case_sensitive=True))
             return found if found is None or (starts and ends) else Pushed(found.predicate, exact=False)
+
+
+def _ilike(node: exp.ILike, types: Mapping[str, DataType]) -> Pushed | None:
+    """Ask for the longest part of a pattern without regard to case; the engine asks for the whole of it."""
+    subject, pattern = _text_subject(node.this, types), constant_of(node.expression)
+    if subject is None or not isinstance(pattern, str) or "\\" in pattern:
+        return None
+    parts = _WILDCARD.split(pattern)
+    longest = max(parts, key=len)
+    if not longest:
+        return None
+    begins = parts[0] == longest
+    leaf = StartsWith(subject.column, longest) if begins else StringContains(subject.column, longest)
+    found = _asked(subject, leaf)
+    return None if found is None else Pushed(found.predicate, exact=False)
 
 
 def _text_subject(node: exp.Expr, types: Mapping[str, DataType]) -> _Subject | None:

@@ -22,6 +22,9 @@ from xml.parsers import expat
 
 import pyarrow as pa
 
+from tidelake.query.functions_codec import CODEC, ipv6_compare
+from tidelake.query.functions_places import PLACES
+from tidelake.query.functions_series import SERIES, dumped
 from tidelake.query.kql.literals import TICKS_PER_DAY, TICKS_PER_SECOND, parse_span
 from tidelake.query.text_patterns import TIME_PART
 
@@ -111,10 +114,6 @@ def _annotated(function: Any, arity: int) -> Any:
     return function
 
 
-def _dumped(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
-
-
 def _address(text: str) -> tuple[int, int]:
     """Give an IPv4 address, or a network's, as a number and the length of its prefix."""
     host, _, prefix = text.strip().partition("/")
@@ -158,17 +157,13 @@ def format_ipv4(value: str, prefix: str | None) -> str:
     return str(ipaddress.IPv4Address(number & _mask(int(prefix) if prefix else 32)))
 
 
-def ipv6_is_match(one: str, other: str, prefix: str | None) -> bool:
-    def wide(text: str) -> tuple[int, int]:
-        host, _, length = text.strip().partition("/")
-        parsed = ipaddress.ip_address(host)
-        shift = 96 if parsed.version == 4 else 0
-        value = int(parsed) | (0xFFFF << 32 if parsed.version == 4 else 0)
-        return value, (int(length) + shift) if length else 128
+def format_ipv4_mask(value: str, prefix: str | None) -> str:
+    length = int(prefix) if prefix else 32 if value.isdecimal() else _address(value)[1]
+    return f"{format_ipv4(value, str(length))}/{length}"
 
-    (first, first_length), (second, second_length) = wide(one), wide(other)
-    drop = 128 - min(first_length, second_length, int(prefix) if prefix else 128)
-    return first >> drop == second >> drop
+
+def ipv6_is_match(one: str, other: str, prefix: str | None) -> bool:
+    return ipv6_compare(one, other, prefix) == 0
 
 
 def parse_ipv6(text: str) -> str:
@@ -206,7 +201,7 @@ def parse_url(text: str) -> str:
     parts = urlsplit(text)
     host = parts.hostname or ""
     query = dict(parse_qsl(parts.query, keep_blank_values=True))
-    return _dumped({
+    return dumped({
         "Scheme": parts.scheme, "Host": host, "Port": str(parts.port or ""), "Path": parts.path,
         "Username": parts.username or "", "Password": parts.password or "", "Query Parameters": query,
         "Fragment": parts.fragment,
@@ -214,7 +209,7 @@ def parse_url(text: str) -> str:
 
 
 def parse_urlquery(text: str) -> str:
-    return _dumped({"Query Parameters": dict(parse_qsl(text.lstrip("?"), keep_blank_values=True))})
+    return dumped({"Query Parameters": dict(parse_qsl(text.lstrip("?"), keep_blank_values=True))})
 
 
 def parse_path(text: str) -> str:
@@ -223,7 +218,7 @@ def parse_path(text: str) -> str:
     drive, _ = ntpath.splitdrive(path)
     folder, name = ntpath.split(path)
     extension = name.rpartition(".")[2] if "." in name else ""
-    return _dumped({
+    return dumped({
         "Scheme": scheme if mark else "", "RootPath": drive, "DirectoryPath": folder,
         "DirectoryName": ntpath.basename(folder), "Filename": name, "Extension": extension,
         "AlternateDataStreamName": "",
@@ -231,7 +226,7 @@ def parse_path(text: str) -> str:
 
 
 def parse_csv(text: str) -> str:
-    return _dumped(next(csv.reader([text])))
+    return dumped(next(csv.reader([text])))
 
 
 def parse_xml(text: str) -> str:
@@ -262,7 +257,7 @@ def parse_xml(text: str) -> str:
     parser.StartElementHandler, parser.CharacterDataHandler, parser.EndElementHandler = start, data, end
     parser.EntityDeclHandler = _refuse
     parser.Parse(text, True)
-    return _dumped(stack[0])
+    return dumped(stack[0])
 
 
 def _refuse(*_: Any) -> None:
@@ -276,7 +271,7 @@ def parse_version(text: str) -> float:
 
 
 def parse_command_line(text: str, kind: str | None) -> str:
-    return _dumped(shlex.split(text, posix=False))
+    return dumped(shlex.split(text, posix=False))
 
 
 def format_timespan(ticks: str, pattern: str) -> str:
@@ -333,11 +328,11 @@ def base64_decode(text: str) -> str | None:
 
 
 def base64_to_array(text: str) -> str:
-    return _dumped(list(base64.b64decode(text + "=" * (-len(text) % 4))))
+    return dumped(list(base64.b64decode(text + "=" * (-len(text) % 4))))
 
 
 def codepoints(text: str) -> str:
-    return _dumped([ord(letter) for letter in text])
+    return dumped([ord(letter) for letter in text])
 
 
 def from_codepoints(array: str) -> str:
@@ -363,63 +358,20 @@ def punycode_domain_decode(text: str) -> str:
     )
 
 
-def _numbers(array: str) -> list[float | None]:
-    return [float(item) if isinstance(item, int | float) else None for item in json.loads(array)]
-
-
-def _number(value: float | None) -> Any:
-    return None if value is None else int(value) if value == int(value) and abs(value) < 2**53 else value
-
-
-def pairwise(rule: Callable[[float, float], float | None]) -> Callable[[str, str], str]:
-    """Make a function of two series: item by item, null where either has none."""
-
-    def apply(one: str, other: str) -> str:
-        pairs = zip(_numbers(one), _numbers(other), strict=False)
-        return _dumped([None if a is None or b is None else _number(rule(a, b)) for a, b in pairs])
-
-    return apply
-
-
-def series_stats(array: str) -> str:
-    values = [value for value in _numbers(array) if value is not None]
-    mean = sum(values) / len(values)
-    variance = sum((value - mean) ** 2 for value in values) / (len(values) - 1) if len(values) > 1 else 0.0
-    low, high = min(values), max(values)
-    items = {"min": low, "min_idx": values.index(low), "max": high, "max_idx": values.index(high), "avg": mean}
-    return _dumped(
-        {name: _number(value) for name, value in items.items()} | {"stdev": variance**0.5, "variance": variance}
-    )
-
-
-def series_fill(array: str, how: str, constant: float = 0.0) -> str:
-    """Fill the gaps of a series: with a constant, from the left, from the right, or in a line."""
-    values = _numbers(array)
-    if how == "const":
-        return _dumped([_number(constant if value is None else value) for value in values])
-    known = [at for at, value in enumerate(values) if value is not None]
-    out = list(values)
-    for at, value in enumerate(values):
-        if value is not None or not known:
-            continue
-        left = max((k for k in known if k < at), default=None)
-        right = min((k for k in known if k > at), default=None)
-        if how == "linear" and left is not None and right is not None:
-            start, end = values[left] or 0.0, values[right] or 0.0
-            out[at] = start + (end - start) * (at - left) / (right - left)
-        elif how in ("forward", "linear") and left is not None:
-            out[at] = values[left]
-        elif how in ("backward", "linear") and right is not None:
-            out[at] = values[right]
-    return _dumped([_number(value) for value in out])
-
-
-def series_dot(one: str, other: str) -> float:
-    return sum((a or 0.0) * (b or 0.0) for a, b in zip(_numbers(one), _numbers(other), strict=True))
-
-
-def series_cosine(one: str, other: str) -> float:
-    return series_dot(one, other) / math.sqrt(series_dot(one, one) * series_dot(other, other))
+def session_starts(rows: str, first: str, between: str) -> str:
+    """Give each row's place and where its session began, from ``[place, value, restarts]`` of all rows in order."""
+    longest, widest = int(first), int(between)
+    out: list[tuple[int, int | None]] = []
+    start: int | None = None
+    before: int | None = None
+    for place, value, again in json.loads(rows):
+        if value is not None and (
+            start is None or before is None or again or value >= start + longest or value >= before + widest
+        ):
+            start = value
+        out.append((place, None if value is None else start))
+        before = value
+    return dumped(out)
 
 
 def jaccard(one: str, other: str) -> float:
@@ -430,7 +382,7 @@ def jaccard(one: str, other: str) -> float:
 def array_rotate(array: str, places: str, direction: int) -> str:
     items = json.loads(array)
     shift = direction * int(places) % len(items) if items else 0
-    return _dumped(items[shift:] + items[:shift])
+    return dumped(items[shift:] + items[:shift])
 
 
 def format_bytes(size: str, precision: str | None, unit: str | None) -> str:
@@ -448,6 +400,7 @@ def _entry(name: str, apply: Callable[..., Any], arity: int, result: str) -> tup
 
 PYTHON_FUNCTIONS: dict[str, PythonFunction] = dict(
     (
+        *(_entry(*each) for each in (*SERIES, *CODEC, *PLACES)),
         _entry("tide_ipv4_is_private", ipv4_is_private, 1, "bool"),
         _entry("tide_ipv4_compare", ipv4_compare, 3, "long"),
         _entry("tide_ipv4_is_match", lambda a, b, p: ipv4_compare(a, b, p) == 0, 3, "bool"),
@@ -457,6 +410,12 @@ PYTHON_FUNCTIONS: dict[str, PythonFunction] = dict(
         _entry("tide_parse_ipv4", parse_ipv4, 1, "long"),
         _entry("tide_parse_ipv4_mask", lambda text, n: _address(text)[0] & _mask(int(n)), 2, "long"),
         _entry("tide_format_ipv4", format_ipv4, 2, "text"),
+        _entry("tide_format_ipv4_mask", format_ipv4_mask, 2, "text"),
+        _entry("tide_erf", lambda x: math.erf(float(x)), 1, "real"),
+        _entry("tide_erfc", lambda x: math.erfc(float(x)), 1, "real"),
+        _entry("tide_gamma", lambda x: math.gamma(float(x)), 1, "real"),
+        _entry("tide_loggamma", lambda x: math.lgamma(float(x)), 1, "real"),
+        _entry("tide_session_starts", session_starts, 3, "json"),
         _entry("tide_ipv6_is_match", ipv6_is_match, 3, "bool"),
         _entry("tide_parse_ipv6", parse_ipv6, 1, "text"),
         _entry("tide_has_ipv4", has_ipv4, 2, "bool"),
@@ -476,22 +435,11 @@ PYTHON_FUNCTIONS: dict[str, PythonFunction] = dict(
         _entry("tide_base64_to_array", base64_to_array, 1, "json"),
         _entry("tide_codepoints", codepoints, 1, "json"),
         _entry("tide_from_codepoints", from_codepoints, 1, "text"),
-        _entry("tide_series_add", pairwise(lambda a, b: a + b), 2, "json"),
-        _entry("tide_series_subtract", pairwise(lambda a, b: a - b), 2, "json"),
-        _entry("tide_series_multiply", pairwise(lambda a, b: a * b), 2, "json"),
-        _entry("tide_series_divide", pairwise(lambda a, b: a / b if b else None), 2, "json"),
-        _entry("tide_series_stats", series_stats, 1, "json"),
-        _entry("tide_series_fill_const", lambda a, c: series_fill(a, "const", float(c)), 2, "json"),
-        _entry("tide_series_fill_forward", lambda a: series_fill(a, "forward"), 1, "json"),
-        _entry("tide_series_fill_backward", lambda a: series_fill(a, "backward"), 1, "json"),
-        _entry("tide_series_fill_linear", lambda a: series_fill(a, "linear"), 1, "json"),
-        _entry("tide_series_dot", series_dot, 2, "real"),
-        _entry("tide_series_cosine", series_cosine, 2, "real"),
         _entry("tide_jaccard", jaccard, 2, "real"),
         _entry("tide_array_rotate_left", lambda a, n: array_rotate(a, n, 1), 2, "json"),
         _entry("tide_array_rotate_right", lambda a, n: array_rotate(a, n, -1), 2, "json"),
         _entry("tide_format_bytes", format_bytes, 3, "text"),
-        _entry("tide_bag_zip", lambda k, v: _dumped(dict(zip(json.loads(k), json.loads(v), strict=False))), 2, "json"),
+        _entry("tide_bag_zip", lambda k, v: dumped(dict(zip(json.loads(k), json.loads(v), strict=False))), 2, "json"),
         _entry("tide_punycode_encode", punycode_encode, 1, "text"),
         _entry("tide_punycode_decode", punycode_decode, 1, "text"),
         _entry("tide_punycode_domain_encode", punycode_domain_encode, 1, "text"),

@@ -30,6 +30,7 @@ from tidelake.query.answers import Answer, coverage_table, name_answers
 from tidelake.query.bind import At, bind, bind_tables
 from tidelake.query.budget import Budget
 from tidelake.query.choose import choose_engine
+from tidelake.query.external import read_external
 from tidelake.query.kql import lower
 from tidelake.query.metadata import Answered, Shape, finish, from_manifest, shape_of
 from tidelake.query.pushdown import Ask, push_down
@@ -63,7 +64,7 @@ def run(
 ) -> Result:
     """Prepare a query and plan its scans; ``prune=False`` reads every row and pushes nothing down: to compare with."""
     limits = Budget.of(budget)
-    seen = _Seen(lake)
+    seen = _Seen(lake, limits)
     prepared = _prepared(lake, text, language, seen)
     if prepared.shape is not None and engine in ("auto", "local") and prune:
         return _manifest_result(prepared, prepared.shape, seen, limits, lake)
@@ -152,7 +153,8 @@ def _prepare(text: str, language: Language, seen: _Seen) -> tuple[Prepared, bool
         bound = bind_tables(lowered.tree, text, seen)
         names = tuple(name for name, _ in lowered.columns)
         asks, shape = tuple(push_down(bound)), shape_of(bound)
-        return Prepared(text, language, bound.tree, names, asks, shape, lowered), False
+        lasting = not (lowered.timely or seen.answers or seen.looked_around)
+        return Prepared(text, language, bound.tree, names, asks, shape, lowered), lasting
     tree: exp.Query = parse_sql(text)
     name_answers(tree, text, seen)
     lasting = not asks_the_time(tree) and tree.find(exp.Version) is None and not seen.answers
@@ -179,9 +181,10 @@ def _cheapest(types: Mapping[str, DataType]) -> str:
 class _Seen:
     """The tables of a lake as one query sees them: each pinned to the snapshot it had when first asked for."""
 
-    def __init__(self, lake: Lake) -> None:
-        self._lake = lake
+    def __init__(self, lake: Lake, limits: Budget) -> None:
+        self._lake, self._limits = lake, limits
         self.answers: dict[str, Table] = {}  # tables that a query's text makes
+        self.looked_around = False  # what a query means depends on which tables there are
         self._tables: dict[tuple[str, At | None], Table] = {}
 
     def table(self, name: str, at: At | None = None) -> Table:
@@ -198,6 +201,13 @@ class _Seen:
         self.answers[name] = Answer(self._lake, name, rows)
         return name
 
+    def external(self, columns: Sequence[str], addresses: Sequence[str], options: Mapping[str, Any]) -> str:
+        """Read data outside the lake as columns of text, and give the name under which it can be read."""
+        rows = read_external(columns, addresses, options, self._limits)
+        name = f"external_{len(self.answers) + 1}"
+        self.answers[name] = Answer(self._lake, name, rows)
+        return name
+
     def columns(self, name: str) -> Mapping[str, DataType]:
         return {column.name: column.type for column in self.table(name).schema}
 
@@ -205,6 +215,7 @@ class _Seen:
         return {column.name: column.type for column in self.table(name, at).schema}
 
     def names(self) -> Sequence[str]:
+        self.looked_around = True
         return self._lake.tables()
 
     def schemas(self) -> dict[str, Schema]:
@@ -217,7 +228,11 @@ class _Seen:
             return self._lake.table(name, as_of=at.time, snapshot=at.sequence)
         try:
             table = self._lake.table(name)
+        except NotFoundError:
+            self.looked_around = True
+            raise
         except InvalidInputError as error:
+            self.looked_around = True
             raise _as_missing(error, name) from None
         return table.pinned()
 

@@ -11,7 +11,7 @@ import re
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from threading import Timer
+from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 # What both engines agree on; see ``local`` for the other half.
 SETTINGS = {"spark.sql.session.timeZone": "UTC", "spark.sql.ansi.enabled": "false"}
 
+INTERRUPT_EVERY_S = 0.25  # once a query is late
+
 _READY: set[int] = set()  # sessions that know our functions
 _OURS = re.compile(r"tidelake\.errors\.(\w+): ([^\n]*)")
 _REFERENCE = re.compile(r"`tide_(\d+)`")
@@ -36,32 +38,19 @@ _REFERENCE = re.compile(r"`tide_(\d+)`")
 
 def execute(prepared: Prepared, scans: Sequence[Scan], budget: Budget, spark: SparkSession) -> pa.Table:
     """Run a query to its end and give its rows."""
-    tag = f"tidelake-{secrets.token_hex(4)}"
-    late = []
-
-    def stop() -> None:
-        late.append(True)
-        spark.interruptTag(tag)
-
-    timer = Timer(budget.seconds, stop)
-    timer.daemon = True
-    timer.start()
-    spark.addTag(tag)
-    try:
-        with _settings(spark):
-            frame, dynamic = _as_text(frame_of(prepared, scans, spark))
-            rows = [_plain_column(column) for column in frame.toArrow().columns]
-            plain = pa.schema(
-                [pa.field(name, column.type) for name, column in zip(prepared.columns, rows, strict=True)]
-            )
-            return pa.table(rows, schema=result_schema(prepared, plain, dynamic))
-    except Exception as error:
-        if late:
-            raise budget.out_of_time() from error
-        raise _explained(error) from error
-    finally:
-        timer.cancel()
-        spark.removeTag(tag)
+    with _stopped_after(budget.seconds, spark) as late:
+        try:
+            with _settings(spark):
+                frame, dynamic = _as_text(frame_of(prepared, scans, spark))
+                rows = [_plain_column(column) for column in frame.toArrow().columns]
+        except Exception as error:
+            if late.is_set():
+                raise budget.out_of_time() from error
+            raise _explained(error) from error
+    if late.is_set():
+        raise budget.out_of_time()
+    plain = pa.schema([pa.field(name, column.type) for name, column in zip(prepared.columns, rows, strict=True)])
+    return pa.table(rows, schema=result_schema(prepared, plain, dynamic))
 
 
 def frame_of(prepared: Prepared, scans: Sequence[Scan], spark: SparkSession) -> DataFrame:
@@ -119,6 +108,41 @@ def _as_text(frame: DataFrame) -> tuple[DataFrame, list[bool]]:
         ]
     )
     return texts, variants
+
+
+@contextmanager
+def _stopped_after(seconds: float, spark: SparkSession) -> Iterator[Event]:
+    """Interrupt what Spark runs here once the time is over, and say so.
+
+    A query runs several jobs one after the other, and an interrupt only reaches those that have begun: it is repeated.
+    Rows are collected in a thread of Spark's own, which a tag of the context reaches and one of the session does not.
+    """
+    tag = f"tidelake-{secrets.token_hex(4)}"
+    done, late = Event(), Event()
+    remote = not hasattr(spark, "_jsparkSession")  # through Spark Connect there is no context
+    add, interrupt, remove = (
+        (spark.addTag, spark.interruptTag, spark.removeTag)
+        if remote
+        else (spark.sparkContext.addJobTag, spark.sparkContext.cancelJobsWithTag, spark.sparkContext.removeJobTag)
+    )
+
+    def watch() -> None:
+        if done.wait(seconds):
+            return
+        late.set()
+        while not done.is_set():
+            interrupt(tag)
+            done.wait(INTERRUPT_EVERY_S)
+
+    watcher = Thread(target=watch, daemon=True)
+    add(tag)
+    watcher.start()
+    try:
+        yield late
+    finally:
+        done.set()
+        watcher.join()
+        remove(tag)
 
 
 @contextmanager

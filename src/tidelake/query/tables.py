@@ -39,3 +39,12 @@ class Answering(Tables, Protocol):
     def answer(self, kind: str, words: Mapping[str, Any]) -> str:
         """Find an answer, and give the name under which it can be read like a table."""
         ...
+
+
+@runtime_checkable
+class Outside(Tables, Protocol):
+    """Tables that can also read data from outside the lake."""
+
+    def external(self, columns: Sequence[str], addresses: Sequence[str], options: Mapping[str, Any]) -> str:
+        """Read addresses as columns of text, and give the name under which they can be read like a table."""
+        ...

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from tidelake.query.kql.arguments import Arguments
 from tidelake.query.kql.conversions import convert
-from tidelake.query.kql.scalar_functions import Arguments
 from tidelake.query.kql.values import NUMERIC, TEXTUAL, Value, call, cast, text
 
 Rule = Callable[[Arguments], Value]
@@ -122,6 +122,17 @@ def _deviation(target: str) -> Rule:
     return lambda args: Value(call(target, cast(_number(args).sql, "real")), "real")
 
 
+def _covariance(target: str) -> Rule:
+    def rule(args: Arguments) -> Value:
+        return Value(call(target, args.as_type(0, "real").sql, args.as_type(1, "real").sql), "real")
+
+    return rule
+
+
+def _make_list_with_nulls(args: Arguments) -> Value:
+    return Value(call("tide_make_list_with_nulls", convert(args[0], "dynamic").sql), "dynamic")
+
+
 def _percentile(args: Arguments) -> Value:
     value = args[0] if args[0].type in (*NUMERIC, "timespan", "datetime") else convert(args[0], "real")
     share = args.constant(1, "the percentile")
@@ -192,6 +203,11 @@ _ENTRIES: dict[str, tuple[int, int, Rule, str, str]] = {
     "variance": (1, 1, _deviation("tide_variance"), "real", "variance"),
     "varianceif": (2, 2, _conditional(_deviation("tide_variance")), "real", "varianceif"),
     "variancep": (1, 1, _deviation("tide_variancep"), "real", "variancep"),
+    "variancepif": (2, 2, _conditional(_deviation("tide_variancep")), "real", "variancepif"),
+    "stdevpif": (2, 2, _conditional(_deviation("tide_stdevp")), "real", "stdevpif"),
+    "covariance": (2, 2, _covariance("tide_covariance"), "real", "covariance"),
+    "covariancep": (2, 2, _covariance("tide_covariancep"), "real", "covariancep"),
+    "make_list_with_nulls": (1, 1, _make_list_with_nulls, "dynamic", "list"),
     "percentile": (2, 2, _percentile, "of its argument", "percentile"),
     "make_set": (1, 2, _make_set, "dynamic", "set"), "makeset": (1, 2, _make_set, "dynamic", "set"),
     "make_set_if": (2, 3, _conditional(_make_set), "dynamic", "set"),

@@ -13,35 +13,36 @@ from typing import Any
 
 from sqlglot import exp
 
-from tidelake.errors import NotFoundError, QueryError
+from tidelake.errors import InvalidInputError, NotFoundError, QueryError
 from tidelake.lexer import did_you_mean
 from tidelake.query.kql import syntax
 from tidelake.query.kql.aggregates import AGGREGATES, SEVERAL
+from tidelake.query.kql.arguments import Arguments
 from tidelake.query.kql.conversions import convert, implicit
 from tidelake.query.kql.mistakes import error_at
+from tidelake.query.kql.naming import name_of
 from tidelake.query.kql.relations import Relation, Steps, keyed
-from tidelake.query.kql.scalar_functions import FUNCTIONS, Arguments
+from tidelake.query.kql.scalar_functions import FUNCTIONS
 from tidelake.query.kql.scalars import Scalars
-from tidelake.query.kql.scope import Closure, Deferred, Names, Scope
+from tidelake.query.kql.scope import Clock, Closure, Deferred, Names, Scope, column_sql
 from tidelake.query.kql.values import (
     Column,
     Value,
     call,
-    cast,
     convert_text_limit,
     json_of,
     literal,
     text_literal,
     type_of,
 )
-from tidelake.query.tables import ANSWER_PLACES, ANSWERS, Answering, Tables
+from tidelake.query.kql.windows import WINDOWS, bind_window
+from tidelake.query.tables import ANSWER_PLACES, ANSWERS, Answering, Outside, Tables
 
 MAX_NODES = 20_000  # parts of one bound expression: functions that call functions can double it each time
 MAX_CALLS = 5_000  # calls of the author's own functions, each of which is written out
 
-WINDOWS = ("row_number", "prev", "next", "row_cumsum", "row_rank_dense", "row_rank_min", "row_window_session")
-SPECIAL = ("toscalar", "materialize", "column_ifexists", "columnifexists", "iscolumnexists", "pack_all", "table",
-           "database", "cluster", "view", *WINDOWS)  # fmt: skip
+SPECIAL = ("toscalar", "materialize", "column_ifexists", "columnifexists", "iscolumnexists", "pack_all",
+           "bag_pack_columns", "table", "database", "cluster", "view", *WINDOWS)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +62,12 @@ class Binder(Scalars):
     def __init__(self, tables: Tables, text: str, now: datetime, rules: Mapping[str, OperatorRule]) -> None:
         self.tables = tables
         self.text = text
-        self.now = now
+        self.clock = Clock(now)
         self.rules = rules
         self.steps = Steps()
         self.calls = 0
         self.rendered: Any = None
+        self.no_names = Names()
 
     # names
 
@@ -75,25 +77,26 @@ class Binder(Scalars):
     def scope(self, relation: Relation | None, place: Place, **changes: Any) -> Scope:
         """Give what an expression over a relation's rows can see."""
         if relation is None:
-            return Scope({}, "", place.names, self.text, self.now, **changes)
+            return Scope({}, "", place.names, self.text, self.clock, **changes)
         columns = relation.by_name
         scope = Scope(
-            columns, relation.alias, place.names, self.text, self.now, tables=relation.tables, bag=relation.bag
+            columns, relation.alias, place.names, self.text, self.clock, tables=relation.tables, bag=relation.bag
         )
         if relation.serialized:
-            scope = replace(scope, windows=tuple(relation.order_sql()))
+            parts = tuple(column_sql(column.key, relation.alias) for column in relation.partition)
+            scope = replace(scope, windows=tuple(relation.order_sql()), parts=parts)
         return replace(scope, **changes) if changes else scope
 
     def resolve(self, name: str, scope: Scope, at: int) -> object | None:
         return self.resolve_name(name, Place(scope.names, self.text), at)
 
-    def resolve_name(self, name: str, place: Place, at: int) -> object | None:
+    def resolve_name(self, name: str, place: Place, at: int, *, wants_table: bool = False) -> object | None:
         """Give what ``let`` bound to a name: a value, rows, or a function."""
         found = place.names.find(name)
         if isinstance(found, Deferred):
             inner = Place(found.names, self.text)
             bound: object
-            if self.is_table(found.expression, inner):
+            if self.is_table(found.expression, inner) or (wants_table and _is_bare(found.expression, found.names)):
                 bound = self.steps.closed(self.table(found.expression, inner))
             else:
                 bound = self.bind(found.expression, self.scope(None, inner))
@@ -193,7 +196,7 @@ class Binder(Scalars):
         return relation
 
     def _named_table(self, name: str, place: Place, at: int) -> Relation:
-        found = self.resolve_name(name, place, at)
+        found = self.resolve_name(name, place, at, wants_table=True)
         if isinstance(found, Relation):
             return found
         if isinstance(found, Closure):
@@ -220,8 +223,8 @@ class Binder(Scalars):
         match node:
             case syntax.DataTable(columns, values, at):
                 return self._datatable(columns, values, at, place)
-            case syntax.ExternalData(_, at):
-                raise self.error(at, "externaldata is not supported: load the data into a table", kind="unsupported")
+            case syntax.ExternalData():
+                return self._external(node, place)
             case syntax.Member(base, name, at):
                 dotted = _dotted(node)
                 if _is_database(base):
@@ -248,6 +251,31 @@ class Binder(Scalars):
             raise self.error(at, str(error), kind="unknown_table") from None
         return self.stored(found, at, place)
 
+    def _external(self, node: syntax.ExternalData, place: Place) -> Relation:
+        """Give the rows of data outside the lake: they are read as text, and converted as ``tostring``'s kin do."""
+        if not isinstance(self.tables, Outside):
+            raise self.error(
+                node.at, "externaldata is not supported here: load the data into a table", kind="unsupported"
+            )
+        scope = self.scope(None, place)
+        addresses = [str(self.constant(each, scope, "an address")) for each in node.addresses]
+        options = {name: self.constant(each, scope, name) for name, each in node.options}
+        try:
+            name = self.tables.external([column for column, _ in node.columns], addresses, options)
+        except InvalidInputError as error:
+            raise self.error(node.at, error.message, kind=error.kind) from error
+        held = self.stored(name, node.at, place)
+        columns: list[Column] = []
+        items: dict[str, exp.Expr] = {}
+        for column, (_, kind) in zip(held.columns, node.columns, strict=True):
+            columns.append(replace(column, type=kind))
+            text = Value(column_sql(column.key, held.alias), "string")
+            if kind == "dynamic":
+                items[column.key] = call("tide_parse_json", text.sql)
+            elif kind != "string":
+                items[column.key] = convert(text, kind).sql
+        return self.steps.closed(replace(held, columns=tuple(columns), items=items))
+
     def _database_table(self, base: syntax.Expression, name: str, at: int, place: Place) -> Relation:
         database = base.arguments[-1] if isinstance(base, syntax.Call) and base.arguments else None
         namespace = self.constant(database, self.scope(None, place), "a database's name") if database else None
@@ -260,6 +288,9 @@ class Binder(Scalars):
         if self._is_answer(name, place):
             return self._answered(name, arguments, at, place)
         match name, arguments:
+            case (("table" | "external_table" | "materialized_view"), (base, argument)) if _is_database(base):
+                named = str(self.constant(argument, self.scope(None, place), "a table's name"))
+                return self._database_table(base, named, at, place)
             case "materialize", (argument,):
                 return self.steps.closed(self.table(argument, place))
             case (("table" | "materialized_view"), (argument, *_)):
@@ -436,7 +467,7 @@ class Binder(Scalars):
             raise scope.error(
                 node.at, f"'{node.name}' gives a table, and a value is expected: use toscalar(…)", kind="type"
             )
-        value = self.bind(query, replace(self.scope(None, inner), now=scope.now))
+        value = self.bind(query, self.scope(None, inner))
         if sum(1 for _ in value.sql.walk()) > MAX_NODES:
             raise scope.error(node.at, "the expression grows too large", kind="too_large")
         return value
@@ -470,7 +501,14 @@ class Binder(Scalars):
             case "pack_all", _:
                 return self._pack_all(scope)
             case (window, _) if window in WINDOWS:
-                return self._window(node, scope)
+                return bind_window(node, self._arguments(node, scope), scope)
+            case "bag_pack_columns", (_, *_):
+                pairs = [
+                    (name_of(each) or "", convert(self.bind(each, scope), "dynamic").sql) for each in node.arguments
+                ]
+                return Value(
+                    call("tide_pack", *(part for name, sql in pairs for part in (text_literal(name), sql))), "dynamic"
+                )
         if node.name in ("table", "database", "cluster", "view"):
             raise scope.error(node.at, "a table cannot stand where a value is expected", kind="type")
         raise scope.error(node.at, f"{node.name} takes another number of arguments", kind="arity")
@@ -496,48 +534,6 @@ class Binder(Scalars):
                 parts += [text_literal(name), convert(value, "dynamic").sql]
         return Value(call("tide_pack", *parts), "dynamic")
 
-    def _window(self, node: syntax.Call, scope: Scope) -> Value:
-        """Bind a function that looks at the rows around: they must be sorted or serialized."""
-        if scope.windows is None:
-            raise scope.error(node.at, f"{node.name} needs rows in order: put sort or serialize before it")
-        args = self._arguments(node, scope)
-        order = exp.Order(expressions=[key.copy() for key in scope.windows or (exp.Ordered(this=exp.Null()),)])
-        match node.name:
-            case "row_number":
-                start = args.as_type(0, "long").sql if len(args) else exp.Literal.number(1)
-                parts = [args[1].sql] if len(args) > 1 else []
-                over = exp.Window(this=exp.RowNumber(), order=order)
-                if parts:
-                    over.set("partition_by", [_group_of(args, scope)])
-                return Value(
-                    exp.Paren(
-                        this=exp.Add(this=exp.Sub(this=over, expression=exp.Literal.number(1)), expression=start)
-                    ),
-                    "long",
-                )
-            case "prev" | "next":
-                offset = args[1].sql if len(args) > 1 else exp.Literal.number(1)
-                kind = exp.Lag if node.name == "prev" else exp.Lead
-                function = kind(this=args[0].sql, offset=offset)
-                if len(args) > 2:
-                    function.set("default", args.as_type(2, args[0].type).sql)
-                return Value(exp.Window(this=function, order=order), args[0].type)
-            case "row_cumsum" if len(args) == 1:
-                spec = exp.WindowSpec(kind="ROWS", start="UNBOUNDED", start_side="PRECEDING", end="CURRENT ROW")
-                summed = exp.Window(this=exp.Sum(this=args[0].sql), order=order, spec=spec)
-                kind_name = "real" if args[0].type in ("real", "decimal", "dynamic") else args[0].type
-                return Value(cast(summed, "real" if kind_name == "real" else "long"), kind_name)
-            case "row_rank_dense":
-                over = exp.Window(
-                    this=exp.Anonymous(this="DENSE_RANK"), order=exp.Order(expressions=[exp.Ordered(this=args[0].sql)])
-                )
-                return Value(over, "long")
-        raise scope.error(node.at, f"{node.name} is not supported in this form", kind="unsupported")
-
-
-def _group_of(args: Arguments, scope: Scope) -> exp.Expr:
-    raise scope.error(args.at, "row_number with a restart is not supported: use partition", kind="unsupported")
-
 
 def rows_query(columns: tuple[Column, ...], rows: list[list[exp.Expr]]) -> exp.Query:
     """Write rows as SQL: a VALUES list, or no rows of the right types."""
@@ -556,6 +552,11 @@ def rows_query(columns: tuple[Column, ...], rows: list[list[exp.Expr]]) -> exp.Q
             cell = exp.Cast(this=cell, to=literal(None, column.type).sql.args["to"].copy())
         chosen.append(exp.alias_(cell, column.key, quoted=True))
     return exp.select(*chosen).from_(values)
+
+
+def _is_bare(node: syntax.Expression, names: Names) -> bool:
+    """Say whether an expression is a name alone that nothing is bound to: a table that does not exist."""
+    return isinstance(node, syntax.Name) and names.find(node.name) is None
 
 
 def _is_database(node: syntax.Expression) -> bool:

@@ -17,9 +17,11 @@ from tidelake.lexer import did_you_mean
 from tidelake.query.kql import syntax
 from tidelake.query.kql.binder import Binder, Place, rows_query
 from tidelake.query.kql.naming import name_of, unique
+from tidelake.query.kql.packed_functions import PARTS, parts_of
 from tidelake.query.kql.relations import OrderKey, Relation, aliased, fresh_key, keyed
 from tidelake.query.kql.scope import column_sql
 from tidelake.query.kql.values import Column, Value, call, cast, literal, text
+from tidelake.query.kql.windows import hoisted
 
 MAX_TAKE = 2**62
 _CLR_NAMES = {
@@ -60,6 +62,14 @@ def assigned(
     found: list[tuple[str, Value, bool]] = []
     for node in nodes:
         value = settled(b.bind(node, scope))
+        inner = node.value if isinstance(node, syntax.Named) else node
+        if isinstance(inner, syntax.Call) and inner.name in PARTS and scope.names.find(inner.name) is None:
+            names = node.names if isinstance(node, syntax.Named) else ()
+            default = f"{inner.name}_{name_of(inner.arguments[0]) or ''}"
+            for at, (part, each) in enumerate(parts_of(value, inner.name)):
+                if not names or at < len(names):
+                    found.append((names[at] if names else f"{default}_{part}", each, bool(names)))
+            continue
         if isinstance(node, syntax.Named) and len(node.names) > 1:
             array = value if value.type == "dynamic" else None
             if array is None:
@@ -83,7 +93,9 @@ def settled(value: Value) -> Value:
 
 def where(b: Binder, relation: Relation, operator: syntax.Operator, place: Place) -> Relation:
     relation = b.steps.plain(relation)
-    return relation.filtered(b.condition(operator.items[0], b.scope(relation, place)))
+    wide, (condition,) = hoisted(b, relation, operator.items, place, whole=True)
+    kept = wide.filtered(b.condition(condition, b.scope(wide, place)))
+    return kept if wide is relation else _keep(b, kept, relation.columns)
 
 
 def extend(b: Binder, relation: Relation, operator: syntax.Operator, place: Place) -> Relation:
@@ -93,7 +105,8 @@ def extend(b: Binder, relation: Relation, operator: syntax.Operator, place: Plac
     if operator.name == "serialize":
         relation = replace(relation, serialized=True)
     chosen: dict[str, tuple[Column, exp.Expr | None]] = {c.name: (c, None) for c in relation.columns}
-    for name, value, given in assigned(b, relation, operator.items, place):
+    relation, items = hoisted(b, relation, operator.items, place)
+    for name, value, given in assigned(b, relation, items, place):
         final = name if given else unique(name or "Column1", chosen) if name else _numbered(chosen)
         old = chosen.get(final)
         taken = [*(column.key for column, _ in chosen.values()), *(column.key for column in relation.hidden)]
@@ -110,10 +123,10 @@ def _numbered(taken: Iterable[str]) -> str:
 
 
 def project(b: Binder, relation: Relation, operator: syntax.Operator, place: Place) -> Relation:
-    relation = b.steps.plain(relation)
+    relation, nodes = hoisted(b, b.steps.plain(relation), operator.items, place)
     chosen: dict[str, tuple[Column, exp.Expr | None]] = {}
     taken = [column.key for column in relation.hidden]
-    for node, (name, value, given) in _with_nodes(b, relation, operator.items, place):
+    for node, (name, value, given) in _with_nodes(b, relation, nodes, place):
         if (
             isinstance(node, syntax.Name)
             and (held := relation.by_name.get(node.name))
@@ -178,7 +191,10 @@ def matching(b: Binder, relation: Relation, node: syntax.Expression) -> list[Col
 
 def project_away(b: Binder, relation: Relation, operator: syntax.Operator, place: Place) -> Relation:
     gone = {column.name for node in operator.items for column in matching(b, relation, node)}
-    return _keep(b, relation, [column for column in relation.columns if column.name not in gone])
+    kept = [column for column in relation.columns if column.name not in gone]
+    if not kept and relation.bag is None:
+        raise b.error(operator.at, "project-away leaves no columns")
+    return _keep(b, relation, kept)
 
 
 def project_keep(b: Binder, relation: Relation, operator: syntax.Operator, place: Place) -> Relation:
@@ -252,22 +268,31 @@ def ordered_by(b: Binder, relation: Relation, orderings: Sequence[syntax.Orderin
 
 
 def take(b: Binder, relation: Relation, operator: syntax.Operator, place: Place) -> Relation:
-    count = b.constant(operator.items[0], b.scope(None, place), f"the count of {operator.name}")
+    count = _count(b, operator, place)
     return limited(b, relation, count, operator.items[0].at)
 
 
 def top(b: Binder, relation: Relation, operator: syntax.Operator, place: Place) -> Relation:
-    count = b.constant(operator.items[0], b.scope(None, place), "the count of top")
+    count = _count(b, operator, place)
     return limited(b, ordered_by(b, relation, operator.parts["by"], place), count, operator.items[0].at)
+
+
+def _count(b: Binder, operator: syntax.Operator, place: Place) -> Any:
+    """Give how many rows an operator keeps: a number, or the SQL of one that the data tells."""
+    value = b.bind(operator.items[0], b.scope(None, place))
+    if value.is_constant:
+        return value.constant
+    return b.expect(value, "long", b.scope(None, place), operator.items[0].at, f"the count of {operator.name}").sql
 
 
 def limited(b: Binder, relation: Relation, count: Any, at: int) -> Relation:
     """Keep the first rows: of each part, where the pipeline runs part by part."""
-    if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count < MAX_TAKE:
+    known = not isinstance(count, exp.Expr)
+    if known and (not isinstance(count, int) or isinstance(count, bool) or not 0 <= count < MAX_TAKE):
         raise b.error(at, "expected a number of rows, zero or more")
     if not relation.is_plain:
         relation = b.steps.closed(relation)
-    if not relation.partition:
+    if known and not relation.partition:
         query = relation.select(ordered=True).limit(count, copy=False)
         return b.steps.relation(query, relation.columns, relation)
     number = Column("", "", fresh_key("place", [c.key for c in (*relation.columns, *relation.hidden)]))
@@ -276,7 +301,8 @@ def limited(b: Binder, relation: Relation, count: Any, at: int) -> Relation:
     window = exp.Window(this=exp.RowNumber(), partition_by=parts, order=order)
     query = relation.select().select(aliased(window, number.key), copy=False)
     stepped = b.steps.relation(query, relation.columns, relation)
-    return stepped.filtered(exp.LTE(this=column_sql(number.key, stepped.alias), expression=exp.Literal.number(count)))
+    most = exp.Literal.number(count) if known else count
+    return stepped.filtered(exp.LTE(this=column_sql(number.key, stepped.alias), expression=most))
 
 
 def getschema(b: Binder, relation: Relation, operator: syntax.Operator, place: Place) -> Relation:
@@ -306,38 +332,34 @@ def render(b: Binder, relation: Relation, operator: syntax.Operator, place: Plac
     return relation
 
 
-def search(b: Binder, relation: Relation, operator: syntax.Operator, place: Place) -> Relation:
-    """Keep rows of which any text holds a term; a bare text in the condition is such a term."""
-    relation = b.steps.plain(relation)
-    condition = _terms(operator.items[0])
-    return relation.filtered(b.condition(condition, b.scope(relation, place)))
-
-
-def _terms(node: syntax.Expression) -> syntax.Expression:
+def with_terms(node: syntax.Expression, *, cased: bool = False) -> syntax.Expression:
+    """Give a condition in which a bare text means that any column holds it."""
     match node:
         case syntax.Literal("string", str(term), at):
-            return term_anywhere(term, at)
+            return term_anywhere(term, at, cased=cased)
+        case syntax.Wildcard("*", at):
+            return syntax.Literal("bool", True, at)
         case syntax.Junction(kind, parts, at):
-            return syntax.Junction(kind, tuple(_terms(part) for part in parts), at)
+            return syntax.Junction(kind, tuple(with_terms(part, cased=cased) for part in parts), at)
         case syntax.Call("not", (inner,), at):
-            return syntax.Call("not", (_terms(inner),), at)
+            return syntax.Call("not", (with_terms(inner, cased=cased),), at)
         case _:
             return node
 
 
-def term_anywhere(term: str, at: int) -> syntax.Expression:
+def term_anywhere(term: str, at: int, *, cased: bool = False) -> syntax.Expression:
     """Give the condition that any column's text holds a term; stars stand for any letters."""
     star = syntax.Wildcard("*", at)
     if term == "*":
         return syntax.Literal("bool", True, at)
     core = term.strip("*")
     if "*" in core:
-        pattern = "(?i)" + ".*".join(re.escape(part) for part in term.strip("*").split("*"))
+        pattern = ("" if cased else "(?i)") + ".*".join(re.escape(part) for part in term.strip("*").split("*"))
         return syntax.Binary("matches", star, syntax.Literal("string", pattern, at), at)
     kind = {(True, True): "contains", (True, False): "hassuffix", (False, True): "hasprefix"}.get(
         (term.startswith("*"), term.endswith("*")), "has"
     )
-    return syntax.Binary(kind, star, syntax.Literal("string", core, at), at)
+    return syntax.Binary(f"{kind}_cs" if cased else kind, star, syntax.Literal("string", core, at), at)
 
 
 def text_key(value: Value) -> exp.Expr:

@@ -28,6 +28,7 @@ class Cursor:
         self.tokens = cut(text)
         self.place = 0
         self.depth = 0
+        self.in_search = False
 
     @property
     def token(self) -> Token:

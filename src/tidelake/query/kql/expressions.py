@@ -148,6 +148,9 @@ class Expressions(Cursor):
 
     def _text_operation(self) -> syntax.Expression:
         left = self._signed()
+        if self.in_search and isinstance(left, syntax.Name) and self.token.is_sign(":"):
+            token = self.next()
+            return syntax.Binary("has", left, self._signed(), token.at)
         while found := self._text_operator():
             operator, token = found
             left = syntax.Binary(operator, left, self._signed(), token.at)
@@ -366,11 +369,10 @@ class Expressions(Cursor):
     def _externaldata(self, token: Token) -> syntax.ExternalData:
         columns = self.column_types("after externaldata")
         self.expect_sign("[", "before the addresses of externaldata")
-        self.several(self.expression)
+        addresses = self.several(self.expression)
         self.expect_sign("]", "after the addresses of externaldata")
-        if self.word("with"):
-            self.properties()
-        return syntax.ExternalData(columns, token.at)
+        options = tuple(self.properties().items()) if self.word("with") else ()
+        return syntax.ExternalData(columns, addresses, options, token.at)
 
     def properties(self) -> dict[str, syntax.Expression]:
         """Read ``(name = value, …)``."""

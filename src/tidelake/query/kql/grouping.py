@@ -1,4 +1,4 @@
-"""Lower the operators that group rows: summarize, count, distinct, make-series, top-nested.
+"""Lower the operators that group rows: summarize, count, distinct, make-series.
 
 It does not join.
 """
@@ -19,13 +19,13 @@ from tidelake.query.kql.conversions import convert
 from tidelake.query.kql.naming import name_of, unique
 from tidelake.query.kql.relations import OrderKey, Relation, aliased, fresh_key, keyed
 from tidelake.query.kql.scope import Scope, column_sql
-from tidelake.query.kql.values import Column, Value, call, literal
+from tidelake.query.kql.values import Column, Value, call, cast, literal
 
 _ARGS = {"arg_max": "tide_arg_max", "arg_min": "tide_arg_min", "argmax": "tide_arg_max", "argmin": "tide_arg_min"}
 
 
 @dataclass(frozen=True, slots=True)
-class _Output:
+class Output:
     """A column of the result: its SQL over the rows, or a field of an aggregate that gives several."""
 
     name: str
@@ -76,14 +76,14 @@ def _key(value: Value | None) -> Value:
 
 def _outputs(
     b: Binder, relation: Relation, nodes: Sequence[syntax.Expression], place: Place, taken: list[str]
-) -> list[_Output]:
+) -> list[Output]:
     scope = b.scope(relation, place, aggregates=True)
-    found: list[_Output] = []
+    found: list[Output] = []
 
     def add(name: str | None, value: Value, field: str | None = None, *, given: bool = False) -> None:
         names = [*taken, *(output.name for output in found)]
         final = unique(name or f"Column{len(found) + 1}", names)
-        found.append(_Output(final, value, field))
+        found.append(Output(final, value, field))
 
     for node in nodes:
         inner = node.value if isinstance(node, syntax.Named) else node
@@ -175,7 +175,7 @@ def _percentiles(b: Binder, node: syntax.Call, names: Sequence[str], scope: Scop
         add(names[0] if names else f"percentiles_{first}", Value(packed, "dynamic"))
 
 
-def grouped(b: Binder, relation: Relation, keys: Sequence[tuple[str, Value]], outputs: Sequence[_Output]) -> Relation:
+def grouped(b: Binder, relation: Relation, keys: Sequence[tuple[str, Value]], outputs: Sequence[Output]) -> Relation:
     """Write a GROUP BY; aggregates that give several columns are taken apart in a step after it."""
     columns = keyed([*((name, value.type) for name, value in keys), *((o.name, o.value.type) for o in outputs)])
     parts = list(relation.partition)
@@ -221,7 +221,7 @@ def grouped(b: Binder, relation: Relation, keys: Sequence[tuple[str, Value]], ou
 def count(b: Binder, relation: Relation, operator: syntax.Operator, place: Place) -> Relation:
     relation = b.steps.plain(relation)
     name = operator.items[0] if operator.items else "Count"
-    return grouped(b, relation, [], [_Output(name, Value(exp.Count(this=exp.Star()), "long"))])
+    return grouped(b, relation, [], [Output(name, Value(exp.Count(this=exp.Star()), "long"))])
 
 
 def distinct(b: Binder, relation: Relation, operator: syntax.Operator, place: Place) -> Relation:
@@ -243,6 +243,12 @@ def make_series(b: Binder, relation: Relation, operator: syntax.Operator, place:
     axis = b.bind(axis_node, scope)
     step = b.bind(operator.parts["step"], b.scope(None, place))
     start, bins = _bins(b, relation, axis, step, operator, place)
+    asked = bool(start.find(exp.Subquery) or bins.find(exp.Subquery))
+    if asked and relation.partition:
+        raise b.error(operator.at, "make-series in a partition needs constant from and to", kind="unsupported")
+    if asked:
+        relation, start, bins = _bounded(b, relation, start, bins)
+        axis = b.bind(axis_node, b.scope(relation, place))
     keys = group_keys(b, relation, operator.parts.get("by", ()), place)
     index = Value(call(f"tide_bin_index_{_sort(axis)}", axis.sql, start, step.sql), "long")
     items = [item for item, _ in operator.items]
@@ -251,19 +257,33 @@ def make_series(b: Binder, relation: Relation, operator: syntax.Operator, place:
         exp.GTE(this=index.sql.copy(), expression=exp.Literal.number(0)),
         exp.LT(this=index.sql.copy(), expression=bins.copy()),
     )
-    by_bin = grouped(b, relation.filtered(inside), [*keys, ("bin index", index)], outputs)
+    bounds = [("series start", Value(cast(start, axis.type), axis.type)), ("series bins", Value(bins, "long"))]
+    if operator.settings.get("kind") == "nonempty" and not keys and not asked:  # one series, even of no rows
+        bounds = []
+    by_bin = grouped(b, relation.filtered(inside), [*keys, *bounds, ("bin index", index)], outputs)
+    if bounds:
+        start, bins = (column_sql(by_bin.columns[len(keys) + at].key, by_bin.alias) for at in range(2))
     defaults = [
         _default(b, default, output, place) for (_, default), output in zip(operator.items, outputs, strict=True)
     ]
     name = name_of(axis_node) or "Column1"
-    return _dense(b, by_bin, len(keys), defaults, _Axis(start, bins, step, axis, name))
+    return _dense(b, by_bin, (len(keys), len(bounds)), defaults, _Axis(start, bins, step, axis, name))
+
+
+def _bounded(b: Binder, relation: Relation, start: exp.Expr, bins: exp.Expr) -> tuple[Relation, exp.Expr, exp.Expr]:
+    """Make bounds that only the data tells columns of every row, for no lambda may hold a query."""
+    taken = [column.key for column in (*relation.columns, *relation.hidden)]
+    first, count = fresh_key("series_start", taken), fresh_key("series_bins", taken)
+    query = relation.select().select(aliased(start, first), aliased(bins, count), copy=False)
+    made = b.steps.relation(query, relation.columns, relation)
+    return made, column_sql(first, made.alias), column_sql(count, made.alias)
 
 
 def _sort(axis: Value) -> str:
     return {"datetime": "datetime", "long": "long", "int": "long", "timespan": "long"}.get(axis.type, "real")
 
 
-def _default(b: Binder, node: syntax.Expression | None, output: _Output, place: Place) -> Value:
+def _default(b: Binder, node: syntax.Expression | None, output: Output, place: Place) -> Value:
     if node is None:
         return literal(
             0 if output.value.type in ("long", "int", "timespan") else 0.0 if output.value.type == "real" else None,
@@ -313,18 +333,27 @@ class _Axis:
     name: str
 
 
-def _dense(b: Binder, rows: Relation, keys: int, defaults: Sequence[Value], axis: _Axis) -> Relation:
-    """Give one row a group, with an array for each aggregate and one for the axis."""
-    place = column_sql(rows.columns[keys].key, rows.alias)
-    by = [(column.name, Value(column_sql(column.key, rows.alias), column.type)) for column in rows.columns[:keys]]
-    outputs: list[_Output] = []
-    for column, default in zip(rows.columns[keys + 1 :], defaults, strict=True):
+def _dense(b: Binder, rows: Relation, counts: tuple[int, int], defaults: Sequence[Value], axis: _Axis) -> Relation:
+    """Give one row a group, with an array for each aggregate and one for the axis.
+
+    ``counts`` says how many columns are keys, and how many after them are the bounds.
+    """
+    keys, bounds = counts
+    place = column_sql(rows.columns[keys + bounds].key, rows.alias)
+    by = [
+        (column.name, Value(column_sql(column.key, rows.alias), column.type))
+        for column in rows.columns[: keys + bounds]
+    ]
+    outputs: list[Output] = []
+    for column, default in zip(rows.columns[keys + bounds + 1 :], defaults, strict=True):
         value = column_sql(column.key, rows.alias)
-        outputs.append(
-            _Output(column.name, Value(call("tide_series", place, value, axis.bins, default.sql), "dynamic"))
-        )
+        outputs.append(Output(column.name, Value(call("tide_series", place, value, axis.bins, default.sql), "dynamic")))
     made = grouped(b, rows, [(n, Value(_key(v).sql, v.type)) for n, v in by], outputs)
-    steps = call(f"tide_series_axis_{_sort(axis.value)}", axis.start, axis.bins, axis.step.sql)
+    start, bins = axis.start, axis.bins
+    if bounds:
+        start, bins = (column_sql(made.columns[keys + at].key, made.alias) for at in range(2))
+    steps = call(f"tide_series_axis_{_sort(axis.value)}", start, bins, axis.step.sql)
+    made = replace(made, columns=(*made.columns[:keys], *made.columns[keys + bounds :]))
     column = Column(
         unique(axis.name, [c.name for c in made.columns]),
         "dynamic",

@@ -12,10 +12,10 @@ from typing import Any
 
 from sqlglot import exp
 
+from tidelake.catalog.protocol import DEFAULT_NAMESPACE
 from tidelake.errors import QueryError
 from tidelake.query.kql import syntax
 from tidelake.query.kql.binder import Binder, Place
-from tidelake.query.kql.columns import search as search_rows
 from tidelake.query.kql.conversions import convert, implicit
 from tidelake.query.kql.naming import unique
 from tidelake.query.kql.relations import Relation, aliased, fresh_key
@@ -36,6 +36,8 @@ def join(b: Binder, relation: Relation, operator: syntax.Operator, place: Place)
     allowed = ("leftouter", "inner") if operator.name == "lookup" else tuple(KINDS)
     if kind not in allowed:
         raise b.error(operator.at, f"unknown kind of {operator.name} '{kind}': one of {', '.join(allowed)}")
+    if "where" in operator.parts and kind in ("inner", "innerunique"):
+        return _joined_where(b, relation, operator, place)
     if "on" not in operator.parts:
         raise b.error(operator.at, f"{operator.name} needs 'on' and what must be equal")
     left = b.steps.closed(relation)
@@ -52,6 +54,14 @@ def join(b: Binder, relation: Relation, operator: syntax.Operator, place: Place)
         return _filtered(b, left, right, condition, negated=KINDS[kind] == "anti")
     dropped = _key_names(operator, right) if operator.name == "lookup" else set()
     return _joined(b, left, right, condition, KINDS[kind], dropped)
+
+
+def _joined_where(b: Binder, relation: Relation, operator: syntax.Operator, place: Place) -> Relation:
+    """Join each row with each for which a condition on both holds."""
+    left = b.steps.closed(relation)
+    right = _other_alias(b, left, b.steps.closed(b.table(operator.items[0], place)))
+    pairs = b.steps.plain(_joined(b, left, right, exp.true(), "inner", set()))
+    return pairs.filtered(b.condition(operator.parts["where"], b.scope(pairs, place)))
 
 
 def _other_alias(b: Binder, left: Relation, right: Relation) -> Relation:
@@ -126,6 +136,7 @@ def _unique_rows(b: Binder, relation: Relation, keys: Sequence[Value]) -> Relati
         text(key) if key.type in TEXTUAL else convert(key, "string").sql if key.type == "dynamic" else key.sql
         for key in keys
     ]
+    parts += [column_sql(column.key, relation.alias) for column in relation.partition]
     order = exp.Order(expressions=relation.order_sql() or [exp.Ordered(this=exp.Null())])
     window = exp.Window(this=exp.RowNumber(), partition_by=parts, order=order)
     step = b.steps.relation(relation.select().select(aliased(window, number), copy=False), relation.columns, relation)
@@ -183,12 +194,14 @@ def _joined(b: Binder, left: Relation, right: Relation, condition: exp.Expr, kin
 
 def union(b: Binder, relation: Relation, operator: syntax.Operator, place: Place) -> Relation:
     settings = operator.settings
+    if relation.partition:
+        raise b.error(operator.at, "union cannot stand in a partition: put it before or after", kind="unsupported")
     fuzzy = str(settings.get("isfuzzy", "false")).lower() == "true"
     branches: list[tuple[str, Relation]] = [("union_arg0", relation)] if relation.alias else []
     failed: QueryError | None = None
     for node in operator.items:
         try:
-            branches += _branches(b, node, place, len(branches))
+            branches += branches_of(b, node, place, len(branches))
         except QueryError as error:
             if not fuzzy or error.kind != "unknown_table":
                 raise
@@ -199,9 +212,10 @@ def union(b: Binder, relation: Relation, operator: syntax.Operator, place: Place
     return united(b, branches, str(source) if source else None, inner=settings.get("kind") == "inner", at=operator.at)
 
 
-def _branches(b: Binder, node: syntax.Expression, place: Place, count: int) -> list[tuple[str, Relation]]:
+def branches_of(b: Binder, node: syntax.Expression, place: Place, count: int) -> list[tuple[str, Relation]]:
     if isinstance(node, syntax.Wildcard):
-        names = [name for name in b.tables.names() if fnmatchcase(name, node.pattern)]
+        listed = [name.removeprefix(f"{DEFAULT_NAMESPACE}.") for name in b.tables.names()]
+        names = [name for name in listed if fnmatchcase(name, node.pattern)]
         if not names:
             raise b.error(node.at, f"no table matches '{node.pattern}'", kind="unknown_table", name=node.pattern)
         return [(name, b.stored(name, node.at, place)) for name in names]
@@ -262,12 +276,3 @@ def _branch(b: Binder, label: str, relation: Relation, columns: Sequence[Column]
     for condition in relation.where:
         query = query.where(condition, copy=False)
     return query
-
-
-def search(b: Binder, relation: Relation, operator: syntax.Operator, place: Place) -> Relation:
-    if relation.alias:
-        return search_rows(b, relation, operator, place)
-    nodes = operator.parts.get("in") or (syntax.Wildcard("*", operator.at),)
-    branches = [found for node in nodes for found in _branches(b, node, place, 0)]
-    kept = [(label, search_rows(b, rows, operator, place)) for label, rows in branches]
-    return united(b, kept, "$table", inner=False, at=operator.at)

@@ -61,7 +61,7 @@ def number_of(token: str) -> int | float:
 
 def span_of(token: str) -> int:
     """Give the ticks of ``1.5h`` and the like."""
-    match = _SPAN.fullmatch(token.strip())
+    match = _SPAN.fullmatch("".join(token.split()))
     if match is None or (match[2] not in _UNITS and match[2] not in _UNIT_TICKS):
         raise ValueError(f"{token!r} is not a timespan")
     return round(float(match[1]) * _UNIT_TICKS[_UNITS.get(match[2], match[2])])

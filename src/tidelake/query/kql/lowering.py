@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 
 from sqlglot import exp
 
-from tidelake.query.kql import columns, expanding, grouping, joining, syntax
+from tidelake.query.kql import columns, expanding, finding, grouping, joining, nesting, syntax
 from tidelake.query.kql.binder import Binder, OperatorRule, Place
 from tidelake.query.kql.conversions import convert
 from tidelake.query.kql.mistakes import error_at
@@ -31,10 +31,11 @@ OPERATORS: Mapping[str, OperatorRule] = {
     "consume": columns.same, "render": columns.render, "print": columns.print_row, "summarize": grouping.summarize,
     "count": grouping.count, "distinct": grouping.distinct, "sample-distinct": grouping.sample_distinct,
     "make-series": grouping.make_series, "join": joining.join, "lookup": joining.join, "union": joining.union,
-    "search": joining.search, "mv-expand": expanding.mv_expand, "mv-apply": expanding.mv_apply,
+    "search": finding.search, "mv-expand": expanding.mv_expand, "mv-apply": expanding.mv_apply,
     "partition": expanding.partition, "parse": expanding.parse, "parse-where": expanding.parse,
     "parse-kv": expanding.parse_kv, "range": expanding.range_rows, "invoke": expanding.invoke,
-    "evaluate": expanding.evaluate,
+    "evaluate": expanding.evaluate, "find": finding.find, "top-nested": nesting.top_nested,
+    "top-hitters": nesting.top_hitters,
 }  # fmt: skip
 
 
@@ -51,13 +52,14 @@ class Lowered:
     """A query as a tree, the names and KQL types of its result's columns, and the hint to draw it.
 
     ``unpack`` names a dynamic column whose keys are to become columns of the result, which only the data can tell: see
-    ``results.unpacked``. A timespan is text in the result.
+    ``results.unpacked``. A timespan is text in the result. ``timely`` says that the query asked what time it is.
     """
 
     tree: exp.Query
     columns: tuple[tuple[str, str], ...]
     render: Render | None = None
     unpack: str | None = None
+    timely: bool = False
 
 
 def lower(text: str, tables: Tables, *, now: datetime) -> Lowered:
@@ -114,4 +116,4 @@ def _finished(binder: Binder, relation: Relation) -> Lowered:
     render = Render(*binder.rendered) if binder.rendered else None
     unpack = relation.bag.name if relation.bag is not None and relation.bag.name in relation.by_name else None
     types = tuple((column.name, column.type) for column in relation.columns)
-    return Lowered(tree, types, render, unpack)
+    return Lowered(tree, types, render, unpack, binder.clock.was_read)

@@ -11,10 +11,17 @@ from typing import Any
 from tidelake.query.kql import syntax
 from tidelake.query.kql.expressions import Expressions
 
-_SETTINGS = frozenset(
-    ("kind", "withsource", "with_source", "isfuzzy", "bagexpansion", "with_itemindex", "flags", "decodeblocks", "hint",
-     "with_match_id", "with_step_name", "id", "expandoutput", "threshold", "characters", "bin", "nooptimization")
-)  # fmt: skip
+_JOIN = frozenset(("kind",))
+_EXPAND = frozenset(("kind", "bagexpansion", "with_itemindex"))
+_PARSE = frozenset(("kind", "flags"))
+_UNION = frozenset(("kind", "withsource", "with_source", "isfuzzy", "datascope"))
+# The settings that an operator takes besides hints: elsewhere such a word is the name of a column.
+_SETTINGS: Mapping[str, frozenset[str]] = {
+    "join": _JOIN, "lookup": _JOIN, "mv-expand": _EXPAND, "mvexpand": _EXPAND, "mv-apply": _EXPAND,
+    "mvapply": _EXPAND, "parse": _PARSE, "parse-where": _PARSE, "union": _UNION, "find": _UNION, "search": _UNION,
+    "make-series": _JOIN, "reduce": _JOIN, "scan": frozenset(("kind", "with_match_id", "with_step_name")),
+    "partition": frozenset(("id",)), "getschema": _JOIN, "consume": frozenset(("decodeblocks",)),
+}  # fmt: skip
 
 
 class Operators(Expressions):
@@ -61,19 +68,19 @@ class Operators(Expressions):
         if rule is None:
             raise self.unknown("operator", word, RULES, at=start)
         self.place += count
-        settings = self._settings()
+        settings = self._settings(_SETTINGS.get(word, frozenset()))
         with self.nested():
             items, parts = rule(self)
         return syntax.Operator(ALIASES.get(word, word), items, start, parts, settings)
 
-    def _settings(self) -> dict[str, Any]:
+    def _settings(self, known: frozenset[str]) -> dict[str, Any]:
         """Read ``kind=inner`` and its kin, which stand before what an operator works on."""
         found: dict[str, Any] = {}
         while True:
             if self.token.is_word("hint") and self.peek().is_sign("."):
                 self.place += 2
                 name = "hint." + self.name("a hint")
-            elif self.token.kind == "name" and self.token.text in _SETTINGS and self.peek().is_sign("="):
+            elif self.token.kind == "name" and self.token.text in known and self.peek().is_sign("="):
                 name = self.next().text
             else:
                 return found
@@ -84,6 +91,14 @@ class Operators(Expressions):
             else:
                 found[name] = self.name(f"a value of {name}")
             self.sign(",")
+
+    def search_condition(self) -> syntax.Expression:
+        """Read a condition in which ``column:"term"`` means that the column has the term."""
+        self.in_search = True
+        try:
+            return self.expression()
+        finally:
+            self.in_search = False
 
     def orderings(self) -> tuple[syntax.Ordering, ...]:
         return self.several(self._ordering)
@@ -151,7 +166,10 @@ def _patterns(p: Operators) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
 def _reorder(p: Operators) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
     def item() -> tuple[syntax.Expression, str]:
         pattern = p._column_pattern()
-        order = p.next().text if p.token.is_word("asc", "desc", "granny-asc", "granny-desc") else ""
+        order, count = p.dashed_word() if p.token.kind == "name" else ("", 0)
+        if order not in ("asc", "desc", "granny-asc", "granny-desc"):
+            return pattern, ""
+        p.place += count
         return pattern, order
 
     return p.several(item), {}
@@ -213,7 +231,7 @@ def _union(p: Operators) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
 
 def _join(p: Operators) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
     right = p._path()
-    settings = p._settings()
+    settings = p._settings(_JOIN)
     if p.word("on"):
         return (right,), {"on": p.several(p.expression), "late": settings}
     if p.word("where"):
@@ -368,7 +386,7 @@ def _search(p: Operators) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
         p.expect_sign("(", "after in")
         parts["in"] = _union(p)[0]
         p.expect_sign(")", "after the tables of search")
-    return (p.expression(),), parts
+    return (p.search_condition(),), parts
 
 
 def _find(p: Operators) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
@@ -378,14 +396,29 @@ def _find(p: Operators) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
         parts["in"] = _union(p)[0]
         p.expect_sign(")", "after the tables of find")
     p.word("where")
-    items = (p.expression(),)
-    for word in ("project", "project-smart", "project-away"):
-        found, count = p.dashed_word() if p.token.kind == "name" else ("", 0)
-        if found == word:
-            p.place += count
-            if word != "project-smart":
-                parts[word] = p.several(p.named_expression)
+    items = (p.search_condition(),)
+    found, count = p.dashed_word() if p.token.kind == "name" else ("", 0)
+    if found in ("project", "project-smart"):
+        p.place += count
+        if found == "project":
+            parts["project"] = p.several(lambda: _found_column(p))
     return items, parts
+
+
+def _found_column(p: Operators) -> tuple[str, str]:
+    """Read a column that find shows, perhaps with a type; the bag of all the others has no name."""
+    if p.token.is_word("pack_all", "pack") and p.peek().is_sign("("):
+        p._call(p.next())
+        return "", ""
+    name = p.name("a column")
+    return name, p.type_name() if p.sign(":") else ""
+
+
+def _top_hitters(p: Operators) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+    count = p.expression()
+    p.expect_word("of", "after the count of top-hitters")
+    value = p.named_expression()
+    return (count, value), {"by": p.named_expression() if p.word("by") else None}
 
 
 def _evaluate(p: Operators) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
@@ -429,7 +462,7 @@ def _partition(p: Operators) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
     column: syntax.Expression = syntax.Name(p.name("a column"), at)
     while p.sign("."):
         column = syntax.Member(column, p.name("a name after '.'"), at)
-    settings = p._settings()
+    settings = p._settings(frozenset())
     start = p.place
     try:
         return (column,), {"on": _subquery(p), "late": settings}
@@ -512,6 +545,7 @@ RULES: Mapping[str, Rule] = {
     "mvexpand": _mv_expand, "mv-apply": _mv_apply, "mvapply": _mv_apply, "parse": _parse, "parse-where": _parse,
     "parse-kv": _parse_kv, "make-series": _make_series, "render": _render, "print": _expressions, "range": _range,
     "search": _search, "find": _find, "evaluate": _evaluate, "as": _as, "invoke": _invoke, "top-nested": _top_nested,
+    "top-hitters": _top_hitters,
     "partition": _partition, "serialize": _maybe_expressions, "getschema": _nothing, "sample": _where,
     "sample-distinct": _sample_distinct, "consume": _nothing, "fork": _fork, "facet": _facet, "reduce": _reduce,
     "scan": _scan, "project-by-names": _expressions, "execute-and-cache": _nothing,

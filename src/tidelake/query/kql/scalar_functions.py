@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import calendar
 import re as regex
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlglot import exp
 
+from tidelake.query.kql.arguments import Arguments, Rule, ScalarFunction
 from tidelake.query.kql.conversions import convert, implicit
 from tidelake.query.kql.literals import TICKS_PER_DAY
-from tidelake.query.kql.scope import Scope
+from tidelake.query.kql.packed_functions import PACKED
 from tidelake.query.kql.values import (
     NUMERIC,
     TEXTUAL,
@@ -29,63 +29,6 @@ from tidelake.query.kql.values import (
     text,
     text_literal,
 )  # fmt: skip
-
-if TYPE_CHECKING:
-    pass
-
-
-@dataclass(frozen=True, slots=True)
-class Arguments:
-    """The bound arguments of a call, and where it stands."""
-
-    name: str
-    values: tuple[Value, ...]
-    scope: Scope
-    at: int
-    places: tuple[int, ...]
-
-    def __len__(self) -> int:
-        return len(self.values)
-
-    def __getitem__(self, index: int) -> Value:
-        return self.values[index]
-
-    def error(self, message: str, index: int | None = None, *, kind: str = "bind") -> Exception:
-        at = self.at if index is None or index >= len(self.places) else self.places[index]
-        return self.scope.error(at, message, kind=kind)
-
-    def as_type(self, index: int, kind: str) -> Value:
-        """Give an argument as a type; any scalar has a text."""
-        value = self.values[index]
-        if kind == "any":
-            return value
-        if kind == "text":
-            return Value(value.sql, "string", value.constant) if value.type in TEXTUAL else convert(value, "string")
-        found = implicit(value, kind)
-        if found is None:
-            raise self.error(
-                f"argument {index + 1} of {self.name} must be {kind}, this is {value.type}", index, kind="type"
-            )
-        return found
-
-    def constant(self, index: int, what: str) -> Any:
-        if not self.values[index].is_constant:
-            raise self.error(f"{what} of {self.name} must be a constant", index)
-        return self.values[index].constant
-
-
-Rule = Callable[[Arguments], Value]
-
-
-@dataclass(frozen=True, slots=True)
-class ScalarFunction:
-    """A scalar function: how many arguments it takes, and its rule."""
-
-    name: str
-    least: int
-    most: int
-    rule: Rule
-    result: str = ""
 
 
 def _plain(target: str, result: str, *kinds: str) -> Rule:
@@ -121,6 +64,13 @@ base64_encodestring: tide_base64_encode string text
 base64_decode_tostring: tide_base64_decode string text
 base64_decodestring: tide_base64_decode string text
 base64_decode_toarray: tide_base64_to_array dynamic text
+base64_encode_fromarray: tide_base64_from_array string dynamic
+base64_encode_fromguid: tide_base64_from_guid string text
+base64_decode_toguid: tide_base64_to_guid guid text
+zlib_compress_to_base64_string: tide_zlib_pack string text
+zlib_decompress_from_base64_string: tide_zlib_unpack string text
+gzip_compress_to_base64_string: tide_gzip_pack string text
+gzip_decompress_from_base64_string: tide_gzip_unpack string text
 hash_md5: tide_md5 string text
 hash_sha1: tide_sha1 string text
 hash_sha256: tide_sha256 string text
@@ -134,6 +84,7 @@ strcmp: tide_strcmp long text text
 parse_url: tide_parse_url dynamic text
 parseurl: tide_parse_url dynamic text
 parse_urlquery: tide_parse_urlquery dynamic text
+parseurlquery: tide_parse_urlquery dynamic text
 parse_path: tide_parse_path dynamic text
 parse_csv: tide_parse_csv dynamic text
 parse_xml: tide_parse_xml dynamic text
@@ -141,6 +92,7 @@ parse_version: tide_parse_version real text
 parse_ipv4: tide_parse_ipv4 long text
 parse_ipv4_mask: tide_parse_ipv4_mask long text long
 format_ipv4: tide_format_ipv4 string any [long]
+format_ipv4_mask: tide_format_ipv4_mask string any [long]
 ipv4_is_private: tide_ipv4_is_private bool text
 ipv4_is_in_range: tide_ipv4_is_in_range bool text text
 ipv4_is_match: tide_ipv4_is_match bool text text [long]
@@ -149,6 +101,9 @@ ipv4_netmask_suffix: tide_ipv4_netmask_suffix long text
 ipv6_is_match: tide_ipv6_is_match bool text text [long]
 ipv6_is_in_range: tide_ipv6_is_match bool text text
 parse_ipv6: tide_parse_ipv6 string text
+parse_ipv6_mask: tide_ipv6_mask string text long
+ipv6_compare: tide_ipv6_compare long text text [long]
+ipv4_range_to_cidr_list: tide_cidr_list dynamic text text
 has_ipv4: tide_has_ipv4 bool text text
 has_ipv4_prefix: tide_has_ipv4_prefix bool text text
 punycode_from_string: tide_punycode_encode string text
@@ -199,7 +154,13 @@ radians: tide_radians real real
 isnan: tide_isnan bool real
 isinf: tide_isinf bool real
 isfinite: tide_isfinite bool real
-rand: tide_rand real
+erf: tide_erf real real
+erfc: tide_erfc real real
+gamma: tide_gamma real real
+loggamma: tide_loggamma real real
+new_guid: tide_new_guid guid
+treepath: tide_treepath dynamic dynamic
+geo_geohash_to_central_point: tide_geohash_center dynamic text
 binary_and: tide_bit_and long long long
 binary_or: tide_bit_or long long long
 binary_xor: tide_bit_xor long long long
@@ -232,6 +193,31 @@ series_subtract: tide_series_subtract dynamic dynamic dynamic
 series_multiply: tide_series_multiply dynamic dynamic dynamic
 series_divide: tide_series_divide dynamic dynamic dynamic
 series_stats_dynamic: tide_series_stats dynamic dynamic
+series_stats: tide_series_stats_list dynamic dynamic [any]
+series_fit_line: tide_series_fit_line_list dynamic dynamic
+series_fit_line_dynamic: tide_series_fit_line dynamic dynamic
+series_pow: tide_series_pow dynamic dynamic dynamic
+series_greater: tide_series_greater dynamic dynamic dynamic
+series_greater_equals: tide_series_greater_equals dynamic dynamic dynamic
+series_less: tide_series_less dynamic dynamic dynamic
+series_less_equals: tide_series_less_equals dynamic dynamic dynamic
+series_equals: tide_series_equals dynamic dynamic dynamic
+series_not_equals: tide_series_not_equals dynamic dynamic dynamic
+series_abs: tide_series_abs dynamic dynamic
+series_exp: tide_series_exp dynamic dynamic
+series_log: tide_series_log dynamic dynamic
+series_sign: tide_series_sign dynamic dynamic
+series_sin: tide_series_sin dynamic dynamic
+series_cos: tide_series_cos dynamic dynamic
+series_tan: tide_series_tan dynamic dynamic
+series_asin: tide_series_asin dynamic dynamic
+series_acos: tide_series_acos dynamic dynamic
+series_atan: tide_series_atan dynamic dynamic
+series_floor: tide_series_floor dynamic dynamic
+series_ceiling: tide_series_ceiling dynamic dynamic
+series_pearson_correlation: tide_series_pearson real dynamic dynamic
+series_product: tide_series_product real dynamic
+series_magnitude: tide_series_magnitude real dynamic
 series_dot_product: tide_series_dot real dynamic dynamic
 series_cosine_similarity: tide_series_cosine real dynamic dynamic
 series_fill_const: tide_series_fill_const dynamic dynamic real
@@ -368,7 +354,7 @@ def _extreme(target: str) -> Rule:
 
 def _now(args: Arguments) -> Value:
     offset = args.constant(0, "the offset") if len(args) else 0
-    return literal(args.scope.now + at_ticks(offset), "datetime")
+    return literal(args.scope.clock.now() + at_ticks(offset), "datetime")
 
 
 def _ago(args: Arguments) -> Value:
@@ -377,10 +363,10 @@ def _ago(args: Arguments) -> Value:
         return literal(None, "datetime")
     if span.is_constant:
         try:
-            return literal(args.scope.now - at_ticks(span.constant), "datetime")
+            return literal(args.scope.clock.now() - at_ticks(span.constant), "datetime")
         except (OverflowError, TypeError):
             raise args.error("ago goes beyond the calendar", 0) from None
-    now = literal(args.scope.now, "datetime").sql
+    now = literal(args.scope.clock.now(), "datetime").sql
     return Value(call("tide_add_ticks", now, exp.Neg(this=exp.Paren(this=span.sql))), "datetime")
 
 
@@ -712,7 +698,31 @@ def _around(args: Arguments) -> Value:
 
 
 def _ingestion_time(args: Arguments) -> Value:
-    raise args.error("ingestion_time() is not kept: use the table's time column", kind="unsupported")
+    """Give the column of that name: a lake keeps no such time by itself, for merging extents would lose it."""
+    found = args.scope.column("ingestion_time")
+    if found is None:
+        raise args.scope.error(
+            args.at,
+            "ingestion_time() is a table's column 'ingestion_time', and there is none here",
+            kind="unknown_name",
+            name="ingestion_time",
+            tables=",".join(args.scope.tables),
+        )
+    return found if found.type == "datetime" else convert(found, "datetime")
+
+
+def _assert(args: Arguments) -> Value:
+    """Stop the query where a condition that is known beforehand does not hold."""
+    if args.constant(0, "the condition") is not True:
+        raise args.error(f"assertion failed: {args.constant(1, 'the message')}", kind="assertion")
+    return literal(True, "bool")
+
+
+def _rand(args: Arguments) -> Value:
+    found = call("tide_rand")
+    if not len(args):
+        return Value(found, "real")
+    return Value(exp.Floor(this=exp.Mul(this=found, expression=args.as_type(0, "real").sql)), "real")
 
 
 def _pi(args: Arguments) -> Value:
@@ -737,7 +747,7 @@ _RULES: dict[str, tuple[int, int, Rule, str]] = {
     "notempty": (1, 1, _negated(_is_empty), "bool"), "isnull": (1, 1, _is_null, "bool"),
     "isnotnull": (1, 1, _negated(_is_null), "bool"), "notnull": (1, 1, _negated(_is_null), "bool"),
     "not": (1, 1, _not, "bool"), "iff": (3, 3, _iff, "of its branches"), "iif": (3, 3, _iff, "of its branches"),
-    "case": (3, 1000, _case, "of its branches"), "coalesce": (1, 64, _coalesce, "of its arguments"),
+    "case": (3, 10_000, _case, "of its branches"), "coalesce": (1, 64, _coalesce, "of its arguments"),
     "max_of": (1, 64, _extreme("tide_max_of"), "of its arguments"),
     "min_of": (1, 64, _extreme("tide_min_of"), "of its arguments"), "now": (0, 1, _now, "datetime"),
     "ago": (1, 1, _ago, "datetime"), "startofday": (1, 2, _start_of("day"), "datetime"),
@@ -760,6 +770,7 @@ _RULES: dict[str, tuple[int, int, Rule, str]] = {
     "datepart": (2, 2, _datetime_part, "long"), "datetime_diff": (3, 3, _datetime_diff, "long"),
     "datetime_add": (3, 3, _datetime_add, "datetime"), "format_datetime": (2, 2, _format_datetime, "string"),
     "format_timespan": (2, 2, _format_timespan, "string"), "ingestion_time": (0, 0, _ingestion_time, "datetime"),
+    "rand": (0, 1, _rand, "real"), "assert": (2, 2, _assert, "bool"),
     "has_any_ipv4": (2, 64, _has_any_ipv4("tide_has_ipv4"), "bool"),
     "has_any_ipv4_prefix": (2, 64, _has_any_ipv4("tide_has_ipv4_prefix"), "bool"),
     "ipv4_is_in_any_range": (2, 64, _ipv4_in_any, "bool"), "around": (3, 3, _around, "bool"), "pi": (0, 0, _pi, "real"),
@@ -769,6 +780,7 @@ _RULES: dict[str, tuple[int, int, Rule, str]] = {
 
 FUNCTIONS: Mapping[str, ScalarFunction] = {
     **_read_plain(),
+    **PACKED,
     **{name: ScalarFunction(name, *entry) for name, entry in _RULES.items()},
 }
 

@@ -8,6 +8,7 @@ them. It does not know tabular operators: a subclass does.
 from __future__ import annotations
 
 import operator
+import re
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
@@ -264,6 +265,9 @@ class Scalars:
             one, other = implicit(left, kind), implicit(right, kind)
             if one is not None and other is not None:
                 return one, other
+        kinds = {left.type, right.type}
+        if what in ("==", "!=", "in") and kinds & {*TEXTUAL} and kinds & {*NUMERIC, "bool"}:
+            return _plain_numbers(left, right) or (convert(left, "string"), convert(right, "string"))
         hint = ": use tostring(…)" if "string" in (left.type, right.type) else ""
         raise scope.error(at, f"cannot use '{what}' with {left.type} and {right.type}{hint}", kind="type")
 
@@ -414,6 +418,19 @@ class Scalars:
         if one.type not in TEXTUAL:
             select = select.where(exp.Not(this=exp.Is(this=option.copy(), expression=exp.Null())))
         return exp.In(this=subject, query=exp.Subquery(this=select))
+
+
+def _plain_numbers(left: Value, right: Value) -> tuple[Value, Value] | None:
+    """Compare a number with a text that is the plain form of one as numbers, which a scan can use."""
+    for number, words in ((left, right), (right, left)):
+        if (
+            number.type in ("int", "long")
+            and words.is_constant
+            and re.fullmatch(r"0|-?[1-9]\d{0,17}", words.constant or "")
+        ):
+            value = literal(int(words.constant), "long")
+            return (number, value) if number is left else (value, number)
+    return None
 
 
 def _list_subquery(query: exp.Expr, value: Value) -> exp.Expr:

@@ -72,6 +72,18 @@ class Names:
         return found + (self.outer.all_names() if self.outer else [])
 
 
+@dataclass(slots=True)
+class Clock:
+    """The time at which a query is asked, and whether it looked at it."""
+
+    time: datetime
+    was_read: bool = False
+
+    def now(self) -> datetime:
+        self.was_read = True
+        return self.time
+
+
 @dataclass(frozen=True, slots=True)
 class Scope:
     """What an expression can see: the columns of its rows, under the SQL name of where they come from."""
@@ -80,9 +92,10 @@ class Scope:
     source: str
     names: Names
     text: str
-    now: datetime
+    clock: Clock
     aggregates: bool = False
     windows: tuple[exp.Expr, ...] | None = None
+    parts: tuple[exp.Expr, ...] = ()  # what tells the parts of a pipeline that runs part by part
     sides: Mapping[str, Scope] = field(default_factory=dict)
     tables: tuple[str, ...] = ()
     bag: Column | None = None

@@ -132,6 +132,8 @@ class DataTable:
 @dataclass(frozen=True, slots=True)
 class ExternalData:
     columns: tuple[tuple[str, str], ...]
+    addresses: tuple[Expression, ...]
+    options: tuple[tuple[str, Expression], ...]
     at: int
 
 

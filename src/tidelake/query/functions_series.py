@@ -1,0 +1,365 @@
+"""Hold the portable functions of series: arrays of numbers, as ``make-series`` gives them.
+
+Each is a function of one row's texts, a series being a JSON array in which null is a gap. What several columns come
+out of gives them as an array, in the order of ``kql.several``. Decomposition follows Kusto's documented steps: the
+seasonal part is the median of the points in the same phase, the trend is taken from what remains, and anomalies are
+scored on the residual by Tukey's fences. It does not know engines.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+
+SHORTEST_PERIOD = 4  # bins; a shorter one is noise
+SEASON_SCORE = 0.6  # the least autocorrelation that is taken for a season
+HARMONIC = 0.95  # a period is preferred to its multiples if it scores nearly as well
+
+
+def dumped(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+def numbers(array: str) -> list[float | None]:
+    """Read a series; what is no number is a gap."""
+    return [float(item) if isinstance(item, int | float) else None for item in json.loads(array)]
+
+
+def number(value: float | None) -> Any:
+    """Give a number as JSON shows it: whole where it is."""
+    if value is None or not math.isfinite(value):
+        return None
+    return int(value) if value == int(value) and abs(value) < 2**53 else float(value)
+
+
+def pairwise(rule: Callable[[float, float], Any]) -> Callable[[str, str], str]:
+    """Make a function of two series: item by item, null where either has none. A number stands for a series of it."""
+
+    def apply(one: str, other: str) -> str:
+        first, second = _side(one), _side(other)
+        size = max((len(side) for side in (first, second) if isinstance(side, list)), default=1)
+        pairs = zip(_spread(first, size), _spread(second, size), strict=False)
+        return dumped([None if a is None or b is None else _answer(rule(a, b)) for a, b in pairs])
+
+    return apply
+
+
+def _side(text: str) -> list[float | None] | float:
+    value = json.loads(text)
+    return numbers(text) if isinstance(value, list) else float(value)
+
+
+def _spread(side: list[float | None] | float, size: int) -> list[float | None]:
+    return side if isinstance(side, list) else [side] * size
+
+
+def _answer(value: Any) -> Any:
+    return value if isinstance(value, bool) else number(value)
+
+
+def each(rule: Callable[[float], float]) -> Callable[[str], str]:
+    """Make a function of a series: item by item, null where it has none or the rule has no answer."""
+
+    def safely(value: float | None) -> Any:
+        try:
+            return None if value is None else number(rule(value))
+        except (ValueError, OverflowError):
+            return None
+
+    return lambda array: dumped([safely(value) for value in numbers(array)])
+
+
+def stats(array: str) -> dict[str, Any]:
+    """Give least, greatest, where they are, mean, deviation and variance."""
+    values = [value for value in numbers(array) if value is not None]
+    mean = sum(values) / len(values)
+    variance = sum((value - mean) ** 2 for value in values) / (len(values) - 1) if len(values) > 1 else 0.0
+    low, high = min(values), max(values)
+    items = {"min": low, "min_idx": values.index(low), "max": high, "max_idx": values.index(high), "avg": mean}
+    return {name: number(value) for name, value in items.items()} | {"stdev": variance**0.5, "variance": variance}
+
+
+def fill(array: str, how: str, constant: float = 0.0) -> str:
+    """Fill the gaps of a series: with a constant, from the left, from the right, or in a line."""
+    values = numbers(array)
+    if how == "const":
+        return dumped([number(constant if value is None else value) for value in values])
+    known = [at for at, value in enumerate(values) if value is not None]
+    out = list(values)
+    for at, value in enumerate(values):
+        if value is not None or not known:
+            continue
+        left = max((k for k in known if k < at), default=None)
+        right = min((k for k in known if k > at), default=None)
+        if how == "linear" and left is not None and right is not None:
+            start, end = values[left] or 0.0, values[right] or 0.0
+            out[at] = start + (end - start) * (at - left) / (right - left)
+        elif how in ("forward", "linear") and left is not None:
+            out[at] = values[left]
+        elif how in ("backward", "linear") and right is not None:
+            out[at] = values[right]
+    return dumped([number(value) for value in out])
+
+
+def dot(one: str, other: str) -> float:
+    return sum((a or 0.0) * (b or 0.0) for a, b in zip(numbers(one), numbers(other), strict=True))
+
+
+def cosine(one: str, other: str) -> float:
+    return dot(one, other) / math.sqrt(dot(one, one) * dot(other, other))
+
+
+def pearson(one: str, other: str) -> float | None:
+    first, second = (_whole(numbers(side)) for side in (one, other))
+    found = float(np.corrcoef(first, second)[0, 1]) if len(first) == len(second) > 1 else math.nan
+    return found if math.isfinite(found) else None
+
+
+def product(array: str) -> float:
+    return math.prod(value for value in numbers(array) if value is not None)
+
+
+def magnitude(array: str) -> float:
+    return math.sqrt(dot(array, array))
+
+
+def _whole(values: Sequence[float | None]) -> Floats:
+    """Give a series without gaps: they are filled in a line."""
+    held = np.array([math.nan if value is None else value for value in values], np.float64)
+    known = np.isfinite(held)
+    if not known.any():
+        raise ValueError("a series of gaps")
+    return np.where(known, held, np.interp(np.arange(len(held)), np.flatnonzero(known), held[known]))
+
+
+def fit_line(array: str) -> dict[str, Any]:
+    """Fit a line: how well it fits, its slope, the variances of series and rest, where it begins, and its points."""
+    values = _whole(numbers(array))
+    slope, start = _line(values)
+    line: Floats = start + slope * np.arange(len(values), dtype=np.float64)
+    variance, rest = float(values.var()), float((values - line).var())
+    share = 1.0 - rest / variance if variance else 1.0
+    found = {"rsquare": share, "slope": slope, "variance": variance, "rvariance": rest, "interception": start}
+    return {name: number(value) for name, value in found.items()} | {"line_fit": _listed(line)}
+
+
+def _line(values: Floats) -> tuple[float, float]:
+    if len(values) < 2:
+        return 0.0, float(values[0])
+    slope, start = np.polyfit(np.arange(len(values)), values, 1)
+    return float(slope), float(start)
+
+
+def _listed(values: Floats) -> list[Any]:
+    return [number(round(float(value), 9)) for value in values]
+
+
+def correlations(values: Floats) -> Floats:
+    """Give how much a series resembles itself, by how far it is shifted; trend and outliers do not count."""
+    slope, start = _line(values)
+    flat = values - (start + slope * np.arange(len(values)))
+    low, high = np.percentile(flat, (10.0, 90.0))
+    margin = 0.5 * (high - low)
+    flat = np.clip(flat, low - margin, high + margin) if margin else flat
+    flat = flat - flat.mean()
+    size = len(flat)
+    power = np.fft.rfft(flat, 2 * size)
+    shared = np.fft.irfft(power * np.conj(power), 2 * size)[: size // 2 + 1]
+    counts = size - np.arange(len(shared))
+    whole: Floats = shared / counts / (shared[0] / size) if shared[0] > 1e-12 else np.zeros(len(shared))
+    return whole
+
+
+def periods(array: str, options: str) -> list[list[Any]]:
+    """Find the periods of a series within bounds, best first, and how well each scores."""
+    low, high, count = (float(item) for item in json.loads(options))
+    scores = correlations(_whole(numbers(array)))
+    peaks = [
+        at
+        for at in range(max(int(low), 1), min(int(high), len(scores) - 2) + 1)
+        if scores[at] > 0 and scores[at] >= scores[at - 1] and scores[at] >= scores[at + 1]
+    ]
+    best = sorted(peaks, key=lambda at: -scores[at])[: int(count)]
+    return [[*best], [number(round(float(scores[at]), 9)) for at in best]]
+
+
+def _period(values: Floats, least: float) -> int:
+    """Find the period of a series, or 0 if it has none."""
+    scores = correlations(values)[: len(values) // 2]
+    if len(scores) <= SHORTEST_PERIOD + 1:
+        return 0
+    peaks = [
+        at
+        for at in range(SHORTEST_PERIOD, len(scores) - 1)
+        if scores[at] >= scores[at - 1] and scores[at] >= scores[at + 1]
+    ]
+    top = max((scores[at] for at in peaks), default=0.0)
+    return next((at for at in peaks if scores[at] >= top * HARMONIC), 0) if top >= least else 0
+
+
+def _parts(array: str, options: Sequence[Any]) -> tuple[Floats, Floats, Floats]:
+    """Give a series without gaps, its seasonal part and its trend."""
+    season, trend, tests, least = options
+    values = _whole(numbers(array))
+    learned = values[: max(len(values) - int(tests), 1)]
+    period = _period(learned, float(least)) if int(season) == -1 else int(season)
+    seasonal = np.zeros(len(values))
+    if 0 < period < len(learned):
+        phases = np.array([np.median(learned[phase::period]) for phase in range(period)])
+        seasonal = phases[np.arange(len(values)) % period]
+    rest = learned - seasonal[: len(learned)]
+    match trend:
+        case "linefit":
+            slope, start = _line(rest)
+            line: Floats = start + slope * np.arange(len(values), dtype=np.float64)
+        case "avg":
+            line = np.full(len(values), rest.mean())
+        case "none":
+            line = np.zeros(len(values))
+        case _:
+            raise ValueError("a trend is avg, linefit or none")
+    return values, seasonal, line
+
+
+def decompose(array: str, options: str) -> list[list[Any]]:
+    """Part a series into baseline, seasonal part, trend and residual."""
+    values, seasonal, line = _parts(array, json.loads(options))
+    return [_listed(part) for part in (seasonal + line, seasonal, line, values - seasonal - line)]
+
+
+def forecast(array: str, options: str) -> list[Any]:
+    tests, season, trend, least = json.loads(options)
+    _, seasonal, line = _parts(array, (season, trend, tests, least))
+    return _listed(seasonal + line)
+
+
+def anomalies(array: str, options: str) -> list[list[Any]]:
+    """Mark the points that lie far from what the series suggests: flags of 1, -1 and 0, scores, and the baseline."""
+    threshold, season, trend, tests, method, least = json.loads(options)
+    values, seasonal, line = _parts(array, (season, trend, tests, least))
+    gaps = np.array([value is None for value in numbers(array)])
+    low, high = {"tukey": (25.0, 75.0), "ctukey": (10.0, 90.0)}[method]
+    scores = np.where(gaps, 0.0, _fences(values - seasonal - line, low, high))
+    flags = (scores > threshold).astype(int) - (scores < -threshold).astype(int)
+    return [[int(flag) for flag in flags], _listed(scores), _listed(seasonal + line)]
+
+
+def outliers(array: str, options: str) -> list[Any]:
+    kind, ignored, low, high = json.loads(options)
+    low, high = (25.0, 75.0) if kind == "tukey" else (float(low), float(high))
+    values = [None if value == ignored else value for value in numbers(array)]
+    gaps = np.array([value is None for value in values])
+    known = np.array([value for value in values if value is not None], np.float64)
+    scores = np.zeros(len(values))
+    scores[~gaps] = _fences(known, low, high)
+    return _listed(scores)
+
+
+def _fences(rest: Floats, low: float, high: float) -> Floats:
+    """Say how many ranges between two percentiles each point lies outside of them.
+
+    Where both percentiles are one, what differs is measured by the mean distance from the median.
+    """
+    below, above = np.percentile(rest, (low, high))
+    width = above - below
+    if width <= 1e-9 * max(abs(above), abs(below), 1.0):
+        width = np.abs(rest - np.median(rest)).mean()
+    if width <= 1e-12:
+        return np.zeros(len(rest))
+    found: Floats = (np.maximum(rest - above, 0.0) + np.minimum(rest - below, 0.0)) / width
+    return found
+
+
+def seasonal(array: str, options: str) -> list[Any]:
+    _, found, _ = _parts(array, (json.loads(options)[0], "none", 0, SEASON_SCORE))
+    return _listed(found)
+
+
+def finite_filter(array: str, options: str) -> list[Any]:
+    """Filter a series by weights over its last points, or around each."""
+    weights, normal, center = json.loads(options)
+    values, taps = _whole(numbers(array)), np.array(weights, np.float64)
+    if normal and taps.sum():
+        taps = taps / taps.sum()
+    found = np.convolve(values, taps)
+    start = len(taps) // 2 if center else 0
+    return _listed(found[start : start + len(values)])
+
+
+def infinite_filter(array: str, options: str) -> list[Any]:
+    """Filter a series by weights over its last points and its last results."""
+    above, below = json.loads(options)
+    out: list[float] = []
+    values = _whole(numbers(array))
+    for at in range(len(values)):
+        total = sum(weight * values[at - back] for back, weight in enumerate(above) if at >= back)
+        total -= sum(weight * out[at - back] for back, weight in enumerate(below) if back and at >= back)
+        out.append(float(total) / below[0])
+    return [number(round(value, 9)) for value in out]
+
+
+def _json(rule: Callable[..., Any]) -> Callable[..., str]:
+    return lambda *texts: dumped(rule(*texts))
+
+
+def _values(rule: Callable[[str], dict[str, Any]]) -> Callable[[str], str]:
+    return lambda array: dumped(list(rule(array).values()))
+
+
+def _sign(value: float) -> float:
+    return float((value > 0) - (value < 0))
+
+
+# name, function, how many texts it takes, what it gives
+SERIES: tuple[tuple[str, Callable[..., Any], int, str], ...] = (
+    ("tide_series_add", pairwise(lambda a, b: a + b), 2, "json"),
+    ("tide_series_subtract", pairwise(lambda a, b: a - b), 2, "json"),
+    ("tide_series_multiply", pairwise(lambda a, b: a * b), 2, "json"),
+    ("tide_series_divide", pairwise(lambda a, b: a / b if b else None), 2, "json"),
+    ("tide_series_pow", pairwise(lambda a, b: a**b), 2, "json"),
+    ("tide_series_greater", pairwise(lambda a, b: a > b), 2, "json"),
+    ("tide_series_greater_equals", pairwise(lambda a, b: a >= b), 2, "json"),
+    ("tide_series_less", pairwise(lambda a, b: a < b), 2, "json"),
+    ("tide_series_less_equals", pairwise(lambda a, b: a <= b), 2, "json"),
+    ("tide_series_equals", pairwise(lambda a, b: a == b), 2, "json"),
+    ("tide_series_not_equals", pairwise(lambda a, b: a != b), 2, "json"),
+    ("tide_series_abs", each(abs), 1, "json"),
+    ("tide_series_exp", each(math.exp), 1, "json"),
+    ("tide_series_log", each(math.log), 1, "json"),
+    ("tide_series_sign", each(_sign), 1, "json"),
+    ("tide_series_sin", each(math.sin), 1, "json"),
+    ("tide_series_cos", each(math.cos), 1, "json"),
+    ("tide_series_tan", each(math.tan), 1, "json"),
+    ("tide_series_asin", each(math.asin), 1, "json"),
+    ("tide_series_acos", each(math.acos), 1, "json"),
+    ("tide_series_atan", each(math.atan), 1, "json"),
+    ("tide_series_floor", each(math.floor), 1, "json"),
+    ("tide_series_ceiling", each(math.ceil), 1, "json"),
+    ("tide_series_stats", _json(stats), 1, "json"),
+    ("tide_series_stats_list", _values(stats), 1, "json"),
+    ("tide_series_fit_line", _json(fit_line), 1, "json"),
+    ("tide_series_fit_line_list", _values(fit_line), 1, "json"),
+    ("tide_series_fill_const", lambda a, c: fill(a, "const", float(c)), 2, "json"),
+    ("tide_series_fill_forward", lambda a: fill(a, "forward"), 1, "json"),
+    ("tide_series_fill_backward", lambda a: fill(a, "backward"), 1, "json"),
+    ("tide_series_fill_linear", lambda a: fill(a, "linear"), 1, "json"),
+    ("tide_series_dot", dot, 2, "real"),
+    ("tide_series_cosine", cosine, 2, "real"),
+    ("tide_series_pearson", pearson, 2, "real"),
+    ("tide_series_product", product, 1, "real"),
+    ("tide_series_magnitude", magnitude, 1, "real"),
+    ("tide_series_periods", _json(periods), 2, "json"),
+    ("tide_series_decompose", _json(decompose), 2, "json"),
+    ("tide_series_forecast", _json(forecast), 2, "json"),
+    ("tide_anomalies", _json(anomalies), 2, "json"),
+    ("tide_series_outliers", _json(outliers), 2, "json"),
+    ("tide_series_seasonal", _json(seasonal), 2, "json"),
+    ("tide_series_fir", _json(finite_filter), 2, "json"),
+    ("tide_series_iir", _json(infinite_filter), 2, "json"),
+)

@@ -26,6 +26,7 @@ import pyarrow as pa
 from bench.data import ROWS, SPAN_US, START_US, log_table
 from bench.peers import PEERS, Append, Contender, synced
 from bench.report import Ratio, Report
+from tidelake.appender import extent_of
 from tidelake.catalog import Catalog, Pending, open_catalog
 from tidelake.catalog.protocol import new_id
 from tidelake.commit import Coordinator
@@ -276,20 +277,7 @@ def _write_extent(store: ObjectStore, key: str, extent_id: str, rows: pa.Table) 
     writer = TlmFormat().start_extent(store, key, schema, extent_id=extent_id, options=WriteOptions(time="ts"))
     for batch in rows.to_batches():
         writer.append(batch)
-    written = writer.finish()
-    return Extent(
-        id=extent_id,
-        key=key,
-        format=TlmFormat().name,
-        byte_size=written.byte_size,
-        row_count=written.row_count,
-        block_count=written.block_count,
-        min_ts_ns=written.min_timestamp_nanos,
-        max_ts_ns=written.max_timestamp_nanos,
-        schema_version=1,
-        column_stats=written.column_stats,
-        present_paths=written.present_paths,
-    )
+    return extent_of(writer.finish(), extent_id, key, TlmFormat().name, schema)
 
 
 def _known(folder: Path, contender: Contender) -> int:

@@ -8,20 +8,17 @@ same commit. It does not decide how values fit (``ingest``), what is read (``pla
 
 from __future__ import annotations
 
-import os
-import socket
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from tidelake import cbor
-from tidelake.catalog.protocol import At, Catalog, Pending, TableInfo, new_id, nothing_at, now_us
+from tidelake.appender import Appender, Target
+from tidelake.catalog.protocol import At, Catalog, TableInfo, new_id, nothing_at, now_us
 from tidelake.commit import Coordinator
 from tidelake.errors import (
     ConflictError,
@@ -34,17 +31,14 @@ from tidelake.errors import (
 from tidelake.evaluate import check, check_vector
 from tidelake.expression import Distance, parse_where, unknown_column
 from tidelake.flusher import Flusher
-from tidelake.format import WriteOptions, segment_format
-from tidelake.format.segment import BLOCK_ROWS
 from tidelake.holdings import Holdings
-from tidelake.hot import acknowledged_us, hot_payload, hot_rows
-from tidelake.ingest import OVERFLOW_COLUMN, Coerced, Rules, coerced_stream, is_rereadable
+from tidelake.hot import acknowledged_us, hot_rows
+from tidelake.ingest import OVERFLOW_COLUMN, Rules, coerced_stream, is_rereadable
 from tidelake.listed import listings_of
-from tidelake.objects import ObjectStore, extent_key
+from tidelake.objects import ObjectStore
 from tidelake.plan import Question, ScanPlan, make_plan, time_window, without_pruning
 from tidelake.predicate import And, Predicate, TimeRange, columns_of
 from tidelake.promotion import WINDOW_ROWS, Promotable, settled_paths
-from tidelake.recorder import Recorder
 from tidelake.repair import RepairReport, repair
 from tidelake.scan import Footers, prune_blocks, scan
 from tidelake.schema import DataType, Schema
@@ -52,9 +46,6 @@ from tidelake.series import Series
 from tidelake.settings import TableSettings
 from tidelake.snapshot import (
     Action,
-    AddExtent,
-    AppendHot,
-    Claim,
     Commit,
     DropHot,
     Extent,
@@ -63,6 +54,7 @@ from tidelake.snapshot import (
     Snapshot,
     UpdateTable,
 )
+from tidelake.spread import PROMOTED, also_in_overflow, places, spread_of
 from tidelake.times import parse_time_ns
 
 if TYPE_CHECKING:
@@ -70,22 +62,12 @@ if TYPE_CHECKING:
     import polars
     from pyspark.sql import DataFrame, SparkSession
 
-HOT_ROWS = 1_000  # an append of at most so many rows…
-HOT_BYTES = 256 << 10  # …and bytes stays in the catalog: an object of its own would cost more than it holds
 FLUSH_ROWS = 50_000  # hot rows past which they are flushed at once…
 FLUSH_BYTES = 16 << 20  # …or their bytes
 FLUSH_OVERDUE = 4  # times as many hot rows, and an append flushes them itself before it returns
 WIDENING_TRIES = 8  # each lost to a writer that widened the schema in another way
-EXTENT_ROWS = 4_000_000  # a longer append is cut into several extents…
-EXTENT_BYTES = 512 << 20  # …as is a larger one, as it lies in memory
-# Dynamic bytes of a block, as they lie in memory. Of 29,084 events of 2 kB, needles in under 1 % of the rows read up to
-# 64 % of the bytes in two blocks, 45 % in 15 and 18 % in such as these; the extent is half as large again for it.
-BLOCK_DYNAMIC_BYTES = 768 << 10
-LEAST_BLOCK_ROWS = 256  # below it, a block's statistics are as large as its rows
 
 Columns: TypeAlias = Sequence[str | Distance]
-
-_PROMOTED, _OVERFLOWED = "promoted:", "overflowed:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +115,7 @@ class Table:
         self._flusher, self._at = flusher, at
         self._info = info
         self._pinned = pinned
+        self._target = Target(catalog, store, info, self._holdings, self.name, at)
 
     @property
     def name(self) -> str:
@@ -182,7 +165,7 @@ class Table:
         return self._append(rows, key, head)
 
     def _append(self, rows: Any, key: str | None, head: Snapshot) -> AppendReport:
-        writer = _Appender(self, head)
+        writer = Appender(self._target, head)
         try:
             for coerced in coerced_stream(rows, head.schema, Rules(time=TableSettings.of(head.settings).time)):
                 writer.take(coerced)
@@ -252,7 +235,7 @@ class Table:
         if not hot:
             return FlushReport(0, 0, head.sequence)
         self._at("flush.listed")
-        writer = _Appender(self, head, keep_hot=False, is_new=False)
+        writer = Appender(self._target, head, keep_hot=False, is_new=False)
         try:
             for batch in hot_rows(hot):
                 writer.take_batch(batch)
@@ -392,7 +375,7 @@ class Table:
         """Add a nullable column, or widen one from int to long; anything else is a SchemaError."""
         kind = DataType.parse(type) if isinstance(type, str) else type
         head = self._catalog.head(self._info.scope)
-        return self._widen([(name, kind)], _also_in_overflow(head, head.schema.widen([(name, kind)])))
+        return self._widen([(name, kind)], also_in_overflow(head, head.schema.widen([(name, kind)])))
 
     def promote(self, path: str, type: str | DataType, *, name: str | None = None) -> Schema:
         """Make a typed column of a dynamic path, ``attributes.http.status``.
@@ -409,11 +392,11 @@ class Table:
             raise SchemaError("a path is promoted to int, long, real, bool or string", path=path, type=kind)
         target = name or inner.replace(".", "_")
         snapshot = self.snapshot
-        if target in snapshot.schema and snapshot.settings.get(_PROMOTED + target) != [column, inner]:
+        if target in snapshot.schema and snapshot.settings.get(PROMOTED + target) != [column, inner]:
             raise SchemaError(
                 "a path is promoted to a column of its own: give another name=", path=path, column=target, kind="taken"
             )
-        return self._widen([(target, kind)], {_PROMOTED + target: [column, inner]})
+        return self._widen([(target, kind)], {PROMOTED + target: [column, inner]})
 
     def promotable(self) -> list[Promotable]:
         """List the dynamic paths that have settled on one type in the newest rows, the most frequent first.
@@ -421,7 +404,7 @@ class Table:
         A path qualifies with a value of one scalar type in at least 100 of the last 1,000 rows, and no other in them.
         """
         snapshot = self.snapshot
-        promoted = {tuple(place) for _, place in _places(snapshot.settings, _PROMOTED)}
+        promoted = {tuple(place) for _, place in places(snapshot.settings, PROMOTED)}
         found: list[Promotable] = []
         for column in snapshot.schema:
             if column.type.kind == "dynamic":
@@ -503,7 +486,7 @@ class Table:
             if start is not None or end is not None:
                 parts.append(_range(time, start, end))
         predicate = None if not parts else parts[0] if len(parts) == 1 else And(tuple(parts))
-        spread, by = _spread(snapshot.settings), time if ordered else None
+        spread, by = spread_of(snapshot.settings), time if ordered else None
         return Question(schema, wanted, predicate, time, spread, limit, by, computed)
 
     def _refuse_when_pinned(self) -> None:
@@ -511,170 +494,6 @@ class Table:
             raise InvalidInputError(
                 "an older snapshot can only be read", table=self.name, snapshot=self._pinned.sequence
             )
-
-
-@dataclass(slots=True)
-class _Appender:
-    """Gather the rows of one commit and turn them into its actions."""
-
-    table: Table
-    head: Snapshot
-    keep_hot: bool = True
-    is_new: bool = True  # the rows are not in the table yet
-    rows: int = 0
-    extents: int = 0
-    overflowed: int = 0
-    _staged: list[pa.RecordBatch] = field(default_factory=list)
-    _staged_rows: int = 0
-    _staged_bytes: int = 0
-    _actions: list[Action] = field(default_factory=list)
-    _keys: list[str] = field(default_factory=list)
-    _schema: Schema | None = None
-    _spilled: set[str] = field(default_factory=set)
-    _recorder: Recorder | None = None
-
-    def __post_init__(self) -> None:
-        self._recorder = Recorder.of(self.table._holdings, self.head, self.table.name, is_new=self.is_new)
-        if self._recorder and self.table._catalog.is_log:
-            self.keep_hot = False  # the original's readers know no hot rows
-
-    @property
-    def overlap(self) -> int:
-        return self._recorder.overlap if self._recorder else 0
-
-    def admit(self, extent: Extent) -> Extent:
-        """Take an extent that others wrote for this commit, with what it covers."""
-        if self._recorder is None:
-            return extent
-        admitted = self._recorder.admit(extent, self.table._info)
-        if extent.coverage_key is None and admitted.coverage_key is not None:
-            self._keys.append(admitted.coverage_key)
-        return admitted
-
-    def claims(self) -> tuple[Claim, ...]:
-        """Give the time windows that must be free when the rows are committed."""
-        return self._recorder.claims() if self._recorder else ()
-
-    def explained(self, error: OverlapError) -> OverlapError:
-        """Say in times what a rule said in buckets."""
-        return self._recorder.explained(error) if self._recorder else error
-
-    @property
-    def schema(self) -> Schema:
-        return self._schema or self.head.schema
-
-    def take(self, coerced: Coerced) -> None:
-        """Stage rows, with the schema they needed."""
-        self._schema = coerced.schema
-        self.overflowed += coerced.overflowed
-        if coerced.overflowed:
-            self._spilled |= _spilled(coerced)
-        self.take_batch(_with_promoted(coerced, self.head.settings))
-
-    def take_batch(self, batch: pa.RecordBatch) -> None:
-        """Stage rows of this schema or an older one."""
-        if not batch.num_rows:
-            return
-        self._staged.append(batch)
-        self.rows += batch.num_rows
-        self._staged_rows += batch.num_rows
-        held_bytes = batch.get_total_buffer_size()  # a slice holds on to more than it needs
-        self._staged_bytes += held_bytes if held_bytes <= HOT_BYTES else batch.nbytes
-        if self._staged_rows >= EXTENT_ROWS or self._staged_bytes >= EXTENT_BYTES:
-            self._write_extent()
-
-    def finish(self) -> list[Action]:
-        """Give the actions of the commit; an extent's object is stored by then."""
-        if self._staged and self.keep_hot and not self._actions and self._is_small():
-            self._actions.append(AppendHot(self._hot_batch()))
-        elif self._staged:
-            self._write_extent()
-        fresh = _also_in_overflow(self.head, self.schema) | {_OVERFLOWED + name: True for name in sorted(self._spilled)}
-        settings: dict[str, Any] = {name: value for name, value in fresh.items() if name not in self.head.settings}
-        settings |= self._recorder.pinned() if self._recorder else {}
-        if self.schema != self.head.schema or settings:
-            widened = self.schema if self.schema != self.head.schema else None
-            self._actions.insert(0, UpdateTable(widened, settings))
-        return self._actions
-
-    def give_up(self) -> None:
-        """Leave what was written to collection."""
-        if self._keys:
-            self.table._catalog.release_pending(self._keys)
-
-    def _is_small(self) -> bool:
-        return self._staged_rows <= HOT_ROWS and self._staged_bytes <= HOT_BYTES
-
-    def _hot_batch(self) -> HotBatch:
-        rows = _united(self._staged, self.schema)
-        if self._recorder:
-            self._recorder.take([rows])
-        low, high = self._time_bounds(rows)
-        return HotBatch(new_id(), rows.num_rows, hot_payload(rows), low, high, self.schema.version)
-
-    def _time_bounds(self, rows: pa.RecordBatch) -> tuple[int | None, int | None]:
-        time = TableSettings.of(self.head.settings).time
-        if time is None:
-            return None, None
-        times = rows.column(time).view(pa.int64()).to_numpy(zero_copy_only=False)  # a row always has a time
-        low, high = int(times.min()) * 1000, int(times.max()) * 1000
-        return (low, high) if low >= -(2**63) and high < 2**63 else (None, None)
-
-    def _write_extent(self) -> None:
-        table, settings = self.table, TableSettings.of(self.head.settings)
-        form = segment_format(settings.format)
-        judged = self._recorder.begin(self._staged) if self._recorder else None
-        extent_id = new_id()
-        key = extent_key(table._info.namespace, table._info.name, extent_id, form.suffix)
-        table._catalog.register_pending([Pending(key, table._info.scope, f"{socket.gethostname()}:{os.getpid()}")])
-        table._at("extent.registered")
-        self._keys.append(key)
-        options = WriteOptions(time=settings.time, block_rows=_block_rows(self._staged, self._staged_rows, self.schema))
-        writer = form.start_extent(table._store, key, self.schema, extent_id=extent_id, options=options)
-        for batch in self._staged:
-            writer.append(_conform(batch, self.schema))
-        self._staged, self._staged_rows, self._staged_bytes = [], 0, 0
-
-        def begin() -> None:
-            """Go on only with rows that may be written; they were judged while they were encoded."""
-            if judged:
-                judged()
-            table._at("extent.begun")
-
-        written = writer.finish(begin)
-        table._at("extent.written")
-        covered_at = None
-        if self._recorder and judged:
-            covered_at = table._holdings.write_extent(table._info, extent_id, judged(), self._recorder.rules)
-            self._keys.append(covered_at)
-            table._at("extent.covered")
-        self.extents += 1
-        self._actions.append(
-            AddExtent(
-                Extent(
-                    id=extent_id,
-                    key=key,
-                    format=form.name,
-                    byte_size=written.byte_size,
-                    row_count=written.row_count,
-                    block_count=written.block_count,
-                    min_ts_ns=written.min_timestamp_nanos,
-                    max_ts_ns=written.max_timestamp_nanos,
-                    schema_version=self.schema.version,
-                    column_stats=written.column_stats,
-                    present_paths=written.present_paths,
-                    coverage_key=covered_at,
-                )
-            )
-        )
-
-
-def _block_rows(staged: Sequence[pa.RecordBatch], rows: int, schema: Schema) -> int:
-    """Give the rows of a block: fewer where dynamic values are large, for a block is read to look at one path."""
-    names = [column.name for column in schema if column.type.kind == "dynamic"]
-    size = sum(batch.column(name).nbytes for batch in staged for name in names if name in batch.schema.names)
-    fitting = BLOCK_ROWS if size <= BLOCK_DYNAMIC_BYTES else rows * BLOCK_DYNAMIC_BYTES // size
-    return max(LEAST_BLOCK_ROWS, min(BLOCK_ROWS, fitting))
 
 
 def _replay(receipt: Receipt) -> AppendReport:
@@ -713,43 +532,6 @@ def _tail(values: pa.ChunkedArray, count: int) -> pa.Array:
     return last if isinstance(last, pa.Array) else pa.concat_arrays(last.chunks or [pa.array([], values.type)])
 
 
-def _places(settings: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
-    return ((name.removeprefix(prefix), value) for name, value in settings.items() if name.startswith(prefix))
-
-
-def _spread(settings: Mapping[str, Any]) -> dict[str, tuple[tuple[str, str], ...]]:
-    """Give the columns whose values may lie elsewhere too: what did not fit, and what came before a promotion."""
-    spread: dict[str, tuple[tuple[str, str], ...]] = {}
-    for name, _ in _places(settings, _OVERFLOWED):
-        spread[name] = ((OVERFLOW_COLUMN, name),)
-    for name, (column, path) in _places(settings, _PROMOTED):
-        spread[name] = (*spread.get(name, ()), (column, path))
-    return spread
-
-
-def _also_in_overflow(head: Snapshot, widened: Schema) -> dict[str, Any]:
-    """Mark the new columns of a table that has an overflow column: older rows may have such a value in there."""
-    if OVERFLOW_COLUMN not in head.schema:
-        return {}
-    return {_OVERFLOWED + name: True for name in widened.names if name not in head.schema}
-
-
-def _spilled(coerced: Coerced) -> set[str]:
-    """Give the columns that have a value in the overflow column, because it did not fit."""
-    found = cbor.PathTable().add(coerced.batch.column(OVERFLOW_COLUMN).drop_null())
-    return set(coerced.schema.names).intersection(coerced.schema.names if found is None else found.paths)
-
-
-def _with_promoted(coerced: Coerced, settings: Mapping[str, Any]) -> pa.RecordBatch:
-    """Copy the values of promoted paths to their columns; they stay where they are, too."""
-    batch = coerced.batch
-    for name, (column, path) in _places(settings, _PROMOTED):
-        values = cbor.extract(batch.column(column), path).as_type(coerced.schema[name].type)
-        at = batch.schema.get_field_index(name)
-        batch = batch.set_column(at, batch.schema.field(at), pc.coalesce(batch.column(name), values))
-    return batch
-
-
 def _for_catalog(question: Question) -> Predicate | None:
     """Give what the catalog may judge by a column's own bounds: no column whose values may lie elsewhere."""
     if question.where is None or not question.spread:
@@ -763,24 +545,3 @@ def _judged(question: Question, others: Iterable[str]) -> frozenset[str]:
     """Give the columns whose statistics are needed: of the question, of others, and where else their values may lie."""
     asked = frozenset(others) | (frozenset() if question.where is None else columns_of(question.where))
     return asked.union(column for name in asked for column, _ in question.spread.get(name, ()))
-
-
-def _conform(batch: pa.RecordBatch, schema: Schema) -> pa.RecordBatch:
-    """Give rows of an older schema the columns of a wider one."""
-    if batch.schema.equals(schema.arrow):
-        return batch
-    held = dict(zip(batch.schema.names, batch.columns, strict=True))
-    arrays = []
-    for column in schema:
-        array = held.get(column.name)
-        if array is None:
-            array = pa.nulls(batch.num_rows, column.type.arrow)
-        elif array.type != column.type.arrow:  # only then: Arrow cannot cast null vectors even to their own type
-            array = array.cast(column.type.arrow)
-        arrays.append(array)
-    return pa.RecordBatch.from_arrays(arrays, schema=schema.arrow)
-
-
-def _united(batches: Sequence[pa.RecordBatch], schema: Schema) -> pa.RecordBatch:
-    conformed = [_conform(batch, schema) for batch in batches]
-    return conformed[0] if len(conformed) == 1 else pa.concat_batches(conformed)

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import gc
 import importlib
+import socket
 import sys
-from typing import Any
 
 from pyspark import daemon
 
@@ -37,10 +37,10 @@ def preload() -> None:
     gc.freeze()  # what is loaded is not looked at again by any child's collector
 
 
-def worker(*given: Any) -> Any:
+def worker(sock: socket.socket, authenticated: bool) -> int:
     """Run a worker; one whose driver has hung up ends without a word, for there is nobody to tell."""
     try:
-        return _worker(*given)
+        return _worker(sock, authenticated)
     except BrokenPipeError:
         return 1
 

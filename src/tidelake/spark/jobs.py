@@ -16,7 +16,6 @@ import pyarrow as pa
 from tidelake.catalog.protocol import new_id, now_us
 from tidelake.errors import InvalidInputError, NotFoundError
 from tidelake.format import segment_format
-from tidelake.format.segment import BLOCK_ROWS
 from tidelake.ingest import Coerced
 from tidelake.lake import Lake
 from tidelake.objects import extent_key
@@ -161,7 +160,7 @@ def rewrite(
     table: str,
     *,
     format: str | None = None,
-    block_rows: int = BLOCK_ROWS,
+    block_rows: int | None = None,
     extent_bytes: int = EXTENT_BYTES,
     spark: SparkSession | None = None,
     master: str | None = None,
@@ -239,7 +238,7 @@ def run_pieces(
     held: bytes | None = None,
 ) -> Loaded:
     """Read pieces of files in tasks, each writing extents of its own; rows of windows that are held are left out."""
-    job = replace(_job(lake, table, table.snapshot.settings, extent_bytes, BLOCK_ROWS), schema=schema, held=held)
+    job = replace(_job(lake, table, table.snapshot.settings, extent_bytes), schema=schema, held=held)
     register_folder(table, job.folder)
     loaded = Loaded(table, job)
     try:
@@ -312,7 +311,9 @@ def _run(engine: SparkSession, work: Sequence[Any], do: Callable[[Any], Any]) ->
     return engine.sparkContext.parallelize(work, len(work)).map(do).collect() if work else []
 
 
-def _job(lake: Lake, table: Table, settings: Mapping[str, Any], extent_bytes: int, block_rows: int) -> Job:
+def _job(
+    lake: Lake, table: Table, settings: Mapping[str, Any], extent_bytes: int, block_rows: int | None = None
+) -> Job:
     id = new_id()
     info = table._info
     folder = extent_key(info.namespace, info.name, f"job-{id}", "")

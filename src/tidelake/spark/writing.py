@@ -25,11 +25,11 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from tidelake.appender import Appender, block_rows_for, conformed, extent_of
 from tidelake.catalog.protocol import Pending, new_id
 from tidelake.coverage import cells_of
 from tidelake.errors import ConflictError, InvalidInputError, OverlapError, SchemaError
 from tidelake.format import WriteOptions, segment_format
-from tidelake.format.segment import BLOCK_ROWS
 from tidelake.holdings import Rules as CoverageRules
 from tidelake.holdings import rules_of, same_time
 from tidelake.ingest import Coerced, Rules, coerce_arrow
@@ -40,15 +40,8 @@ from tidelake.sidecar import decode, encode
 from tidelake.snapshot import Action, AddExtent, Commit, Extent, Receipt, RecordOffset, UpdateTable
 from tidelake.spark.places import Place, number_of, open_table
 from tidelake.spark.types import from_spark, widened
-from tidelake.table import (
-    FLUSH_BYTES,
-    FLUSH_ROWS,
-    Table,
-    _Appender,
-    _conform,
-    _spilled,
-    _with_promoted,
-)
+from tidelake.spread import spilled_columns, with_promoted
+from tidelake.table import FLUSH_BYTES, FLUSH_ROWS, Table
 
 EXTENT_BYTES = 256 << 20  # of rows in memory that become one extent; a task holds about twice as much while it writes
 EXTENT_ROWS = 4_000_000
@@ -69,7 +62,7 @@ class Job:
     schema: Schema
     settings: Mapping[str, Any]
     extent_bytes: int
-    block_rows: int
+    block_rows: int | None  # as many as suit the rows, if not given
     is_replay: bool = False  # the key is in already: there is nothing to write
     held: bytes | None = None  # coverage of windows whose rows are left out
 
@@ -127,8 +120,8 @@ class Extents:
         """Stage coerced rows, and write an extent when there are enough."""
         self.schema = coerced.schema
         if coerced.overflowed:
-            self.spilled |= _spilled(coerced)
-        batch = self._without_held(_with_promoted(coerced, self.job.settings))
+            self.spilled |= spilled_columns(coerced)
+        batch = self._without_held(with_promoted(coerced, self.job.settings))
         parts = max(1, -(-batch.nbytes // self.job.extent_bytes))
         step = max(1, -(-batch.num_rows // parts))
         for start in range(0, batch.num_rows, step):
@@ -167,29 +160,15 @@ class Extents:
         form = segment_format(settings.format)
         extent_id = new_id()
         key = self.job.extent_key(extent_id)
-        options = WriteOptions(time=settings.time, block_rows=self.job.block_rows)
+        block_rows = self.job.block_rows or block_rows_for(self._staged, self._staged_rows, schema)
+        options = WriteOptions(time=settings.time, block_rows=block_rows)
         writer = form.start_extent(self.store, key, schema, extent_id=extent_id, options=options)
         for batch in self._staged:
-            writer.append(_conform(batch, schema))
+            writer.append(conformed(batch, schema))
         covered_at = self._write_coverage(extent_id)
         self._staged, self._staged_rows, self._staged_bytes = [], 0, 0
         done = writer.finish()
-        self.written.append(
-            Extent(
-                id=extent_id,
-                key=key,
-                format=form.name,
-                byte_size=done.byte_size,
-                row_count=done.row_count,
-                block_count=done.block_count,
-                min_ts_ns=done.min_timestamp_nanos,
-                max_ts_ns=done.max_timestamp_nanos,
-                schema_version=schema.version,
-                column_stats=done.column_stats,
-                present_paths=done.present_paths,
-                coverage_key=covered_at,
-            )
-        )
+        self.written.append(extent_of(done, extent_id, key, form.name, schema, coverage_key=covered_at))
 
     def _write_coverage(self, extent_id: str) -> str | None:
         """Write what the staged rows cover beside their extent; in a log's layout the driver does, elsewhere."""
@@ -303,7 +282,7 @@ def plan_job(table: Table, place: Place, schema: StructType, options: Mapping[st
         schema=wider,
         settings=dict(head.settings),
         extent_bytes=number_of(options, "extentBytes", EXTENT_BYTES) or EXTENT_BYTES,
-        block_rows=number_of(options, "blockRows", BLOCK_ROWS) or BLOCK_ROWS,
+        block_rows=number_of(options, "blockRows", None),
         is_replay=key is not None and table._catalog.receipt(table._info.scope, key=key) is not None,
     )
 
@@ -330,7 +309,7 @@ def commit_written(
     if (known := catalog.receipt(scope, commit_id=job_id)) is not None:
         return known  # this very job is in: its extents must not be announced again
     keys = [key for message in messages for key in message.keys]
-    appender = _Appender(table, catalog.head(scope), is_new=operation == "append")
+    appender = Appender(table._target, catalog.head(scope), is_new=operation == "append")
     try:
         # Each extent by its own name; the folder protects them until then, and must still do so afterwards.
         if keys:
@@ -389,14 +368,14 @@ def forget_folder(table: Table, folder: str, kept: Iterable[str]) -> None:
     catalog.release_pending([*left, folder])
 
 
-def _actions(appender: _Appender, messages: Sequence[Written]) -> list[Action]:
+def _actions(appender: Appender, messages: Sequence[Written]) -> list[Action]:
     """Give the actions of a job's commit; rows that travelled in messages become hot rows, or one more extent."""
     schema = appender.head.schema
     for message in messages:
         if message.rows:
             schema = schema.widen(message.schema.columns)
-            appender._spilled |= message.spilled
-    appender._schema = schema
+            appender.spilled |= message.spilled
+    appender.widened = schema
     fitted = [replace(extent, schema_version=schema.version) for message in messages for extent in message.extents]
     extents = [AddExtent(appender.admit(extent)) for extent in fitted]
     for message in messages:
@@ -441,5 +420,5 @@ def _stream_bytes(batches: Sequence[pa.RecordBatch], schema: Schema) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, schema.arrow) as stream:
         for batch in batches:
-            stream.write_batch(_conform(batch, schema))
+            stream.write_batch(conformed(batch, schema))
     return bytes(sink.getvalue())

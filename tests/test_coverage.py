@@ -21,9 +21,8 @@ from hypothesis import strategies as st
 import tidelake
 from tests.support.catalogs import fresh_schema
 from tests.support.faulty import Fault, FaultyStore
-from tidelake import holdings, recorder
+from tidelake import appender, holdings, recorder
 from tidelake import scan as scan_module
-from tidelake import table as table_module
 from tidelake.catalog.protocol import Pending, new_id
 from tidelake.catalog.sql import SqlCatalog
 from tidelake.cli import main
@@ -179,7 +178,7 @@ def test_rows_of_one_append_may_share_a_window_but_not_a_time(folder: Lake) -> N
 def test_an_append_of_several_extents_goes_on_with_a_window_but_never_back(
     folder: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(table_module, "EXTENT_ROWS", 4)
+    monkeypatch.setattr(appender, "EXTENT_ROWS", 4)
     table = folder.create_table("m.cpu", SCHEMA, **DEVICE, coverage="exclusive")
 
     def batches(*groups: list[dict[str, Any]]) -> pa.RecordBatchReader:
@@ -472,7 +471,7 @@ def test_a_random_life_is_that_of_a_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str, seed: int
 ) -> None:
     monkeypatch.setattr(holdings, "UNITED_AFTER", 3)
-    monkeypatch.setattr(table_module, "HOT_ROWS", 4)
+    monkeypatch.setattr(appender, "HOT_ROWS", 4)
     rng = random.Random(seed)
     with tidelake.connect(tmp_path / "lake") as lake:
         table = lake.create_table("m.cpu", SCHEMA, **DEVICE, coverage=mode, flush_age="off")
@@ -554,7 +553,7 @@ def test_united_coverage_is_written_now_and_then_and_bounds_what_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(holdings, "UNITED_AFTER", 10)
-    monkeypatch.setattr(table_module, "HOT_ROWS", 0)
+    monkeypatch.setattr(appender, "HOT_ROWS", 0)
     with tidelake.connect(tmp_path / "lake") as lake:
         table = lake.create_table("m.cpu", SCHEMA, **DEVICE, coverage="exclusive")
         for minute in range(45):
@@ -589,7 +588,7 @@ def test_lost_and_damaged_objects_are_made_again_and_told_of(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, how: str, what: str
 ) -> None:
     monkeypatch.setattr(holdings, "UNITED_AFTER", 2)
-    monkeypatch.setattr(table_module, "HOT_ROWS", 0)
+    monkeypatch.setattr(appender, "HOT_ROWS", 0)
     with tidelake.connect(tmp_path / "lake") as lake:
         table = lake.create_table("m.cpu", SCHEMA, **DEVICE, coverage="exclusive")
         for minute in range(5):

@@ -24,7 +24,7 @@ import tidelake
 from tests.support.oracle import answers
 from tests.support.rows import Row, exact, rows_of
 from tests.support.strategies import DOCUMENTS, WORDS, Case, examples, predicates
-from tidelake import dynamic, scan, table
+from tidelake import appender, dynamic, scan
 from tidelake.errors import QueryError
 from tidelake.evaluate import check
 from tidelake.lake import Lake
@@ -121,10 +121,10 @@ def build(lake: Lake, steps: list[Step], form: str) -> Table:
     """Live through a table's life, with blocks of a few rows."""
     made = lake.create_table(f"t{next(_made)}", COLUMNS, time="ts", format=form, flush_age="off")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(table, "BLOCK_ROWS", 4)
-        patch.setattr(table, "LEAST_BLOCK_ROWS", 1)
+        patch.setattr(appender, "BLOCK_ROWS", 4)
+        patch.setattr(appender, "LEAST_BLOCK_ROWS", 1)
         for step in steps:
-            patch.setattr(table, "HOT_ROWS", 1_000 if step.hot else 0)
+            patch.setattr(appender, "HOT_ROWS", 1_000 if step.hot else 0)
             made.append(step.rows)
             if step.flush:
                 made.flush()

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pytest
 
 import tidelake
-from tidelake import col, table
+from tidelake import appender, col
 from tidelake.errors import SchemaError
 from tidelake.lake import Lake
 from tidelake.predicate import Predicate
@@ -127,8 +127,8 @@ def test_text_is_found_inside_longer_words(lake: Lake) -> None:
 
 
 def test_blocks_are_pruned_inside_an_extent(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table, "BLOCK_ROWS", 1)
-    monkeypatch.setattr(table, "LEAST_BLOCK_ROWS", 1)
+    monkeypatch.setattr(appender, "BLOCK_ROWS", 1)
+    monkeypatch.setattr(appender, "LEAST_BLOCK_ROWS", 1)
     columns = {"ts": "timestamp", "status": "int", "region": "string"}
     made = lake.create_table("b", columns, flush_age="off")
     for n in range(5):

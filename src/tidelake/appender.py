@@ -246,5 +246,5 @@ def conformed(batch: pa.RecordBatch, schema: Schema) -> pa.RecordBatch:
 
 def united(batches: Sequence[pa.RecordBatch], schema: Schema) -> pa.RecordBatch:
     """Join rows of several schemas under the widest."""
-    conformed = [conformed(batch, schema) for batch in batches]
-    return conformed[0] if len(conformed) == 1 else pa.concat_batches(conformed)
+    parts = [conformed(batch, schema) for batch in batches]
+    return parts[0] if len(parts) == 1 else pa.concat_batches(parts)

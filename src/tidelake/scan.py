@@ -292,29 +292,55 @@ def _ordered(plan: ScanPlan, footers: Footers) -> Iterator[pa.RecordBatch]:
 def _read_ahead(pieces: Sequence[_Piece]) -> Iterator[tuple[_Piece, pa.RecordBatch]]:
     """Read pieces on a few threads, in order, never more than the memory budget ahead of the consumer.
 
-    The consumer's own thread is one of them: it reads what it would wait for, if nobody has begun it. On a busy machine
-    113 small blocks took a sixth less time so than with a pool that it only waits for.
+    The consumer's own thread is one of them: while another reads the piece that is due, it reads one of the next.
     """
     if len(pieces) == 1:
         yield pieces[0], pieces[0].read()
         return
-    waiting: deque[tuple[_Piece, Future[pa.RecordBatch]]] = deque()
+    waiting: deque[_Begun] = deque()
     ahead = 0
     with ThreadPoolExecutor(READ_THREADS - 1, thread_name_prefix="tidelake-scan") as pool:
         try:
             for piece in pieces:
                 while waiting and (ahead + piece.byte_size > MEMORY_BUDGET or len(waiting) > 2 * READ_THREADS):
-                    first, future = waiting.popleft()
-                    ahead -= first.byte_size
-                    yield first, first.read() if future.cancel() else future.result()
-                waiting.append((piece, pool.submit(piece.read)))
+                    first = waiting.popleft()
+                    ahead -= first.piece.byte_size
+                    yield first.piece, first.batch(waiting)
+                waiting.append(_Begun(piece, pool.submit(piece.read)))
                 ahead += piece.byte_size
             while waiting:
-                first, future = waiting.popleft()
-                yield first, first.read() if future.cancel() else future.result()
+                first = waiting.popleft()
+                yield first.piece, first.batch(waiting)
         finally:
-            for _, future in waiting:
-                future.cancel()
+            for each in waiting:
+                each.future.cancel()
+
+
+@dataclass(slots=True)
+class _Begun:
+    """A piece that is being read, or will be."""
+
+    piece: _Piece
+    future: Future[pa.RecordBatch]
+
+    def batch(self, others: Iterable[_Begun]) -> pa.RecordBatch:
+        """Give what was read. While somebody is at it, read those of the others that nobody has begun."""
+        if self.future.cancel():
+            return self.piece.read()
+        for other in others:
+            if self.future.done():
+                break
+            if other.future.cancel():
+                other.read_now()
+        return self.future.result()
+
+    def read_now(self) -> None:
+        """Read the piece here; an error is for whoever comes to need it."""
+        self.future = Future()
+        try:
+            self.future.set_result(self.piece.read())
+        except Exception as error:
+            self.future.set_exception(error)
 
 
 def _limited(batches: Iterable[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:

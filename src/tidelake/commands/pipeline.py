@@ -47,6 +47,7 @@ def load(lake: Lake, as_json: bool, table: str, files: tuple[str, ...], schema: 
     \b
     Example:
       tidelake load obs.logs 'logs/*.ndjson' --lake lake
+      tidelake load obs.logs 's3://raw/logs/*.ndjson.gz' --lake postgresql://… --objects s3://lake
       tidelake load m.cpu 'backfill/*.parquet' --only-missing
     """
     from tidelake.spark.jobs import load as run

@@ -21,7 +21,6 @@ __all__ = ["PUSHDOWN", "explain", "register", "session"]
 
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 DAEMON = "spark.python.daemon.module"
-UNIX_SOCKETS = "spark.python.unix.domain.socket.enabled"  # a fifth quicker between processes of one machine
 
 
 def session(master: str | None = None, *, app: str = "tidelake", **settings: str) -> SparkSession:
@@ -37,7 +36,7 @@ def session(master: str | None = None, *, app: str = "tidelake", **settings: str
         place = master or os.environ.get("TIDELAKE_MASTER") or "local[*]"
         builder = builder.master(place)
         if place == "local" or place.startswith("local["):
-            builder = builder.config(DAEMON, "tidelake.spark.daemon").config(UNIX_SOCKETS, "true")
+            builder = builder.config(DAEMON, "tidelake.spark.daemon")
         builder = builder.config("spark.ui.showConsoleProgress", "false").config("spark.ui.enabled", "false")
     for name, value in settings.items():
         builder = builder.config(name.replace("__", "."), value)

@@ -10,12 +10,9 @@ from __future__ import annotations
 
 import gc
 import importlib
-import socket
 import sys
 
 from pyspark import daemon
-
-_worker = daemon.worker
 
 LOADED = (
     "tidelake.spark.source",
@@ -37,15 +34,6 @@ def preload() -> None:
     gc.freeze()  # what is loaded is not looked at again by any child's collector
 
 
-def worker(sock: socket.socket, authenticated: bool) -> int:
-    """Run a worker; one whose driver has hung up ends without a word, for there is nobody to tell."""
-    try:
-        return _worker(sock, authenticated)
-    except BrokenPipeError:
-        return 1
-
-
 if __name__ == "__main__":
     preload()
-    daemon.worker = worker
     daemon.manager()

@@ -12,6 +12,8 @@ from __future__ import annotations
 import importlib
 import io
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from tidelake.spark.java import java_class
@@ -54,17 +56,24 @@ def register_source(spark: SparkSession, source: type[DataSource]) -> None:
     ready: dict[str, Any] = spark.sparkContext.__dict__.setdefault("_tidelake_sources", {})
     if name in ready:
         return
-    jvm: Any = spark.sparkContext._jvm
-    sessions = jvm.org.apache.spark.sql.classic.SparkSession
-    active = sessions.getActiveSession()
-    sessions.setActiveSession(session)  # Spark looks there if the name is taken
-    try:
-        made = next(iter(ready.values()), None) or _in_driver(spark, source)
+    made = next(iter(ready.values()), None) or _in_driver(spark, source)
+    with _active(spark):
         if made is None:
             spark.dataSource.register(source)
         else:
             session.dataSource().registerPython(source.name(), made)
-        ready[name] = made
+    ready[name] = made
+
+
+@contextmanager
+def _active(spark: SparkSession) -> Iterator[None]:
+    """Let a session be the active one for a while: Spark looks there if a name is taken."""
+    jvm: Any = spark.sparkContext._jvm
+    sessions = jvm.org.apache.spark.sql.classic.SparkSession
+    active = sessions.getActiveSession()
+    sessions.setActiveSession(spark._jsparkSession)
+    try:
+        yield
     finally:
         if active.isDefined():
             sessions.setActiveSession(active.get())

@@ -38,7 +38,7 @@ _LEVEL = np.dtype(
 )  # of the values that are open while parsing
 _FRAME = np.dtype(
     [("at", np.int64), ("count", np.int64), ("next", np.int64), ("ids", np.int64), ("offsets", np.int64),
-     ("values", np.int64), ("id_width", np.int64), ("width", np.int64), ("last", np.int64), ("is_map", np.bool_)]
+     ("values", np.int64), ("id_width", np.int64), ("width", np.int64), ("is_map", np.bool_)]
 )  # fmt: skip
 _NULL, _TRUE, _FALSE, _INTEGER, _DOUBLE, _BINARY, _TEXT, _OBJECT, _ARRAY = range(9)
 
@@ -137,7 +137,11 @@ def _to_variants(
     data: Any, offsets: Any, valid: Any, row: Any, nodes: Any, keys: Any, levels: Any, states: Any, out: Any,
     ends: Any, meta: Any, meta_ends: Any,
 ) -> Any:  # fmt: skip
-    """Transcode rows from ``row`` on; give the first that there was no room for, or their number."""
+    """Transcode rows from ``row`` on; give the first that there was no room for, or their number.
+
+    Rows that follow each other mostly have the same keys, in the same order: their metadata is copied.
+    """
+    known, known_count, known_at, known_length = np.zeros((len(keys), 2), dtype=np.int64), -1, 0, 0
     for at in range(row, len(valid)):
         to, meta_to = ends[at], meta_ends[at]
         start, end = np.int64(offsets[at]), np.int64(offsets[at + 1])
@@ -148,8 +152,17 @@ def _to_variants(
             count, key_count = _parse(data, start, end, nodes, keys, levels)
             if count > 0:
                 widths = _measure(nodes, count, key_count)
-                _sort_keys(data, keys, key_count)
-                meta_to = _put_metadata(data, keys, key_count, meta, meta_to)
+                if key_count == known_count and _are_known(data, keys, key_count, known):
+                    for i in range(known_length):
+                        meta[meta_to + i] = meta[known_at + i]
+                    meta_to += known_length
+                else:
+                    _sort_keys(data, keys, key_count)
+                    known_at, known_count = meta_to, key_count
+                    meta_to = _put_metadata(data, keys, key_count, meta, meta_to)
+                    known_length = meta_to - known_at
+                    for i in range(key_count):
+                        known[i, 0], known[i, 1] = keys[i].start, keys[i].length
                 to = _put_value(data, nodes, count, keys, widths[0], widths[1], out, to)
             else:
                 states[at] = _LEFT
@@ -219,6 +232,19 @@ def _parse(data: Any, at: Any, end: Any, nodes: Any, keys: Any, levels: Any) -> 
 
 
 @compiled
+def _are_known(data: Any, keys: Any, key_count: Any, known: Any) -> Any:
+    """Say whether keys are those of another row; their order and ranks are then still entered."""
+    for i in range(key_count):
+        start, length = keys[i].start, keys[i].length
+        if length != known[i, 1]:
+            return False
+        for j in range(length):
+            if data[start + j] != data[known[i, 0] + j]:
+                return False
+    return True
+
+
+@compiled
 def _find_key(data: Any, keys: Any, key_count: Any, start: Any, length: Any) -> Any:
     for key in range(key_count):
         if keys[key].length == length:
@@ -236,8 +262,7 @@ def _find_key(data: Any, keys: Any, key_count: Any, start: Any, length: Any) -> 
 def _measure(nodes: Any, count: Any, key_count: Any) -> Any:
     """Set the size of each node; give the width of ids and of offsets, alike in the whole value."""
     id_width = 1 if key_count <= 256 else 2
-    width, most = 4, np.int64(0)
-    for _ in range(2):
+    for width in (1, 2, 4):
         for i in range(count):
             nodes[i].used = 0
         for i in range(count - 1, -1, -1):
@@ -258,8 +283,8 @@ def _measure(nodes: Any, count: Any, key_count: Any) -> Any:
                 node.size = 1
             if node.parent >= 0:
                 nodes[node.parent].used += node.size
-        most = nodes[0].size
-        width = 1 if most < 256 else 2 if most < 65536 else 4
+        if nodes[0].size < 1 << (8 * width):
+            break
     return id_width, width
 
 
@@ -290,6 +315,9 @@ def _sort_keys(data: Any, keys: Any, key_count: Any) -> None:
 @compiled
 def _put_number(out: Any, to: Any, value: Any, width: Any) -> Any:
     """Write the low bytes of a whole number, the lowest first."""
+    if width == 1:
+        out[to] = value & 0xFF
+        return to + 1
     for i in range(width):
         out[to + i] = (value >> (8 * i)) & 0xFF
     return to + width
@@ -365,6 +393,8 @@ def _place(parent: Any, node: Any, keys: Any, id_width: Any, width: Any, out: An
 @compiled
 def _number(data: Any, at: Any, width: Any) -> Any:
     """Read a whole number without a sign, the lowest byte first."""
+    if width == 1:
+        return np.int64(data[at])
     value = np.int64(0)
     for i in range(width):
         value |= np.int64(data[at + i]) << (8 * i)
@@ -400,12 +430,13 @@ def _to_dynamics(
     ends: Any,
 ) -> Any:  # fmt: skip
     """Transcode rows from ``row`` on; give the first that there was no room for, or their number."""
+    names = np.empty((MOST_DEPTH + 1, MOST_KEYS, 3), dtype=np.int64)  # of the maps that are open, in order
     for at in range(row, len(valid)):
         to = ends[at]
         if valid[at]:
             state, end = _put_dynamic(
                 data, np.int64(offsets[at]), np.int64(offsets[at + 1]), meta, np.int64(meta_offsets[at]),
-                np.int64(meta_offsets[at + 1]), frames, out, to,
+                np.int64(meta_offsets[at + 1]), frames, names, out, to,
             )  # fmt: skip
             if state == _FULL:
                 return at
@@ -417,8 +448,9 @@ def _to_dynamics(
 
 @compiled
 def _put_dynamic(
-    data: Any, start: Any, end: Any, meta: Any, meta_start: Any, meta_end: Any, frames: Any, out: Any, to: Any
-) -> Any:
+    data: Any, start: Any, end: Any, meta: Any, meta_start: Any, meta_end: Any, frames: Any, names: Any, out: Any,
+    to: Any,
+) -> Any:  # fmt: skip
     """Write one variant as canonical CBOR: what happened, and the place after it."""
     at, depth = start, 0
     while True:
@@ -428,6 +460,9 @@ def _put_dynamic(
         if state != _DONE:
             return state, to
         if is_open:
+            frame = frames[depth]
+            if frame.is_map and not _order_keys(data, frame, meta, meta_start, meta_end, names[depth]):
+                return _LEFT, to
             depth += 1
             if depth == MOST_DEPTH:
                 return _LEFT, to
@@ -438,10 +473,7 @@ def _put_dynamic(
         frame = frames[depth - 1]
         slot = frame.next
         if frame.is_map:
-            slot = _next_key(data, frame, meta, meta_start, meta_end)
-            if slot < 0:
-                return _LEFT, to
-            key_at, key_length = _key_of(data, frame, slot, meta, meta_start, meta_end)
+            key_at, key_length, slot = names[depth - 1, frame.next]
             if not _is_text(meta, key_at, key_length):
                 return _LEFT, to
             if to + key_length + 16 > len(out):
@@ -450,7 +482,6 @@ def _put_dynamic(
             for i in range(key_length):
                 out[to + i] = meta[key_at + i]
             to += key_length
-            frame.last = slot
         frame.next += 1
         at = frame.values + _number(data, frame.offsets + slot * frame.width, frame.width)
         if at < start or at >= end:
@@ -566,7 +597,7 @@ def _open_frame(data: Any, at: Any, end: Any, frame: Any, is_map: Any, header: A
     size = 4 if is_large else 1
     if at + 1 + size > end:
         return _LEFT
-    frame.at, frame.is_map, frame.next, frame.last = at, is_map, 0, -1
+    frame.at, frame.is_map, frame.next = at, is_map, 0
     frame.count = _number(data, at + 1, size)
     if frame.count > end - at:
         return _LEFT
@@ -600,21 +631,20 @@ def _key_of(data: Any, frame: Any, slot: Any, meta: Any, start: Any, end: Any) -
 
 
 @compiled
-def _next_key(data: Any, frame: Any, meta: Any, start: Any, end: Any) -> Any:
-    """Choose the field after the last one written, the shorter name first; -1 when a name is malformed or double."""
-    best, best_at, best_length = np.int64(-1), np.int64(0), np.int64(0)
-    last_at, last_length = np.int64(0), np.int64(-1)
-    if frame.last >= 0:
-        last_at, last_length = _key_of(data, frame, frame.last, meta, start, end)
+def _order_keys(data: Any, frame: Any, meta: Any, start: Any, end: Any, names: Any) -> Any:
+    """List a map's names where CBOR wants them, the shorter first; False when one is malformed or double."""
     for slot in range(frame.count):
         at, length = _key_of(data, frame, slot, meta, start, end)
         if length < 0:
-            return np.int64(-1)
-        if frame.last >= 0 and not _is_less(meta, last_at, last_length, at, length):
-            continue
-        if best < 0 or _is_less(meta, at, length, best_at, best_length):
-            best, best_at, best_length = np.int64(slot), at, length
-    return best
+            return False
+        to = slot
+        while to > 0 and _is_less(meta, at, length, names[to - 1, 0], names[to - 1, 1]):
+            names[to, 0], names[to, 1], names[to, 2] = names[to - 1, 0], names[to - 1, 1], names[to - 1, 2]
+            to -= 1
+        if to > 0 and not _is_less(meta, names[to - 1, 0], names[to - 1, 1], at, length):
+            return False
+        names[to, 0], names[to, 1], names[to, 2] = at, length, slot
+    return True
 
 
 @compiled

@@ -54,7 +54,7 @@ def test_plans_start_no_process(spark: SparkSession, tmp_path: Path) -> None:
         lake.create_table("copy", SCHEMA, time="ts", flush_age="off")
     frame.write.format("tidelake").options(lake=where, table="copy").mode("append").save()
     assert frame_of(spark, where).count() == 20
-    assert planners() == before
+    assert planners() <= before  # an idle one may have ended meanwhile
     with tidelake.connect(where) as lake:
         assert lake.table("copy").scan(["n"]).read_all().num_rows == 20
 

@@ -1,9 +1,8 @@
 """Fork Spark's Python workers from a process that has the engine loaded already.
 
-Spark starts one daemon for each kind of worker, which forks a fresh process for every plan and task; each of them would
-import us and our compilers again, which takes a second. Only a session of this process uses it: on a cluster the
-daemon starts before the package is shipped. Nothing here prints or starts threads: a fork would lose them. It does not
-change what workers do.
+Spark starts a daemon, which forks a fresh process for tasks; each of them would import us and our compilers again,
+which takes a second. Only a session of this process uses it: on a cluster the daemon starts before the package is
+shipped. Nothing here prints or starts threads: a fork would lose them. It does not change what workers do.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ LOADED = (
 
 
 def preload() -> None:
-    """Import what plans and tasks use."""
+    """Import what tasks use."""
     for name in (*LOADED, *sys.argv[1:2]):
         importlib.import_module(name)
     gc.freeze()  # what is loaded is not looked at again by any child's collector

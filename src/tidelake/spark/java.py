@@ -20,15 +20,21 @@ if TYPE_CHECKING:
 
 ON_EXECUTORS = "ColumnReader.java"
 FILES = (ON_EXECUTORS, "DriverSource.java", "ScanRule.java")
-_LOADER, _JAR, _SENT = "_tidelake_classes", "_tidelake_jar", "_tidelake_jar_is_sent"
+_LOADER, _JAR, _FAILED, _SENT = "_tidelake_classes", "_tidelake_jar", "_tidelake_failed", "_tidelake_jar_is_sent"
 
 
 def java_class(spark: SparkSession, name: str) -> Any:
     """Give one of our classes, compiled once in a JVM; executors of this session get those that they need."""
     context = spark.sparkContext
     held: dict[str, Any] = context._gateway.__dict__  # it lives as long as the JVM, longer than a context
+    if _FAILED in held:
+        raise RuntimeError(held[_FAILED])  # it would fail again
     if _LOADER not in held:
-        held[_LOADER], held[_JAR] = _compiled(context._jvm, spark._jsparkSession.getClass().getClassLoader())
+        try:
+            held[_LOADER], held[_JAR] = _compiled(context._jvm, spark._jsparkSession.getClass().getClassLoader())
+        except Exception as error:
+            held[_FAILED] = f"Spark {spark.version} is not as expected: {' '.join(str(error).splitlines()[:2])}"
+            raise RuntimeError(held[_FAILED]) from error
     if _SENT not in context.__dict__:
         context._jsc.addJar(held[_JAR])
         context.__dict__[_SENT] = True

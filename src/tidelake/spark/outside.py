@@ -21,7 +21,7 @@ import pyarrow.fs
 from tidelake.errors import NotFoundError, StorageError
 
 BUCKET = "s3://"
-_NAMES_BEFORE_MAGIC = "*?["
+_MAGIC = "*?["
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Outside:
 
     def _find_in_bucket(self, path: str) -> tuple[list[str], bool]:
         system, name = self._place(path)
-        at = min((found for each in _NAMES_BEFORE_MAGIC if (found := name.find(each)) >= 0), default=-1)
+        at = min((found for each in _MAGIC if (found := name.find(each)) >= 0), default=-1)
         base = name if at < 0 else name[:at].rpartition("/")[0]
         try:
             held = system.get_file_info(base.rstrip("/")) if base else None

@@ -227,7 +227,9 @@ def as_nobody() -> Iterator[None]:
     ("address", "says"),
     [
         ("postgresql://nobody:secret@127.0.0.1:1/db", "cannot be reached"),
+        ("postgresql+psycopg://127.0.0.1:1/db?user=nobody&password=secret", "cannot be reached"),
         ("postgresql://[::bad/db", "not a catalog's address"),
+        ("postgresql://u:se/secret@host:none/db?colour=blue", "not a catalog's address"),
         ("mysql://u:secret@host/db", "a catalog is a folder"),
         ("nonsense://u:secret@host/db", "a catalog is a folder"),
     ],

@@ -19,10 +19,11 @@ from tests.support.servers import S3Server
 from tidelake.cli import COMMANDS, main
 from tidelake.commands.options import open_object
 from tidelake.errors import InvalidInputError, NotFoundError
-from tidelake.format import WriteOptions, segment_format
+from tidelake.format import FORMATS, WriteOptions, segment_format
 from tidelake.inspect import inspect_extent
 from tidelake.objects import ObjectStore, open_store
 from tidelake.schema import Schema
+from tidelake.settings import FORMATS as FORMAT_NAMES
 
 SCHEMA = Schema.of({"ts": "timestamp", "service": "string"})
 
@@ -161,13 +162,13 @@ def test_help_starts_without_what_only_some_commands_need() -> None:
         from click.testing import CliRunner
         from tidelake.cli import main
         assert CliRunner().invoke(main, ["inspect", "--help"]).exit_code == 0
-        print(sorted({"numba", "numpy", "obstore", "pyarrow", "rich", "sqlalchemy"} & set(sys.modules)))
+        print(sorted({"numba", "numpy", "obstore", "pyarrow", "rich"} & set(sys.modules)))
     """
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
     assert found.stdout == b"[]\n"
 
 
-ENGINES = {"cbor2", "duckdb", "numba", "numpy", "pandas", "pyarrow", "pyspark", "sqlalchemy", "sqlglot"}
+ENGINES = {"cbor2", "duckdb", "numba", "numpy", "pandas", "pyarrow", "pyspark", "sqlglot"}
 
 LOOK = """if True:
     import sys
@@ -196,11 +197,23 @@ def test_looking_into_a_lake_waits_for_no_engine(lake_folder: Path) -> None:
     assert imported_by(*((*command, "--json", *where) for command in commands[:-1])) == set()
 
 
+def test_making_a_lake_and_a_table_waits_for_no_engine(tmp_path: Path) -> None:
+    where = ("--lake", str(tmp_path / "new"))
+    table = ("create", "obs.logs", "ts:timestamp", "n:long", "--retention", "30d", "--format", "parquet")
+    assert imported_by(("init", *where), (*table, *where), ("tables", *where)) == set()
+    series = ("create", "m.cpu", "ts:timestamp", "device:string", "--bucket", "1m", "--entity", "device")
+    assert imported_by((*series, *where)) == {"numpy"}
+
+
+def test_the_formats_that_a_table_may_be_told_are_those_there_are() -> None:
+    assert tuple(FORMATS) == FORMAT_NAMES
+
+
 def test_what_explains_and_inspects_waits_for_no_engine_that_it_does_not_use(lake_folder: Path) -> None:
     (extent,) = lake_folder.rglob("*.tlm")
-    assert imported_by(("inspect", str(extent))) & {"duckdb", "numba", "sqlalchemy", "sqlglot"} == set()
+    assert imported_by(("inspect", str(extent))) & {"duckdb", "numba", "sqlglot"} == set()
     question = "obs.logs|where n > 5"
-    assert imported_by(("explain", question, "--lake", str(lake_folder))) & {"duckdb", "sqlalchemy"} == set()
+    assert imported_by(("explain", question, "--lake", str(lake_folder))) & {"duckdb"} == set()
 
 
 @pytest.fixture

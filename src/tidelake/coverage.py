@@ -31,7 +31,6 @@ NO_ENTITY = "[]"
 MARKED_CELLS = 1 << 24  # so many cells may be marked one by one, however few the rows…
 CELLS_PER_ROW = 8  # …or so many for each row; more are sorted
 FEW_RUNS = 128  # an entity of so few runs is made run by run
-ENTITY_KINDS = ("string", "int", "long", "bool")
 
 Bools: TypeAlias = npt.NDArray[np.bool_]
 

@@ -24,26 +24,26 @@ from typing import TYPE_CHECKING, Any, Self
 from tidelake.catalog import Catalog, open_catalog
 from tidelake.catalog.protocol import At, nothing_at
 from tidelake.commit import Coordinator
-from tidelake.errors import AlreadyExistsError, InvalidInputError, NotFoundError, SchemaError
+from tidelake.errors import AlreadyExistsError, InvalidInputError, NotFoundError
 from tidelake.flusher import Flusher
 from tidelake.later import later
+from tidelake.making import create_table
 from tidelake.objects import ObjectStore, open_store, probe_conditional_put
 from tidelake.schema import DataType, Schema
-from tidelake.settings import FLUSH_AGE, FLUSH_OFF, TableSettings
+from tidelake.settings import FLUSH_AGE
 from tidelake.snapshot import Snapshot
-from tidelake.times import duration_us, time_us
+from tidelake.times import time_us
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from tidelake import format as formats
     from tidelake.catalog import log
     from tidelake.holdings import Holdings
     from tidelake.query.result import Result
     from tidelake.scan import Footers
     from tidelake.table import AppendReport, Table
 else:
-    log, formats = later("tidelake.catalog.log"), later("tidelake.format")
+    log = later("tidelake.catalog.log")
 
 LOG_SCHEME = "log:"
 
@@ -138,21 +138,22 @@ class Lake:
         refuses one that is held, ``"track"``, the default, takes it. An ``index`` of whole numbers may take the time's
         place. The format is ``tlm``, or in a transaction log ``parquet``, unless told otherwise.
         """
-        columns = schema if isinstance(schema, Schema) else Schema.of(schema)
-        named = _time_of(columns, time)
-        told = {"bucket": bucket, "entity": entity, "coverage": coverage, "index": index, "timezone": timezone}
-        settings = TableSettings(
-            time=named,
-            format=formats.segment_format(format or ("parquet" if self.catalog.is_log else "tlm")).name,
+        create_table(
+            self.catalog,
+            name,
+            schema,
+            time=time,
+            format=format,
             retention=retention,
             flush_age=flush_age,
             promote=promote,
-            series=_series_settings(columns, named, **told, schedule=schedule),
+            bucket=bucket,
+            entity=entity,
+            coverage=coverage,
+            index=index,
+            timezone=timezone,
+            schedule=schedule,
         )
-        for duration in (retention, None if flush_age == FLUSH_OFF else flush_age):
-            if duration is not None:
-                duration_us(duration)
-        self.catalog.create_table(name, columns, settings.to_json())
         return self.table(name)
 
     def table(
@@ -260,22 +261,3 @@ class Lake:
 
     def __repr__(self) -> str:
         return f"Lake({self.where!r}, objects={self.store.url!r})"
-
-
-def _series_settings(schema: Schema, time: str | None, **told: Any) -> dict[str, Any]:
-    if all(not each for each in told.values()):
-        return {}
-    from tidelake.series import series_settings
-
-    return series_settings(schema, time, **told)
-
-
-def _time_of(schema: Schema, name: str | None) -> str | None:
-    if name is not None:
-        if schema[name].type.kind != "timestamp":
-            raise SchemaError("the time column must be a timestamp", column=name, type=schema[name].type)
-        return name
-    times = [column.name for column in schema if column.type.kind == "timestamp"]
-    if len(times) > 1:
-        raise SchemaError("several timestamps: name the time column with time=", columns=", ".join(times))
-    return times[0] if times else None

@@ -16,9 +16,8 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
-from tidelake.buckets import Bucket, Longs, parse_bucket
+from tidelake.buckets import Bucket, Longs
 from tidelake.coverage import (
-    ENTITY_KINDS,
     NO_ENTITY,
     Coverage,
     Index,
@@ -32,18 +31,15 @@ from tidelake.coverage import (
     split,
     within,
 )
-from tidelake.errors import InvalidInputError, SchemaError
+from tidelake.errors import InvalidInputError
 from tidelake.fingerprint import Fingerprint
 from tidelake.holdings import Holdings, Rules
 from tidelake.predicate import And, Equals, Predicate, Range
 from tidelake.roaring import Runs
-from tidelake.schedule import bucketed, check_zone, parse_schedule
-from tidelake.schema import Schema
+from tidelake.schedule import bucketed, parse_schedule
 from tidelake.snapshot import Extent, Snapshot
 
-MODES = ("exclusive", "track", "off")
 STRIP_CELLS = 60  # of the heat strip in a report
-RESERVED = ("start", "end", "buckets")  # columns of answers
 
 Entity: TypeAlias = Any  # a value, several in the columns' order, or a mapping
 
@@ -418,41 +414,6 @@ class Series:
         return found.finish()
 
 
-def series_settings(
-    schema: Schema,
-    time: str | None,
-    *,
-    bucket: Any = None,
-    entity: Any = (),
-    coverage: Any = None,
-    index: Any = None,
-    timezone: Any = None,
-    schedule: Any = None,
-) -> dict[str, Any]:
-    """Check what a new table is told of its time index, and give it as the catalog keeps it."""
-    names = [entity] if isinstance(entity, str) else list(entity)
-    mode = coverage or ("off" if bucket is None else "track")
-    if mode not in MODES:
-        raise InvalidInputError(f"coverage is one of {', '.join(MODES)}", found=coverage, kind="bad_coverage_mode")
-    zone = {} if timezone is None else {"timezone": check_zone(timezone)}
-    if bucket is None:
-        if mode != "off" or names or index is not None or schedule is not None:
-            raise InvalidInputError("coverage needs a bucket, such as bucket='1m'", kind="bad_bucket")
-        return zone
-    parsed = parse_bucket(bucket)
-    column = index or time
-    if column is None:
-        raise InvalidInputError("a bucket needs a time column, or index= and a column of whole numbers")
-    kind = schema[column].type.kind
-    if (kind == "timestamp") != parsed.is_time or kind not in ("timestamp", "int", "long"):
-        raise SchemaError("the bucket does not fit the index", column=column, type=kind, bucket=bucket)
-    _check_entity(schema, names, column)
-    if schedule is not None:
-        parse_schedule(schedule)
-    told = {"bucket": bucket, "coverage": mode, "entity": names or None, "index": index, "schedule": schedule}
-    return {name: value for name, value in told.items() if value is not None} | zone
-
-
 def _entity(entity: Entity, names: Sequence[str]) -> list[Any]:
     """Read an entity as a person gives it, in the order of the columns."""
     if isinstance(entity, Mapping):
@@ -464,18 +425,6 @@ def _entity(entity: Entity, names: Sequence[str]) -> list[Any]:
             "an entity needs a value for each entity column", columns=", ".join(names), found=entity
         )
     return values
-
-
-def _check_entity(schema: Schema, names: Sequence[str], column: str) -> None:
-    if len(set(names)) != len(names) or column in names:
-        raise SchemaError("entity columns must be distinct, and not the index", columns=", ".join(names))
-    for name in names:
-        if schema[name].type.kind not in ENTITY_KINDS:
-            raise SchemaError(
-                f"an entity column is one of {', '.join(ENTITY_KINDS)}", column=name, type=schema[name].type
-            )
-        if name in RESERVED:
-            raise SchemaError("an entity column cannot be named like an answer's", column=name)
 
 
 def _whole_range(coverage: Coverage) -> tuple[int, int]:

@@ -1,11 +1,8 @@
 """Run prepared statements on SQLite or PostgreSQL, and say plainly what went wrong.
 
-A statement that reads is SQL text with ``:names``, in the words that both databases share and two of our own:
-``column AMONG :names AS TYPE`` takes a list as one parameter of JSON text, so that one statement serves every length,
-and ``FOR UPDATE`` is left out where a writer is alone anyway. One that changes is an SQLAlchemy expression. Either is
-turned into the driver's text once and then run on the driver itself: ten times less work for each than going through
-the toolkit, and a commit is ten of them. The toolkit takes longer to import than most that only look at a lake take to
-answer, so SQLite is opened and read without it.
+A statement is SQL text with ``:names``, in the words that both databases share and two more: ``column AMONG :names AS
+TYPE`` takes a list as one parameter of JSON text, so that one statement serves every length, and ``FOR UPDATE`` is left
+out where a writer is alone anyway. It is turned into the driver's text once.
 
 A transaction is short and waits for nothing but the database. A writing transaction on SQLite takes the write lock at
 once; a reading one sees a single state. A broken connection is replaced when a transaction begins; when one breaks
@@ -21,25 +18,19 @@ import re
 import sqlite3
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from tidelake.catalog.pools import is_closed, patiently, pool_of
 from tidelake.catalog.protocol import At, nothing_at
 from tidelake.errors import CommitUnknownError, CorruptError, StorageError, TidelakeError
 
-if TYPE_CHECKING:
-    from sqlalchemy import Dialect
-    from sqlalchemy.sql import ClauseElement
-
 BUSY_TIMEOUT_S = 60.0  # a writer waits this long for its turn; each turn takes about a millisecond
 
 Row: TypeAlias = tuple[Any, ...]
 Parameters: TypeAlias = Mapping[str, Any]
-Statement: TypeAlias = "str | ClauseElement"
 
 _AMONG = re.compile(r"(\S+) AMONG :(\w+) AS (\w+)")
 _AMONG_SQLITE = r"\1 IN (SELECT value FROM json_each(:\2))"
@@ -55,22 +46,14 @@ class Violation(Exception):
 class Database:
     """A pool of connections to one database; safe to share between threads, and across a fork."""
 
-    def __init__(
-        self, where: str | Path, *, at: At = nothing_at, before_writing: Callable[[], None] = lambda: None
-    ) -> None:
+    def __init__(self, where: str | Path, *, at: At = nothing_at) -> None:
         self.name, self._pool = pool_of(where, busy_timeout_s=BUSY_TIMEOUT_S)
         self.is_sqlite = self._pool.driver is sqlite3
         self._driver = self._pool.driver
-        self._texts: dict[Statement, tuple[str, Parameters]] = {}
+        self._texts: dict[str, str] = {}
         self._at = at
-        self._before_writing = before_writing  # what takes long at the first time, while nobody waits for us
         self._writer = threading.Lock()
         _opened.add(self)
-
-    @cached_property
-    def dialect(self) -> Dialect:
-        """What turns SQLAlchemy's expressions into the driver's text."""
-        return self._pool.dialect()
 
     @contextmanager
     def reading(self) -> Iterator[Transaction]:
@@ -87,7 +70,6 @@ class Database:
         What is not durable may be undone by a power failure, of this machine with all its processes: SQLite then does
         not wait for the disk. PostgreSQL serves other machines and always waits.
         """
-        self._before_writing()
         eager = self.is_sqlite and not durable
         begin = "BEGIN IMMEDIATE" if self.is_sqlite else "BEGIN"
         with self._turn(), self._connection(begin, eager=eager) as connection:
@@ -105,7 +87,7 @@ class Database:
             if not self.is_sqlite and answer.statusmessage != "COMMIT":
                 raise StorageError("the catalog did not commit", catalog=self.name, answer=answer.statusmessage)
 
-    def query(self, statement: Statement, parameters: Parameters | None = None) -> list[Row]:
+    def query(self, statement: str, parameters: Parameters | None = None) -> list[Row]:
         """Run one reading statement on its own."""
         try:
             with self._connection(None) as connection:
@@ -117,8 +99,8 @@ class Database:
         with self._connection(None) as connection:
             return Transaction(self, connection).rows(statement, parameters)
 
-    def prepared(self, statement: Statement) -> tuple[str, Parameters]:
-        """Give a statement's text for the driver, and the values that are part of it."""
+    def prepared(self, statement: str) -> str:
+        """Give a statement's text for the driver."""
         found = self._texts.get(statement)
         if found is None:
             found = self._texts[statement] = self._worded(statement)
@@ -133,13 +115,10 @@ class Database:
         self._pool.forget()
         self._writer = threading.Lock()
 
-    def _worded(self, statement: Statement) -> tuple[str, Parameters]:
-        if isinstance(statement, str):
-            if self.is_sqlite:
-                return _FOR_UPDATE.sub("", _AMONG.sub(_AMONG_SQLITE, statement)), {}
-            return _NAMED.sub(r"%(\1)s", _AMONG.sub(_AMONG_POSTGRES, statement)), {}
-        compiled = statement.compile(dialect=self.dialect)
-        return str(compiled), {name: value for name, value in compiled.params.items() if value is not None}
+    def _worded(self, statement: str) -> str:
+        if self.is_sqlite:
+            return _FOR_UPDATE.sub("", _AMONG.sub(_AMONG_SQLITE, statement))
+        return _NAMED.sub(r"%(\1)s", _AMONG.sub(_AMONG_POSTGRES, statement))
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
@@ -219,23 +198,22 @@ class Transaction:
         self._database = database
         self._connection = connection
 
-    def rows(self, statement: Statement, parameters: Parameters | None = None) -> list[Row]:
+    def rows(self, statement: str, parameters: Parameters | None = None) -> list[Row]:
         """Run a statement and give its rows."""
         rows: list[Row] = self._execute(statement, parameters).fetchall()
         return rows
 
-    def change(self, statement: Statement, parameters: Parameters | None = None) -> int:
+    def change(self, statement: str, parameters: Parameters | None = None) -> int:
         """Run a statement and say how many rows it changed."""
         changed: int = self._execute(statement, parameters).rowcount
         return changed
 
-    def change_many(self, statement: Statement, parameters: Sequence[Parameters]) -> int:
+    def change_many(self, statement: str, parameters: Sequence[Parameters]) -> int:
         """Run a statement for each set of values and say how many rows that changed."""
         if len(parameters) <= 1:
             return self.change(statement, parameters[0]) if parameters else 0
-        text, constants = self._database.prepared(statement)
         cursor = self._connection.cursor()
-        cursor.executemany(text, [{**constants, **each} for each in parameters] if constants else parameters)
+        cursor.executemany(self._database.prepared(statement), parameters)
         changed: int = cursor.rowcount
         return changed
 
@@ -254,10 +232,8 @@ class Transaction:
         rows: list[Row] = cursor.fetchall() if cursor.description else []
         return rows
 
-    def _execute(self, statement: Statement, parameters: Parameters | None) -> Any:
-        text, constants = self._database.prepared(statement)
-        values = {**constants, **(parameters or {})} if constants else parameters or {}
-        return self._connection.execute(text, values)
+    def _execute(self, statement: str, parameters: Parameters | None) -> Any:
+        return self._connection.execute(self._database.prepared(statement), parameters or {})
 
 
 def _take_write_lock(connection: sqlite3.Connection) -> None:

@@ -13,307 +13,228 @@
     work_units
 
 A scope has a small integer id, so that indexes stay narrow. Bounds are int64 nanoseconds; an unknown one is stored as
-the end of the range, which no comparison excludes. Whoever only reads does not need it: importing the toolkit takes
-longer than reading. It does not hold the queries.
+the end of the range, which no comparison excludes. It does not hold the queries.
 """
 
 from __future__ import annotations
 
-from sqlalchemy import (
-    BigInteger,
-    Column,
-    Dialect,
-    Double,
-    Index,
-    Insert,
-    Integer,
-    LargeBinary,
-    MetaData,
-    PrimaryKeyConstraint,
-    Table,
-    Text,
-    UniqueConstraint,
-    bindparam,
-    insert,
-)
-from sqlalchemy.schema import CreateIndex, CreateTable
+import re
 
-metadata = MetaData()
-_ByteOrdered = Text().with_variant(Text(collation="C"), "postgresql")
-_Serial = BigInteger().with_variant(Integer, "sqlite")  # sqlite numbers rows itself only under this name
+# The words that SQLite and PostgreSQL do not share.
+_SQLITE = {
+    "SERIAL": "INTEGER",  # it numbers rows itself only under this name
+    "BYTES": "BLOB",
+    "BYTE ORDERED TEXT": "TEXT",
+    "KEYED": "WITHOUT ROWID",
+    "ROOMY": "",
+}
+_POSTGRES = {
+    "SERIAL": "BIGSERIAL",
+    "BYTES": "BYTEA",
+    "BYTE ORDERED TEXT": 'TEXT COLLATE "C"',
+    "KEYED": "",
+    "ROOMY": "WITH (fillfactor = 50)",
+}
+_OWN_WORDS = re.compile("|".join(sorted(_SQLITE, key=len, reverse=True)))
+_COLUMN = re.compile(r"^ +([a-z_]+) [A-Z]", re.MULTILINE)
 
+_LAYOUT = """
+CREATE TABLE catalog_meta (
+    version BIGINT NOT NULL,
+    created_us BIGINT NOT NULL
+);
 
-def _long(name: str, *, nullable: bool = False) -> Column[int]:
-    return Column(name, BigInteger, nullable=nullable)
+CREATE TABLE tables (
+    id TEXT NOT NULL,
+    namespace TEXT NOT NULL,
+    name TEXT NOT NULL,
+    created_us BIGINT NOT NULL,
+    dropped_us BIGINT,
+    schema_version BIGINT NOT NULL,
+    settings_seq BIGINT NOT NULL,
+    PRIMARY KEY (id)
+);
+CREATE UNIQUE INDEX tables_by_name ON tables (namespace, name) WHERE dropped_us IS NULL;
 
+CREATE TABLE schemas (
+    table_id TEXT NOT NULL,
+    version BIGINT NOT NULL,
+    body TEXT NOT NULL,
+    PRIMARY KEY (table_id, version)
+) KEYED;
 
-def _text(name: str, *, nullable: bool = False) -> Column[str]:
-    return Column(name, Text, nullable=nullable)
+CREATE TABLE settings (
+    table_id TEXT NOT NULL,
+    sequence BIGINT NOT NULL,
+    body TEXT NOT NULL,
+    PRIMARY KEY (table_id, sequence)
+) KEYED;
 
+-- Every commit updates its scope's row: there is room to do it in place.
+CREATE TABLE scopes (
+    id SERIAL NOT NULL,
+    table_id TEXT NOT NULL,
+    user_id TEXT NOT NULL,
+    sequence BIGINT NOT NULL,
+    snapshot_id TEXT NOT NULL,
+    PRIMARY KEY (id),
+    UNIQUE (table_id, user_id)
+) ROOMY;
 
-catalog_meta = Table("catalog_meta", metadata, _long("version"), _long("created_us"))
+CREATE TABLE snapshots (
+    scope_id BIGINT NOT NULL,
+    sequence BIGINT NOT NULL,
+    id TEXT NOT NULL,
+    parent_id TEXT,
+    committed_us BIGINT NOT NULL,
+    operation TEXT NOT NULL,
+    schema_version BIGINT NOT NULL,
+    counts TEXT NOT NULL,
+    coverage_key TEXT,
+    coverage_as_of BIGINT,
+    PRIMARY KEY (scope_id, sequence)
+) KEYED;
+CREATE INDEX snapshots_by_id ON snapshots (id);
+CREATE INDEX snapshots_by_time ON snapshots (scope_id, committed_us);
 
-tables = Table(
-    "tables",
-    metadata,
-    Column("id", Text, primary_key=True),
-    _text("namespace"),
-    _text("name"),
-    _long("created_us"),
-    _long("dropped_us", nullable=True),
-    _long("schema_version"),
-    _long("settings_seq"),
-)
-Index(
-    "tables_by_name",
-    tables.c.namespace,
-    tables.c.name,
-    unique=True,
-    sqlite_where=tables.c.dropped_us.is_(None),
-    postgresql_where=tables.c.dropped_us.is_(None),
-)
+-- See tables.ordinal_of and tables.span_of.
+CREATE TABLE extents (
+    scope_id BIGINT NOT NULL,
+    ordinal BIGINT NOT NULL,
+    id TEXT NOT NULL,
+    key TEXT NOT NULL,
+    format TEXT NOT NULL,
+    byte_size BIGINT NOT NULL,
+    row_count BIGINT NOT NULL,
+    block_count BIGINT NOT NULL,
+    min_ts_ns BIGINT NOT NULL,
+    max_ts_ns BIGINT NOT NULL,
+    span BIGINT NOT NULL,
+    schema_version BIGINT NOT NULL,
+    level BIGINT NOT NULL,
+    added_seq BIGINT NOT NULL,
+    removed_seq BIGINT,
+    coverage_key TEXT,
+    present_paths TEXT NOT NULL,
+    PRIMARY KEY (scope_id, ordinal),
+    UNIQUE (scope_id, id)
+) KEYED;
+CREATE INDEX live_extents_by_time ON extents (scope_id, span, max_ts_ns, min_ts_ns) WHERE removed_seq IS NULL;
+CREATE INDEX gone_extents ON extents (scope_id, removed_seq) WHERE removed_seq IS NOT NULL;
 
-schemas = Table(
-    "schemas",
-    metadata,
-    _text("table_id"),
-    _long("version"),
-    _text("body"),
-    PrimaryKeyConstraint("table_id", "version"),
-    sqlite_with_rowid=False,
-)
+-- What is known of each column of an extent: bounds that SQL compares, and all of it as JSON.
+CREATE TABLE extent_columns (
+    scope_id BIGINT NOT NULL,
+    ordinal BIGINT NOT NULL,
+    name TEXT NOT NULL,
+    least_whole BIGINT,
+    most_whole BIGINT,
+    least_real DOUBLE PRECISION,
+    most_real DOUBLE PRECISION,
+    least_text BYTE ORDERED TEXT,
+    most_text BYTE ORDERED TEXT,
+    body BYTES NOT NULL,
+    PRIMARY KEY (scope_id, ordinal, name)
+) KEYED;
 
-settings = Table(
-    "settings",
-    metadata,
-    _text("table_id"),
-    _long("sequence"),
-    _text("body"),
-    PrimaryKeyConstraint("table_id", "sequence"),
-    sqlite_with_rowid=False,
-)
+CREATE TABLE hot_batches (
+    scope_id BIGINT NOT NULL,
+    ordinal BIGINT NOT NULL,
+    id TEXT NOT NULL,
+    rows BIGINT NOT NULL,
+    bytes BIGINT NOT NULL,
+    min_ts_ns BIGINT NOT NULL,
+    max_ts_ns BIGINT NOT NULL,
+    schema_version BIGINT NOT NULL,
+    added_seq BIGINT NOT NULL,
+    removed_seq BIGINT,
+    payload BYTES NOT NULL,
+    PRIMARY KEY (scope_id, ordinal),
+    UNIQUE (scope_id, id)
+);
+CREATE INDEX live_hot ON hot_batches (scope_id, ordinal) WHERE removed_seq IS NULL;
+CREATE INDEX gone_hot ON hot_batches (scope_id, removed_seq) WHERE removed_seq IS NOT NULL;
 
-scopes = Table(
-    "scopes",
-    metadata,
-    Column("id", _Serial, primary_key=True),
-    _text("table_id"),
-    _text("user_id"),
-    _long("sequence"),
-    _text("snapshot_id"),
-    UniqueConstraint("table_id", "user_id"),
-    postgresql_with={"fillfactor": 50},  # every commit updates its row: leave room to do it in place
-)
+CREATE TABLE receipts (
+    commit_id TEXT NOT NULL,
+    scope_id BIGINT NOT NULL,
+    snapshot_id TEXT NOT NULL,
+    sequence BIGINT NOT NULL,
+    committed_us BIGINT NOT NULL,
+    rows BIGINT NOT NULL,
+    extents BIGINT NOT NULL,
+    PRIMARY KEY (commit_id)
+) KEYED;
 
-snapshots = Table(
-    "snapshots",
-    metadata,
-    _long("scope_id"),
-    _long("sequence"),
-    _text("id"),
-    _text("parent_id", nullable=True),
-    _long("committed_us"),
-    _text("operation"),
-    _long("schema_version"),
-    _text("counts"),
-    _text("coverage_key", nullable=True),
-    _long("coverage_as_of", nullable=True),
-    PrimaryKeyConstraint("scope_id", "sequence"),
-    sqlite_with_rowid=False,
-)
-Index("snapshots_by_id", snapshots.c.id)
-Index("snapshots_by_time", snapshots.c.scope_id, snapshots.c.committed_us)
+CREATE TABLE commit_keys (
+    scope_id BIGINT NOT NULL,
+    key TEXT NOT NULL,
+    commit_id TEXT NOT NULL,
+    committed_us BIGINT NOT NULL,
+    PRIMARY KEY (scope_id, key)
+) KEYED;
 
-extents = Table(
-    "extents",
-    metadata,
-    _long("scope_id"),
-    _long("ordinal"),  # see tables.ordinal_of
-    _text("id"),
-    _text("key"),
-    _text("format"),
-    _long("byte_size"),
-    _long("row_count"),
-    _long("block_count"),
-    _long("min_ts_ns"),
-    _long("max_ts_ns"),
-    _long("span"),  # see tables.span_of
-    _long("schema_version"),
-    _long("level"),
-    _long("added_seq"),
-    _long("removed_seq", nullable=True),
-    _text("coverage_key", nullable=True),
-    _text("present_paths"),
-    PrimaryKeyConstraint("scope_id", "ordinal"),
-    UniqueConstraint("scope_id", "id"),
-    sqlite_with_rowid=False,
-)
-_live_extents = extents.c.removed_seq.is_(None)
-_gone_extents = extents.c.removed_seq.is_not(None)
-Index(
-    "live_extents_by_time",
-    extents.c.scope_id,
-    extents.c.span,
-    extents.c.max_ts_ns,
-    extents.c.min_ts_ns,
-    sqlite_where=_live_extents,
-    postgresql_where=_live_extents,
-)
-Index(
-    "gone_extents",
-    extents.c.scope_id,
-    extents.c.removed_seq,
-    sqlite_where=_gone_extents,
-    postgresql_where=_gone_extents,
-)
+CREATE TABLE offsets (
+    scope_id BIGINT NOT NULL,
+    stream TEXT NOT NULL,
+    batch BIGINT NOT NULL,
+    PRIMARY KEY (scope_id, stream)
+) KEYED;
 
-# What is known of each column of an extent: bounds that SQL compares, and all of it as JSON.
-extent_columns = Table(
-    "extent_columns",
-    metadata,
-    _long("scope_id"),
-    _long("ordinal"),
-    _text("name"),
-    _long("least_whole", nullable=True),
-    _long("most_whole", nullable=True),
-    Column("least_real", Double, nullable=True),
-    Column("most_real", Double, nullable=True),
-    Column("least_text", _ByteOrdered, nullable=True),
-    Column("most_text", _ByteOrdered, nullable=True),
-    Column("body", LargeBinary, nullable=False),
-    PrimaryKeyConstraint("scope_id", "ordinal", "name"),
-    sqlite_with_rowid=False,
-)
+CREATE TABLE pending (
+    key TEXT NOT NULL,
+    table_id TEXT NOT NULL,
+    user_id TEXT NOT NULL,
+    owner TEXT NOT NULL,
+    since_us BIGINT NOT NULL,
+    PRIMARY KEY (key)
+) KEYED;
 
-hot_batches = Table(
-    "hot_batches",
-    metadata,
-    _long("scope_id"),
-    _long("ordinal"),
-    _text("id"),
-    _long("rows"),
-    _long("bytes"),
-    _long("min_ts_ns"),
-    _long("max_ts_ns"),
-    _long("schema_version"),
-    _long("added_seq"),
-    _long("removed_seq", nullable=True),
-    Column("payload", LargeBinary, nullable=False),
-    PrimaryKeyConstraint("scope_id", "ordinal"),
-    UniqueConstraint("scope_id", "id"),
-)
-_live_hot = hot_batches.c.removed_seq.is_(None)
-_gone_hot = hot_batches.c.removed_seq.is_not(None)
-Index(
-    "live_hot",
-    hot_batches.c.scope_id,
-    hot_batches.c.ordinal,
-    sqlite_where=_live_hot,
-    postgresql_where=_live_hot,
-)
-Index(
-    "gone_hot",
-    hot_batches.c.scope_id,
-    hot_batches.c.removed_seq,
-    sqlite_where=_gone_hot,
-    postgresql_where=_gone_hot,
-)
+CREATE TABLE garbage (
+    key TEXT NOT NULL,
+    table_id TEXT NOT NULL,
+    since_us BIGINT NOT NULL,
+    reason TEXT NOT NULL,
+    PRIMARY KEY (key)
+) KEYED;
 
-receipts = Table(
-    "receipts",
-    metadata,
-    Column("commit_id", Text, primary_key=True),
-    _long("scope_id"),
-    _text("snapshot_id"),
-    _long("sequence"),
-    _long("committed_us"),
-    _long("rows"),
-    _long("extents"),
-    sqlite_with_rowid=False,
-)
+CREATE TABLE work_units (
+    id TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    key TEXT NOT NULL,
+    payload TEXT NOT NULL,
+    state TEXT NOT NULL,
+    priority BIGINT NOT NULL,
+    attempts BIGINT NOT NULL,
+    max_attempts BIGINT NOT NULL,
+    token BIGINT NOT NULL,
+    owner TEXT,
+    ready_us BIGINT NOT NULL,
+    lease_until_us BIGINT,
+    created_us BIGINT NOT NULL,
+    updated_us BIGINT NOT NULL,
+    error TEXT,
+    PRIMARY KEY (id)
+);
+CREATE UNIQUE INDEX open_work_units ON work_units (kind, key) WHERE state IN ('queued', 'leased');
+"""
 
-commit_keys = Table(
-    "commit_keys",
-    metadata,
-    _long("scope_id"),
-    _text("key"),
-    _text("commit_id"),
-    _long("committed_us"),
-    PrimaryKeyConstraint("scope_id", "key"),
-    sqlite_with_rowid=False,
-)
-
-offsets = Table(
-    "offsets",
-    metadata,
-    _long("scope_id"),
-    _text("stream"),
-    _long("batch"),
-    PrimaryKeyConstraint("scope_id", "stream"),
-    sqlite_with_rowid=False,
-)
-
-pending = Table(
-    "pending",
-    metadata,
-    Column("key", Text, primary_key=True),
-    _text("table_id"),
-    _text("user_id"),
-    _text("owner"),
-    _long("since_us"),
-    sqlite_with_rowid=False,
-)
-
-garbage = Table(
-    "garbage",
-    metadata,
-    Column("key", Text, primary_key=True),
-    _text("table_id"),
-    _long("since_us"),
-    _text("reason"),
-    sqlite_with_rowid=False,
-)
-
-work_units = Table(
-    "work_units",
-    metadata,
-    Column("id", Text, primary_key=True),
-    _text("kind"),
-    _text("key"),
-    _text("payload"),
-    _text("state"),
-    _long("priority"),
-    _long("attempts"),
-    _long("max_attempts"),
-    _long("token"),
-    _text("owner", nullable=True),
-    _long("ready_us"),
-    _long("lease_until_us", nullable=True),
-    _long("created_us"),
-    _long("updated_us"),
-    _text("error", nullable=True),
-)
-_open_units = work_units.c.state.in_(("queued", "leased"))
-Index(
-    "open_work_units",
-    work_units.c.kind,
-    work_units.c.key,
-    unique=True,
-    sqlite_where=_open_units,
-    postgresql_where=_open_units,
-)
+_STATEMENTS = tuple(part.strip() for part in _LAYOUT.split(";") if part.strip())
 
 
-def insert_into(table: Table, *left_out: str) -> Insert:
-    """Give the statement that adds a row, with a value for every column but those left out."""
-    names = [column.name for column in table.c if column.name not in left_out]
-    return insert(table).inline().values({name: bindparam(name, type_=table.c[name].type) for name in names})
-
-
-def creation(dialect: Dialect) -> list[str]:
+def creation(*, is_sqlite: bool) -> list[str]:
     """Give the statements that make all of it, in a database's own words."""
-    ddl: list[CreateTable | CreateIndex] = []
-    for table in metadata.sorted_tables:
-        ddl.append(CreateTable(table))
-        ddl.extend(CreateIndex(index) for index in sorted(table.indexes, key=lambda index: str(index.name)))
-    return [str(statement.compile(dialect=dialect)) for statement in ddl]
+    words = _SQLITE if is_sqlite else _POSTGRES
+    return [_OWN_WORDS.sub(lambda found: words[found[0]], statement) for statement in _STATEMENTS]
+
+
+def columns_of(table: str) -> tuple[str, ...]:
+    """Name the columns of a table, in order."""
+    (definition,) = (text for text in _STATEMENTS if f"CREATE TABLE {table} (" in text)
+    return tuple(_COLUMN.findall(definition))
+
+
+def insert_into(table: str, *left_out: str) -> str:
+    """Give the statement that adds a row, with a value for every column but those left out."""
+    names = [name for name in columns_of(table) if name not in left_out]
+    return f"INSERT INTO {table} ({', '.join(names)}) VALUES ({', '.join(f':{name}' for name in names)})"

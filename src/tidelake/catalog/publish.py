@@ -8,17 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import orjson
 
+from tidelake.catalog import publish_statements as s
+from tidelake.catalog import sweep_statements as sweeping
 from tidelake.catalog.driver import Row, Transaction
 from tidelake.catalog.listing import extent_to_row, stats_to_rows
 from tidelake.catalog.reading import counts_to_text
 from tidelake.catalog.tables import LEAST_NS, MOST_NS, ordinal_of
 from tidelake.codec import dumps
 from tidelake.errors import ConflictError
-from tidelake.later import later
 from tidelake.schema import Schema
 from tidelake.snapshot import (
     AddExtent,
@@ -35,12 +36,6 @@ from tidelake.snapshot import (
     coverage_keys_of,
     keys_of,
 )
-
-if TYPE_CHECKING:
-    from tidelake.catalog import publish_statements as s
-    from tidelake.catalog import sweep_statements as sweeping
-else:
-    s, sweeping = later("tidelake.catalog.publish_statements"), later("tidelake.catalog.sweep_statements")
 
 ActionT = TypeVar("ActionT", AddExtent, RemoveExtent, AppendHot, DropHot, UpdateTable, RecordOffset)
 
@@ -222,7 +217,7 @@ def write_offsets(transaction: Transaction, scope_id: int, commits: Sequence[Com
     """Write how far streams are."""
     for action in (action for commit in commits for action in _of(commit, RecordOffset)):
         offset = {"scope_id": scope_id, "stream": action.stream, "batch": action.batch}
-        if not transaction.change(s.raise_offset, {**offset, "of_stream": action.stream}):
+        if not transaction.change(s.raise_offset, offset):
             transaction.change(s.insert_offset, offset)
 
 

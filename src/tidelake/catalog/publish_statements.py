@@ -5,95 +5,47 @@ It does not run anything.
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Text, bindparam, delete, exists, insert, select, update
-
-from tidelake.catalog import layout as t
-from tidelake.catalog.expressions import among
 from tidelake.catalog.layout import insert_into
 
-_TABLE = bindparam("table_id", type_=Text)
-_USER = bindparam("user_id", type_=Text)
-_SCOPE = bindparam("scope_id", type_=BigInteger)
-_SEQUENCE = bindparam("sequence", type_=BigInteger)
-_SNAPSHOT = bindparam("snapshot_id", type_=Text)
-_NAMESPACE, _NAME = bindparam("namespace", type_=Text), bindparam("name", type_=Text)
-_TABLE_COLUMNS = (
-    t.tables.c.id,
-    t.tables.c.namespace,
-    t.tables.c.name,
-    t.tables.c.created_us,
-    t.tables.c.dropped_us,
-)
+_STANDS = "EXISTS (SELECT id FROM tables WHERE id = :table_id AND dropped_us IS NULL)"
+swap = f"""
+    UPDATE scopes SET snapshot_id = :snapshot_id, sequence = :sequence
+    WHERE table_id = :table_id AND user_id = :user_id AND {_STANDS}
+      AND snapshot_id = :expected AND sequence = :sequence - 1
+    RETURNING id"""
+found_scope = f"""
+    INSERT INTO scopes (table_id, user_id, sequence, snapshot_id)
+    SELECT CAST(:table_id AS TEXT), CAST(:user_id AS TEXT), CAST(:sequence AS BIGINT), CAST(:snapshot_id AS TEXT)
+    WHERE {_STANDS}
+    RETURNING id"""
 
-_stands = exists().where(t.tables.c.id == _TABLE, t.tables.c.dropped_us.is_(None))
-swap = (
-    update(t.scopes)
-    .where(t.scopes.c.table_id == _TABLE, t.scopes.c.user_id == _USER, _stands)
-    .where(t.scopes.c.snapshot_id == bindparam("expected", type_=Text), t.scopes.c.sequence == _SEQUENCE - 1)
-    .values(snapshot_id=_SNAPSHOT, sequence=_SEQUENCE)
-    .returning(t.scopes.c.id)
-)
-found_scope = (
-    insert(t.scopes)
-    .from_select(
-        ["table_id", "user_id", "sequence", "snapshot_id"],
-        select(_TABLE, _USER, _SEQUENCE, _SNAPSHOT).where(_stands),
-    )
-    .returning(t.scopes.c.id)
-)
-_RECEIPT_COLUMNS = (
-    t.receipts.c.commit_id,
-    t.receipts.c.snapshot_id,
-    t.receipts.c.sequence,
-    t.receipts.c.committed_us,
-    t.receipts.c.rows,
-    t.receipts.c.extents,
-)
-receipts_by_id = select(*_RECEIPT_COLUMNS).where(among(t.receipts.c.commit_id, "ids"))
-receipts_by_key = (
-    select(*_RECEIPT_COLUMNS, t.commit_keys.c.key)
-    .join(t.commit_keys, t.receipts.c.commit_id == t.commit_keys.c.commit_id)
-    .where(t.commit_keys.c.scope_id == _SCOPE, among(t.commit_keys.c.key, "keys"))
-)
-offsets = select(t.offsets.c.stream, t.offsets.c.batch).where(
-    t.offsets.c.scope_id == _SCOPE, among(t.offsets.c.stream, "streams")
-)
-raise_offset = (
-    update(t.offsets)
-    .where(t.offsets.c.scope_id == _SCOPE, t.offsets.c.stream == bindparam("of_stream", type_=Text))
-    .values(batch=bindparam("batch", type_=BigInteger))
-)
-remove_extents, drop_hot = (
-    update(of)
-    .where(of.c.scope_id == _SCOPE, among(of.c.id, "ids"), of.c.removed_seq.is_(None))
-    .values(removed_seq=_SEQUENCE)
-    .returning(of.c.id, rows, size)
-    for of, rows, size in (
-        (t.extents, t.extents.c.row_count, t.extents.c.byte_size),
-        (t.hot_batches, t.hot_batches.c.rows, t.hot_batches.c.bytes),
-    )
-)
-set_schema_version, set_settings_seq = (
-    update(t.tables).where(t.tables.c.id == _TABLE).values({name: bindparam(name, type_=BigInteger)})
-    for name in ("schema_version", "settings_seq")
-)
-insert_schema = insert_into(t.schemas)
-insert_settings = insert_into(t.settings)
-insert_snapshot = insert_into(t.snapshots)
-insert_extent = insert_into(t.extents, "removed_seq")
-insert_column = insert_into(t.extent_columns)
-insert_hot = insert_into(t.hot_batches, "removed_seq")
-insert_receipt = insert_into(t.receipts)
-insert_key = insert_into(t.commit_keys)
-insert_offset = insert_into(t.offsets)
+_RECEIPT_COLUMNS = "r.commit_id, r.snapshot_id, r.sequence, r.committed_us, r.rows, r.extents"  # of receipts AS r
+receipts_by_id = f"SELECT {_RECEIPT_COLUMNS} FROM receipts AS r WHERE r.commit_id AMONG :ids AS TEXT"
+receipts_by_key = f"""
+    SELECT {_RECEIPT_COLUMNS}, k.key FROM receipts AS r JOIN commit_keys AS k ON r.commit_id = k.commit_id
+    WHERE k.scope_id = :scope_id AND k.key AMONG :keys AS TEXT"""
+offsets = "SELECT stream, batch FROM offsets WHERE scope_id = :scope_id AND stream AMONG :streams AS TEXT"
+raise_offset = "UPDATE offsets SET batch = :batch WHERE scope_id = :scope_id AND stream = :stream"
 
-drop_table = (
-    update(t.tables)
-    .where(t.tables.c.namespace == _NAMESPACE, t.tables.c.name == _NAME, t.tables.c.dropped_us.is_(None))
-    .values(dropped_us=bindparam("now", type_=BigInteger))
-    .returning(*_TABLE_COLUMNS)
-)
-insert_table = insert_into(t.tables)
-expire_keys, expire_receipts = (
-    delete(of).where(of.c.committed_us < bindparam("before_us", type_=BigInteger)) for of in (t.commit_keys, t.receipts)
-)
+_END = "removed_seq = :sequence WHERE scope_id = :scope_id AND id AMONG :ids AS TEXT AND removed_seq IS NULL"
+remove_extents = f"UPDATE extents SET {_END} RETURNING id, row_count, byte_size"
+drop_hot = f"UPDATE hot_batches SET {_END} RETURNING id, rows, bytes"
+
+set_schema_version = "UPDATE tables SET schema_version = :schema_version WHERE id = :table_id"
+set_settings_seq = "UPDATE tables SET settings_seq = :settings_seq WHERE id = :table_id"
+insert_schema = insert_into("schemas")
+insert_settings = insert_into("settings")
+insert_snapshot = insert_into("snapshots")
+insert_extent = insert_into("extents", "removed_seq")
+insert_column = insert_into("extent_columns")
+insert_hot = insert_into("hot_batches", "removed_seq")
+insert_receipt = insert_into("receipts")
+insert_key = insert_into("commit_keys")
+insert_offset = insert_into("offsets")
+
+insert_table = insert_into("tables")
+drop_table = """
+    UPDATE tables SET dropped_us = :now WHERE namespace = :namespace AND name = :name AND dropped_us IS NULL
+    RETURNING id, namespace, name, created_us, dropped_us"""
+expire_keys = "DELETE FROM commit_keys WHERE committed_us < :before_us"
+expire_receipts = "DELETE FROM receipts WHERE committed_us < :before_us"

@@ -14,12 +14,12 @@ Readers see all of it after COMMIT, or nothing. It does not group, rebase or ret
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from importlib import import_module
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from tidelake.catalog import publish, reading
+from tidelake.catalog import publish_statements as s
 from tidelake.catalog.driver import Database, Transaction, Violation
 from tidelake.catalog.protocol import (
     At,
@@ -36,7 +36,6 @@ from tidelake.catalog.sweep import SqlSweeper
 from tidelake.catalog.tables import prepare
 from tidelake.catalog.work import SqlWorkQueue, check_fence
 from tidelake.errors import AlreadyExistsError, InvalidInputError, NotFoundError
-from tidelake.later import later
 from tidelake.schema import Schema
 from tidelake.snapshot import (
     Commit,
@@ -51,11 +50,6 @@ from tidelake.snapshot import (
     receipt_of,
 )
 
-if TYPE_CHECKING:
-    from tidelake.catalog import publish_statements as s
-else:
-    s = later("tidelake.catalog.publish_statements")
-
 
 class SqlCatalog(SqlSweeper):
     """A catalog in SQLite (a file's path) or PostgreSQL (its address); see the protocol. Threads may share it."""
@@ -65,7 +59,7 @@ class SqlCatalog(SqlSweeper):
     def __init__(
         self, where: str | Path, *, clock: Clock = now_us, ids: Callable[[], str] = new_id, at: At = nothing_at
     ) -> None:
-        database = Database(where, at=at, before_writing=_load_statements)
+        database = Database(where, at=at)
         try:
             prepare(database, clock)
         except BaseException:
@@ -198,12 +192,6 @@ class _AllReplayed(Exception):
     def __init__(self, receipts: list[Receipt]) -> None:
         super().__init__()
         self.receipts = receipts
-
-
-def _load_statements() -> None:
-    """Import the statements that change the catalog, with the toolkit that they are written in."""
-    for part in ("publish", "sweep", "work"):
-        import_module(f"tidelake.catalog.{part}_statements")
 
 
 def _check(commits: Sequence[Commit], onto: Snapshot) -> None:

@@ -12,21 +12,16 @@ refused. It does not delete objects.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
+from tidelake.catalog import sweep_statements as s
 from tidelake.catalog.driver import Database, Row, Transaction, Violation
 from tidelake.catalog.protocol import Clock, Expired, Garbage, Pending
 from tidelake.catalog.reading import SqlReader
 from tidelake.errors import AlreadyExistsError
-from tidelake.later import later
 from tidelake.snapshot import Scope
-
-if TYPE_CHECKING:
-    from tidelake.catalog import sweep_statements as s
-else:
-    s = later("tidelake.catalog.sweep_statements")
 
 
 class SqlSweeper(SqlReader):

@@ -5,70 +5,44 @@ It does not run anything.
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Text, bindparam, delete, func, or_, select
+from tidelake.catalog.layout import insert_into
 
-from tidelake.catalog import layout as t
-from tidelake.catalog.expressions import among
+insert_pending, insert_garbage = insert_into("pending"), insert_into("garbage")
+list_pending = """
+    SELECT key, table_id, user_id, owner, since_us FROM pending
+    WHERE CAST(:table_id AS TEXT) IS NULL OR table_id = :table_id
+    ORDER BY since_us, key"""
+in_garbage = "SELECT key FROM garbage WHERE key AMONG :keys AS TEXT"
+take_pending = "DELETE FROM pending WHERE key AMONG :keys AS TEXT RETURNING key, table_id"
+take_old_pending = "DELETE FROM pending WHERE since_us < :before_us RETURNING key, table_id"
+take_tables_pending = "DELETE FROM pending WHERE table_id = :table_id RETURNING key, table_id"
+list_garbage = """
+    SELECT key, table_id, since_us, reason FROM garbage WHERE since_us < :before_us
+    ORDER BY since_us, key LIMIT :limit"""
+forget_garbage = "DELETE FROM garbage WHERE key AMONG :keys AS TEXT"
 
-_TABLE = bindparam("table_id", type_=Text)
-_USER = bindparam("user_id", type_=Text)
-_SCOPE = bindparam("scope_id", type_=BigInteger)
-_OLDEST = bindparam("oldest", type_=BigInteger)
-_BEFORE = bindparam("before_us", type_=BigInteger)
+locked_scope = "SELECT id, sequence FROM scopes WHERE table_id = :table_id AND user_id = :user_id FOR UPDATE"
+in_force_at = "SELECT MAX(sequence) FROM snapshots WHERE scope_id = :scope_id AND committed_us <= :before_us"
+coverage_before = """
+    SELECT coverage_key FROM snapshots
+    WHERE scope_id = :scope_id AND sequence < :oldest AND coverage_key IS NOT NULL
+    EXCEPT SELECT coverage_key FROM snapshots WHERE scope_id = :scope_id AND sequence >= :oldest"""
+drop_snapshots = "DELETE FROM snapshots WHERE scope_id = :scope_id AND sequence < :oldest"
+drop_extents = """
+    DELETE FROM extents WHERE scope_id = :scope_id AND removed_seq <= :oldest
+    RETURNING ordinal, key, coverage_key"""
+drop_columns = "DELETE FROM extent_columns WHERE scope_id = :scope_id AND ordinal AMONG :ordinals AS BIGINT"
+drop_hot = "DELETE FROM hot_batches WHERE scope_id = :scope_id AND removed_seq <= :oldest"
 
-_p, _g, _s, _e = t.pending.c, t.garbage.c, t.snapshots.c, t.extents.c
-
-insert_pending, insert_garbage = t.insert_into(t.pending), t.insert_into(t.garbage)
-list_pending = (
-    select(_p.key, _p.table_id, _p.user_id, _p.owner, _p.since_us)
-    .where(or_(_TABLE.is_(None), _p.table_id == _TABLE))
-    .order_by(_p.since_us, _p.key)
-)
-in_garbage = select(_g.key).where(among(_g.key, "keys"))
-take_pending = delete(t.pending).where(among(_p.key, "keys")).returning(_p.key, _p.table_id)
-take_old_pending = delete(t.pending).where(_p.since_us < _BEFORE).returning(_p.key, _p.table_id)
-take_tables_pending = delete(t.pending).where(_p.table_id == _TABLE).returning(_p.key, _p.table_id)
-list_garbage = (
-    select(_g.key, _g.table_id, _g.since_us, _g.reason)
-    .where(_g.since_us < _BEFORE)
-    .order_by(_g.since_us, _g.key)
-    .limit(bindparam("limit", type_=BigInteger))
-)
-forget_garbage = delete(t.garbage).where(among(_g.key, "keys"))
-
-locked_scope = (
-    select(t.scopes.c.id, t.scopes.c.sequence)
-    .where(t.scopes.c.table_id == _TABLE, t.scopes.c.user_id == _USER)
-    .with_for_update()
-)
-in_force_at = select(func.max(_s.sequence)).where(_s.scope_id == _SCOPE, _s.committed_us <= _BEFORE)
-coverage_before = (
-    select(_s.coverage_key)
-    .where(_s.scope_id == _SCOPE, _s.sequence < _OLDEST, _s.coverage_key.is_not(None))
-    .except_(select(_s.coverage_key).where(_s.scope_id == _SCOPE, _s.sequence >= _OLDEST))
-)
-drop_snapshots = delete(t.snapshots).where(_s.scope_id == _SCOPE, _s.sequence < _OLDEST)
-drop_extents = (
-    delete(t.extents)
-    .where(_e.scope_id == _SCOPE, _e.removed_seq <= _OLDEST)
-    .returning(_e.ordinal, _e.key, _e.coverage_key)
-)
-drop_columns = delete(t.extent_columns).where(
-    t.extent_columns.c.scope_id == _SCOPE, among(t.extent_columns.c.ordinal, "ordinals")
-)
-drop_hot = delete(t.hot_batches).where(t.hot_batches.c.scope_id == _SCOPE, t.hot_batches.c.removed_seq <= _OLDEST)
-
-dropped_tables = select(t.tables.c.id).where(t.tables.c.dropped_us < _BEFORE)
-scopes_of = select(t.scopes.c.id).where(t.scopes.c.table_id == _TABLE)
+dropped_tables = "SELECT id FROM tables WHERE dropped_us < :before_us"
+scopes_of = "SELECT id FROM scopes WHERE table_id = :table_id"
 keys_of_scope = (
-    select(_e.key, _e.coverage_key).where(_e.scope_id == _SCOPE),
-    select(_s.coverage_key, _s.coverage_key).where(_s.scope_id == _SCOPE, _s.coverage_key.is_not(None)).distinct(),
+    "SELECT key, coverage_key FROM extents WHERE scope_id = :scope_id",
+    "SELECT DISTINCT coverage_key FROM snapshots WHERE scope_id = :scope_id AND coverage_key IS NOT NULL",
 )
-purge_scope = tuple(
-    delete(of).where(of.c.scope_id == _SCOPE)
-    for of in (t.snapshots, t.extents, t.extent_columns, t.hot_batches, t.receipts, t.commit_keys, t.offsets)
-)
+_OF_SCOPE = ("snapshots", "extents", "extent_columns", "hot_batches", "receipts", "commit_keys", "offsets")
+purge_scope = tuple(f"DELETE FROM {table} WHERE scope_id = :scope_id" for table in _OF_SCOPE)
 purge_table = (
-    *(delete(of).where(of.c.table_id == _TABLE) for of in (t.scopes, t.schemas, t.settings)),
-    delete(t.tables).where(t.tables.c.id == _TABLE),
+    *(f"DELETE FROM {table} WHERE table_id = :table_id" for table in ("scopes", "schemas", "settings")),
+    "DELETE FROM tables WHERE id = :table_id",
 )

@@ -1,23 +1,16 @@
 """Number what a snapshot adds, and bring a database to the catalog's layout.
 
-``layout`` has the tables themselves; it brings the toolkit, and is imported when a catalog is made. It does not hold
-the queries.
+``layout`` has the tables themselves. It does not hold the queries.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from tidelake.catalog import layout
 from tidelake.catalog.driver import Database, Row
 from tidelake.catalog.protocol import Clock
 from tidelake.errors import CorruptError, InvalidInputError
-from tidelake.later import later
-
-if TYPE_CHECKING:
-    from tidelake.catalog import layout
-else:
-    layout = later("tidelake.catalog.layout")
 
 VERSION = 1
 
@@ -54,7 +47,7 @@ def prepare(database: Database, clock: Clock) -> None:
         if found is None:
             if database.is_sqlite and transaction.rows(_sqlite_tables):
                 raise InvalidInputError("the database is not a catalog", catalog=database.name, kind="not_a_catalog")
-            for statement in layout.creation(database.dialect):
+            for statement in layout.creation(is_sqlite=database.is_sqlite):
                 transaction.run_text(statement)
             transaction.change(_insert_meta, {"version": VERSION, "created_us": clock()})
         elif found > VERSION:

@@ -16,21 +16,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
+from tidelake.catalog import work_statements as s
 from tidelake.catalog.driver import Database, Row, Transaction, Violation
 from tidelake.catalog.protocol import Clock, UnitState, WorkUnit
 from tidelake.codec import dumps
 from tidelake.errors import ConflictError, InvalidInputError, NotFoundError
-from tidelake.later import later
 from tidelake.snapshot import Fence
-
-if TYPE_CHECKING:
-    from tidelake.catalog import work_statements as s
-else:
-    s = later("tidelake.catalog.work_statements")
 
 
 class SqlWorkQueue:
@@ -176,12 +171,12 @@ def check_fence(transaction: Transaction, fence: Fence, commit_id: str) -> None:
 
 
 def _unit_of(row: Row) -> WorkUnit:
-    fields = dict(zip((column.name for column in s.COLUMNS), row, strict=True))
+    fields = dict(zip(s.COLUMNS, row, strict=True))
     return WorkUnit(**{**fields, "payload": orjson.loads(fields["payload"])})
 
 
 def _row_of(unit: WorkUnit) -> dict[str, Any]:
-    row = {column.name: getattr(unit, column.name) for column in s.COLUMNS}
+    row = {name: getattr(unit, name) for name in s.COLUMNS}
     return {**row, "payload": dumps(unit.payload).decode()}
 
 

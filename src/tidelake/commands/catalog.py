@@ -11,6 +11,7 @@ import click
 
 from tidelake.commands.options import json_option, lake_options, show
 from tidelake.errors import InvalidInputError
+from tidelake.settings import FORMATS
 
 if TYPE_CHECKING:
     from tidelake.lake import Lake
@@ -36,7 +37,7 @@ def init(lake: Lake) -> None:
 @click.argument("table")
 @click.argument("columns", nargs=-1, required=True, metavar="NAME:TYPE...")
 @click.option("--time", metavar="COLUMN", help="The time column; needed if there are several timestamps.")
-@click.option("--format", type=click.Choice(["tlm", "parquet"]), help="Of extents; tlm, and parquet in a log.")
+@click.option("--format", type=click.Choice(FORMATS), help="Of extents; tlm, and parquet in a log.")
 @click.option("--retention", metavar="DURATION", help="How long rows are kept, 30d.")
 @click.option("--bucket", metavar="WIDTH", help="Know which time windows are held, 1m.")
 @click.option("--entity", metavar="COLUMN", multiple=True, help="Know it for each value of a column; may be repeated.")
@@ -62,16 +63,27 @@ def create(
       tidelake create obs.logs ts:timestamp service:string message:string attributes:dynamic
       tidelake create m.cpu ts:timestamp device:string load:real --bucket 1m --entity device --coverage exclusive
     """
+    from tidelake.making import create_table
+    from tidelake.schema import Schema
+
     pairs = [column.rpartition(":") for column in columns]
     if wrong := [text for text, (name, _, _) in zip(columns, pairs, strict=True) if not name]:
         raise InvalidInputError(f"{wrong[0]!r} is not a column: give NAME:TYPE, such as ts:timestamp")
     schema = {name: kind for name, _, kind in pairs}
     if len(schema) < len(pairs):
         raise InvalidInputError("a column is named twice", columns=" ".join(columns))
-    made = lake.create_table(
-        table, schema, time=time, format=format, retention=retention, bucket=bucket, entity=entity, coverage=coverage
+    made = create_table(
+        lake.catalog,
+        table,
+        schema,
+        time=time,
+        format=format,
+        retention=retention,
+        bucket=bucket,
+        entity=entity,
+        coverage=coverage,
     )
-    click.echo(f"made {made.name}: {', '.join(map(str, made.schema))}")
+    click.echo(f"made {made}: {', '.join(map(str, Schema.of(schema)))}")
 
 
 @click.command()

@@ -46,3 +46,21 @@ def test_listing_is_brought_forward_by_commits_and_loses_no_row(tmp_path: Path) 
                 assert sorted(pruned.read_all()["n"].to_pylist()) == sorted(whole.read_all()["n"].to_pylist())
         assert [len(table.plan(["n"], where).tasks) for where in CONDITIONS] == [8, 1, 1, 7, 1, 6]
         assert len(lake.table("t", snapshot=first).plan(["n"]).tasks) == 1  # older than what is kept
+
+
+def test_no_more_is_kept_than_memory_allows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with tidelake.connect(tmp_path) as lake:
+        tables = [lake.create_table(name, {"ts": "timestamp", "n": "long"}) for name in ("a", "b")]
+        for table in tables:
+            table.append([{"ts": "2026-01-01T00:00:00Z", "n": 1}])
+            table.flush()
+        kept = listed.listings_of(lake.catalog)
+        assert [len(table.plan(["n"], "n == 1").tasks) for table in tables] == [1, 1]
+        assert len(kept._kept) == 2
+        monkeypatch.setattr(listed, "MOST_BYTES", 700)  # of one table
+        assert len(tables[0].plan(["n"], "n == 1").tasks) == 1
+        assert [listing.byte_size > 0 for listing in kept._kept.values()] == [True]
+        monkeypatch.setattr(listed, "MOST_BYTES", 10)
+        assert len(tables[1].plan(["n"], "n == 1").tasks) == 1
+        assert [listing.byte_size for listing in kept._kept.values()] == [0]
+        assert tables[1].plan(["n"], "n == 2").tasks == ()

@@ -1,39 +1,36 @@
 """Keep in memory what the catalog listed, so that the next plan of a table asks it only what is new.
 
 For each scope the newest listing is kept: its extents, and of the columns that were asked about their statistics,
-decoded. A newer snapshot brings it forward by the commits in between; an older one is the catalog's to list. Least and
-most values and filters of all extents lie side by side, so that most extents are dropped without being looked at one by
-one. What is kept here is a copy: it may vanish at any time, and it never drops an extent that its statistics do not
-disprove. It does not judge what is left: see ``plan``.
+decoded, as sieves that drop most extents without a look at each. A newer snapshot brings it forward by the commits in
+between; an older one is the catalog's to list. What is kept here is a copy: it may vanish at any time, and never drops
+an extent that its statistics do not disprove. It does not judge what is left: see ``plan``.
 """
 
 from __future__ import annotations
 
-import math
 from collections import OrderedDict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
+from functools import reduce
+from operator import and_, or_
 from threading import Lock
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
-import numpy.typing as npt
 
 from tidelake.catalog.protocol import Catalog
 from tidelake.errors import TidelakeError
-from tidelake.filters import PROBES, hash_bytes, hash_int
 from tidelake.plan import Question, time_window
-from tidelake.predicate import And, Equals, InSet, Predicate, Range, TimeRange, Value
+from tidelake.predicate import And, Not, Or, Predicate
+from tidelake.sieve import Known, Mask, Sieve
 from tidelake.snapshot import Extent, Scope, Snapshot
-from tidelake.stats import ColumnStats, column_from_json
+from tidelake.stats import column_from_json
 
 LEAST_EXTENTS = 64  # fewer are listed by the catalog in the time it takes to ask whether it changed
-MOST_EXTENTS = 50_000  # more would fill memory: a column's statistics are some hundred bytes to some kilobytes
+MOST_EXTENTS = 50_000  # more take longer to bring forward than a catalog's index takes to list
+MOST_BYTES = 512 << 20  # of statistics: words and filters of long texts are some kilobytes an extent
 KEPT_SCOPES = 16
-
-_Mask = npt.NDArray[np.bool_]
-_Filters = list[tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]]
 
 
 class Listings:
@@ -58,12 +55,23 @@ class Listings:
                     return None
                 self._kept[snapshot.scope] = held
             self._kept.move_to_end(snapshot.scope)
-            while len(self._kept) > KEPT_SCOPES:
-                self._kept.popitem(last=False)
             for name in columns:
-                if name not in held.columns:
-                    held.columns[name] = self._column(held, name)
-            return held.surviving(question, columns)
+                if name not in held.sieves:
+                    held.sieves[name] = self._sieve(snapshot.scope, held, name)
+            found = held.surviving(question, columns)
+            self._let_go(snapshot.scope)
+            return found
+
+    def _let_go(self, scope: Scope) -> None:
+        """Let go of other scopes while too much is kept, and then of what is known of this one's columns."""
+        while len(self._kept) > 1 and (len(self._kept) > KEPT_SCOPES or self._byte_size > MOST_BYTES):
+            self._kept.popitem(last=False)
+        if self._byte_size > MOST_BYTES:
+            self._kept[scope].sieves.clear()
+
+    @property
+    def _byte_size(self) -> int:
+        return sum(listing.byte_size for listing in self._kept.values())
 
     def _brought_forward(self, held: _Listing | None, snapshot: Snapshot) -> _Listing | None:
         scope, sequence = snapshot.scope, snapshot.sequence
@@ -77,11 +85,10 @@ class Listings:
             return _Listing(sequence, self._catalog.extents(scope, sequence=sequence, stats=()))
         return held.changed(sequence, changes.added, set(changes.removed))
 
-    def _column(self, held: _Listing, name: str) -> _Column:
-        scope = next(scope for scope, each in self._kept.items() if each is held)
+    def _sieve(self, scope: Scope, held: _Listing, name: str) -> Sieve:
         listed = self._catalog.extents(scope, sequence=held.sequence, stats=(name,))
-        known = {extent.id: _decoded(extent, name) for extent in listed}
-        return _Column([known[extent.id] for extent in held.extents])
+        known = {extent.id: _known(extent, name) for extent in listed}
+        return Sieve([known[extent.id] for extent in held.extents])
 
 
 _LISTINGS: WeakKeyDictionary[Any, Listings] = WeakKeyDictionary()
@@ -95,74 +102,10 @@ def listings_of(catalog: Catalog) -> Listings:
     return found
 
 
-def _decoded(extent: Extent, name: str) -> ColumnStats | None:
+def _known(extent: Extent, name: str) -> Known | None:
     """Decode a column's statistics; None where the extent has none."""
     shape = extent.column_stats.get(name)
-    return None if shape is None else column_from_json(shape)
-
-
-@dataclass(slots=True)
-class _Column:
-    """One column's statistics, in the order of the extents, and side by side what is asked most."""
-
-    stats: list[ColumnStats | None]
-    _bounds: tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]] | None = None
-    _filters: _Filters | None = None
-
-    @property
-    def bounds(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """Least and most numbers, rounded outwards; NaN where nothing is known."""
-        if self._bounds is None:
-            low = np.array([_number(known.low if known else None, -math.inf) for known in self.stats])
-            high = np.array([_number(known.high if known else None, math.inf) for known in self.stats])
-            self._bounds = low, high
-        return self._bounds
-
-    @property
-    def filters(self) -> _Filters:
-        """Filters of values, those of one size together with the places of their extents."""
-        if self._filters is None:
-            by_size: dict[int, list[int]] = {}
-            for at, known in enumerate(self.stats):
-                if known is not None and known.values is not None and known.distinct is None:
-                    by_size.setdefault(len(known.values.bits), []).append(at)
-            self._filters = [(np.array(places), self._stacked(places)) for places in by_size.values()]
-        return self._filters
-
-    def _stacked(self, places: Sequence[int]) -> npt.NDArray[np.uint8]:
-        held = [
-            known.values.bits for at in places if (known := self.stats[at]) is not None and known.values is not None
-        ]
-        return np.frombuffer(b"".join(held), dtype=np.uint8).reshape(len(places), -1)
-
-    def may_hold(self, value: Value) -> _Mask:
-        """Say of each extent whether its filter may hold a value."""
-        found = np.ones(len(self.stats), dtype=np.bool_)
-        if isinstance(value, str):
-            hash = hash_bytes(value.encode("utf-8", "surrogatepass"))
-        elif type(value) is int and -(2**63) <= value < 2**63:
-            hash = hash_int(value)
-        else:
-            return found
-        for places, bits in self.filters:
-            width = bits.shape[1]
-            low, high, shift = hash & 0xFFFF_FFFF, hash >> 32 | 1, 32 - (width * 8).bit_length() + 1
-            held = np.ones(len(places), dtype=np.bool_)
-            for probe in range(PROBES):
-                at = ((low + probe * high) & 0xFFFF_FFFF) >> shift
-                held &= (bits[:, at >> 3] >> (at & 7) & 1).astype(np.bool_)
-            found[places] = held
-        return found
-
-    def may_lie(self, low: float | None, high: float | None) -> _Mask:
-        """Say of each extent whether some value may lie between two numbers; NaN compares as unknown."""
-        least, most = self.bounds
-        found = np.ones(len(self.stats), dtype=np.bool_)
-        if low is not None:
-            found &= ~(most < low)
-        if high is not None:
-            found &= ~(least > high)
-        return found
+    return None if shape is None else Known(column_from_json(shape))
 
 
 @dataclass(slots=True)
@@ -171,7 +114,12 @@ class _Listing:
 
     sequence: int
     extents: list[Extent]
-    columns: dict[str, _Column] = field(default_factory=dict)
+    sieves: dict[str, Sieve] = field(default_factory=dict)
+
+    @property
+    def byte_size(self) -> int:
+        """About how much memory the statistics take."""
+        return sum(sieve.byte_size for sieve in self.sieves.values())
 
     def changed(self, sequence: int, added: Iterable[Extent], removed: set[str]) -> _Listing:
         """Give the listing after commits that added and removed extents."""
@@ -179,9 +127,9 @@ class _Listing:
         kept = [at for at, extent in enumerate(self.extents) if extent.id not in removed]
         bare = [replace(extent, column_stats={}) for extent in fresh]
         extents = [self.extents[at] for at in kept] + bare
-        columns = {
-            name: [column.stats[at] for at in kept] + [_decoded(extent, name) for extent in fresh]
-            for name, column in self.columns.items()
+        known = {
+            name: [sieve.each[at] for at in kept] + [_known(extent, name) for extent in fresh]
+            for name, sieve in self.sieves.items()
         }
         order = sorted(
             range(len(extents)), key=lambda at: (extents[at].min_ts_ns is not None, extents[at].min_ts_ns or 0)
@@ -189,73 +137,27 @@ class _Listing:
         return _Listing(
             sequence,
             [extents[at] for at in order],
-            {name: _Column([stats[at] for at in order]) for name, stats in columns.items()},
+            {name: Sieve([each[at] for at in order]) for name, each in known.items()},
         )
 
     def surviving(self, question: Question, columns: Collection[str]) -> list[Extent]:
-        mask = np.ones(len(self.extents), dtype=np.bool_)
-        for part in _conjuncts(question.where):
-            leaf_column = getattr(part, "column", None)
-            if leaf_column in self.columns and leaf_column not in question.spread:
-                mask &= _quick(part, self.columns[leaf_column])
+        """List the extents that sieves do not disprove, with statistics of some columns."""
+        mask = self._may_match(question.where, question)
         return [
             replace(self.extents[at], column_stats=self._stats(at, columns)) for at in np.flatnonzero(mask).tolist()
         ]
 
+    def _may_match(self, where: Predicate | None, question: Question) -> Mask:
+        match where:
+            case And(parts):
+                return reduce(and_, (self._may_match(part, question) for part in parts))
+            case Or(parts):
+                return reduce(or_, (self._may_match(part, question) for part in parts))
+            case Not() | None:
+                pass
+            case leaf if leaf.column in self.sieves and leaf.column not in question.spread:
+                return self.sieves[leaf.column].may_match(leaf)
+        return np.ones(len(self.extents), dtype=np.bool_)
+
     def _stats(self, at: int, columns: Collection[str]) -> dict[str, Any]:
-        return {name: known for name in columns if (known := self.columns[name].stats[at]) is not None}
-
-
-def _conjuncts(where: Predicate | None) -> Iterator[Predicate]:
-    if isinstance(where, And):
-        for part in where.parts:
-            yield from _conjuncts(part)
-    elif where is not None:
-        yield where
-
-
-def _quick(leaf: Predicate, column: _Column) -> _Mask:
-    """Judge one leaf of all extents at once; what is not judged here is kept."""
-    match leaf:
-        case Equals(_, value):
-            return column.may_hold(value) & _may_equal(column, value)
-        case InSet(_, values) if values:
-            found = np.zeros(len(column.stats), dtype=np.bool_)
-            for value in values:
-                found |= column.may_hold(value) & _may_equal(column, value)
-            return found
-        case TimeRange(_, start_ns, end_ns):
-            return column.may_lie(_below(start_ns), _above(end_ns))
-        case Range(_, low, high):
-            numbers = [None if bound is None else _plain(bound) for bound in (low, high)]
-            if all((number is None) == (bound is None) for number, bound in zip(numbers, (low, high), strict=True)):
-                return column.may_lie(_below(numbers[0]), _above(numbers[1]))
-    return np.ones(len(column.stats), dtype=np.bool_)
-
-
-def _may_equal(column: _Column, value: Value) -> _Mask:
-    number = _plain(value)
-    if number is None:
-        return np.ones(len(column.stats), dtype=np.bool_)
-    return column.may_lie(_below(number), _above(number))
-
-
-def _plain(value: Value) -> float | None:
-    """Give a number that bounds can be compared with, or None: NaN, flags and what is no number."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
-        return None
-    return value
-
-
-def _number(bound: Any, outwards: float) -> float:
-    if isinstance(bound, bool) or not isinstance(bound, int | float):
-        return math.nan
-    return math.nextafter(float(bound), outwards)
-
-
-def _below(number: float | None) -> float | None:
-    return None if number is None else math.nextafter(float(number), -math.inf)
-
-
-def _above(number: float | None) -> float | None:
-    return None if number is None else math.nextafter(float(number), math.inf)
+        return {name: known.stats for name in columns if (known := self.sieves[name].each[at]) is not None}

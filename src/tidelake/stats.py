@@ -277,7 +277,7 @@ def _vector_outcomes(leaf: VectorTest, known: ColumnStats, rows: int) -> int:
 
 
 def _text_outcomes(leaf: StringHas | StringContains | StartsWith | StringMatches, known: ColumnStats) -> int:
-    if not _is_text(known):
+    if not is_text(known):
         return TRUE | FALSE
     if known.distinct is not None and len(known.distinct) <= EXACT_TEXT_CAP:
         answers = _exact_answers(leaf, [text for text in known.distinct if isinstance(text, str)])
@@ -307,7 +307,7 @@ def _exact_answers(leaf: StringHas | StringContains | StartsWith | StringMatches
     return {text_holds(leaf, text) for text in texts}
 
 
-def _is_text(known: ColumnStats) -> bool:
+def is_text(known: ColumnStats) -> bool:
     """Say whether the column surely holds texts; a dynamic column has terms and grams as well."""
     samples = (known.low, known.high, *(known.distinct or ())[:1])
     return known.tokens is not None or any(isinstance(sample, str) for sample in samples)
@@ -329,7 +329,7 @@ def _may_hold(known: ColumnStats, wanted: Bound) -> bool:
     if isinstance(wanted, str):
         if known.values is not None and hash_bytes(wanted.encode("utf-8", "surrogatepass")) not in known.values:
             return False
-        return not _is_text(known) or _may_have_runs(known, runs_of(wanted, whole=True))
+        return not is_text(known) or _may_have_runs(known, runs_of(wanted, whole=True))
     if known.values is None or isinstance(wanted, bool):
         return True
     return _is_long(wanted) and hash_int(int(wanted)) in known.values
@@ -372,11 +372,11 @@ def _may_have_leaf(known: ColumnStats, path: str, value: Value) -> bool:
         return False
     if known.leaves is None or "[" in path or isinstance(value, bytes | datetime):
         return True
-    return _leaf_hash(path, value) in known.leaves
+    return leaf_hash(path, value) in known.leaves
 
 
 @lru_cache(maxsize=256, typed=True)  # asked of every block
-def _leaf_hash(path: str, value: bool | int | float | str) -> int:
+def leaf_hash(path: str, value: bool | int | float | str) -> int:
     return hash_bytes(leaf_bytes(path, value))
 
 
@@ -397,7 +397,7 @@ def _may_pass_at(known: ColumnStats, path: str, test: PathTest) -> bool:
             return bool(_range_outcomes(test, ColumnStats(low=low, high=high)) & TRUE)
         case IsNull():
             return True
-        case _ if _is_text(known):  # not a dynamic column: unknown
+        case _ if is_text(known):  # not a dynamic column: unknown
             return True
         case StringHas(_, term):
             return _may_have_runs(known, runs_of(term, whole=True))

@@ -1,0 +1,242 @@
+"""Keep objects as files in a folder.
+
+Reads are plain system calls, 7 µs for a small range where obstore's take 64 µs. Writes are our own because obstore does
+not sync. It does not know buckets.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import stat
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tidelake.errors import InvalidInputError, NotFoundError, StorageError
+from tidelake.later import later
+from tidelake.objects.keys import TEMPORARY_PREFIX, check_key, unfit_reason
+from tidelake.objects.protocol import (
+    ACCEPTED,
+    Buffers,
+    Data,
+    ObjectMeta,
+    Range,
+    Tail,
+    check_prefix,
+    check_ranges,
+    check_tail,
+    missing,
+    short,
+    taken,
+    view_of,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+else:
+    pa = later("pyarrow")
+
+_NO_PERMISSION = ("permission_denied", "permission denied: check the folder's owner and mode")
+_NO_ROOM = ("disk_full", "no room for the object")
+_NAME_CLASH = ("name_clash", "a folder cannot hold a file and a folder of one name")
+_ERRNO_RULES: dict[int, tuple[str, str]] = {
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), _NO_PERMISSION),
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), _NO_ROOM),
+    **dict.fromkeys((errno.EISDIR, errno.ENOTDIR), _NAME_CLASH),
+}
+
+
+class Folder:
+    """A store in a folder."""
+
+    def __init__(self, root: Path) -> None:
+        self.url = root.as_uri()
+        self._root = str(root)
+        self._settled = {self._root}  # folders whose own entries are known to be on disk
+
+    def __repr__(self) -> str:
+        return f"ObjectStore({self.url})"
+
+    def get(self, key: str) -> pa.Buffer:
+        with self._opened(key) as (file, status):
+            return self._read(key, file, (0, status.st_size), status.st_size)
+
+    def get_range(self, key: str, start: int, length: int) -> pa.Buffer:
+        return self.get_ranges(key, [(start, length)])[0]
+
+    def get_ranges(self, key: str, ranges: Sequence[Range]) -> Buffers:
+        check_ranges(key, ranges, self.url)
+        if not any(length for _, length in ranges):
+            return [pa.py_buffer(b"") for _ in ranges]
+        with self._opened(key) as (file, status):
+            return [self._read(key, file, wanted, status.st_size) for wanted in ranges]
+
+    def get_tail(self, key: str, length: int) -> Tail:
+        check_tail(key, length)
+        with self._opened(key) as (file, status):
+            held = min(length, status.st_size)
+            return Tail(self._read(key, file, (status.st_size - held, held), status.st_size), status.st_size)
+
+    def head(self, key: str) -> ObjectMeta:
+        with self._opened(key) as (_, status):
+            return _meta_of(key, status)
+
+    def put(self, key: str, data: Data) -> None:
+        with self._written(key, data) as (temporary, path):
+            os.replace(temporary, path)
+
+    def put_if_absent(self, key: str, data: Data) -> None:
+        with self._written(key, data) as (temporary, path):
+            try:
+                os.link(temporary, path)
+            except FileExistsError as error:
+                raise taken(key, self.url) from error
+
+    def list(self, prefix: str = "") -> Iterator[ObjectMeta]:
+        check_prefix(prefix)
+        return self._listed(prefix)
+
+    def delete(self, keys: Iterable[str]) -> None:
+        for key in [check_key(key) for key in keys]:
+            with _told(self.url, key), suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError):
+                os.unlink(f"{self._root}/{key}")
+
+    @contextmanager
+    def _opened(self, key: str) -> Iterator[tuple[int, os.stat_result]]:
+        path = f"{self._root}/{check_key(key)}"
+        with _told(self.url, key):
+            try:
+                file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            except (FileNotFoundError, NotADirectoryError) as error:
+                self._check_root()
+                raise missing(key, self.url) from error
+            try:
+                status = os.fstat(file)
+                if not stat.S_ISREG(status.st_mode):
+                    raise missing(key, self.url)
+                yield file, status
+            finally:
+                os.close(file)
+
+    def _read(self, key: str, file: int, wanted: Range, size: int) -> pa.Buffer:
+        start, length = wanted
+        if length and start + length > size:  # asked first, so that a hostile length allocates nothing
+            raise short(key, self.url)
+        parts = []
+        while length:  # one call reads at most 2 GiB
+            parts.append(part := os.pread(file, length, start))
+            if not part:
+                raise short(key, self.url)
+            start, length = start + len(part), length - len(part)
+        return pa.py_buffer(parts[0] if len(parts) == 1 else b"".join(parts))
+
+    @contextmanager
+    def _written(self, key: str, data: Data) -> Iterator[tuple[str, str]]:
+        """Give a synced temporary file to publish under the key's path; whatever happens, its temporary name goes.
+
+        1. Make the folder, and sync its entry in the one above it.
+        2. Write and sync the bytes under a name that no key has.
+        3. Let the caller give them their own name.
+        4. Sync that name.
+        """
+        path = f"{self._root}/{check_key(key)}"
+        folder = os.path.dirname(path)
+        temporary = f"{folder}/{TEMPORARY_PREFIX}{secrets.token_hex(8)}"
+        with _told(self.url, key):
+            self._settle(folder)  # 1
+            try:
+                with open(temporary, "xb") as file:  # 2
+                    file.write(view_of(data))
+                    file.flush()
+                    os.fsync(file.fileno())
+                yield temporary, path  # 3
+            finally:
+                with suppress(FileNotFoundError, NotADirectoryError):
+                    os.unlink(temporary)
+            _sync_folder(folder)  # 4
+
+    def _settle(self, folder: str) -> None:
+        """Make a folder below the root, and have its entry on disk even if another process made it just now."""
+        if folder in self._settled and os.path.isdir(folder):
+            return
+        self._check_root()
+        parent = os.path.dirname(folder)
+        self._settle(parent)
+        with suppress(FileExistsError):
+            os.mkdir(folder)
+        _sync_folder(parent)
+        self._settled.add(folder)
+
+    def _check_root(self) -> None:
+        """Tell an empty store from one whose disk is not mounted, and never make the root anew."""
+        if not os.path.isdir(self._root):
+            raise StorageError("the store's folder is gone: is its disk mounted?", store=self.url, kind="missing_root")
+
+    def _listed(self, prefix: str) -> Iterator[ObjectMeta]:
+        with _told(self.url, prefix):
+            self._check_root()
+            yield from self._walked(f"{self._root}/{prefix}", f"{prefix}/" if prefix else "")
+
+    def _walked(self, folder: str, prefix: str) -> Iterator[ObjectMeta]:
+        found: dict[str, os.DirEntry[str]] = {}
+        with suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:
+            found = {f"{entry.name}/" if entry.is_dir() else entry.name: entry for entry in entries}
+        for name in sorted(found):  # a folder sorts with its slash, which is the order of whole keys
+            if name.endswith("/"):
+                yield from self._walked(found[name].path, prefix + name)
+            elif meta := _meta_of_entry(prefix + name, found[name]):
+                yield meta
+
+
+def open_folder(path: str, *, create: bool) -> Folder:
+    """Open a folder as a store; a missing one is made, or refused."""
+    if not path or "\0" in path:
+        raise InvalidInputError("not a folder's name", store=ascii(path), accepted=ACCEPTED)
+    root = Path(os.path.abspath(path))
+    with _told(root.as_uri()):
+        if not create and not os.path.lexists(root):
+            raise NotFoundError("no such folder", store=root, kind="missing_root")
+        try:
+            for folder in reversed([each for each in (root, *root.parents) if not each.exists()]):
+                folder.mkdir(exist_ok=True)
+                _sync_folder(str(folder.parent))
+        except (FileExistsError, NotADirectoryError) as error:
+            raise InvalidInputError("not a folder", store=root, kind="not_a_folder") from error
+        if not root.is_dir():
+            raise InvalidInputError("a file, not a folder", store=root, kind="not_a_folder")
+    return Folder(root)
+
+
+@contextmanager
+def _told(url: str, key: str = "") -> Iterator[None]:
+    """Turn what the system raises into our errors."""
+    try:
+        yield
+    except OSError as error:
+        facts: dict[str, Any] = {"key": key, "store": url} if key else {"store": url}
+        kind, message = _ERRNO_RULES.get(error.errno or 0, ("storage", "the disk did not do it"))
+        raise StorageError(message, kind=kind, **facts, reason=error.strerror) from error
+
+
+def _meta_of(key: str, status: os.stat_result) -> ObjectMeta:
+    return ObjectMeta(key, status.st_size, datetime.fromtimestamp(status.st_mtime, UTC))
+
+
+def _meta_of_entry(key: str, entry: os.DirEntry[str]) -> ObjectMeta | None:
+    """Describe a file, or nothing if no verb could name it or it has gone since."""
+    with suppress(FileNotFoundError):
+        if not unfit_reason(key) and stat.S_ISREG((status := entry.stat()).st_mode):
+            return _meta_of(key, status)
+    return None
+
+
+def _sync_folder(folder: str) -> None:
+    file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)

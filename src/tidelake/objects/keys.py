@@ -1,0 +1,124 @@
+"""Name every object of a lake, and say which names are keys.
+
+A key is a relative path of plain segments, and every store takes the same keys::
+
+    catalog.sqlite                                                  the catalog of a lake folder; not an object
+    data/{namespace}/{table}/extents/{id}{suffix}                   extents of a shared table
+    data/{namespace}/{table}/users/{user}/extents/{id}{suffix}      extents of one user
+    data/{namespace}/{table}/coverage/extents/{id}.cov              what one extent covers
+    data/{namespace}/{table}/coverage/table/{sequence}-{id}.cov     what a table covered at a sequence
+
+and, under the root of a table whose catalog is a transaction log::
+
+    _timeseries_log/CURRENT                                         a hint: the newest version
+    _timeseries_log/0000000001.json                                 one commit
+    _timeseries_log/_checkpoints/0000000001.json                    the state after a commit
+    _coverage/segments/{id}.roar                                    coverage of one segment
+    _coverage/table/{version}-{id}.roar                             coverage of the table
+    data/{name}                                                     segments
+
+It does not know what is at a key.
+"""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import quote
+
+from tidelake.errors import InvalidInputError
+
+CATALOG_FILE = "catalog.sqlite"
+LOG_CURRENT = "_timeseries_log/CURRENT"
+TEMPORARY_PREFIX = ".tide-tmp-"
+
+MAX_KEY_BYTES = 1024  # S3's own limit, in which it counts a bucket's prefix too
+MAX_SEGMENT_BYTES = 255  # a file name can be no longer
+MAX_VERSION = 9_999_999_999  # ten digits, so that names sort as numbers do
+
+UNFIT = re.compile(r"[\x00-\x1f\x7f-\x9f\\\ud800-\udfff]")
+
+
+def check_key(key: str) -> str:
+    """Return the key if every store can hold it and it cannot leave the store; else InvalidInputError."""
+    if reason := unfit_reason(key):
+        raise InvalidInputError("not a key", reason=reason, key=ascii(key[:80]), kind="bad_key")
+    return key
+
+
+def table_prefix(namespace: str, table: str) -> str:
+    """Name the folder of all that a table has written."""
+    return check_key(f"data/{_encoded(namespace)}/{_encoded(table)}")
+
+
+def extent_key(namespace: str, table: str, extent_id: str, suffix: str, *, user: str | None = None) -> str:
+    """Name an extent of a table, or of one user of it; a hostile name stays one segment."""
+    scope = "" if user is None else f"/users/{_encoded(user)}"
+    return check_key(f"{table_prefix(namespace, table)}{scope}/extents/{_encoded(extent_id)}{suffix}")
+
+
+def log_commit_key(version: int) -> str:
+    """Name the commit of a version; creating it is the commit."""
+    return f"_timeseries_log/{_digits(version)}.json"
+
+
+def log_checkpoint_key(version: int) -> str:
+    """Name the checkpoint of a version."""
+    return f"_timeseries_log/_checkpoints/{_digits(version)}.json"
+
+
+def extent_coverage_key(namespace: str, table: str, extent_id: str) -> str:
+    """Name what an extent covers."""
+    return check_key(f"{table_prefix(namespace, table)}/coverage/extents/{_encoded(extent_id)}.cov")
+
+
+def united_coverage_key(namespace: str, table: str, sequence: int, coverage_id: str) -> str:
+    """Name what a table covered at a sequence."""
+    return check_key(f"{table_prefix(namespace, table)}/coverage/table/{sequence}-{_encoded(coverage_id)}.cov")
+
+
+def segment_coverage_key(coverage_id: str) -> str:
+    """Name the coverage sidecar of one segment."""
+    return check_key(f"_coverage/segments/{_encoded(coverage_id)}.roar")
+
+
+def table_coverage_key(version: int, coverage_id: str) -> str:
+    """Name the coverage of a whole table as of a version."""
+    return check_key(f"_coverage/table/{version}-{_encoded(coverage_id)}.roar")
+
+
+def log_data_key(name: str) -> str:
+    """Name a segment of a table whose catalog is a transaction log."""
+    return check_key(f"data/{name}")
+
+
+def unfit_reason(key: str) -> str | None:
+    if not key:
+        return "it is empty"
+    if UNFIT.search(key):
+        return "it has a control character or a backslash"
+    if len(key.encode()) > MAX_KEY_BYTES:
+        return f"it is longer than {MAX_KEY_BYTES} bytes"
+    segments = key.split("/")
+    for segment in segments:
+        if segment in ("", ".", ".."):
+            return "it is absolute, or has an empty segment, . or .."
+        if len(segment.encode()) > MAX_SEGMENT_BYTES:
+            return f"a segment is longer than {MAX_SEGMENT_BYTES} bytes"
+        if segment.startswith(TEMPORARY_PREFIX):
+            return f"{TEMPORARY_PREFIX} is for unfinished writes"
+    if segments[0].startswith(CATALOG_FILE):
+        return f"{CATALOG_FILE} is the catalog's, beside the objects"
+    return None
+
+
+def _encoded(name: str) -> str:
+    """Percent-encode all but letters, digits, _ and -, so that a name is one harmless segment."""
+    if not name or UNFIT.search(name.replace("\\", "")):
+        raise InvalidInputError("a name is empty or has a control character", name=ascii(name[:80]), kind="bad_name")
+    return quote(name, safe="").replace(".", "%2E").replace("~", "%7E")
+
+
+def _digits(version: int) -> str:
+    if not 0 <= version <= MAX_VERSION:
+        raise InvalidInputError("no such version", version=version, allowed=f"0..{MAX_VERSION}")
+    return f"{version:010d}"

@@ -1,0 +1,81 @@
+"""Open the store at a place: a folder, memory or a bucket.
+
+It does not read or write objects, but for one that shows whether a server keeps its word.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+from contextlib import suppress
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+from tidelake.errors import AlreadyExistsError, InvalidInputError, StorageError
+from tidelake.later import later
+from tidelake.objects.folder import open_folder
+from tidelake.objects.protocol import ACCEPTED, ObjectStore
+
+if TYPE_CHECKING:
+    from tidelake.objects import remote
+else:
+    remote = later("tidelake.objects.remote")  # brings obstore, which a folder does without
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+
+
+def open_store(
+    where: str | os.PathLike[str],
+    *,
+    endpoint: str | None = None,
+    key: str | None = None,
+    secret: str | None = None,
+    region: str | None = None,
+    create: bool = True,
+) -> ObjectStore:
+    """Open the store at a folder, ``file://``, ``memory://`` or ``s3://`` place; nothing is asked of a bucket yet.
+
+    ``create`` makes a missing folder; a bucket is never made. Each ``memory://`` is new and empty, while a named one is
+    shared within the process. Without key and secret, the environment's AWS credentials are used. Plain http is spoken
+    only to an endpoint given as ``http://``.
+    """
+    text = os.fspath(where)
+    scheme = found[1].lower() if (found := _SCHEME.match(text)) else None
+    if scheme == "s3":
+        return remote.Bucket(remote.parse_s3(text, endpoint=endpoint, key=key, secret=secret, region=region))
+    if any((endpoint, key, secret, region)):
+        raise InvalidInputError("endpoint, key, secret and region are for s3:// only", store=text)
+    match scheme:
+        case None:
+            return open_folder(text, create=create)
+        case "file":
+            return open_folder(_parse_file_url(text), create=create)
+        case "memory":
+            return remote.open_memory(text.partition("://")[2])
+        case _:
+            raise InvalidInputError(f"cannot open {scheme}://", store=text, accepted=ACCEPTED)
+
+
+def probe_conditional_put(store: ObjectStore, prefix: str = "") -> None:
+    """Refuse a store that ignores the condition of a conditional put, as some S3 servers silently do."""
+    key = f"{prefix}/" * bool(prefix) + f".tide-probe-{secrets.token_hex(8)}"
+    try:
+        store.put_if_absent(key, b"first")
+        with suppress(AlreadyExistsError):
+            store.put_if_absent(key, b"second")
+            raise StorageError(
+                "the store ignores conditional put, so two writers could both win: use another server",
+                kind="no_conditional_put",
+                store=store.url,
+            )
+    finally:
+        with suppress(StorageError):
+            store.delete([key])
+
+
+def _parse_file_url(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.netloc not in ("", "localhost") or not parts.path or parts.query or parts.fragment:
+        raise InvalidInputError("a file URL is file:///absolute/folder", store=url, accepted=ACCEPTED)
+    return unquote(parts.path)

@@ -25,9 +25,10 @@ from tidelake.cli import main
 from tidelake.filters import Filter, Grams, hash_bytes, hash_int
 from tidelake.format import WriteOptions, segment_format
 from tidelake.inspect import inspect_extent
+from tidelake.judging import leaf_bytes
 from tidelake.objects import ObjectStore, open_store
 from tidelake.schema import DataType, Schema
-from tidelake.stats import column_from_json, leaf_bytes
+from tidelake.stats import column_from_json
 from tidelake.tokens import tokenize
 from tools import api_reference, cli_reference
 

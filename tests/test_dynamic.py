@@ -17,6 +17,7 @@ from tidelake.collect import collect
 from tidelake.dynamic import MISSING, decode, encode, get_path, paths_of, to_json
 from tidelake.errors import CorruptError, InvalidInputError
 from tidelake.filters import hash_bytes
+from tidelake.judging import leaf_bytes, may_match
 from tidelake.predicate import (
     DynamicPathEquals,
     DynamicPathExists,
@@ -27,7 +28,6 @@ from tidelake.predicate import (
     StringHas,
 )
 from tidelake.schema import DataType, Schema
-from tidelake.stats import leaf_bytes, may_match
 
 SCALARS = (
     st.none()

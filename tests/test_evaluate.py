@@ -22,6 +22,7 @@ from tidelake.collect import collect
 from tidelake.dynamic import MISSING, encode, get_path
 from tidelake.errors import QueryError
 from tidelake.evaluate import check, evaluate, select
+from tidelake.judging import FALSE, NULL, TRUE, outcomes
 from tidelake.predicate import (
     And,
     DynamicPathEquals,
@@ -44,7 +45,7 @@ from tidelake.predicate import (
     time_ns,
 )
 from tidelake.schema import Schema
-from tidelake.stats import FALSE, NULL, TRUE, merge, outcomes
+from tidelake.stats import merge
 
 SCHEMA = Schema.of({"i": "int", "l": "long", "r": "real", "b": "bool", "s": "string", "t": "timestamp", "d": "dynamic"})
 INTS = (0, 1, -1, 7, 2**31 - 1, -(2**31))

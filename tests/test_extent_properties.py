@@ -14,10 +14,11 @@ from tests.support.oracle import answers_of_rows
 from tests.support.rows import KEY, Row, batch_of, by_time, exact, read_all, rows_of, write
 from tests.support.strategies import Case, cases, examples, questions
 from tidelake.format import FORMATS, ExtentReader, SegmentFormat, WriteOptions
+from tidelake.judging import may_match
 from tidelake.objects import ObjectStore, open_store
 from tidelake.predicate import Predicate
 from tidelake.schema import Schema
-from tidelake.stats import Stats, column_from_json, may_match
+from tidelake.stats import Stats, column_from_json
 
 BLOCK_ROWS = st.sampled_from([1, 2, 3, 7, 64])
 CUTS = st.integers(1, 5)

@@ -16,10 +16,11 @@ from tests.support.rows import EXTENT_ID, KEY, Row, batch_of, by_time, read_all,
 from tests.support.strategies import NS_EDGE_US
 from tidelake.errors import CorruptExtent, InvalidInputError, NotFoundError, SchemaError, StorageError, TidelakeError
 from tidelake.format import FORMATS, ExtentWriteResult, SegmentFormat, WriteOptions
+from tidelake.judging import may_match
 from tidelake.objects import ObjectStore
 from tidelake.predicate import Equals, Predicate, StringHas
 from tidelake.schema import Column, DataType, Schema
-from tidelake.stats import Stats, column_from_json, may_match
+from tidelake.stats import Stats, column_from_json
 
 LOGS = Schema.of({"ts": "timestamp", "service": "string", "n": "int"})
 ROWS: list[Row] = [

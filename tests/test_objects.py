@@ -693,7 +693,7 @@ def test_bucket_says_so_soon_when_nothing_answers_the_call() -> None:
             waiting.connect_ex(listener.getsockname())
         server = S3Server(f"http://127.0.0.1:{listener.getsockname()[1]}", "key", "secret", "lake")
         began = time.monotonic()
-        with pytest.raises(StorageError, match="check the endpoint and the network|did not answer in time"):
+        with pytest.raises(StorageError, match=r"check the endpoint and the network|did not answer in time"):
             server.open().get("key")
     assert 1 < time.monotonic() - began < 10
 

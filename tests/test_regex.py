@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from tests.support.strategies import examples
 from tidelake.collect import collect
+from tidelake.judging import TRUE, may_match, outcomes
 from tidelake.predicate import StringMatches
 from tidelake.regex import NOTHING, Needs, needs_of
 from tidelake.schema import Schema
-from tidelake.stats import TRUE, may_match, outcomes
 from tidelake.tokens import Run, tokenize
 
 SCHEMA = Schema.of({"s": "string"})

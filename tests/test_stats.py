@@ -21,6 +21,7 @@ from tests.support.strategies import LONG_TEXTS, NS_EDGE_US, Case, examples, que
 from tidelake.collect import collect
 from tidelake.errors import InvalidInputError
 from tidelake.filters import Filter, hash_ints
+from tidelake.judging import FALSE, NULL, TRUE, may_match, outcomes
 from tidelake.predicate import (
     And,
     DynamicPathEquals,
@@ -41,18 +42,13 @@ from tidelake.predicate import (
 from tidelake.schema import Schema
 from tidelake.stats import (
     DISTINCT_SET_CAP,
-    FALSE,
-    NULL,
     STRING_BOUND_CAP,
-    TRUE,
     Ball,
     ColumnStats,
     Stats,
     column_from_json,
     column_to_json,
-    may_match,
     merge,
-    outcomes,
 )
 from tidelake.tokens import TOKEN_LENGTH_CAP, TOKEN_SET_CAP
 

@@ -21,10 +21,11 @@ from tidelake.collect import collect
 from tidelake.errors import InvalidInputError, NotFoundError, QueryError, SchemaError
 from tidelake.evaluate import evaluate
 from tidelake.expression import parse_where
+from tidelake.judging import FALSE, NULL, TRUE, outcomes
 from tidelake.lake import Lake
 from tidelake.predicate import Not, Predicate, Range, VectorTest
 from tidelake.schema import Schema
-from tidelake.stats import FALSE, NULL, TRUE, merge, outcomes
+from tidelake.stats import merge
 from tidelake.table import Table
 from tidelake.vectors import METRICS
 

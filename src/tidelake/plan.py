@@ -13,10 +13,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from tidelake.expression import Distance
+from tidelake.judging import TRUE, outcomes
 from tidelake.predicate import And, Predicate, TimeRange, columns_of
 from tidelake.schema import Schema
 from tidelake.snapshot import Extent, HotBatch, Snapshot
-from tidelake.stats import TRUE, UNKNOWN, ColumnStats, Stats, column_from_json, outcomes
+from tidelake.stats import UNKNOWN, ColumnStats, Stats, column_from_json
 
 BAR_CELLS = 24
 

@@ -2,8 +2,8 @@
 
 Least and most values lie side by side. Exact sets of values and of words lie end to end, as hashes; filters of one size
 lie on top of each other. So a question that few extents can answer costs a few passes over arrays, not a look at every
-extent. It never drops an extent that its statistics do not disprove, and leaves what it cannot tell to ``stats``, which
-judges the rest one by one. It does not know extents.
+extent. It never drops an extent that its statistics do not disprove, and leaves what it cannot tell to ``judging``,
+which takes the rest one by one. It does not know extents.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tidelake.filters import PROBES, Filter, hash_bytes, hash_int
+from tidelake.judging import is_text, leaf_hash
 from tidelake.predicate import (
     DynamicPathEquals,
     DynamicPathTest,
@@ -30,7 +31,7 @@ from tidelake.predicate import (
     TimeRange,
     Value,
 )
-from tidelake.stats import ColumnStats, is_text, leaf_hash
+from tidelake.stats import ColumnStats
 from tidelake.tokens import runs_of
 
 Mask: TypeAlias = npt.NDArray[np.bool_]

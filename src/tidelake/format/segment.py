@@ -18,10 +18,11 @@ import pyarrow.compute as pc
 import xxhash
 
 from tidelake.errors import CorruptExtent, InvalidInputError, NotFoundError, SchemaError
+from tidelake.judging import may_match
 from tidelake.objects import ObjectStore, Tail
 from tidelake.predicate import Predicate
 from tidelake.schema import Column, Schema
-from tidelake.stats import ColumnStats, Stats, column_from_json, column_to_json, may_match
+from tidelake.stats import ColumnStats, Stats, column_from_json, column_to_json
 
 BLOCK_ROWS = 65_536  # small enough to skip, large enough that a range read is worth its request
 CHECKSUM_LETTERS = 16

@@ -18,6 +18,7 @@ from sqlglot import exp
 
 from tidelake.errors import TidelakeError
 from tidelake.evaluate import evaluate
+from tidelake.judging import TRUE, outcomes
 from tidelake.predicate import (
     And,
     DynamicPathEquals,
@@ -39,7 +40,7 @@ from tidelake.predicate import (
 )
 from tidelake.query.constants import Constant, constant_of, time_of
 from tidelake.schema import DataType
-from tidelake.stats import TRUE, ColumnStats, Stats, outcomes
+from tidelake.stats import ColumnStats, Stats
 
 # A number that a double cannot hold exactly could compare otherwise on an engine that rounds it.
 MOST_EXACT = 2**53

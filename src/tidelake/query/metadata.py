@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sqlglot import exp
 
+from tidelake.judging import TRUE, outcomes
 from tidelake.plan import ExtentTask, Question, ScanPlan, Stage, stats_of
 from tidelake.query.bind import Bound, Reference
 from tidelake.query.conjuncts import Pushed, both, conjuncts_of, pushed
@@ -24,7 +25,7 @@ from tidelake.query.pushdown import cte_of, is_plain_select, substituted
 from tidelake.scan import Footers, scan
 from tidelake.schema import DataType
 from tidelake.snapshot import Extent
-from tidelake.stats import TRUE, ColumnStats, outcomes
+from tidelake.stats import ColumnStats
 from tidelake.table import Table
 
 _EXACT_KINDS = ("int", "long", "real", "bool", "string", "timestamp")

@@ -56,6 +56,11 @@ def test_three_commands_lead_to_an_answer_without_a_jvm(wheel: Path, tmp_path: P
     question = "app.logs | where level == 'ERROR' | summarize n = count() by service"
     answer = run(bin / "tidelake", "query", question, "--format", "ndjson", folder=tmp_path, PATH=path)
     assert answer == '{"service":"auth","n":2}\n'
+    run(bin / "pip", "install", "--quiet", "--constraint", constraints, f"{wheel}[fast]", folder=tmp_path)
+    assert run(bin / "tidelake", "query", question, "--format", "ndjson", folder=tmp_path, PATH=path) == answer
+    question = "select service, sum(length(message)) as n from app.logs where has(message, 'again') group by service"
+    answer = run(bin / "tidelake", "query", question, "--format", "ndjson", folder=tmp_path, PATH=path)
+    assert answer == '{"service":"auth","n":13}\n'
     assert run(bin / "tidelake", "--version", folder=tmp_path) == f"tidelake {tidelake.__version__}\n"
 
 

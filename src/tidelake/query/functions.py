@@ -35,29 +35,24 @@ class Function:
 
 def render(tree: exp.Expr, engine: Engine) -> str:
     """Write a tree as SQL of an engine."""
-    generator = _DuckDB(dialect="duckdb") if engine == "duckdb" else _Spark(dialect="spark")
-    return str(generator.generate(tree))
+    generator = (DuckDB if engine == "duckdb" else Spark)().generator()
+    writers = functions_duckdb.WRITERS if engine == "duckdb" else functions_spark.WRITERS
+    # Inner calls are written before the outer ones; sqlglot's generators may be compiled, and then have no subclasses.
+    held = exp.Paren(this=tree.copy())
+    for call in reversed([node for node in held.find_all(exp.Anonymous) if node.name.lower().startswith("tide_")]):
+        texts = [generator.sql(argument) for argument in call.expressions]
+        written = exp.Var(this=_written(call, texts, engine, writers))
+        written.type = call.type
+        call.replace(written)
+    return str(generator.generate(held.this, copy=False))
 
 
-class _DuckDB(DuckDB.Generator):  # type: ignore[valid-type,misc]  # made by a metaclass
-    def anonymous_sql(self, expression: exp.Anonymous) -> str:
-        return _written(self, expression, functions_duckdb.WRITERS) or str(super().anonymous_sql(expression))
-
-
-class _Spark(Spark.Generator):  # type: ignore[valid-type,misc]
-    def anonymous_sql(self, expression: exp.Anonymous) -> str:
-        return _written(self, expression, functions_spark.WRITERS) or str(super().anonymous_sql(expression))
-
-
-def _written(generator: Any, node: exp.Anonymous, writers: Mapping[str, Writer]) -> str | None:
-    name = node.name.lower()
-    if not name.startswith("tide_"):
-        return None
-    texts = [generator.sql(argument) for argument in node.expressions]
+def _written(call: exp.Anonymous, texts: Sequence[str], engine: Engine, writers: Mapping[str, Writer]) -> str:
+    name = call.name.lower()
     if writer := writers.get(name):
-        return writer(node.expressions, texts)
+        return writer(call.expressions, texts)
     if name in PYTHON_FUNCTIONS:
-        return PYTHON_FUNCTIONS[name].call(texts, "duckdb" if isinstance(generator, _DuckDB) else "spark")
+        return PYTHON_FUNCTIONS[name].call(texts, engine)
     raise InvalidInputError("no such portable function", name=name, kind="no_function")
 
 

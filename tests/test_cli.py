@@ -285,28 +285,53 @@ def test_ingest_once_leaves_out_bytes_that_came_before(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "told"),
+    ("name", "data", "told"),
     [
-        (b'{"service": "auth"}\n', "no time column was found: name it with --time columns=service"),
-        (b"", "no rows to choose a schema from"),
-        (b'{"ts": "2026-03-14T00:00:00Z"}\n{"ts": \n', "line"),
+        ("a.ndjson", b'{"service": "auth"}\n', "no time column was found: name it with --time columns=service"),
+        ("a.ndjson", b'{"ts": "1/2/26"}\n', "as a number since 1970 line=1 column=ts value='1/2/26'"),
+        ("a.ndjson", b"", "no rows to choose a schema from"),
+        ("a.ndjson", b'{"ts": "2026-03-14T00:00:00Z"}\n{"ts": \n', "line=2"),
+        ("a.json", b'[{"ts": "2026-03-14T00:00:00Z"}]\n', "the file is a list, make it lines with jq -c '.[]'"),
+        ("a.json", b'{\n  "ts": "2026-03-14T00:00:00Z"\n}\n', "give each object its own line, with jq -c ."),
+        ("a.csv", b"ts,who\n2026-03-14,caf\xe9\n", "the file is not UTF-8"),
+        ("a.csv", b"ts;who\n2026-03-14;me\n", "columns are parted by ';' and not by commas"),
+        ("a.log", b"hello\n", "cannot tell what 'a.log' holds"),
+        ("a.ndjson", None, "no such file"),
+        ("a", None, "no such file"),
+        (".", None, "a folder is not a file"),
     ],
 )
-def test_ingest_says_in_one_line_what_is_wrong_and_makes_nothing(data: bytes, told: str, tmp_path: Path) -> None:
-    file = tmp_path / "bad.ndjson"
-    file.write_bytes(data)
-    result = run("ingest", "app.logs", file, "--lake", tmp_path / "lake")
-    assert result.exit_code == 1
-    assert told in result.stderr
-    assert result.stderr.count("\n") == 1
-    with tidelake.connect(tmp_path / "lake") as lake:
-        assert all(lake.table(name).snapshot.totals.hot_rows == 0 for name in lake.tables())
-
-
-def test_ingest_names_a_file_that_is_not_there(tmp_path: Path) -> None:
+def test_ingest_says_in_one_line_what_is_wrong_and_makes_nothing(
+    name: str, data: bytes | None, told: str, tmp_path: Path
+) -> None:
+    file = tmp_path / name
+    if data is not None:
+        file.write_bytes(data)
     for flags in ([], ["--once"]):
-        result = run("ingest", "app.logs", tmp_path / "no.ndjson", "--lake", tmp_path / "lake", *flags)
-        assert (result.exit_code, "no such file" in result.stderr) == (1, True)
+        result = run("ingest", "app.logs", file, "--lake", tmp_path / "lake", *flags)
+        assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
+        assert told in result.stderr
+        assert file.name in result.stderr
+        assert not (tmp_path / "lake").exists()
+    run("init", "--lake", tmp_path / "lake")
+    for flags in ([], ["--once"]):
+        assert told in run("ingest", "app.logs", file, "--lake", tmp_path / "lake", *flags).stderr
+    assert "0 tables" in run("tables", "--lake", tmp_path / "lake").stdout
+
+
+def test_what_cannot_be_made_leaves_no_empty_lake(tmp_path: Path) -> None:
+    (tmp_path / "app.ndjson").write_bytes(NDJSON)
+    for command in (
+        ["ingest", "a..b", tmp_path / "app.ndjson"],
+        ["ingest", "a.b", tmp_path / "app.ndjson", tmp_path / "missing.ndjson"],
+        ["create", "a..b", "ts:timestamp"],
+        ["create", "a.b", "ts:time"],
+        ["shell"],
+        ["copy", "a", "b"],
+        ["rewrite", "a"],
+    ):
+        assert run(*command, "--lake", tmp_path / "lake").exit_code == 1, command
+        assert not (tmp_path / "lake").exists(), command
 
 
 def test_create_describe_and_flush_work_on_one_table(tmp_path: Path) -> None:

@@ -80,6 +80,7 @@ def test_words_with_a_dot_are_for_the_shell(lake: tidelake.Lake) -> None:
 
 def test_a_pipe_of_questions_is_answered_and_its_errors_are_told(tmp_path: Path) -> None:
     where = ["--lake", str(tmp_path / "lake")]
+    CliRunner().invoke(main, ["init", *where])
     good = CliRunner().invoke(main, ["shell", *where], input="select 1 as one;\n.tables\n")
     assert (good.exit_code, good.stderr, "one" in good.stdout) == (0, "", True)
     bad = CliRunner().invoke(main, ["shell", *where], input="nope | count;\nselect 2 as two;\n")

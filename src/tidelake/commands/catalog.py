@@ -5,7 +5,7 @@ It does not read rows.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -32,6 +32,26 @@ def init(lake: Lake) -> None:
     click.echo(f"{lake.where} is a lake with {len(lake.tables())} tables")
 
 
+def check_columns(table: str, columns: tuple[str, ...], **_: Any) -> None:
+    """Look at a table's name and columns, before a lake is made for it."""
+    from tidelake.catalog.protocol import parse_table_name
+    from tidelake.schema import Schema
+
+    parse_table_name(table)
+    Schema.of(_schema(columns))
+
+
+def _schema(columns: tuple[str, ...]) -> dict[str, str]:
+    """Read columns as they are typed, NAME:TYPE each."""
+    pairs = [column.rpartition(":") for column in columns]
+    if wrong := [text for text, (name, _, _) in zip(columns, pairs, strict=True) if not name]:
+        raise InvalidInputError(f"{wrong[0]!r} is not a column: give NAME:TYPE, such as ts:timestamp")
+    schema = {name: kind for name, _, kind in pairs}
+    if len(schema) < len(pairs):
+        raise InvalidInputError("a column is named twice", columns=" ".join(columns))
+    return schema
+
+
 @click.command()
 @click.argument("table")
 @click.argument("columns", nargs=-1, required=True, metavar="NAME:TYPE...")
@@ -41,7 +61,7 @@ def init(lake: Lake) -> None:
 @click.option("--bucket", metavar="WIDTH", help="Know which time windows are held, 1m.")
 @click.option("--entity", metavar="COLUMN", multiple=True, help="Know it for each value of a column; may be repeated.")
 @click.option("--coverage", type=click.Choice(["exclusive", "track"]), help="Refuse a window that is held, or take it.")
-@lake_options(create=True)
+@lake_options(create=True, check=check_columns)
 def create(
     lake: Lake,
     table: str,
@@ -62,14 +82,15 @@ def create(
       tidelake create obs.logs ts:timestamp service:string message:string attributes:dynamic
       tidelake create m.cpu ts:timestamp device:string load:real --bucket 1m --entity device --coverage exclusive
     """
-    pairs = [column.rpartition(":") for column in columns]
-    if wrong := [text for text, (name, _, _) in zip(columns, pairs, strict=True) if not name]:
-        raise InvalidInputError(f"{wrong[0]!r} is not a column: give NAME:TYPE, such as ts:timestamp")
-    schema = {name: kind for name, _, kind in pairs}
-    if len(schema) < len(pairs):
-        raise InvalidInputError("a column is named twice", columns=" ".join(columns))
     made = lake.create_table(
-        table, schema, time=time, format=format, retention=retention, bucket=bucket, entity=entity, coverage=coverage
+        table,
+        _schema(columns),
+        time=time,
+        format=format,
+        retention=retention,
+        bucket=bucket,
+        entity=entity,
+        coverage=coverage,
     )
     click.echo(f"made {made.name}: {', '.join(map(str, made.schema))}")
 

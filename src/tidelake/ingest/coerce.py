@@ -124,11 +124,31 @@ def infer_schema(
     }
     kept = dict(list(types.items())[: Rules().max_columns - 1]) or {OVERFLOW_COLUMN: _DYNAMIC}
     if time is not None and not (time in types and _is_time(source, time)):
-        raise InvalidInputError("not every row of the sample has a time there", column=time, kind="bad_time")
+        if time not in types:
+            names = ", ".join(types)
+            raise InvalidInputError(
+                "there is no such column to take times from", column=time, columns=names, kind="bad_time"
+            )
+        row = pc.index(source.column(time, _TIMESTAMP).is_null(), True).as_py()
+        raise InvalidInputError(
+            "not every row has a time there, in RFC 3339 or as a number since 1970",
+            **source.where(row), column=time, value=source.shown(time, row), kind="bad_time",
+        )  # fmt: skip
     found = time or next((name for name in TIME_NAMES if name in kept and _is_time(source, name, types[name])), None)
     if found is not None:
         kept[found] = _TIMESTAMP
     return Schema.of(kept), found
+
+
+def timed_schema(sample: Any, *, time: str | None = None) -> tuple[Schema, str]:
+    """Choose as ``infer_schema`` does, for rows that must have a time column; say what is wrong with a likely one."""
+    schema, found = infer_schema(sample, time=time)
+    if found is None:
+        if usual := next((name for name in TIME_NAMES if name in schema.names), None):
+            infer_schema(sample, time=usual)  # an error that names the row, unless it is a number too small for a time
+        names = ", ".join(schema.names)
+        raise InvalidInputError("no time column was found: name it with time=", columns=names, kind="no_time")
+    return schema, found
 
 
 def _coerce(source: Source, schema: Schema, rules: Rules) -> Coerced:

@@ -8,6 +8,7 @@ some megabytes, so memory does not grow with the source. It does not decide how 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, islice
 from pathlib import Path
@@ -26,6 +27,7 @@ PIECE_ROWS = 65_536  # of dicts, or of Arrow
 MOST_LINE_BYTES = 1 << 30  # one line of NDJSON must fit Arrow's offsets, with room to spare
 
 _COMPRESSIONS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
+_OTHER_COMMAS = re.compile(r"[;\t|]")
 _NDJSON = (".ndjson", ".jsonl", ".json")
 
 
@@ -108,10 +110,14 @@ def _file_pieces(path: Path) -> Iterator[Piece]:
                 yield from _arrow_pieces(reader.get_batch(at) for at in range(reader.num_record_batches))
         elif kind == ".csv":
             with pa.input_stream(str(path), compression=compression) as stream:
-                yield from _arrow_pieces(pa.csv.open_csv(stream))
+                yield from _arrow_pieces(_csv_batches(stream, path))
         elif kind in _NDJSON:
             with pa.input_stream(str(path), compression=compression) as stream:
                 yield from _ndjson_pieces(_buffers(stream))
+        elif path.is_dir():
+            raise InvalidInputError("a folder is not a file: name the files in it", path=path, kind="folder")
+        elif not path.exists():
+            raise FileNotFoundError
         else:
             raise InvalidInputError(
                 f"cannot tell what {path.name!r} holds: give .ndjson, .jsonl, .json, .csv, .parquet or .arrow"
@@ -122,6 +128,16 @@ def _file_pieces(path: Path) -> Iterator[Piece]:
         raise InvalidInputError("the file is not readable", path=path, reason=error) from error
     except OSError as error:
         raise StorageError("the file cannot be read", path=path, reason=error) from error
+
+
+def _csv_batches(stream: pa.NativeFile, path: Path) -> pa.RecordBatchReader:
+    """Read CSV with a header; text that is not UTF-8, which Arrow would take for bytes, is an error."""
+    reader = pa.csv.open_csv(stream)
+    if bad := [field.name for field in reader.schema if pa.types.is_binary(field.type)]:
+        raise InvalidInputError("the file is not UTF-8", path=path, column=bad[0], kind="bad_utf8")
+    if len(reader.schema) == 1 and (other := _OTHER_COMMAS.search(reader.schema.names[0])):
+        raise InvalidInputError(f"columns are parted by {other[0]!r} and not by commas", path=path, kind="bad_csv")
+    return reader
 
 
 def _buffers(stream: pa.NativeFile) -> Iterator[pa.Buffer]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import os
 import signal
 import subprocess
 import sys
@@ -13,14 +15,17 @@ import orjson
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner, Result
+from rich.console import Console
 
 import tidelake
 from tests.support.servers import S3Server
+from tidelake import waiting
 from tidelake.cli import COMMANDS, main
 from tidelake.commands.options import open_object
 from tidelake.errors import InvalidInputError, NotFoundError
 from tidelake.format import WriteOptions, segment_format
 from tidelake.inspect import inspect_extent
+from tidelake.listing import Listing
 from tidelake.objects import ObjectStore, open_store
 from tidelake.schema import Schema
 
@@ -221,6 +226,46 @@ def test_tables_lists_tables_for_people_and_machines(lake_folder: Path) -> None:
     assert [(row["table"], row["rows"], row["hot_rows"], row["extents"]) for row in rows] == [("obs.logs", 2001, 1, 1)]
 
 
+@pytest.mark.parametrize("width", [50, 80, 120])
+def test_a_narrow_listing_leaves_columns_out_and_cuts_no_number(width: int) -> None:
+    rows = [("a_name_that_is_rather_long", 1234567, 12345, "2026-01-01T00:00:00Z", 3)]
+    keys = ("column", "nulls", "hot_rows", "changed", "extents")
+    console = Console(file=io.StringIO(), width=width)
+    console.print(Listing("title", keys, rows, spare=("extents", "changed")).to_table(width))
+    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    assert ("1,234,567" in shown, "12,345" in shown, "a_name_that" in shown) == (True, True, True)
+    assert ("no room for extents, changed: --json has all" in shown) == (width == 50)
+    assert ("2026-01-01 00:00:00" in shown) == (width > 50)
+
+
+def test_query_draws_what_render_asks_for(lake_folder: Path) -> None:
+    question = "obs.logs | summarize c = count() by big = n > 1000 | render barchart"
+    assert "█" in run("query", question, "--lake", lake_folder).stdout
+    assert "█" not in run("query", question, "--format", "table", "--lake", lake_folder).stdout
+    none = "obs.logs | where n < 0 | summarize c = count() by n | render barchart"
+    assert "0 rows" in run("query", none, "--lake", lake_folder).stdout
+
+
+def test_a_terminal_that_lacks_letters_stops_nothing(extent: Path) -> None:
+    command = [sys.executable, "-m", "tidelake", "inspect", str(extent)]
+    found = subprocess.run(command, capture_output=True, check=True, env={**os.environ, "PYTHONIOENCODING": "latin-1"})
+    assert (b"'auth' ? 'web'" in found.stdout, found.stderr) == (True, b"")
+
+
+def test_compiling_for_long_is_told_once() -> None:
+    told: list[str] = []
+    waiting.tell_with(told.append)
+    try:
+        waiting.compiling()
+        assert told == []
+        waiting._since = -1e9
+        waiting.compiling()
+        waiting.compiling()
+        assert told == [waiting.NOTICE]
+    finally:
+        waiting.tell_with(None)
+
+
 def test_history_lists_snapshots_newest_first(lake_folder: Path) -> None:
     rows = orjson.loads(run("history", "obs.logs", "--lake", lake_folder, "--json").output)
     assert [(row["snapshot"], row["operation"], row["rows_change"], row["rows"]) for row in rows] == [
@@ -345,7 +390,7 @@ def test_create_describe_and_flush_work_on_one_table(tmp_path: Path) -> None:
     described = {row["column"]: row for row in orjson.loads(run("describe", "obs.logs", "--json", *lake).stdout)}
     assert (described["service"]["least"], described["service"]["most"]) == ("auth", "web")
     assert (described["ts"]["role"], described["ts"]["most"]) == ("time", "2026-03-14T00:00:01Z")
-    assert "2 rows in 1 extents" in run("describe", "obs.logs", *lake).stdout
+    assert "2 rows in 1 extent, 0 hot rows" in run("describe", "obs.logs", *lake).stdout
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,8 @@ def show(listing: Listing, as_json: bool) -> None:
 
         click.echo(orjson.dumps(listing.to_json(), option=orjson.OPT_INDENT_2))
     else:
-        console().print(listing.to_table())
+        screen = console()
+        screen.print(listing.to_table(screen.width))
 
 
 def open_object(place: str, *, endpoint: str | None = None) -> tuple[ObjectStore, str]:

@@ -121,7 +121,7 @@ def _buffers(texts: pa.Array) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int
     return (np.frombuffer(data, dtype=np.uint8) if data else np.zeros(0, dtype=np.uint8)), window
 
 
-class _Listener(event.Listener):  # type: ignore[misc]  # numba has no types
+class _Listener(event.Listener):
     """Hear that numba compiles; what it loads from its cache makes no event."""
 
     def on_start(self, event: event.Event) -> None:
@@ -131,7 +131,7 @@ class _Listener(event.Listener):  # type: ignore[misc]  # numba has no types
         waiting.compiling()
 
 
-event.register("numba:compile", _Listener())
+event.register("numba:compile", _Listener())  # type: ignore[no-untyped-call]
 
 
 def compiled(loop: Callable[..., Any]) -> Callable[..., Any]:

@@ -246,6 +246,27 @@ def test_query_draws_what_render_asks_for(lake_folder: Path) -> None:
     assert "0 rows" in run("query", none, "--lake", lake_folder).stdout
 
 
+def test_what_needs_a_library_that_is_not_there_says_how_to_install_it(lake_folder: Path) -> None:
+    code = """if True:
+        import sys
+        sys.modules["pyspark"] = None
+        from click.testing import CliRunner
+        from tidelake.cli import main
+        lake = ["--lake", sys.argv[1]]
+        load, ask = ["load", "t", "a.ndjson"], ["query", "obs.logs", "--engine", "spark"]
+        for command in (["demo"], load + lake, ask + lake, ["shell"] + lake):
+            result = CliRunner().invoke(main, command, input=".engine spark\\nobs.logs\\n")
+            print(result.exit_code, result.stderr, end="")
+    """
+    command = [sys.executable, "-c", code, str(lake_folder)]
+    found = subprocess.run(command, capture_output=True, check=True, text=True, cwd=lake_folder.parent).stdout
+    if "Java" in found:
+        found = found.partition("\n")[2]
+    lines = set(found.splitlines())
+    assert lines <= {f"1 {who}this needs pyspark: pip install 'tidelake[spark]'" for who in ("tidelake: ", "")}
+    assert not (lake_folder.parent / "demo-lake").exists()
+
+
 def test_a_terminal_that_lacks_letters_stops_nothing(extent: Path) -> None:
     command = [sys.executable, "-m", "tidelake", "inspect", str(extent)]
     found = subprocess.run(command, capture_output=True, check=True, env={**os.environ, "PYTHONIOENCODING": "latin-1"})

@@ -19,7 +19,7 @@ from typing import IO, Any
 import click
 
 from tidelake import __version__, waiting
-from tidelake.errors import QueryError, StorageError, TidelakeError
+from tidelake.errors import QueryError, StorageError, TidelakeError, not_installed
 
 COMMANDS = {
     "init": "tidelake.commands.catalog",
@@ -91,6 +91,10 @@ class _Group(click.Group):
             return super().invoke(ctx)
         except TidelakeError as error:
             raise _Failure(error) from error
+        except ModuleNotFoundError as error:
+            if missing := not_installed(error):
+                raise _Failure(missing) from error
+            raise
         except KeyboardInterrupt:
             click.echo("tidelake: stopped", err=True)
             sys.exit(STOPPED)

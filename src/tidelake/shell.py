@@ -21,7 +21,7 @@ import pyarrow as pa
 from rich.console import Console
 
 from tidelake.chart import chart
-from tidelake.errors import InvalidInputError, NotFoundError, TidelakeError
+from tidelake.errors import InvalidInputError, NotFoundError, TidelakeError, not_installed
 from tidelake.lexer import did_you_mean
 from tidelake.listing import Listing, list_columns, list_extents, list_history, list_tables
 from tidelake.output import table_of
@@ -125,9 +125,12 @@ class Shell:
             return False
         try:
             self._answer(text)
-        except TidelakeError as error:
+        except (TidelakeError, ModuleNotFoundError) as error:
+            told = not_installed(error) if isinstance(error, ModuleNotFoundError) else error
+            if told is None:
+                raise
             self.failures += 1
-            (self.errors or self.console).print(str(error), style="red", markup=False, soft_wrap=True)
+            (self.errors or self.console).print(str(told), style="red", markup=False, soft_wrap=True)
         except KeyboardInterrupt:
             self.console.print("stopped", style="yellow")
         return True

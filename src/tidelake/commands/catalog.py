@@ -132,7 +132,9 @@ def describe(lake: Lake, as_json: bool, table: str) -> None:
 
 @click.command()
 @click.argument("table")
-@click.option("--limit", default=20, show_default=True, help="How many snapshots, newest first.")
+@click.option(
+    "--limit", default=20, show_default=True, type=click.IntRange(min=1), help="How many snapshots, newest first."
+)
 @json_option
 @lake_options()
 def history(lake: Lake, as_json: bool, table: str, limit: int) -> None:

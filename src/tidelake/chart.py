@@ -57,7 +57,8 @@ def _bars(
     pad, most_told = min(max(map(len, names)), 40), max(map(len, told))
     room = max(width - pad - most_told - 4, 8)
     top = max((abs(n) for n in numbers if n is not None and math.isfinite(n)), default=1.0) or 1.0
-    drawn = Text(f"{columns[value]}\n", style="bold")
+    drawn = Text()
+    drawn.append(f"{columns[value]}\n", style="bold")
     for name, number, text in zip(names, numbers, told, strict=True):
         drawn.append(f"{name if len(name) <= pad else name[: pad - 1] + '…':>{pad}} ")
         drawn.append(_bar(abs(number or 0.0) / top, room), style="red" if (number or 0.0) < 0 else "cyan")

@@ -337,6 +337,22 @@ def test_ingest_makes_the_lake_and_the_table(tmp_path: Path) -> None:
         assert logs.scan(["service"]).read_all().to_pydict() == {"service": ["auth", "web"]}
 
 
+def test_the_first_few_lines_wait_for_no_compiler(tmp_path: Path) -> None:
+    (tmp_path / "app.ndjson").write_bytes(NDJSON)
+    code = """if True:
+        from click.testing import CliRunner
+        from tidelake import waiting
+        from tidelake.cli import main
+        waiting.QUIET_S = 0
+        waiting.tell_with(print)
+        result = CliRunner().invoke(main, ["ingest", "app.logs", "app.ndjson"])
+        print(result.output, end="")
+    """
+    fresh = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, cwd=tmp_path, env=fresh)
+    assert found.stdout == b"app.ndjson: 2 rows into app.logs (hot), snapshot 2\n"
+
+
 def test_ingest_reads_standard_input(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["ingest", "app.logs", "-", "--lake", str(tmp_path / "lake")], input=NDJSON)
     assert (result.exit_code, result.stdout) == (0, "-: 2 rows into app.logs (hot), snapshot 2\n")

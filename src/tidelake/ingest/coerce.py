@@ -25,6 +25,7 @@ Nothing is half done: an error means that nothing is returned. It does not write
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -33,9 +34,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidelake.errors import InvalidInputError, SchemaError
+from tidelake.errors import InvalidInputError, SchemaError, TidelakeError
 from tidelake.ingest.arrays import Arrays
 from tidelake.ingest.columns import Lines
+from tidelake.ingest.few import few_rows
 from tidelake.ingest.rows import Rows
 from tidelake.schema import Column, DataType, Schema
 
@@ -114,6 +116,9 @@ def infer_schema(
     Keys with values of one scalar type become columns of that type, other keys dynamic columns. The time column is the
     one named, or the first of ``TIME_NAMES`` that has a time in every row of the sample.
     """
+    if isinstance(sample, bytes | memoryview) and (rows := few_rows(sample)):
+        with suppress(TidelakeError):  # the lines' own say where
+            return infer_schema(rows, time=time)
     source = _source_of(sample)
     if source.rows == 0:
         raise InvalidInputError("no rows to choose a schema from", kind="no_rows")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -18,8 +19,9 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
-from tidelake.errors import InvalidInputError, NotFoundError, StorageError
+from tidelake.errors import InvalidInputError, NotFoundError, StorageError, TidelakeError
 from tidelake.ingest.coerce import Coerced, Rules, coerce_arrow, coerce_ndjson, coerce_rows
+from tidelake.ingest.few import few_rows
 from tidelake.schema import Schema
 
 PIECE_BYTES = 8 << 20  # of NDJSON
@@ -36,13 +38,21 @@ def coerced_stream(rows: Any, schema: Schema, rules: Rules) -> Iterator[Coerced]
     for piece in _pieces(rows):
         if isinstance(piece, tuple):
             line, data = piece
-            coerced = coerce_ndjson(data, schema, rules, first_line=line)
+            coerced = _coerced_lines(line, data, schema, rules)
         elif isinstance(piece, pa.RecordBatch):
             coerced = coerce_arrow(piece, schema, rules)
         else:
             coerced = coerce_rows(piece, schema, rules)
         schema = coerced.schema
         yield coerced
+
+
+def _coerced_lines(line: int, data: memoryview, schema: Schema, rules: Rules) -> Coerced:
+    """Coerce lines of JSON, a few of them without the loops; what is wrong is said by those, with its line."""
+    if (rows := few_rows(data)) is not None:
+        with suppress(TidelakeError):
+            return coerce_rows(rows, schema, rules)
+    return coerce_ndjson(data, schema, rules, first_line=line)
 
 
 def is_rereadable(rows: Any) -> bool:

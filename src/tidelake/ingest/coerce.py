@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -35,11 +35,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelake.errors import InvalidInputError, SchemaError, TidelakeError
-from tidelake.ingest.arrays import Arrays
-from tidelake.ingest.columns import Lines
 from tidelake.ingest.few import few_rows
-from tidelake.ingest.rows import Rows
+from tidelake.later import later
 from tidelake.schema import Column, DataType, Schema
+
+if TYPE_CHECKING:
+    from tidelake.ingest import arrays as from_arrow
+    from tidelake.ingest import columns as from_lines
+    from tidelake.ingest import rows as from_rows
+else:  # they bring a compiler, which who only reads does without
+    from_arrow, from_lines = later("tidelake.ingest.arrays"), later("tidelake.ingest.columns")
+    from_rows = later("tidelake.ingest.rows")
 
 OVERFLOW_COLUMN = "_overflow"
 TIME_NAMES = (
@@ -91,19 +97,19 @@ def coerce_ndjson(
     data: bytes | memoryview | pa.Buffer, schema: Schema, rules: Rules, *, first_line: int = 1
 ) -> Coerced:
     """Coerce lines of JSON objects; a line that is not one is an InvalidInputError with line and column."""
-    return _coerce(Lines(_bytes_of(data), schema.names, first_line=first_line), schema, rules)
+    return _coerce(from_lines.Lines(_bytes_of(data), schema.names, first_line=first_line), schema, rules)
 
 
 def coerce_rows(rows: Sequence[Mapping[str, Any]], schema: Schema, rules: Rules) -> Coerced:
     """Coerce dicts of Python values."""
-    return _coerce(Rows(rows, schema.names), schema, rules)
+    return _coerce(from_rows.Rows(rows, schema.names), schema, rules)
 
 
 def coerce_arrow(data: pa.RecordBatch | pa.Table, schema: Schema, rules: Rules) -> Coerced:
     """Coerce Arrow data; see ``arrays`` for which binary columns are taken as a dynamic column's own bytes."""
     if isinstance(data, pa.RecordBatch) and _fits_as_it_is(data, schema, rules):
         return Coerced(data, schema, 0)
-    return _coerce(Arrays(data, schema.names, rules.overflow), schema, rules)
+    return _coerce(from_arrow.Arrays(data, schema.names, rules.overflow), schema, rules)
 
 
 def infer_schema(
@@ -242,10 +248,10 @@ def _may_name_column(name: str) -> bool:
 
 def _source_of(sample: Any) -> Source:
     if isinstance(sample, pa.RecordBatch | pa.Table):
-        return Arrays(sample, (), OVERFLOW_COLUMN)
+        return from_arrow.Arrays(sample, (), OVERFLOW_COLUMN)
     if isinstance(sample, bytes | bytearray | memoryview | pa.Buffer):
-        return Lines(_bytes_of(sample), ())
-    return Rows(sample, ())
+        return from_lines.Lines(_bytes_of(sample), ())
+    return from_rows.Rows(sample, ())
 
 
 def _bytes_of(data: bytes | memoryview | pa.Buffer) -> npt.NDArray[np.uint8]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 
 from tidelake.chart import MOST_BARS, chart
 
@@ -40,6 +41,32 @@ def test_time_chart_draws_a_series_for_each_name() -> None:
     rows = [(NOON + timedelta(minutes=n), name, n) for n in range(10) for name in ("auth", "web")]
     drawn = chart("timechart", ["ts", "service", "n"], rows, width=60).plain
     assert [line for line in drawn.splitlines() if line in ("auth", "web")] == ["auth", "web"]
+
+
+def test_bars_by_a_number_are_named_by_the_first_column() -> None:
+    lines = chart("columnchart", ["hour", "n", "m"], [(0, 4, 1), (23, 2, 3)], width=40).plain.splitlines()
+    assert [line.split() for line in lines if "█" not in line] == [["n"], ["m"]]
+    assert [line.split()[::2] for line in lines if "█" in line] == [["0", "4"], ["23", "2"], ["0", "1"], ["23", "3"]]
+
+
+def test_bars_tell_nulls_signs_shares_and_numbers_of_any_size() -> None:
+    rows = [("none", None), ("less", -5.0), ("most", 12345.678), ("huge", 2e300), ("odd", float("nan"))]
+    lines = chart("barchart", ["s", "n"], rows, width=50).plain.splitlines()[1:]
+    assert [line.split()[-1] for line in lines] == ["–", "-5", "12,346", "2e+300", "nan"]
+    assert all(len(line) <= 50 for line in lines)
+    shares = chart("piechart", ["s", "n"], [("a", 1), ("b", Decimal(3))], width=50).plain.splitlines()[1:]
+    assert [line.split()[2:] for line in shares] == [["1", "(25.0%)"], ["3", "(75.0%)"]]
+
+
+def test_time_chart_reaches_below_zero_and_draws_one_point_as_one() -> None:
+    rows = [(NOON + timedelta(minutes=n), value) for n, value in enumerate((-50, 0, 50, None))]
+    lines = chart("timechart", ["ts", "n"], rows, width=60).plain.splitlines()
+    assert (lines[1].split()[0], lines[8].split()[0]) == ("50", "-50")
+    assert [line.count("█") for line in lines[1:9]] == [12, 12, 12, 12, 24, 24, 24, 24]
+    one = chart("timechart", ["ts", "n"], [(NOON, 7)], width=60).plain.splitlines()
+    assert (one[1].count("█"), one[-1].split()) == (12, ["2026-03-14", "12:00:00"])
+    huge = chart("timechart", ["ts", "n"], [(NOON, 1.7e308), (NOON + timedelta(1), -1.7e308)], width=60).plain
+    assert "1.7e+308" in huge
 
 
 def test_what_cannot_be_drawn_is_said() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import os
 import signal
 import subprocess
 import sys
@@ -13,14 +15,17 @@ import orjson
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner, Result
+from rich.console import Console
 
 import tidelake
 from tests.support.servers import S3Server
+from tidelake import waiting
 from tidelake.cli import COMMANDS, main
 from tidelake.commands.options import open_object
 from tidelake.errors import InvalidInputError, NotFoundError
 from tidelake.format import FORMATS, WriteOptions, segment_format
 from tidelake.inspect import inspect_extent
+from tidelake.listing import Listing
 from tidelake.objects import ObjectStore, open_store
 from tidelake.schema import Schema
 from tidelake.settings import FORMATS as FORMAT_NAMES
@@ -213,7 +218,8 @@ def test_what_explains_and_inspects_waits_for_no_engine_that_it_does_not_use(lak
     (extent,) = lake_folder.rglob("*.tlm")
     assert imported_by(("inspect", str(extent))) & {"duckdb", "numba", "sqlglot"} == set()
     question = "obs.logs|where n > 5"
-    assert imported_by(("explain", question, "--lake", str(lake_folder))) & {"duckdb"} == set()
+
+    assert imported_by(("explain", question, "--lake", str(lake_folder))) & {"duckdb", "numba"} == set()
 
 
 @pytest.fixture
@@ -232,6 +238,67 @@ def test_tables_lists_tables_for_people_and_machines(lake_folder: Path) -> None:
     assert (shown.exit_code, "obs.logs" in shown.output, "2,001" in shown.output) == (0, True, True)
     rows = orjson.loads(run("tables", "--lake", lake_folder, "--json").output)
     assert [(row["table"], row["rows"], row["hot_rows"], row["extents"]) for row in rows] == [("obs.logs", 2001, 1, 1)]
+
+
+@pytest.mark.parametrize("width", [50, 80, 120])
+def test_a_narrow_listing_leaves_columns_out_and_cuts_no_number(width: int) -> None:
+    rows = [("a_name_that_is_rather_long", 1234567, 12345, "2026-01-01T00:00:00Z", 3)]
+    keys = ("column", "nulls", "hot_rows", "changed", "extents")
+    console = Console(file=io.StringIO(), width=width)
+    console.print(Listing("title", keys, rows, spare=("extents", "changed")).to_table(width))
+    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    assert ("1,234,567" in shown, "12,345" in shown, "a_name_that" in shown) == (True, True, True)
+    assert ("no room for extents, changed: --json has all" in shown) == (width == 50)
+    assert ("2026-01-01 00:00:00" in shown) == (width > 50)
+
+
+def test_query_draws_what_render_asks_for(lake_folder: Path) -> None:
+    question = "obs.logs | summarize c = count() by big = n > 1000 | render barchart"
+    assert "█" in run("query", question, "--lake", lake_folder).stdout
+    assert "█" not in run("query", question, "--format", "table", "--lake", lake_folder).stdout
+    none = "obs.logs | where n < 0 | summarize c = count() by n | render barchart"
+    assert "0 rows" in run("query", none, "--lake", lake_folder).stdout
+
+
+def test_what_needs_a_library_that_is_not_there_says_how_to_install_it(lake_folder: Path) -> None:
+    code = """if True:
+        import sys
+        sys.modules["pyspark"] = None
+        from click.testing import CliRunner
+        from tidelake.cli import main
+        lake = ["--lake", sys.argv[1]]
+        load, ask = ["load", "t", "a.ndjson"], ["query", "obs.logs", "--engine", "spark"]
+        for command in (["demo"], load + lake, ask + lake, ["shell"] + lake):
+            result = CliRunner().invoke(main, command, input=".engine spark\\nobs.logs\\n")
+            print(result.exit_code, result.stderr, end="")
+    """
+    command = [sys.executable, "-c", code, str(lake_folder)]
+    found = subprocess.run(command, capture_output=True, check=True, text=True, cwd=lake_folder.parent).stdout
+    if "Java" in found:
+        found = found.partition("\n")[2]
+    lines = set(found.splitlines())
+    assert lines <= {f"1 {who}this needs pyspark: pip install 'tidelake[spark]'" for who in ("tidelake: ", "")}
+    assert not (lake_folder.parent / "demo-lake").exists()
+
+
+def test_a_terminal_that_lacks_letters_stops_nothing(extent: Path) -> None:
+    command = [sys.executable, "-m", "tidelake", "inspect", str(extent)]
+    found = subprocess.run(command, capture_output=True, check=True, env={**os.environ, "PYTHONIOENCODING": "latin-1"})
+    assert (b"'auth' ? 'web'" in found.stdout, found.stderr) == (True, b"")
+
+
+def test_compiling_for_long_is_told_once() -> None:
+    told: list[str] = []
+    waiting.tell_with(told.append)
+    try:
+        waiting.compiling()
+        assert told == []
+        waiting._since = -1e9
+        waiting.compiling()
+        waiting.compiling()
+        assert told == [waiting.NOTICE]
+    finally:
+        waiting.tell_with(None)
 
 
 def test_history_lists_snapshots_newest_first(lake_folder: Path) -> None:
@@ -284,6 +351,22 @@ def test_ingest_makes_the_lake_and_the_table(tmp_path: Path) -> None:
         assert logs.scan(["service"]).read_all().to_pydict() == {"service": ["auth", "web"]}
 
 
+def test_the_first_few_lines_wait_for_no_compiler(tmp_path: Path) -> None:
+    (tmp_path / "app.ndjson").write_bytes(NDJSON)
+    code = """if True:
+        from click.testing import CliRunner
+        from tidelake import waiting
+        from tidelake.cli import main
+        waiting.QUIET_S = 0
+        waiting.tell_with(print)
+        result = CliRunner().invoke(main, ["ingest", "app.logs", "app.ndjson"])
+        print(result.output, end="")
+    """
+    fresh = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, cwd=tmp_path, env=fresh)
+    assert found.stdout == b"app.ndjson: 2 rows into app.logs (hot), snapshot 2\n"
+
+
 def test_ingest_reads_standard_input(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["ingest", "app.logs", "-", "--lake", str(tmp_path / "lake")], input=NDJSON)
     assert (result.exit_code, result.stdout) == (0, "-: 2 rows into app.logs (hot), snapshot 2\n")
@@ -298,28 +381,53 @@ def test_ingest_once_leaves_out_bytes_that_came_before(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "told"),
+    ("name", "data", "told"),
     [
-        (b'{"service": "auth"}\n', "no time column was found: name it with --time columns=service"),
-        (b"", "no rows to choose a schema from"),
-        (b'{"ts": "2026-03-14T00:00:00Z"}\n{"ts": \n', "line"),
+        ("a.ndjson", b'{"service": "auth"}\n', "no time column was found: name it with --time columns=service"),
+        ("a.ndjson", b'{"ts": "1/2/26"}\n', "as a number since 1970 line=1 column=ts value='1/2/26'"),
+        ("a.ndjson", b"", "no rows to choose a schema from"),
+        ("a.ndjson", b'{"ts": "2026-03-14T00:00:00Z"}\n{"ts": \n', "line=2"),
+        ("a.json", b'[{"ts": "2026-03-14T00:00:00Z"}]\n', "the file is a list, make it lines with jq -c '.[]'"),
+        ("a.json", b'{\n  "ts": "2026-03-14T00:00:00Z"\n}\n', "give each object its own line, with jq -c ."),
+        ("a.csv", b"ts,who\n2026-03-14,caf\xe9\n", "the file is not UTF-8"),
+        ("a.csv", b"ts;who\n2026-03-14;me\n", "columns are parted by ';' and not by commas"),
+        ("a.log", b"hello\n", "cannot tell what 'a.log' holds"),
+        ("a.ndjson", None, "no such file"),
+        ("a", None, "no such file"),
+        (".", None, "a folder is not a file"),
     ],
 )
-def test_ingest_says_in_one_line_what_is_wrong_and_makes_nothing(data: bytes, told: str, tmp_path: Path) -> None:
-    file = tmp_path / "bad.ndjson"
-    file.write_bytes(data)
-    result = run("ingest", "app.logs", file, "--lake", tmp_path / "lake")
-    assert result.exit_code == 1
-    assert told in result.stderr
-    assert result.stderr.count("\n") == 1
-    with tidelake.connect(tmp_path / "lake") as lake:
-        assert all(lake.table(name).snapshot.totals.hot_rows == 0 for name in lake.tables())
-
-
-def test_ingest_names_a_file_that_is_not_there(tmp_path: Path) -> None:
+def test_ingest_says_in_one_line_what_is_wrong_and_makes_nothing(
+    name: str, data: bytes | None, told: str, tmp_path: Path
+) -> None:
+    file = tmp_path / name
+    if data is not None:
+        file.write_bytes(data)
     for flags in ([], ["--once"]):
-        result = run("ingest", "app.logs", tmp_path / "no.ndjson", "--lake", tmp_path / "lake", *flags)
-        assert (result.exit_code, "no such file" in result.stderr) == (1, True)
+        result = run("ingest", "app.logs", file, "--lake", tmp_path / "lake", *flags)
+        assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
+        assert told in result.stderr
+        assert file.name in result.stderr
+        assert not (tmp_path / "lake").exists()
+    run("init", "--lake", tmp_path / "lake")
+    for flags in ([], ["--once"]):
+        assert told in run("ingest", "app.logs", file, "--lake", tmp_path / "lake", *flags).stderr
+    assert "0 tables" in run("tables", "--lake", tmp_path / "lake").stdout
+
+
+def test_what_cannot_be_made_leaves_no_empty_lake(tmp_path: Path) -> None:
+    (tmp_path / "app.ndjson").write_bytes(NDJSON)
+    for command in (
+        ["ingest", "a..b", tmp_path / "app.ndjson"],
+        ["ingest", "a.b", tmp_path / "app.ndjson", tmp_path / "missing.ndjson"],
+        ["create", "a..b", "ts:timestamp"],
+        ["create", "a.b", "ts:time"],
+        ["shell"],
+        ["copy", "a", "b"],
+        ["rewrite", "a"],
+    ):
+        assert run(*command, "--lake", tmp_path / "lake").exit_code == 1, command
+        assert not (tmp_path / "lake").exists(), command
 
 
 def test_create_describe_and_flush_work_on_one_table(tmp_path: Path) -> None:
@@ -333,7 +441,7 @@ def test_create_describe_and_flush_work_on_one_table(tmp_path: Path) -> None:
     described = {row["column"]: row for row in orjson.loads(run("describe", "obs.logs", "--json", *lake).stdout)}
     assert (described["service"]["least"], described["service"]["most"]) == ("auth", "web")
     assert (described["ts"]["role"], described["ts"]["most"]) == ("time", "2026-03-14T00:00:01Z")
-    assert "2 rows in 1 extents" in run("describe", "obs.logs", *lake).stdout
+    assert "2 rows in 1 extent, 0 hot rows" in run("describe", "obs.logs", *lake).stdout
 
 
 @pytest.mark.parametrize(

@@ -27,8 +27,11 @@ from tidelake.ingest import (
     coerce_arrow,
     coerce_ndjson,
     coerce_rows,
+    few,
     infer_schema,
 )
+from tidelake.ingest.few import few_rows
+from tidelake.ingest.instants import _few_texts
 from tidelake.schema import DYNAMIC_FIELD, Column, DataType, Schema
 
 RULES = Rules()
@@ -110,6 +113,55 @@ def test_rows_and_ndjson_of_the_same_values_give_the_same_batch(
 ) -> None:
     rules = Rules(max_new_columns=room)
     assert coerce_rows(rows, schema, rules) == coerce_ndjson(ndjson(rows), schema, rules)
+
+
+def plainly(data: bytes, schema: Schema, rules: Rules = RULES) -> Coerced | None:
+    """Read lines without the loops, or None if they are left to those."""
+    few._read = 0
+    rows = few_rows(data)
+    try:
+        return None if rows is None else coerce_rows(rows, schema, rules)
+    except (InvalidInputError, SchemaError):
+        return None
+
+
+@given(SCHEMAS, ROWS, st.integers(0, 4))
+@settings(max_examples=100, deadline=None)
+def test_a_few_lines_read_the_plain_way_are_as_the_loops_read_them(
+    schema: Schema, rows: list[dict[str, Any]], room: int
+) -> None:
+    data, rules = ndjson(rows, ascii=False), Rules(max_new_columns=room)
+    if (found := plainly(data, schema, rules)) is not None:
+        assert found == coerce_ndjson(data, schema, rules)
+        assert infer_schema(data) == infer_schema(pa.py_buffer(data))  # a buffer is for the loops
+
+
+@given(st.data())
+@settings(max_examples=300, deadline=None)
+def test_a_few_lines_that_were_mutated_are_read_as_the_loops_read_them(data: st.DataObject) -> None:
+    line = '{"a":"x\\n\\\\y","b":{"c":[1,-2.5,null,true]},"d":1234,"é":false,"t":"2026-01-01T00:00:00.5+01:00"}\n'
+    text = bytearray(line.encode() * 2)
+    for _ in range(data.draw(st.integers(0, 3))):
+        at, size = data.draw(st.integers(0, len(text))), data.draw(st.integers(0, 2))
+        text[at : at + size] = data.draw(
+            st.sampled_from(list(b'"\\{}[]:,.-+eE019\n\r\t\xc3\xa9 n')).map(lambda b: bytes([b]))
+        )
+    schema = Schema.of({"t": "timestamp", "d": "real", "b": "dynamic"})
+    if (found := plainly(bytes(text), schema)) is not None:
+        assert found == coerce_ndjson(bytes(text), schema, RULES)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ['{"a":1,"a":2}', '{"a":-0}', '{"a":1e5}', '{"a":1234567890123456}', '{"a":NaN}', '{"a":"\\ud800"}', "[]", "{"],
+)
+def test_what_is_out_of_the_ordinary_is_left_to_the_loops(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(few, "_read", 0)
+    assert few_rows(b'{"a":1}\n\n{"a":"\\""}\r\n') == [{"a": 1}, {"a": '"'}]
+    assert few_rows(line.encode()) is None
+    assert few_rows(b'{"a":1}\n' * 10_000) is None
+    monkeypatch.setattr(few, "_read", few.PROCESS_BYTES)
+    assert few_rows(b'{"a":1}\n') is None
 
 
 @given(SCHEMAS, ROWS)
@@ -789,6 +841,8 @@ def check_times(values: Sequence[Any]) -> None:
         assert coerced.batch.column("t").cast(pa.int64()).to_pylist() == wanted
         assert coerced.overflowed == wanted.count(None)
     if all(isinstance(value, str) for value in values):
+        plain = [_few_texts(pa.array([value])) for value in values]
+        assert all(found is None or found.tolist() == [time] for found, time in zip(plain, wanted, strict=True))
         assert (
             coerce_arrow(pa.table({"t": values}), schema, RULES).batch.column("t").cast(pa.int64()).to_pylist()
             == wanted

@@ -80,6 +80,28 @@ def test_table_shows_the_first_rows_and_counts_all() -> None:
     assert f" {SHOWN_ROWS + 1} " not in sink.getvalue().partition("rows, the first")[0].rpartition("\n")[0]
 
 
+@pytest.mark.parametrize("width", [40, 400])
+def test_rows_too_wide_for_a_table_are_shown_a_value_a_line(width: int) -> None:
+    sink = io.StringIO()
+    wide = {f"column_{n}": [f"value {n}" if n % 2 else None] * 12 for n in range(20)}
+    Console(file=sink, width=width).print(table_of(pa.table(wide).to_reader()))
+    lines = [line.split() for line in sink.getvalue().splitlines()]
+    if width == 40:
+        assert lines[:3] == [["row", "1"], ["column_1", "value", "1"], ["column_3", "value", "3"]]
+        assert " ".join(sink.getvalue().split()).endswith("12 rows, the first 10 shown, nulls left out")
+    else:
+        assert (lines[1], lines[-1]) == (list(wide), ["12", "rows"])
+
+
+def test_table_shows_columns_of_one_name_and_no_rows() -> None:
+    sink = io.StringIO()
+    twice = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["n", "n"])
+    Console(file=sink, width=80).print(table_of(twice.to_reader()))
+    assert sink.getvalue().split()[:2] + sink.getvalue().split()[-4:] == ["n", "n", "1", "2", "1", "row"]
+    Console(file=sink, width=8).print(table_of(twice.slice(1).to_reader()))
+    assert "0 rows" in sink.getvalue()
+
+
 def test_table_does_not_let_values_move_the_cursor() -> None:
     sink = io.StringIO()
     Console(file=sink, width=80).print(table_of(pa.table({"s": ["a\x1b[2Jb\nc"]}).to_reader()))

@@ -16,7 +16,7 @@ from rich.console import Console
 
 import tidelake
 from tidelake.cli import main
-from tidelake.shell import Shell, _completer, _typed, is_complete, read_questions, words_for
+from tidelake.shell import COMMANDS, HELP, Shell, _completer, _typed, is_complete, read_questions, words_for
 
 ROWS = [
     {"ts": f"2026-03-14T12:{minute:02}:00Z", "service": ("auth", "web")[minute % 2], "took": minute}
@@ -80,6 +80,7 @@ def test_words_with_a_dot_are_for_the_shell(lake: tidelake.Lake) -> None:
 
 def test_a_pipe_of_questions_is_answered_and_its_errors_are_told(tmp_path: Path) -> None:
     where = ["--lake", str(tmp_path / "lake")]
+    CliRunner().invoke(main, ["init", *where])
     good = CliRunner().invoke(main, ["shell", *where], input="select 1 as one;\n.tables\n")
     assert (good.exit_code, good.stderr, "one" in good.stdout) == (0, "", True)
     bad = CliRunner().invoke(main, ["shell", *where], input="nope | count;\nselect 2 as two;\n")
@@ -98,6 +99,8 @@ def test_questions_of_a_pipe_end_with_a_semicolon_or_a_blank_line() -> None:
     assert [" ".join(question.split()) for question in read_questions(io.StringIO(text))] == [
         "select 1;", ".tables", "obs.logs | take 5", "select 2",
     ]  # fmt: skip
+    text = "let a = 5;\nlet b = ';';\nobs.logs | take a;\nobs.logs | count;\n"
+    assert [question.count("\n") for question in read_questions(io.StringIO(text))] == [3, 1]
 
 
 @pytest.mark.parametrize(
@@ -109,8 +112,11 @@ def test_questions_of_a_pipe_end_with_a_semicolon_or_a_blank_line() -> None:
         ("select 'a(' as b", True),
         ("select 'a", False),
         ("select a,", False),
-        ("let a = 5;", True),
+        ("let a = 5;", False),
         ("let a = 5", False),
+        ("let a = 'x;y'; let b = 6;\n", False),
+        ("let a = 5; obs.logs | take a", True),
+        ("let a = 5;\nobs.logs | take a;", True),
         (".tables", True),
         ("", True),
     ],
@@ -126,6 +132,33 @@ def test_tables_columns_and_words_are_completed(lake: tidelake.Lake) -> None:
     assert "group by" in set(words_for(lake, "select "))
     offered = _completer(lake).get_completions(Document("obs.logs | where SER"), CompleteEvent())
     assert [(each.text, each.start_position) for each in offered] == [("service", -3)]
+    lake.create_table("plain", {"ts": "timestamp"})
+    for typed, wanted in (("pla", "plain"), (".descr", ".describe"), (".describe pla", "plain")):
+        assert [each.text for each in _completer(lake).get_completions(Document(typed), CompleteEvent())] == [wanted]
+
+
+def test_every_command_is_completed_and_in_the_help(lake: tidelake.Lake) -> None:
+    assert {*Shell(lake, Console()).commands, ".quit"} == set(COMMANDS)
+    assert all(command in HELP for command in COMMANDS)
+
+
+def test_a_greeting_says_when_there_are_more_tables(lake: tidelake.Lake) -> None:
+    for n in range(8):
+        lake.create_table(f"t{n}", {"ts": "timestamp"})
+    console = Console(file=io.StringIO(), width=1000)
+    Shell(lake, console).greet()
+    assert "9 tables: " in console.file.getvalue()  # type: ignore[attr-defined]
+    assert ", …. Type .help" in console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_a_home_that_cannot_be_written_keeps_no_history(
+    lake: tidelake.Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
+    with create_pipe_input() as keys:
+        keys.send_text("obs.logs\n")
+        assert next(_typed(Shell(lake, Console(file=io.StringIO())), keys, DummyOutput())) == "obs.logs"
 
 
 def test_lines_are_typed_and_remembered(lake: tidelake.Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

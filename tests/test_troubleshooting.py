@@ -29,6 +29,11 @@ def other(folder: Path) -> Path:
     return folder / "other"
 
 
+def latin_file(folder: Path) -> Path:
+    (folder / "names.csv").write_bytes(b"ts,s\n2026-03-14,caf\xe9\n")
+    return folder / "names.csv"
+
+
 def make_twice(folder: Path) -> None:
     logs(folder)
     logs(folder)
@@ -86,8 +91,11 @@ PRODUCERS: dict[str, Callable[[Path], Any]] = {
     "bad JSON": lambda folder: logs(folder).append(b'{"ts": 1773489601}\n{"ts": \n'),
     "not a vector of the column's length": lambda folder: logs(folder).append([GOOD | {"v": [1.0, 2.0]}]),
     "no such file": lambda folder: logs(folder).append("missing.ndjson"),
-    "cannot tell what": lambda folder: logs(folder).append("notes.txt"),
+    "cannot tell what": lambda folder: logs(folder).append(other(folder) / "notes.txt"),
     "no time column was found": lambda folder: tidelake.connect(folder / "lake").ingest("t", [{"a": 1}]),
+    "not every row has a time there": lambda folder: tidelake.connect(folder / "lake").ingest("t", [{"ts": "1/2/26"}]),
+    "the file is not UTF-8": lambda folder: logs(folder).append(latin_file(folder)),
+    "a folder is not a file": lambda folder: logs(folder).append(folder),
     "an older snapshot can only be read": lambda folder: (
         logs(folder),
         tidelake.connect(folder / "lake").table("logs", snapshot=1).append([GOOD]),

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidelake.cbor import _head, _real
+from tidelake.cbor_loops import read_head, read_real
 from tidelake.dynamic import decode, to_json
 from tidelake.kernels import compiled
 
@@ -120,7 +120,7 @@ def _measure(data: Any, offsets: Any, held: Any, sizes: Any, counts: Any, reals:
                 continue
             left[depth] -= 1
             if is_map[depth]:
-                major, argument, at = _head(data, at, end)
+                major, argument, at = read_head(data, at, end)
                 if major != 3 or argument > _U(end - at):
                     fine = False
                     break
@@ -129,10 +129,10 @@ def _measure(data: Any, offsets: Any, held: Any, sizes: Any, counts: Any, reals:
             if left[depth] > 0 and depth > 0:
                 size += 1  # the comma that follows
             begin = at
-            major, argument, at = _head(data, at, end)
+            major, argument, at = read_head(data, at, end)
             if major == 6 and argument == _U(0):  # a time, as text
                 begin = at
-                major, argument, at = _head(data, at, end)
+                major, argument, at = read_head(data, at, end)
                 fine = major == 3
             if not fine or major < 0 or major == 2 or major == 6:
                 fine = False
@@ -149,7 +149,7 @@ def _measure(data: Any, offsets: Any, held: Any, sizes: Any, counts: Any, reals:
             elif major == 7:
                 info = np.int64(data[begin] & 31)
                 if info >= 25:
-                    real = _real(info, argument)
+                    real = read_real(info, argument)
                     fine = bool(np.isfinite(real))
                     reals[total + count] = real
                     count += 1
@@ -238,15 +238,15 @@ def _write(
             opened = False
             left[depth] -= 1
             if is_map[depth]:
-                _, argument, at = _head(data, at, end)
+                _, argument, at = read_head(data, at, end)
                 to = _put_text(data, at, np.int64(argument), out, to)
                 at += np.int64(argument)
                 out[to] = 58
                 to += 1
             begin = at
-            major, argument, at = _head(data, at, end)
+            major, argument, at = read_head(data, at, end)
             if major == 6:
-                major, argument, at = _head(data, at, end)
+                major, argument, at = read_head(data, at, end)
             if major == 0:
                 to = _put_digits(argument, out, to)
             elif major == 1:

@@ -9,12 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
 from rich.text import Text
 
 MOST_BARS = 40
 HEIGHT = 8  # lines of a time chart
+MOST_WIDE = 12  # letters of one of its columns, where there are few
 COLOURS = ("cyan", "yellow", "magenta", "green", "red", "blue")
 
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
@@ -30,26 +32,46 @@ def chart(kind: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], *, w
     times = [at for at in others if all(isinstance(row[at], datetime) for row in rows)]
     if kind in ("timechart", "linechart", "areachart", "scatterchart") and times:
         return _time_chart(columns, rows, times[0], [at for at in others if at not in times], numeric, width)
-    return _bars(columns, rows, others, numeric[0], width)
+    if not others and len(numeric) > 1:  # numbers by a number: the first is what they are by
+        others, numeric = numeric[:1], numeric[1:]
+    drawn = Text("\n").join(_bars(columns, rows, others, value, width, kind == "piechart") for value in numeric)
+    if len(rows) > MOST_BARS:
+        drawn.append(f"\n… and {len(rows) - MOST_BARS:,} more", style="dim")
+    return drawn
 
 
-def _bars(columns: Sequence[str], rows: Sequence[Sequence[Any]], labels: Sequence[int], value: int, width: int) -> Text:
+def _bars(
+    columns: Sequence[str],
+    rows: Sequence[Sequence[Any]],
+    labels: Sequence[int],
+    value: int,
+    width: int,
+    with_shares: bool,
+) -> Text:
+    """Draw the bars of one value column, each with its number, and its share of all if that is asked for."""
     shown = rows[:MOST_BARS]
     names = [" ".join(_name(row[at]) for at in labels) or f"{n + 1}" for n, row in enumerate(shown)]
-    numbers = [float(row[value] or 0) for row in shown]
-    told = [_number(number) for number in numbers]
+    numbers = [None if row[value] is None else float(row[value]) for row in shown]
+    whole = sum(float(row[value] or 0) for row in rows) if with_shares else 0.0
+    told = [_told(number, whole) for number in numbers]
     pad, most_told = min(max(map(len, names)), 40), max(map(len, told))
     room = max(width - pad - most_told - 4, 8)
-    top = max((abs(n) for n in numbers if math.isfinite(n)), default=1.0) or 1.0
-    drawn = Text(f"{columns[value]}\n", style="bold")
+    top = max((abs(n) for n in numbers if n is not None and math.isfinite(n)), default=1.0) or 1.0
+    drawn = Text()
+    drawn.append(f"{columns[value]}\n", style="bold")
     for name, number, text in zip(names, numbers, told, strict=True):
-        drawn.append(f"{name[:pad]:>{pad}} ")
-        drawn.append(_bar(abs(number) / top, room), style="red" if number < 0 else "cyan")
+        drawn.append(f"{name if len(name) <= pad else name[: pad - 1] + '…':>{pad}} ")
+        drawn.append(_bar(abs(number or 0.0) / top, room), style="red" if (number or 0.0) < 0 else "cyan")
         drawn.append(f" {text}\n")
-    if len(rows) > len(shown):
-        drawn.append(f"… and {len(rows) - len(shown):,} more\n", style="dim")
     drawn.rstrip()
     return drawn
+
+
+def _told(number: float | None, whole: float) -> str:
+    if number is None:
+        return "–"
+    share = f" ({number / whole:.1%})" if whole > 0 and math.isfinite(whole) and 0 <= number <= whole else ""
+    return _number(number) + share
 
 
 def _time_chart(
@@ -60,7 +82,10 @@ def _time_chart(
     values: Sequence[int],
     width: int,
 ) -> Text:
-    """Draw one chart for each series: a value column, or a name in the columns that are neither time nor number."""
+    """Draw one chart for each series: a value column, or a name in the columns that are neither time nor number.
+
+    All have one scale, from zero or the least value below it to the greatest.
+    """
     series: dict[str, list[tuple[datetime, float]]] = {}
     for row in rows:
         label = " ".join(_name(row[at]) for at in names)
@@ -72,20 +97,23 @@ def _time_chart(
     if not moments:
         return Text("nothing to draw: every value is null")
     first, last = min(moments), max(moments)
-    top = max(value for points in series.values() for _, value in points)
-    gutter = max(len(_number(top)), 6)
+    every = [value for points in series.values() for _, value in points]
+    top, base = max(0.0, *every), min(0.0, *every)
+    gutter = max(len(_number(top)), len(_number(base)), 6)
     distinct = len(set(moments))
-    wide = max((max(width - gutter - 2, 10)) // distinct, 1)
+    wide = min(max((max(width - gutter - 2, 10)) // distinct, 1), MOST_WIDE)
     room = min(max(width - gutter - 2, 10), distinct * wide)
     drawn = Text()
     height = HEIGHT if len(series) == 1 else max(2, HEIGHT // 2)
     for at, (name, points) in enumerate(list(series.items())[: len(COLOURS)]):
         drawn.append(f"{name}\n", style="bold")
-        for line, text in enumerate(_columns(points, first, last, top, room, wide, height)):
-            drawn.append(f"{_number(top) if line == 0 else '0' if line == height - 1 else '':>{gutter}} ")
+        for line, text in enumerate(_columns(points, first, last, (base, top), room, wide, height)):
+            edge = top if line == 0 else base if line == height - 1 else None
+            drawn.append(f"{'' if edge is None else _number(edge):>{gutter}} ")
             drawn.append(text + "\n", style=COLOURS[at])
     left, right = first.isoformat(" ", "seconds")[:19], last.isoformat(" ", "seconds")[:19]
-    drawn.append(f"{'':>{gutter}} {left}{right:>{max(room - len(left), len(right) + 1)}}", style="dim")
+    after = f"{right:>{max(room - len(left), len(right) + 1)}}" if last > first else ""
+    drawn.append(f"{'':>{gutter}} {left}{after}", style="dim")
     if len(series) > len(COLOURS):
         drawn.append(f"\n… and {len(series) - len(COLOURS):,} more series", style="dim")
     return drawn
@@ -95,19 +123,22 @@ def _columns(
     points: Sequence[tuple[datetime, float]],
     first: datetime,
     last: datetime,
-    top: float,
+    scale: tuple[float, float],
     room: int,
     wide: int,
     height: int,
 ) -> list[str]:
     """Give the lines of one chart, top line first: the greatest value of each column of time, points so wide."""
     span = (last - first).total_seconds()
-    tallest = [0.0] * room
+    base, top = scale
+    tallest = [base] * room
     for moment, value in points:
         place = (moment - first).total_seconds() / span * (room - wide) if span else 0.0
         for at in range(round(place), round(place) + wide):
             tallest[at] = max(tallest[at], value)
-    eighths = [round(max(value, 0.0) / top * height * 8) if top > 0 else 0 for value in tallest]
+    eighths = [
+        round((value / 2 - base / 2) / (top / 2 - base / 2) * height * 8) if top > base else 0 for value in tallest
+    ]
     return [
         "".join(_STEPS[min(max(count - 8 * line, 0), 8)] for count in eighths) for line in range(height - 1, -1, -1)
     ]
@@ -121,7 +152,9 @@ def _bar(part: float, room: int) -> str:
 
 def _is_numeric(values: Sequence[Any]) -> bool:
     present = [value for value in values if value is not None]
-    return bool(present) and all(isinstance(value, int | float) and not isinstance(value, bool) for value in present)
+    return bool(present) and all(
+        isinstance(value, int | float | Decimal) and not isinstance(value, bool) for value in present
+    )
 
 
 def _name(value: Any) -> str:
@@ -133,4 +166,6 @@ def _name(value: Any) -> str:
 def _number(value: float) -> str:
     if not math.isfinite(value):
         return str(value)
-    return f"{value:,.0f}" if value == int(value) and abs(value) < 1e15 else f"{value:,.4g}"
+    if abs(value) >= 1e15:
+        return f"{value:.4g}"
+    return f"{value:,.0f}" if value == int(value) or abs(value) >= 10_000 else f"{value:,.4g}"

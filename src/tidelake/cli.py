@@ -10,6 +10,7 @@ not hold logic of its own.
 from __future__ import annotations
 
 import difflib
+import io
 import re
 import sys
 from importlib import import_module
@@ -17,8 +18,8 @@ from typing import IO, Any
 
 import click
 
-from tidelake import __version__
-from tidelake.errors import QueryError, StorageError, TidelakeError
+from tidelake import __version__, waiting
+from tidelake.errors import QueryError, StorageError, TidelakeError, not_installed
 
 COMMANDS = {
     "init": "tidelake.commands.catalog",
@@ -86,12 +87,26 @@ class _Group(click.Group):
         try:
             if sys.stdout is None:  # closed by who called us
                 raise StorageError("standard output is closed")
+            _prepare_terminal()
             return super().invoke(ctx)
         except TidelakeError as error:
             raise _Failure(error) from error
+        except ModuleNotFoundError as error:
+            if missing := not_installed(error):
+                raise _Failure(missing) from error
+            raise
         except KeyboardInterrupt:
             click.echo("tidelake: stopped", err=True)
             sys.exit(STOPPED)
+
+
+def _prepare_terminal() -> None:
+    """Let no letter that a terminal lacks stop a command, and tell who sits at one why they wait."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+    if sys.stderr is not None and sys.stderr.isatty():
+        waiting.tell_with(lambda notice: click.echo(f"tidelake: {notice}", err=True))
 
 
 @click.group("tidelake", cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})

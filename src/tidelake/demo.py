@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -85,6 +86,7 @@ def run_demo(folder: str, console: Console, *, lines: int = LOG_LINES) -> None:
     """Run every step; leave the lake in the folder."""
     began = time.perf_counter()
     require_java()
+    import_module("pyspark")  # or say now that it is missing
     root = _emptied(Path(folder))
     console.print(
         Panel(Text("Six hours of a small shop: logs, metrics, and one incident. Let us find it."), expand=False)

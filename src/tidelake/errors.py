@@ -25,6 +25,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+_EXTRAS = {"pyspark": "spark", "psycopg": "postgres"}  # what to ask pip for
+
 
 class TidelakeError(Exception):
     """The root of every error this package raises on purpose."""
@@ -123,6 +125,14 @@ class UnavailableError(TidelakeError):
     """A budget or a limit was reached, or the process is shutting down."""
 
     default_kind = "unavailable"
+
+
+def not_installed(error: ModuleNotFoundError) -> UnavailableError | None:
+    """Say how to install what only some need, if that is what is missing."""
+    name = (error.name or "").partition(".")[0]
+    if name not in _EXTRAS:
+        return None
+    return UnavailableError(f"this needs {name}: pip install 'tidelake[{_EXTRAS[name]}]'", kind="not_installed")
 
 
 def _rebuild(cls: type[TidelakeError], message: str, kind: str, facts: dict[str, object]) -> TidelakeError:

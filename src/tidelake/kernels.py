@@ -2,8 +2,8 @@
 
 Every loop here has a plain twin that defines it (``tokens.tokenize``, ``filters.hash_bytes``, ``Filter.__contains__``)
 and a test that the two agree. Loops release the interpreter lock, so blocks are described in parallel. The first call
-on a machine compiles, for a second or two; later processes load the compiled code from numba's cache. It does not know
-about columns or files, and nothing that only reads imports it.
+on a machine compiles, and ``waiting`` hears of it; later processes load the compiled code from numba's cache. It does
+not know about columns or files, and nothing that only reads imports it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ import numba
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from numba.core import event
 
+from tidelake import waiting
 from tidelake.filters import GRAM_COUNT, GRAM_LETTERS, MIX_A, MIX_B, PROBES, SEED, Filter, Grams
 from tidelake.tokens import TOKEN_LENGTH_CAP, TOKEN_SET_CAP
 
@@ -117,6 +119,19 @@ def _buffers(texts: pa.Array) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int
     places = np.frombuffer(offsets, dtype=np.int32) if offsets else np.zeros(1, dtype=np.int32)
     window = places[texts.offset : texts.offset + len(texts) + 1]
     return (np.frombuffer(data, dtype=np.uint8) if data else np.zeros(0, dtype=np.uint8)), window
+
+
+class _Listener(event.Listener):
+    """Hear that numba compiles; what it loads from its cache makes no event."""
+
+    def on_start(self, event: event.Event) -> None:
+        waiting.compiling()
+
+    def on_end(self, event: event.Event) -> None:
+        waiting.compiling()
+
+
+event.register("numba:compile", _Listener())  # type: ignore[no-untyped-call]
 
 
 def compiled(loop: Callable[..., Any]) -> Callable[..., Any]:

@@ -204,13 +204,10 @@ class Lake:
 
     def _made_to_fit(self, name: str, rows: Any, time: str | None) -> tuple[Table, Any]:
         """Make a table for rows, and give it with all of them."""
-        from tidelake.ingest import first_rows, infer_schema
+        from tidelake.ingest import first_rows, timed_schema
 
         sample, rows = first_rows(rows)
-        schema, found = infer_schema(sample, time=time)
-        if found is None:
-            names = ", ".join(schema.names)
-            raise InvalidInputError("no time column was found: name it with time=", columns=names, kind="no_time")
+        schema, found = timed_schema(sample, time=time)
         with suppress(AlreadyExistsError):  # another writer was as fast
             self.create_table(name, schema, time=found)
         return self.table(name), rows

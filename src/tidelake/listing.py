@@ -6,11 +6,12 @@ and RFC 3339 times. It does not read data.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from tidelake.errors import NotFoundError
 from tidelake.snapshot import Extent
@@ -22,8 +23,12 @@ if TYPE_CHECKING:
     from tidelake.lake import Lake
 
 MOST_SHOWN = 24  # letters of a bound in a terminal
+LEAST_TEXT = 14  # letters of a name or a bound, before another column is left out for it
+WIDE = 120  # letters of a line, if nobody says
 
+_RFC_3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_TEXTS = frozenset({"table", "column", "least", "most", "extent"})  # what may be cut
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
@@ -35,23 +40,49 @@ class Listing:
     keys: tuple[str, ...]
     rows: Sequence[tuple[Any, ...]]
     for_machines: frozenset[str] = frozenset()  # keys that a terminal has no room for
+    spare: tuple[str, ...] = ()  # keys that a narrow one leaves out, the first first
 
     def to_json(self) -> list[dict[str, Any]]:
         return [dict(zip(self.keys, row, strict=True)) for row in self.rows]
 
-    def to_table(self) -> RichTable:
+    def to_table(self, width: int = WIDE) -> RichTable:
+        """Lay out the rows; where there is little room, spare columns go first, then text is cut, and never numbers."""
         from rich.box import SIMPLE_HEAD
         from rich.table import Table as RichTable
         from rich.text import Text
 
-        table = RichTable(title=self.title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
-        places = [(at, key) for at, key in enumerate(self.keys) if key not in self.for_machines]
-        for at, key in places:
-            is_number = any(isinstance(row[at], int) for row in self.rows)
-            table.add_column(key.replace("_", " "), justify="right" if is_number else "left", no_wrap=True)
-        for row in self.rows:
-            table.add_row(*(Text(_shown(key, row[at])) for at, key in places))
+        shown = {
+            key: [_shown(key, row[at]) for row in self.rows]
+            for at, key in enumerate(self.keys)
+            if key not in self.for_machines
+        }
+        left_out = []
+        for key in self.spare:
+            if _room_for(shown, tight=True) > width and key in shown:
+                del shown[key]
+                left_out.append(key.replace("_", " "))
+        told = f"no room for {', '.join(left_out)}: --json has all" if left_out else None
+        table = RichTable(title=self.title, caption=told, box=SIMPLE_HEAD, pad_edge=False)
+        table.title_justify = table.caption_justify = "left"
+        numbers = {key for at, key in enumerate(self.keys) if any(type(row[at]) is int for row in self.rows)} - _TEXTS
+        gap = "\n" if _room_for(shown, tight=False) > width else " "
+        for key in shown:
+            justify: Literal["left", "right"] = "right" if key in numbers else "left"
+            head = Text(key.replace("_", gap))
+            table.add_column(head, justify=justify, no_wrap=key not in _TEXTS, vertical="bottom")
+        for cells in zip(*shown.values(), strict=True):
+            table.add_row(*(Text(cell, no_wrap=True, overflow="ellipsis") for cell in cells))
         return table
+
+
+def _room_for(shown: Mapping[str, Sequence[str]], *, tight: bool) -> int:
+    """Give the letters that columns need; if tight, with a word of a head on a line, and text cut."""
+    room = 1
+    for key, cells in shown.items():
+        head = max(map(len, key.split("_"))) if tight else len(key)
+        most = max(map(len, cells), default=0)
+        room += 3 + max(head, min(most, LEAST_TEXT) if tight and key in _TEXTS else most)
+    return room
 
 
 def list_tables(lake: Lake, namespace: str | None = None) -> Listing:
@@ -65,7 +96,12 @@ def list_tables(lake: Lake, namespace: str | None = None) -> Listing:
              _time(head.committed_us * 1000))
         )  # fmt: skip
     keys = ("table", "snapshot", "rows", "hot_rows", "extents", "bytes", "changed")
-    return Listing(f"{len(rows)} {'table' if len(rows) == 1 else 'tables'} in {lake.where}", keys, rows)
+    return Listing(
+        f"{_many(len(rows), 'table')} in {lake.where}",
+        keys,
+        rows,
+        spare=("snapshot", "hot_rows", "extents", "bytes", "changed"),
+    )
 
 
 def list_columns(lake: Lake, table: str) -> Listing:
@@ -79,12 +115,20 @@ def list_columns(lake: Lake, table: str) -> Listing:
         merged, _ = reduce(_merged, known) if known else (UNKNOWN, 0)
         role = "time" if head.settings.get("time") == column.name else ""
         low, high = (_bound(column.type.kind, bound) for bound in (merged.low, merged.high))
+        if column.type.kind == "bool":
+            low, high = (None if bound is None else bool(bound) for bound in (low, high))
         distinct = None if merged.distinct is None else len(merged.distinct)
         rows.append((column.name, str(column.type), role, merged.nulls, low, high, distinct, column.id))
     keys = ("column", "type", "role", "nulls", "least", "most", "distinct", "id")
     totals = head.totals
-    held = f"{totals.rows:,} rows in {totals.extents:,} extents, {totals.hot_rows:,} hot rows"
-    return Listing(f"{table} at snapshot {head.sequence}: {held}", keys, rows, frozenset({"id"}))
+    held = f"{_many(totals.rows, 'row')} in {_many(totals.extents, 'extent')}, {_many(totals.hot_rows, 'hot row')}"
+    return Listing(
+        f"{table} at snapshot {head.sequence}: {held}",
+        keys,
+        rows,
+        frozenset({"id"}),
+        ("distinct", "role", "nulls", "most", "least"),
+    )
 
 
 def list_history(lake: Lake, table: str, limit: int = 20) -> Listing:
@@ -97,7 +141,8 @@ def list_history(lake: Lake, table: str, limit: int = 20) -> Listing:
     ]  # fmt: skip
     keys = ("snapshot", "committed", "operation", "rows_change", "extents_added", "extents_removed", "rows", "bytes",
             "schema", "id")  # fmt: skip
-    return Listing(f"history of {table}", keys, rows, frozenset({"id", "extents_removed", "schema"}))
+    return Listing(f"history of {table}", keys, rows, frozenset({"id", "extents_removed", "schema"}),
+                   ("extents_added", "bytes", "rows_change", "rows"))  # fmt: skip
 
 
 def list_extents(lake: Lake, table: str, *, as_of: str | None = None, snapshot: int | None = None) -> Listing:
@@ -115,11 +160,16 @@ def list_extents(lake: Lake, table: str, *, as_of: str | None = None, snapshot: 
     ]  # fmt: skip
     keys = ("extent", "format", "rows", "blocks", "bytes", "from", "to", "added_in", "level", "key")
     return Listing(
-        f"{len(rows)} extents of {table} at snapshot {held.sequence}",
+        f"{_many(len(rows), 'extent')} of {table} at snapshot {held.sequence}",
         keys,
         rows,
         frozenset({"key", "level", "format", "added_in"}),
+        ("blocks", "bytes", "rows", "to"),
     )
+
+
+def _many(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def _known(extent: Extent, column: str) -> ColumnStats:
@@ -162,6 +212,8 @@ def _shown(key: str, value: Any) -> str:
         while size >= 1024 and unit < len(_UNITS) - 1:
             size, unit = size / 1024, unit + 1
         return f"{size:,.0f} B" if unit == 0 else f"{size:,.1f} {_UNITS[unit]}"
-    if key in ("from", "to", "committed", "changed"):
-        return str(value)[:23].replace("T", " ").removesuffix("Z")  # a terminal has room for milliseconds
+    if isinstance(value, bool):
+        return str(value).lower()
+    if key in ("from", "to", "committed", "changed") or (key in ("least", "most") and _RFC_3339.fullmatch(str(value))):
+        return str(value)[:23].replace("T", " ").removesuffix("Z")  # to the millisecond
     return f"{value:,}" if isinstance(value, int) else "".join(c if c.isprintable() else "�" for c in str(value))

@@ -11,6 +11,7 @@ import secrets
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -26,11 +27,14 @@ from tidelake.json_rows import column_texts, is_marked, json_value, plain_texts,
 from tidelake.schema import DYNAMIC_FIELD
 
 if TYPE_CHECKING:
-    from rich.console import Console, Group
+    from rich.console import Console, ConsoleOptions, RenderableType
 
 SHOWN_ROWS = 50  # of a table on a terminal: more is not read by people
 GROUP_ROWS, GROUP_BYTES = 131_072, 32 << 20  # of a Parquet row group, whichever is reached first
 SHOWN_WIDTH = 80  # letters of one value there
+SHOWN_RECORDS = 10  # rows, where each value needs a line of its own
+LEAST_WIDTH = 12  # letters of a column that can still be read
+NULL = "–"
 
 _SUFFIXES = {
     ".json": "json",
@@ -67,35 +71,74 @@ def _reader_of(rows: Any) -> pa.RecordBatchReader:
     return rows.to_reader() if hasattr(rows, "to_reader") else pa.RecordBatchReader.from_stream(rows)
 
 
-def table_of(reader: pa.RecordBatchReader, *, title: str | None = None) -> Group:
-    """Lay out the first rows as a table, and say how many there are."""
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Group
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
-    for field in reader.schema:
-        is_number = (
-            pa.types.is_integer(field.type) or pa.types.is_floating(field.type) or pa.types.is_decimal(field.type)
-        )
-        table.add_column(Text(field.name), justify="right" if is_number else "left", overflow="fold")
-    shown = total = 0
+def table_of(reader: pa.RecordBatchReader, *, title: str | None = None) -> Shown:
+    """Read rows to the end, keep the first to show, and count all."""
+    cells: list[list[str]] = []
+    total = 0
     for batch in reader:
-        for row in rows_of(batch.slice(0, max(0, SHOWN_ROWS - shown))):
-            table.add_row(*(Text(_shown(value)) for value in row.values()))
-            shown += 1
+        cells += [list(map(_shown, row)) for row in rows_of(batch.slice(0, max(0, SHOWN_ROWS - len(cells))))]
         total += batch.num_rows
-    told = f"{total:,} {'row' if total == 1 else 'rows'}" + (f", the first {shown:,} shown" if total > shown else "")
-    return Group(table, Text(told, style="dim"))
+    is_number = [
+        pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+        for kind in reader.schema.types
+    ]
+    return Shown(title, [_shown(name) for name in reader.schema.names], is_number, cells, total)
 
 
-def rows_of(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """The first rows of an answer as text: a table where it fits the terminal, else a line for each value."""
+
+    title: str | None
+    names: Sequence[str]
+    is_number: Sequence[bool]
+    cells: Sequence[Sequence[str]]
+    total: int
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        widths = [max(map(len, column)) for column in zip(self.names, *self.cells, strict=True)]
+        if sum(3 + min(width, LEAST_WIDTH) for width in widths) <= options.max_width or not self.cells:
+            yield self._table()
+            yield self._told(len(self.cells))
+        else:
+            for at, row in enumerate(self.cells[:SHOWN_RECORDS]):
+                yield from self._record(at, row)
+            yield self._told(min(len(self.cells), SHOWN_RECORDS), ", nulls left out")
+
+    def _table(self) -> RenderableType:
+        from rich.box import SIMPLE_HEAD
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(title=self.title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+        for name, is_number in zip(self.names, self.is_number, strict=True):
+            table.add_column(Text(name), justify="right" if is_number else "left", overflow="fold")
+        for row in self.cells:
+            table.add_row(*map(Text, row))
+        return table
+
+    def _record(self, at: int, row: Sequence[str]) -> Iterator[RenderableType]:
+        from rich.text import Text
+
+        pad = min(max(map(len, self.names)), 2 * LEAST_WIDTH)
+        yield Text(f"row {at + 1:,}", style="bold")
+        for name, cell in zip(self.names, row, strict=True):
+            if cell != NULL:
+                yield Text(f"  {name:<{pad}}  {cell}", no_wrap=True, overflow="ellipsis")
+
+    def _told(self, shown: int, more: str = "") -> RenderableType:
+        from rich.text import Text
+
+        told = f"{self.total:,} {'row' if self.total == 1 else 'rows'}"
+        told += f", the first {shown:,} shown" if self.total > shown else ""
+        return Text(told + more, style="dim")
+
+
+def rows_of(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
     """Give a few rows as JSON has them, for people."""
-    columns = [_values(field, column) for field, column in zip(batch.schema, batch.columns, strict=True)]
-    names = batch.schema.names
-    for values in zip(*columns, strict=True):
-        yield dict(zip(names, values, strict=True))
+    return zip(
+        *(_values(field, column) for field, column in zip(batch.schema, batch.columns, strict=True)), strict=True
+    )
 
 
 def _values(field: pa.Field, column: pa.Array) -> Sequence[Any]:
@@ -108,7 +151,7 @@ def _values(field: pa.Field, column: pa.Array) -> Sequence[Any]:
 
 def _shown(value: Any) -> str:
     if value is None:
-        return "–"
+        return NULL
     if isinstance(value, dict | list):
         text = orjson.dumps(value).decode()
     elif isinstance(value, float):

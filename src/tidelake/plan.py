@@ -263,15 +263,17 @@ def _heading(plan: ScanPlan) -> list[str]:
 
 def _funnel(stages: Sequence[Stage]) -> list[str]:
     """One line a stage: a bar for the bytes that are left, then extents, blocks and rows."""
+    if not stages[0].extents:
+        return ["  extents           none yet"]
     most = max(1, stages[0].byte_size)
     lines = []
     for stage in stages:
         cells = round(BAR_CELLS * stage.byte_size / most)
         bar = "█" * cells if cells or not stage.byte_size else "▏"
-        blocks = "" if stage.blocks is None else f"{stage.blocks:,} blocks, "
+        blocks = "" if stage.blocks is None else f"{_many(stage.blocks, 'block')}, "
         lines.append(
             f"  {stage.name:<18}{bar:<{BAR_CELLS}}  {_bytes_text(stage.byte_size):>9}  "
-            f"{stage.extents:,} extents, {blocks}{stage.rows:,} rows"
+            f"{_many(stage.extents, 'extent')}, {blocks}{_many(stage.rows, 'row')}"
         )
     return lines
 
@@ -279,11 +281,16 @@ def _funnel(stages: Sequence[Stage]) -> list[str]:
 def _closing(plan: ScanPlan) -> list[str]:
     lines = []
     if plan.hot:
-        lines.append(f"  hot rows          {sum(batch.rows for batch in plan.hot):,} in {len(plan.hot):,} batches")
+        batches = f"{len(plan.hot):,} {'batch' if len(plan.hot) == 1 else 'batches'}"
+        lines.append(f"  hot rows          {sum(batch.rows for batch in plan.hot):,} in {batches}")
     first, last = plan.stages[0], plan.stages[-1]
     if first.byte_size:
         lines.append(f"  reads {last.byte_size / first.byte_size:.1%} of the bytes")
     return lines
+
+
+def _many(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def _bytes_text(size: float) -> str:

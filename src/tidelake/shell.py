@@ -21,7 +21,7 @@ import pyarrow as pa
 from rich.console import Console
 
 from tidelake.chart import chart
-from tidelake.errors import InvalidInputError, NotFoundError, TidelakeError
+from tidelake.errors import InvalidInputError, NotFoundError, TidelakeError, not_installed
 from tidelake.lexer import did_you_mean
 from tidelake.listing import Listing, list_columns, list_extents, list_history, list_tables
 from tidelake.output import table_of
@@ -29,6 +29,7 @@ from tidelake.query.language import language_of
 
 if TYPE_CHECKING:
     from prompt_toolkit.completion import Completer
+    from prompt_toolkit.history import History
     from prompt_toolkit.input import Input
     from prompt_toolkit.output import Output
 
@@ -38,8 +39,10 @@ MOST_DRAWN = 10_000  # rows that a chart looks at
 
 KQL_WORDS = (
     "where", "summarize", "by", "project", "extend", "count", "take", "top", "sort", "distinct", "join", "union", "let",
-    "render", "timechart", "barchart", "bin", "ago", "now", "has", "contains", "startswith", "between", "mv-expand",
-    "parse", "make-series", "desc", "asc", "and", "or", "not",
+    "render", "timechart", "barchart", "columnchart", "piechart", "bin", "ago", "now", "datetime", "has", "contains",
+    "startswith", "matches regex", "between", "project-away", "project-rename", "mv-expand", "parse", "make-series",
+    "countif", "dcount", "avg", "sum", "min", "max", "percentile", "arg_max", "tostring", "toint", "desc", "asc", "and",
+    "or", "not",
 )  # fmt: skip
 SQL_WORDS = (
     "select", "from", "where", "group by", "order by", "limit", "having", "join", "left join", "on", "as", "with",
@@ -50,7 +53,8 @@ HELP = """\
 A question in KQL or SQL, for example
   obs.logs | where message has 'timeout' | summarize count() by bin(ts, 5m) | render timechart
   select service, count(*) from obs.logs group by service
-ends at the end of the line; a line that ends with | or an open bracket goes on.
+ends at the end of the line; a line that ends with | or an open bracket goes on, and so does
+one that is ended with Alt-Enter. Tab completes, the arrows bring back what was asked before.
 
   .tables             the tables of this lake
   .describe TABLE     its columns and what is known of them
@@ -62,7 +66,10 @@ ends at the end of the line; a line that ends with | or an open bracket goes on.
   .quit               leave; so does Ctrl-D
 """
 
-_WORD = re.compile(r"[\w.\-]*$")
+COMMANDS = (".tables", ".describe", ".history", ".extents", ".explain", ".engine", ".help", ".quit")
+
+_WORD = re.compile(r"[\w.\-@]*$")
+_DEFINES = re.compile(r"\s*(?:let|set|declare|alias)\s")
 _QUOTED = re.compile(r"'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"|//[^\n]*|--[^\n]*")
 
 
@@ -107,7 +114,7 @@ class Shell:
         """Say where we are and what to type first."""
         names = self.lake.tables()
         held = f"{len(names)} {'table' if len(names) == 1 else 'tables'}" + (
-            f": {', '.join(names[:8])}" if names else ""
+            f": {', '.join(names[:8])}{', …' if len(names) > 8 else ''}" if names else ""
         )
         self.console.print(f"[bold]tidelake[/bold] {self.lake.where}, {held}. Type .help for help, .quit to leave.")
 
@@ -118,9 +125,12 @@ class Shell:
             return False
         try:
             self._answer(text)
-        except TidelakeError as error:
+        except (TidelakeError, ModuleNotFoundError) as error:
+            told = not_installed(error) if isinstance(error, ModuleNotFoundError) else error
+            if told is None:
+                raise
             self.failures += 1
-            (self.errors or self.console).print(str(error), style="red", markup=False, soft_wrap=True)
+            (self.errors or self.console).print(str(told), style="red", markup=False, soft_wrap=True)
         except KeyboardInterrupt:
             self.console.print("stopped", style="yellow")
         return True
@@ -149,7 +159,7 @@ class Shell:
         return ask(text, engine=self.engine)
 
     def _list(self, listing: Listing) -> None:
-        self.console.print(listing.to_table())
+        self.console.print(listing.to_table(self.console.width))
 
     def _named(self, name: str) -> str:
         """Check that a table is named, and say which is close to one that is not there."""
@@ -181,8 +191,9 @@ def read_questions(source: IO[str]) -> Iterator[str]:
     """Cut a text into questions: each ends with ``;`` at the end of a line, a blank line, or the end."""
     held: list[str] = []
     for line in source:
-        is_over = line.rstrip().endswith(";") or not line.strip() or (not held and line.startswith("."))
+        is_over = not line.strip() or (not held and line.startswith("."))
         held.append(line)
+        is_over = is_over or (line.rstrip().endswith(";") and not _only_defines("".join(held)))
         if is_over and "".join(held).strip():
             yield "".join(held)
         if is_over:
@@ -194,22 +205,30 @@ def read_questions(source: IO[str]) -> Iterator[str]:
 def is_complete(text: str) -> bool:
     """Say whether Enter ends the question, or it goes on in the next line."""
     stripped = text.strip()
-    if not stripped or stripped.startswith(".") or stripped.endswith(";"):
+    if not stripped or stripped.startswith("."):
+        return True
+    if _only_defines(stripped):
+        return False
+    if stripped.endswith(";"):
         return True
     bare = _QUOTED.sub("", stripped)
     if bare.count("(") > bare.count(")") or bare.count("[") > bare.count("]") or "'" in bare or '"' in bare:
         return False
-    if language_of(stripped) == "kql" and bare.lstrip().startswith("let ") and "\n" not in text.rstrip("\n"):
-        return False
     return not bare.rstrip().endswith(("|", ","))
+
+
+def _only_defines(text: str) -> bool:
+    """Say whether a text ends with one of KQL's definitions, which a question is still to follow."""
+    last = _QUOTED.sub("", text).rstrip().rstrip(";").rpartition(";")[2]
+    return bool(_DEFINES.match(last))
 
 
 def words_for(lake: Lake, text: str) -> Iterable[str]:
     """Give what may follow in a question: tables, the columns of those it names, the words of its language."""
-    names = lake.tables()
+    names = [name.removeprefix("default.") for name in lake.tables()]
     yield from names
     for name in names:
-        if name in text or name.removeprefix("default.") in text:
+        if name in text:
             yield from lake.snapshot(name).schema.names
     yield from KQL_WORDS if language_of(text) == "kql" else SQL_WORDS
 
@@ -217,11 +236,10 @@ def words_for(lake: Lake, text: str) -> Iterable[str]:
 def _typed(shell: Shell, source: Input | None = None, sink: Output | None = None) -> Iterator[str]:
     """Read questions from a terminal."""
     from prompt_toolkit import PromptSession
-    from prompt_toolkit.history import FileHistory
 
     session: PromptSession[str] = PromptSession(
         "tidelake> ",
-        history=FileHistory(str(_history_file())),
+        history=_history(),
         completer=_completer(shell.lake),
         complete_while_typing=False,
         multiline=True,
@@ -269,7 +287,8 @@ def _completer(lake: Lake) -> Completer:
         def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
             found = _WORD.search(document.text_before_cursor)
             word = found[0] if found else ""
-            known = dict.fromkeys(words_for(lake, document.text))
+            first = document.text_before_cursor.lstrip() == word and word.startswith(".")
+            known = dict.fromkeys(COMMANDS if first else words_for(lake, document.text))
             for name in known:
                 if name.lower().startswith(word.lower()) and name != word:
                     yield Completion(name, start_position=-len(word))
@@ -277,10 +296,17 @@ def _completer(lake: Lake) -> Completer:
     return Words()
 
 
-def _history_file() -> Path:
+def _history() -> History:
+    """Give what was asked before, in earlier sessions too if there is a place to keep it."""
+    from prompt_toolkit.history import FileHistory, InMemoryHistory
+
     folder = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "tidelake"
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder / "history"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "history").open("ab").close()
+    except OSError:
+        return InMemoryHistory()
+    return FileHistory(str(folder / "history"))
 
 
 def _seconds(took: float) -> str:

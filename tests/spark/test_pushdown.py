@@ -118,7 +118,7 @@ def test_explain_shows_what_was_pruned(spark: SparkSession, frame: DataFrame) ->
     text = tidelake.spark.explain(asked)
     assert "scan default.t at snapshot" in text
     assert "snapshot          " in text
-    assert "1 extents, 1 blocks, 1,200 rows" in text
+    assert "1 extent, 1 block, 1,200 rows" in text
     assert f"{EXTENTS} extents" in text
 
 
@@ -130,7 +130,7 @@ def test_two_of_many_columns_are_all_that_is_read(frame: DataFrame) -> None:
 def test_condition_of_to_spark_prunes_by_path_and_token(spark: SparkSession, lake: Lake) -> None:
     table = lake.table("t")
     found = table.to_spark(["n"], 'd["only3"] == true and d["a"] == 2', spark=spark)
-    assert "1 extents, 1 blocks, 1,200 rows" in tidelake.spark.explain(found)
+    assert "1 extent, 1 block, 1,200 rows" in tidelake.spark.explain(found)
     expected = table.to_arrow(["n"], 'd["only3"] == true and d["a"] == 2')["n"].to_pylist()
     assert sorted(row.n for row in found.collect()) == sorted(expected)
     assert table.to_spark(where="service has 'hot'", spark=spark).count() == 1

@@ -44,9 +44,9 @@ def query(
 ) -> None:
     """Ask in KQL or SQL.
 
-    TEXT may also come from a file or from standard input. The answer is a table unless a format is named, or the
-    output's name ends in one: .json, .ndjson, .csv, .parquet, .arrow. Rows are written as they come, and a file has
-    its name once it is whole. Dynamic values are nested in JSON.
+    TEXT may also come from a file or from standard input. The answer is a table, or a chart if KQL's render asks for
+    one, unless a format is named, or the output's name ends in one: .json, .ndjson, .csv, .parquet, .arrow. Rows are
+    written as they come, and a file has its name once it is whole. Dynamic values are nested in JSON.
 
     \b
     Examples:
@@ -57,8 +57,14 @@ def query(
     from tidelake.output import suffix_format, write_result
 
     result = _asked(lake, _text(text, file), language, engine)
-    chosen = form or suffix_format(output) or "table"
-    write_result(result, chosen, output, console())
+    chosen = form or suffix_format(output)
+    if chosen is None and output is None and result.render is not None and len(result):
+        from tidelake.shell import drawn
+
+        screen = console()
+        screen.print(drawn(result.render.kind, result.to_arrow(), width=screen.width))
+        return
+    write_result(result, chosen or "table", output, console())
 
 
 @click.command()

@@ -5,7 +5,7 @@ It does not read rows.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -33,6 +33,26 @@ def init(lake: Lake) -> None:
     click.echo(f"{lake.where} is a lake with {len(lake.tables())} tables")
 
 
+def check_columns(table: str, columns: tuple[str, ...], **_: Any) -> None:
+    """Look at a table's name and columns, before a lake is made for it."""
+    from tidelake.catalog.protocol import parse_table_name
+    from tidelake.schema import Schema
+
+    parse_table_name(table)
+    Schema.of(_schema(columns))
+
+
+def _schema(columns: tuple[str, ...]) -> dict[str, str]:
+    """Read columns as they are typed, NAME:TYPE each."""
+    pairs = [column.rpartition(":") for column in columns]
+    if wrong := [text for text, (name, _, _) in zip(columns, pairs, strict=True) if not name]:
+        raise InvalidInputError(f"{wrong[0]!r} is not a column: give NAME:TYPE, such as ts:timestamp")
+    schema = {name: kind for name, _, kind in pairs}
+    if len(schema) < len(pairs):
+        raise InvalidInputError("a column is named twice", columns=" ".join(columns))
+    return schema
+
+
 @click.command()
 @click.argument("table")
 @click.argument("columns", nargs=-1, required=True, metavar="NAME:TYPE...")
@@ -42,7 +62,7 @@ def init(lake: Lake) -> None:
 @click.option("--bucket", metavar="WIDTH", help="Know which time windows are held, 1m.")
 @click.option("--entity", metavar="COLUMN", multiple=True, help="Know it for each value of a column; may be repeated.")
 @click.option("--coverage", type=click.Choice(["exclusive", "track"]), help="Refuse a window that is held, or take it.")
-@lake_options(create=True)
+@lake_options(create=True, check=check_columns)
 def create(
     lake: Lake,
     table: str,
@@ -66,12 +86,7 @@ def create(
     from tidelake.making import create_table
     from tidelake.schema import Schema
 
-    pairs = [column.rpartition(":") for column in columns]
-    if wrong := [text for text, (name, _, _) in zip(columns, pairs, strict=True) if not name]:
-        raise InvalidInputError(f"{wrong[0]!r} is not a column: give NAME:TYPE, such as ts:timestamp")
-    schema = {name: kind for name, _, kind in pairs}
-    if len(schema) < len(pairs):
-        raise InvalidInputError("a column is named twice", columns=" ".join(columns))
+    schema = Schema.of(_schema(columns))
     made = create_table(
         lake.catalog,
         table,
@@ -83,7 +98,7 @@ def create(
         entity=entity,
         coverage=coverage,
     )
-    click.echo(f"made {made}: {', '.join(map(str, Schema.of(schema)))}")
+    click.echo(f"made {made}: {', '.join(map(str, schema))}")
 
 
 @click.command()
@@ -123,7 +138,9 @@ def describe(lake: Lake, as_json: bool, table: str) -> None:
 
 @click.command()
 @click.argument("table")
-@click.option("--limit", default=20, show_default=True, help="How many snapshots, newest first.")
+@click.option(
+    "--limit", default=20, show_default=True, type=click.IntRange(min=1), help="How many snapshots, newest first."
+)
 @json_option
 @lake_options()
 def history(lake: Lake, as_json: bool, table: str, limit: int) -> None:

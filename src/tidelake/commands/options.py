@@ -24,8 +24,14 @@ if TYPE_CHECKING:
 PIPE_WIDTH = 120  # columns of a table that nobody's terminal limits
 
 
-def lake_options(create: bool = False) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the options that say which lake, and pass it that lake, open; make it first if told to."""
+def lake_options(
+    create: bool = False, check: Callable[..., None] | None = None
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the options that say which lake, and pass it that lake, open.
+
+    A lake that is not there is made if told to, once ``check`` has looked at the command's options and raised nothing:
+    what is sure to fail leaves no empty lake behind.
+    """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         @click.option("--lake", "where", metavar="WHERE", help="Which lake; see tidelake --help.")
@@ -44,10 +50,13 @@ def lake_options(create: bool = False) -> Callable[[Callable[..., None]], Callab
 
             place = where or click.get_current_context().obj or "lake"
             try:
-                lake = connect(place, objects=objects, endpoint=endpoint, create=create)
+                lake = connect(place, objects=objects, endpoint=endpoint, create=create and check is None)
             except NotFoundError as error:
-                hint = "say which with --lake or TIDELAKE_LAKE; init and ingest make one"
-                raise NotFoundError(f"{error.message}: {hint}", kind=error.kind, **error.facts) from error
+                if not create or check is None:
+                    hint = "say which with --lake or TIDELAKE_LAKE; init and ingest make one"
+                    raise NotFoundError(f"{error.message}: {hint}", kind=error.kind, **error.facts) from error
+                check(**options)
+                lake = connect(place, objects=objects, endpoint=endpoint)
             with lake:
                 try:
                     command(lake=lake, **options)
@@ -80,7 +89,8 @@ def show(listing: Listing, as_json: bool) -> None:
 
         click.echo(orjson.dumps(listing.to_json(), option=orjson.OPT_INDENT_2))
     else:
-        console().print(listing.to_table())
+        screen = console()
+        screen.print(listing.to_table(screen.width))
 
 
 def open_object(place: str, *, endpoint: str | None = None) -> tuple[ObjectStore, str]:

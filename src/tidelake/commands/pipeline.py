@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from tidelake.lake import Lake
 
 
-def spark_options(command: Callable[..., None]) -> Callable[..., None]:
+def spark_options(create: bool = False) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command the options that say which lake and which Spark, and pass it that lake, open."""
     where = click.option(
         "--master", metavar="URL", help="Where Spark runs: spark://…, yarn, k8s://…; local[*] by default."
     )
-    return where(json_option(lake_options(create=True)(command)))
+    return lambda command: where(json_option(lake_options(create)(command)))
 
 
 @click.command()
@@ -35,7 +35,7 @@ def spark_options(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--key", metavar="TEXT", help="A second load under the same key changes nothing.")
 @click.option("--quarantine", metavar="TABLE", help="Where bad records go; by default the table's name + _quarantine.")
 @click.option("--only-missing", is_flag=True, help="Leave out rows of time windows that the table holds.")
-@spark_options
+@spark_options(create=True)
 def load(lake: Lake, as_json: bool, table: str, files: tuple[str, ...], schema: str | None, **options: Any) -> None:
     """Load files into a table, with Spark.
 
@@ -61,7 +61,7 @@ def load(lake: Lake, as_json: bool, table: str, files: tuple[str, ...], schema: 
 @click.option("--every", "every_s", default=1.0, show_default=True, metavar="SECONDS", help="How often to look.")
 @click.option("--done", type=click.Choice(["move", "delete", "keep"]), default="move", show_default=True,
               help="What becomes of a loaded file; move is to FOLDER/_done.")  # fmt: skip
-@spark_options
+@spark_options(create=True)
 def stream(lake: Lake, as_json: bool, folder: str, **options: Any) -> None:
     """Load files as they are dropped into a folder.
 
@@ -85,7 +85,7 @@ def stream(lake: Lake, as_json: bool, folder: str, **options: Any) -> None:
 @click.option("--query", metavar="SQL", default="select * from source", show_default=True,
               help="What to append, from the table called source.")  # fmt: skip
 @click.option("--key", metavar="TEXT", help="A second copy under the same key changes nothing.")
-@spark_options
+@spark_options()
 def copy(lake: Lake, as_json: bool, source: str, target: str, **options: Any) -> None:
     """Append what a query makes of a table to another.
 
@@ -103,7 +103,7 @@ def copy(lake: Lake, as_json: bool, source: str, target: str, **options: Any) ->
 @click.option("--format", metavar="NAME", help="The format of the new extents.")
 @click.option("--block-rows", type=int, metavar="N", help="Rows of a block.")
 @click.option("--extent-bytes", type=int, metavar="N", help="Bytes in memory of the rows of an extent.")
-@spark_options
+@spark_options()
 def rewrite(lake: Lake, as_json: bool, table: str, **options: Any) -> None:
     """Write a table's extents anew.
 

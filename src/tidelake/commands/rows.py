@@ -6,18 +6,33 @@ It does not start a JVM: files of any size are read here, in this process, a pie
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from tidelake.commands.options import json_option, lake_options
-from tidelake.errors import NotFoundError
+from tidelake.errors import InvalidInputError, NotFoundError, SchemaError, StorageError
 
 if TYPE_CHECKING:
     from tidelake.lake import Lake
 
 PROGRESS_BYTES = 32 << 20  # a file that is likely to take more than a second
+
+
+def check_files(table: str, files: tuple[str, ...], time: str | None, **_: Any) -> None:
+    """Look at the first rows of what is to be ingested, before a lake is made for it."""
+    from tidelake.catalog.protocol import parse_table_name
+    from tidelake.ingest import first_rows, timed_schema
+
+    parse_table_name(table)
+    for at, file in enumerate(files):
+        with _named(file):
+            sample, _ = first_rows(_rows_of(file))
+            if at == 0:  # the table is made to fit it
+                timed_schema(sample, time=time)
 
 
 @click.command()
@@ -26,7 +41,7 @@ PROGRESS_BYTES = 32 << 20  # a file that is likely to take more than a second
 @click.option("--time", metavar="COLUMN", help="The time column of a table that is made; found by its name otherwise.")
 @click.option("--once", is_flag=True, help="Leave out files whose bytes were ingested into this table before.")
 @json_option
-@lake_options(create=True)
+@lake_options(create=True, check=check_files)
 def ingest(lake: Lake, table: str, files: tuple[str, ...], time: str | None, once: bool, as_json: bool) -> None:
     """Append files to a table, which is made if it is not there.
 
@@ -36,15 +51,15 @@ def ingest(lake: Lake, table: str, files: tuple[str, ...], time: str | None, onc
     \b
     Examples:
       tidelake ingest app.logs app.ndjson
-      kubectl logs web -o json | tidelake ingest app.logs -
+      kubectl logs web | tidelake ingest app.logs -
       tidelake ingest app.logs drop/*.ndjson.zst --once
     """
     import orjson
 
     for file in files:
-        rows: Any = sys.stdin.buffer.read() if file == "-" else Path(file)
+        rows = _rows_of(file)
         key = _key_of(rows) if once else None
-        with _progress(file, rows):
+        with _progress(file, rows), _named(file):
             report = lake.ingest(table, rows, time=time, key=key)
         if as_json:
             shape = {"file": file, "rows": report.rows, "snapshot": report.snapshot, "extents": report.extents,
@@ -69,6 +84,31 @@ def flush(lake: Lake, table: str) -> None:
     click.echo(f"flushed {report.rows:,} rows of {table} into {extents}, snapshot {report.snapshot}")
 
 
+def _rows_of(file: str) -> bytes | Path:
+    """Give a file's path, or what standard input holds, which can be read once and is kept."""
+    if file != "-":
+        return Path(file)
+    held: bytes = click.get_current_context().meta.setdefault("tidelake.input", b"")
+    if not held:
+        held = click.get_current_context().meta["tidelake.input"] = sys.stdin.buffer.read()
+    return held
+
+
+@contextmanager
+def _named(file: str) -> Iterator[None]:
+    """Say which file is wrong, and what to do with JSON that is not a line an object."""
+    try:
+        yield
+    except (InvalidInputError, SchemaError) as error:
+        message, near = error.message, str(error.facts.get("near", "")).strip("'\"")
+        if error.facts.get("line") == 1 and near.startswith("["):
+            message += ": the file is a list, make it lines with jq -c '.[]'"
+        elif error.facts.get("line") == 1 and near == "{":
+            message += ": give each object its own line, with jq -c ."
+        facts = error.facts if "path" in error.facts else {**error.facts, "file": file}
+        raise type(error)(message, kind=error.kind, **facts) from error
+
+
 def _key_of(rows: bytes | Path) -> str:
     """Give the SHA-256 of what is to be ingested, so that the same bytes count once."""
     import hashlib
@@ -80,6 +120,10 @@ def _key_of(rows: bytes | Path) -> str:
             return "sha256:" + hashlib.file_digest(file, "sha256").hexdigest()
     except FileNotFoundError:
         raise NotFoundError("no such file", path=rows) from None
+    except IsADirectoryError:
+        raise InvalidInputError("a folder is not a file: name the files in it", path=rows, kind="folder") from None
+    except OSError as error:
+        raise StorageError("the file cannot be read", path=rows, reason=error.strerror) from error
 
 
 def _told(file: str, table: str, report: Any) -> str:

@@ -39,7 +39,13 @@ def _range_options(command: Callable[..., None]) -> Callable[..., None]:
 @click.command()
 @click.argument("table")
 @_range_options
-@click.option("--limit", default=40, show_default=True, help="How many entities, those with the least first.")
+@click.option(
+    "--limit",
+    default=40,
+    show_default=True,
+    type=click.IntRange(min=1),
+    help="How many entities, those with the least first.",
+)
 @json_option
 @lake_options()
 def coverage(
@@ -78,7 +84,7 @@ def coverage(
 @click.option(
     "--least", default="1", show_default=True, metavar="LENGTH", help="Leave out shorter gaps: 5m, or buckets."
 )
-@click.option("--limit", default=100, show_default=True, help="How many gaps are printed.")
+@click.option("--limit", default=100, show_default=True, type=click.IntRange(min=1), help="How many gaps are printed.")
 @json_option
 @lake_options()
 def gaps(
@@ -110,13 +116,18 @@ def gaps(
     from rich.text import Text
 
     listed = RichTable(
-        title=f"{found.num_rows:,} gaps in {table}", title_justify="left", box=SIMPLE_HEAD, pad_edge=False
+        title=f"{found.num_rows:,} {'gap' if found.num_rows == 1 else 'gaps'} in {table}",
+        title_justify="left",
+        box=SIMPLE_HEAD,
+        pad_edge=False,
     )
     for name in found.column_names:
         listed.add_column(name, justify="right" if name == "buckets" else "left", no_wrap=True)
     for row in _plain(found.slice(0, limit)):
         listed.add_row(*(Text(f"{value:,}" if name == "buckets" else _shown(value)) for name, value in row.items()))
     console().print(listed)
+    if found.num_rows > limit:
+        console().print(f"and {found.num_rows - limit:,} more, with a larger --limit")
 
 
 @click.command()

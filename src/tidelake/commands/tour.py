@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("folder", default="demo-lake")
 def demo(folder: str) -> None:
-    """Write a day of logs as one extent and search it.
+    """Find an incident in a shop's telemetry.
 
-    The extent is left in FOLDER for a closer look.
+    Files are loaded and streamed, questions asked, and what was read for them and what is missing is shown. It takes
+    about a minute and runs on Spark, which needs Java 17. The lake is left in FOLDER/lake to play with.
 
     \b
     Example:
@@ -33,7 +34,7 @@ def demo(folder: str) -> None:
 
 @click.command()
 @click.option("--engine", default="auto", show_default=True, type=click.Choice(["auto", "local", "spark"]))
-@lake_options(create=True)
+@lake_options()
 def shell(lake: Lake, engine: str) -> None:
     """Ask one question after another.
 

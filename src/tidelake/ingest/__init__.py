@@ -12,6 +12,7 @@ from tidelake.ingest.coerce import (
     coerce_ndjson,
     coerce_rows,
     infer_schema,
+    timed_schema,
 )
 from tidelake.ingest.source import coerced_stream, first_rows, is_rereadable
 
@@ -27,4 +28,5 @@ __all__ = [
     "first_rows",
     "infer_schema",
     "is_rereadable",
+    "timed_schema",
 ]

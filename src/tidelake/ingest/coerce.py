@@ -25,19 +25,27 @@ Nothing is half done: an error means that nothing is returned. It does not write
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidelake.errors import InvalidInputError, SchemaError
-from tidelake.ingest.arrays import Arrays
-from tidelake.ingest.columns import Lines
-from tidelake.ingest.rows import Rows
+from tidelake.errors import InvalidInputError, SchemaError, TidelakeError
+from tidelake.ingest.few import few_rows
+from tidelake.later import later
 from tidelake.schema import Column, DataType, Schema
+
+if TYPE_CHECKING:
+    from tidelake.ingest import arrays as from_arrow
+    from tidelake.ingest import columns as from_lines
+    from tidelake.ingest import rows as from_rows
+else:  # they bring a compiler, which who only reads does without
+    from_arrow, from_lines = later("tidelake.ingest.arrays"), later("tidelake.ingest.columns")
+    from_rows = later("tidelake.ingest.rows")
 
 OVERFLOW_COLUMN = "_overflow"
 TIME_NAMES = (
@@ -89,19 +97,19 @@ def coerce_ndjson(
     data: bytes | memoryview | pa.Buffer, schema: Schema, rules: Rules, *, first_line: int = 1
 ) -> Coerced:
     """Coerce lines of JSON objects; a line that is not one is an InvalidInputError with line and column."""
-    return _coerce(Lines(_bytes_of(data), schema.names, first_line=first_line), schema, rules)
+    return _coerce(from_lines.Lines(_bytes_of(data), schema.names, first_line=first_line), schema, rules)
 
 
 def coerce_rows(rows: Sequence[Mapping[str, Any]], schema: Schema, rules: Rules) -> Coerced:
     """Coerce dicts of Python values."""
-    return _coerce(Rows(rows, schema.names), schema, rules)
+    return _coerce(from_rows.Rows(rows, schema.names), schema, rules)
 
 
 def coerce_arrow(data: pa.RecordBatch | pa.Table, schema: Schema, rules: Rules) -> Coerced:
     """Coerce Arrow data; see ``arrays`` for which binary columns are taken as a dynamic column's own bytes."""
     if isinstance(data, pa.RecordBatch) and _fits_as_it_is(data, schema, rules):
         return Coerced(data, schema, 0)
-    return _coerce(Arrays(data, schema.names, rules.overflow), schema, rules)
+    return _coerce(from_arrow.Arrays(data, schema.names, rules.overflow), schema, rules)
 
 
 def infer_schema(
@@ -114,6 +122,9 @@ def infer_schema(
     Keys with values of one scalar type become columns of that type, other keys dynamic columns. The time column is the
     one named, or the first of ``TIME_NAMES`` that has a time in every row of the sample.
     """
+    if isinstance(sample, bytes | memoryview) and (rows := few_rows(sample)):
+        with suppress(TidelakeError):  # the lines' own say where
+            return infer_schema(rows, time=time)
     source = _source_of(sample)
     if source.rows == 0:
         raise InvalidInputError("no rows to choose a schema from", kind="no_rows")
@@ -124,11 +135,31 @@ def infer_schema(
     }
     kept = dict(list(types.items())[: Rules().max_columns - 1]) or {OVERFLOW_COLUMN: _DYNAMIC}
     if time is not None and not (time in types and _is_time(source, time)):
-        raise InvalidInputError("not every row of the sample has a time there", column=time, kind="bad_time")
+        if time not in types:
+            names = ", ".join(types)
+            raise InvalidInputError(
+                "there is no such column to take times from", column=time, columns=names, kind="bad_time"
+            )
+        row = pc.index(source.column(time, _TIMESTAMP).is_null(), True).as_py()
+        raise InvalidInputError(
+            "not every row has a time there, in RFC 3339 or as a number since 1970",
+            **source.where(row), column=time, value=source.shown(time, row), kind="bad_time",
+        )  # fmt: skip
     found = time or next((name for name in TIME_NAMES if name in kept and _is_time(source, name, types[name])), None)
     if found is not None:
         kept[found] = _TIMESTAMP
     return Schema.of(kept), found
+
+
+def timed_schema(sample: Any, *, time: str | None = None) -> tuple[Schema, str]:
+    """Choose as ``infer_schema`` does, for rows that must have a time column; say what is wrong with a likely one."""
+    schema, found = infer_schema(sample, time=time)
+    if found is None:
+        if usual := next((name for name in TIME_NAMES if name in schema.names), None):
+            infer_schema(sample, time=usual)  # an error that names the row, unless it is a number too small for a time
+        names = ", ".join(schema.names)
+        raise InvalidInputError("no time column was found: name it with time=", columns=names, kind="no_time")
+    return schema, found
 
 
 def _coerce(source: Source, schema: Schema, rules: Rules) -> Coerced:
@@ -217,10 +248,10 @@ def _may_name_column(name: str) -> bool:
 
 def _source_of(sample: Any) -> Source:
     if isinstance(sample, pa.RecordBatch | pa.Table):
-        return Arrays(sample, (), OVERFLOW_COLUMN)
+        return from_arrow.Arrays(sample, (), OVERFLOW_COLUMN)
     if isinstance(sample, bytes | bytearray | memoryview | pa.Buffer):
-        return Lines(_bytes_of(sample), ())
-    return Rows(sample, ())
+        return from_lines.Lines(_bytes_of(sample), ())
+    return from_rows.Rows(sample, ())
 
 
 def _bytes_of(data: bytes | memoryview | pa.Buffer) -> npt.NDArray[np.uint8]:

@@ -9,6 +9,8 @@ outside the years 1 to 9999, which neither Python nor Spark can show, are not ti
 
 from __future__ import annotations
 
+import re
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numba
@@ -24,6 +26,13 @@ MAX_US = 253_402_300_799_999_999  # the end of 9999-12-31
 NANOS_FROM, MICROS_FROM, MILLIS_FROM = 10**16, 10**14, 10**11
 
 NO_TIME = np.iinfo(np.int64).min
+FEW_TEXTS = 512  # which take less time to read than the loops to load
+
+_ORDINARY = re.compile(
+    r"(?!0001|9999)[0-9]{4}-[0-9]{2}-[0-9]{2}"
+    r"(?:[T ][0-9]{2}:[0-9]{2}:[0-5][0-9](?:\.[0-9]{1,6})?(?:Z|[+-][0-9]{2}:[0-9]{2})?)?"
+)
+_EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 
 _U = np.uint64
 _DAYS_BEFORE_MONTH = np.array([0, 0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334], dtype=np.int64)
@@ -32,6 +41,8 @@ _DAYS_OF_MONTH = np.array([0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31], d
 
 def times_of_texts(texts: pa.Array) -> npt.NDArray[np.int64]:
     """Give the microseconds of each text, NO_TIME where it is none or null."""
+    if len(texts) <= FEW_TEXTS and not _is_ready() and (few := _few_texts(texts)) is not None:
+        return few
     data, offsets = _buffers(texts)
     return _masked(texts, _all_texts(data, offsets))
 
@@ -46,6 +57,27 @@ def times_of_decimals(texts: pa.Array) -> npt.NDArray[np.int64]:
 def times_of_ints(numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """Give the microseconds of each whole number, NO_TIME where it is none."""
     return np.asarray(_all_ints(numbers), dtype=np.int64)
+
+
+def _is_ready() -> bool:
+    """Say whether this process has compiled or loaded the loop that reads times."""
+    return bool(getattr(_all_texts, "signatures", True))
+
+
+def _few_texts(texts: pa.Array) -> npt.NDArray[np.int64] | None:
+    """Read a few ordinary times the plain way, before the loops are compiled; None if one is out of the ordinary."""
+    times = np.full(len(texts), NO_TIME, dtype=np.int64)
+    for at, text in enumerate(texts.to_pylist()):
+        if text is None:
+            continue
+        if not _ORDINARY.fullmatch(text):
+            return None
+        try:
+            found = datetime.fromisoformat(text)
+        except ValueError:
+            return None
+        times[at] = ((found if found.tzinfo else found.replace(tzinfo=UTC)) - _EPOCH) // _MICROSECOND
+    return times
 
 
 @numba.njit

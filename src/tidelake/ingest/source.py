@@ -8,7 +8,9 @@ some megabytes, so memory does not grow with the source. It does not decide how 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -17,8 +19,9 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
-from tidelake.errors import InvalidInputError, NotFoundError, StorageError
+from tidelake.errors import InvalidInputError, NotFoundError, StorageError, TidelakeError
 from tidelake.ingest.coerce import Coerced, Rules, coerce_arrow, coerce_ndjson, coerce_rows
+from tidelake.ingest.few import few_rows
 from tidelake.schema import Schema
 
 PIECE_BYTES = 8 << 20  # of NDJSON
@@ -26,6 +29,7 @@ PIECE_ROWS = 65_536  # of dicts, or of Arrow
 MOST_LINE_BYTES = 1 << 30  # one line of NDJSON must fit Arrow's offsets, with room to spare
 
 _COMPRESSIONS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
+_OTHER_COMMAS = re.compile(r"[;\t|]")
 _NDJSON = (".ndjson", ".jsonl", ".json")
 
 
@@ -34,13 +38,21 @@ def coerced_stream(rows: Any, schema: Schema, rules: Rules) -> Iterator[Coerced]
     for piece in _pieces(rows):
         if isinstance(piece, tuple):
             line, data = piece
-            coerced = coerce_ndjson(data, schema, rules, first_line=line)
+            coerced = _coerced_lines(line, data, schema, rules)
         elif isinstance(piece, pa.RecordBatch):
             coerced = coerce_arrow(piece, schema, rules)
         else:
             coerced = coerce_rows(piece, schema, rules)
         schema = coerced.schema
         yield coerced
+
+
+def _coerced_lines(line: int, data: memoryview, schema: Schema, rules: Rules) -> Coerced:
+    """Coerce lines of JSON, a few of them without the loops; what is wrong is said by those, with its line."""
+    if (rows := few_rows(data)) is not None:
+        with suppress(TidelakeError):
+            return coerce_rows(rows, schema, rules)
+    return coerce_ndjson(data, schema, rules, first_line=line)
 
 
 def is_rereadable(rows: Any) -> bool:
@@ -108,10 +120,14 @@ def _file_pieces(path: Path) -> Iterator[Piece]:
                 yield from _arrow_pieces(reader.get_batch(at) for at in range(reader.num_record_batches))
         elif kind == ".csv":
             with pa.input_stream(str(path), compression=compression) as stream:
-                yield from _arrow_pieces(pa.csv.open_csv(stream))
+                yield from _arrow_pieces(_csv_batches(stream, path))
         elif kind in _NDJSON:
             with pa.input_stream(str(path), compression=compression) as stream:
                 yield from _ndjson_pieces(_buffers(stream))
+        elif path.is_dir():
+            raise InvalidInputError("a folder is not a file: name the files in it", path=path, kind="folder")
+        elif not path.exists():
+            raise FileNotFoundError
         else:
             raise InvalidInputError(
                 f"cannot tell what {path.name!r} holds: give .ndjson, .jsonl, .json, .csv, .parquet or .arrow"
@@ -122,6 +138,16 @@ def _file_pieces(path: Path) -> Iterator[Piece]:
         raise InvalidInputError("the file is not readable", path=path, reason=error) from error
     except OSError as error:
         raise StorageError("the file cannot be read", path=path, reason=error) from error
+
+
+def _csv_batches(stream: pa.NativeFile, path: Path) -> pa.RecordBatchReader:
+    """Read CSV with a header; text that is not UTF-8, which Arrow would take for bytes, is an error."""
+    reader = pa.csv.open_csv(stream)
+    if bad := [field.name for field in reader.schema if pa.types.is_binary(field.type)]:
+        raise InvalidInputError("the file is not UTF-8", path=path, column=bad[0], kind="bad_utf8")
+    if len(reader.schema) == 1 and (other := _OTHER_COMMAS.search(reader.schema.names[0])):
+        raise InvalidInputError(f"columns are parted by {other[0]!r} and not by commas", path=path, kind="bad_csv")
+    return reader
 
 
 def _buffers(stream: pa.NativeFile) -> Iterator[pa.Buffer]:

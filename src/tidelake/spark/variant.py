@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tidelake.cbor import _head, _real
+from tidelake.cbor_loops import read_head, read_real
 from tidelake.ingest.jsontext import INT, REAL
 from tidelake.ingest.transcode import put_head, put_number
 from tidelake.kernels import compiled
@@ -186,7 +186,7 @@ def _parse(data: Any, at: Any, end: Any, nodes: Any, keys: Any, levels: Any) -> 
             level.left -= 1
             node.parent = level.node
             if level.is_map:
-                major, argument, at = _head(data, at, end)
+                major, argument, at = read_head(data, at, end)
                 if major != 3 or argument > _U(end - at):
                     return -1, 0
                 length = np.int64(argument)
@@ -199,7 +199,7 @@ def _parse(data: Any, at: Any, end: Any, nodes: Any, keys: Any, levels: Any) -> 
                 node.key = found
                 at += length
         first = data[at] if at < end else 0
-        major, argument, at = _head(data, at, end)
+        major, argument, at = read_head(data, at, end)
         node.start, node.length, node.bits, node.count, node.used, node.done = at, 0, 0, 0, 0, 0
         if major == 0 or major == 1:
             if argument >> _U(63):
@@ -223,7 +223,7 @@ def _parse(data: Any, at: Any, end: Any, nodes: Any, keys: Any, levels: Any) -> 
                 node.kind = _FALSE if info == 20 else _TRUE if info == 21 else _NULL
             elif 25 <= info <= 27:
                 node.kind = _DOUBLE
-                node.bits = np.float64(_real(info, argument)).view(np.int64)
+                node.bits = np.float64(read_real(info, argument)).view(np.int64)
             else:
                 return -1, 0
         else:

@@ -5,6 +5,7 @@ It does not know columns.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from tidelake.query.kql import syntax
@@ -25,6 +26,9 @@ def name_of(node: syntax.Expression) -> str | None:
         case syntax.Index(base, syntax.Literal(_, value)):
             before = name_of(base)
             return None if before is None else f"{before}_{value}"
+        case syntax.Index(base, syntax.Unary()):
+            before = name_of(base)
+            return None if before is None else f"{before}_"
         case syntax.Call(name, arguments):
             return _call_name(name, arguments)
         case _:
@@ -44,6 +48,11 @@ def _call_name(name: str, arguments: tuple[syntax.Expression, ...]) -> str | Non
     if name == "strlen":
         return f"strlen_{first or ''}"
     return first if name in NAMED_BY_ARGUMENT else None
+
+
+def nameless(taken: Iterable[str]) -> str:
+    """Name a column that nothing names: such columns are counted."""
+    return f"Column{sum(re.fullmatch('Column[0-9]+', name) is not None for name in taken) + 1}"
 
 
 def unique(name: str, taken: Iterable[str]) -> str:

@@ -7,6 +7,7 @@ them. It does not know tabular operators: a subclass does.
 
 from __future__ import annotations
 
+import math
 import operator
 import re
 from abc import abstractmethod
@@ -194,6 +195,8 @@ class Scalars:
             raise scope.error(node.at, f"'{node.operator}' needs a number, this is {value.type}", kind="type")
         if node.operator == "+":
             return value
+        if value.type == "int":
+            value = Value(cast(value.sql, "long"), "long", value.constant)
         if value.is_constant:
             return literal(None if value.is_null else -value.constant, value.type)
         return Value(exp.Neg(this=exp.Paren(this=value.sql)), value.type)
@@ -504,7 +507,7 @@ def _as_number(value: Value, other: Value) -> Value:
 
 def _result_type(name: str, left: str, right: str) -> str | None:
     if left in NUMERIC and right in NUMERIC:
-        return "real" if {"real", "decimal"} & {left, right} else "long" if "long" in (left, right) else "int"
+        return "real" if {"real", "decimal"} & {left, right} else "long"
     match name, left, right:
         case ("+", "datetime", "timespan") | ("+", "timespan", "datetime") | ("-", "datetime", "timespan"):
             return "datetime"
@@ -534,9 +537,11 @@ def _folded_arithmetic(name: str, left: Value, right: Value, kind: str, scope: S
         if isinstance(one, datetime):
             return literal((one - other) // timedelta(microseconds=1) * 10, kind)
         if name == "/":
-            found = one / other if kind == "real" else _truncated(one / other)
+            found = _divided(one, other) if kind == "real" else _truncated(one, other)
         else:
-            found = one - other * _floor(one, other) if name == "%" else _FOLDED[name](one, other)
+            found = one % abs(other) if name == "%" else _FOLDED[name](one, other)
+        if kind in ("long", "timespan") and not -(2**63) <= found < 2**63:
+            raise OverflowError
         return literal(round(found) if kind == "timespan" else found, kind)
     except ZeroDivisionError:
         return literal(None, kind)
@@ -544,12 +549,17 @@ def _folded_arithmetic(name: str, left: Value, right: Value, kind: str, scope: S
         raise scope.error(at, f"'{name}' goes beyond what {kind} can hold") from None
 
 
-def _floor(one: Any, other: Any) -> int:
-    return int(one // other)
+def _divided(one: float, other: float) -> float:
+    """Divide reals, of which none is too small to divide by."""
+    if other:
+        return one / other
+    return math.nan if not one or math.isnan(one) else math.copysign(math.inf, one)
 
 
-def _truncated(value: float) -> int:
-    return int(value)
+def _truncated(one: Any, other: Any) -> Any:
+    if isinstance(one, float) or isinstance(other, float):
+        return int(one / other)
+    return abs(one) // abs(other) * (1 if (one < 0) == (other < 0) else -1)
 
 
 def _arithmetic_sql(name: str, left: Value, right: Value, kind: str) -> exp.Expr:
@@ -575,4 +585,4 @@ def _widened(value: Value, kind: str) -> exp.Expr:
     """Give an operand wide enough that a sum of two ints does not overflow."""
     if (kind == "long" and value.type == "int") or (kind == "long" and value.is_constant):
         return cast(value.sql, "long")
-    return value.sql
+    return cast(value.sql, "real") if kind == "real" and value.type == "decimal" else value.sql

@@ -251,13 +251,19 @@ class Scalars:
         return self._compare("==" if node.operator == "=~" else "!=", one, other, scope, node.at, filtering=filtering)
 
     def _compare(self, name: str, left: Value, right: Value, scope: Scope, at: int, *, filtering: bool) -> Value:
+        greater = left if name in (">", ">=") else right
+        may_be_nan = name in _COMPARISONS and greater.type == "real" and not greater.is_constant
         left, right = self._alike(left, right, scope, at, name)
         if left.is_constant and right.is_constant and left.constant is not None and right.constant is not None:
             return literal(_FOLDED[name](left.constant, right.constant), "bool")
         if left.type in TEXTUAL:
             return Value(_compare_text(name, left, right, filtering), "bool")
         if name in _COMPARISONS:
-            return Value(_COMPARISONS[name](this=left.sql, expression=right.sql), "bool")
+            found: exp.Expr = _COMPARISONS[name](this=left.sql, expression=right.sql)
+            if may_be_nan:  # to engines it is the greatest, to KQL it is neither more nor less than anything
+                number = exp.LTE(this=greater.sql.copy(), expression=literal(math.inf, "real").sql)
+                found = exp.Paren(this=exp.and_(found, number))
+            return Value(found, "bool")
         return Value(_equality(name, left, right, filtering), "bool")
 
     def _alike(self, left: Value, right: Value, scope: Scope, at: int, what: str) -> tuple[Value, Value]:
@@ -574,7 +580,7 @@ def _arithmetic_sql(name: str, left: Value, right: Value, kind: str) -> exp.Expr
     if name == "/":
         return call("tide_divide" if kind == "real" else "tide_divide_whole", one, other)
     if name == "%":
-        return call("tide_modulo", one, other)
+        return call("tide_modulo", _widened(left, kind), _widened(right, kind))
     if kind == "timespan" and "real" in (left.type, right.type):
         return cast(exp.Round(this=exp.Mul(this=exp.Paren(this=one), expression=exp.Paren(this=other))), "long")
     kinds: dict[str, type[exp.Binary]] = {"+": exp.Add, "-": exp.Sub, "*": exp.Mul}

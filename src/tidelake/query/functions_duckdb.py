@@ -206,8 +206,6 @@ bit_and: ({0} & {1})
 bit_or: ({0} | {1})
 bit_xor: xor({0}, {1})
 bit_not: (~{0})
-shift_left: ({0} << {1})
-shift_right: ({0} >> {1})
 bit_count: CAST(bit_count(CAST({0} AS BIGINT)) AS BIGINT)
 divide: (CAST({0} AS DOUBLE) * CASE WHEN {1} = 0 THEN CAST('inf' AS DOUBLE) ELSE 1 END / CASE WHEN {1} = 0 THEN 1 ELSE CAST({1} AS DOUBLE) END)
 divide_whole: CASE WHEN {1} <> 0 THEN CAST(({0}) // ({1}) AS BIGINT) END
@@ -250,7 +248,7 @@ from_unix_nanos: make_timestamptz(CAST(({0}) // 1000 AS BIGINT))
 utc_to_local: (({0} AT TIME ZONE {1}) AT TIME ZONE 'UTC')
 local_to_utc: (({0} AT TIME ZONE 'UTC') AT TIME ZONE {1})
 make_datetime: CASE WHEN TRY_CAST(printf('%04d-%02d-%02d', {0}, {1}, {2}) AS DATE) IS NOT NULL AND {3|0} BETWEEN 0 AND 23 AND {4|0} BETWEEN 0 AND 59 AND {5|0} >= 0 AND {5|0} < 60 THEN make_timestamptz({0}, {1}, {2}, {3|0}, {4|0}, CAST({5|0} AS DOUBLE)) END
-to_hex: lower(to_hex(CAST({0} AS BIGINT)))
+to_hex: OF[[lower(to_hex(CAST({0} AS BIGINT)))]][[CASE WHEN length(@) < {1|0} THEN lpad(@, CAST({1|0} AS INTEGER), '0') ELSE @ END]]
 part_year: CAST(year({0}) AS BIGINT)
 part_quarter: CAST(quarter({0}) AS BIGINT)
 part_month: CAST(month({0}) AS BIGINT)

@@ -176,13 +176,20 @@ def parse_ipv6(text: str) -> str:
 
 
 def has_ipv4(text: str, address: str) -> bool:
-    return _ipv4_near(text, address, lambda found, sought: found == sought)
+    return _is_ipv4(address) and _ipv4_near(text, address, lambda found, sought: found == sought)
 
 
 def has_ipv4_prefix(text: str, prefix: str) -> bool:
     return _ipv4_near(
         text, prefix, lambda found, sought: (found + ".").startswith(sought if sought.endswith(".") else sought + ".")
     )
+
+
+def _is_ipv4(text: str) -> bool:
+    try:
+        return ipaddress.IPv4Address(text) is not None
+    except ValueError:
+        return False
 
 
 def _ipv4_near(text: str, sought: str, test: Callable[[str, str], bool]) -> bool:
@@ -338,8 +345,11 @@ def codepoints(text: str) -> str:
 
 
 def from_codepoints(array: str) -> str:
+    """Join letters by their numbers, given alone or in arrays."""
     value = json.loads(array)
-    return "".join(chr(int(code)) for code in (value if isinstance(value, list) else [value]))
+    if isinstance(value, list):
+        return "".join(from_codepoints(json.dumps(each)) for each in value)
+    return chr(int(value))
 
 
 def punycode_encode(text: str) -> str:

@@ -175,7 +175,7 @@ array_length: CAST(size(try_cast({0} AS ARRAY<VARIANT>)) AS BIGINT)
 array_join: array_join(<TEXTS 0>, {1})
 array_reverse: CAST(reverse(<LIST 0>) AS VARIANT)
 array_sum: aggregate(<TEXTS 0>, 0D, (a, e) -> a + coalesce(try_cast(e AS DOUBLE), 0D))
-array_sort_asc: OF[[<LIST 0>]][[CASE WHEN exists(@, e -> schema_of_variant(e) = 'STRING') THEN CAST(sort_array(transform(@, e -> try_cast(e AS STRING))) AS VARIANT) ELSE CAST(transform(sort_array(transform(@, e -> named_struct('k', try_cast(e AS DOUBLE), 'v', to_json(e)))), s -> parse_json(s.v)) AS VARIANT) END]]
+array_sort_asc: OF[[<LIST 0>]][[CASE WHEN exists(@, e -> schema_of_variant(e) = 'STRING') THEN CAST(array_sort(transform(@, e -> try_cast(e AS STRING))) AS VARIANT) ELSE CAST(transform(array_sort(transform(@, e -> CASE WHEN try_cast(e AS DOUBLE) IS NOT NULL THEN named_struct('k', try_cast(e AS DOUBLE), 'v', to_json(e)) END)), s -> parse_json(s.v)) AS VARIANT) END]]
 array_sort_desc: OF[[<LIST 0>]][[CASE WHEN exists(@, e -> schema_of_variant(e) = 'STRING') THEN CAST(sort_array(transform(@, e -> try_cast(e AS STRING)), false) AS VARIANT) ELSE CAST(transform(sort_array(transform(@, e -> named_struct('k', try_cast(e AS DOUBLE), 'v', to_json(e))), false), s -> parse_json(s.v)) AS VARIANT) END]]
 array_index_of: CAST(coalesce(array_position(<TEXTS 0>, CAST({1} AS STRING)), 0) - 1 AS BIGINT)
 array_slice: OF[[<LISTORNULL 0>]][[CAST(slice(@, CAST(CASE WHEN {1} < 0 THEN greatest(size(@) + {1}, 0) ELSE {1} END + 1 AS INT), CAST(greatest(CASE WHEN {2} < 0 THEN size(@) + {2} ELSE {2} END - CASE WHEN {1} < 0 THEN greatest(size(@) + {1}, 0) ELSE {1} END + 1, 0) AS INT)) AS VARIANT)]]
@@ -216,8 +216,6 @@ bit_and: ({0} & {1})
 bit_or: ({0} | {1})
 bit_xor: ({0} ^ {1})
 bit_not: (~{0})
-shift_left: shiftleft(CAST({0} AS BIGINT), CAST({1} AS INT))
-shift_right: shiftright(CAST({0} AS BIGINT), CAST({1} AS INT))
 bit_count: CAST(bit_count(CAST({0} AS BIGINT)) AS BIGINT)
 divide: (CAST({0} AS DOUBLE) * CASE WHEN {1} = 0 THEN DOUBLE('Infinity') ELSE 1D END / CASE WHEN {1} = 0 THEN 1D ELSE CAST({1} AS DOUBLE) END)
 divide_whole: CASE WHEN {1} <> 0 THEN (({0}) div ({1})) END
@@ -260,7 +258,7 @@ from_unix_nanos: timestamp_micros(CAST({0} AS BIGINT) div 1000)
 utc_to_local: from_utc_timestamp({0}, {1})
 local_to_utc: to_utc_timestamp({0}, {1})
 make_datetime: try_make_timestamp(CAST({0} AS INT), CAST({1} AS INT), CAST({2} AS INT), CAST({3|0} AS INT), CAST({4|0} AS INT), CAST({5|0} AS DECIMAL(16, 6)))
-to_hex: lower(hex(CAST({0} AS BIGINT)))
+to_hex: OF[[lower(hex(CAST({0} AS BIGINT)))]][[CASE WHEN length(@) < {1|0} THEN lpad(@, CAST({1|0} AS INT), '0') ELSE @ END]]
 part_year: CAST(year({0}) AS BIGINT)
 part_quarter: CAST(quarter({0}) AS BIGINT)
 part_month: CAST(month({0}) AS BIGINT)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "false",
+    "spark.sql.legacy.sizeOfNull": "false",  # what is not there has no size, rather than one of -1
     "spark.sql.variant.allowDuplicateKeys": "true",  # of JSON's equal keys the last counts
 }
 

@@ -114,7 +114,7 @@ def _arg_extreme(
     rows = replace(scope, aggregates=False)
     by = b.bind(node.arguments[0], rows)
     chosen = _row_columns(b, relation, node.arguments[1:], rows, [*taken, name_of(node.arguments[0]) or ""])
-    first = name_of(node.arguments[0]) or "Column1"
+    first = name_of(node.arguments[0]) or ("max_" if node.name.endswith("max") else "min_")
     fields = [(first, by), *chosen]
     weight = convert(by, "string").sql if by.type in ("dynamic", "vector") else by.sql
     row = _row(fields)

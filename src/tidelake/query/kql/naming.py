@@ -41,7 +41,7 @@ def _call_name(name: str, arguments: tuple[syntax.Expression, ...]) -> str | Non
         return str(arguments[0].value)
     if aggregate := AGGREGATES.get(name):
         if name == "percentile" and len(arguments) > 1 and isinstance(arguments[1], syntax.Literal):
-            return f"percentile_{first or ''}_{arguments[1].value}"
+            return f"percentile_{first or ''}_{arguments[1].value}".replace(".", "_")
         if not aggregate.prefix:
             return first
         return f"{aggregate.prefix}_{first or ''}"

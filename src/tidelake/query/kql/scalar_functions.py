@@ -80,7 +80,6 @@ isascii: tide_is_ascii bool text
 to_utf8: tide_codepoints dynamic text
 unicode_codepoints_from_string: tide_codepoints dynamic text
 unicode_codepoints_to_string: tide_from_codepoints string dynamic
-make_string: tide_from_codepoints string dynamic
 strcmp: tide_strcmp long text text
 parse_url: tide_parse_url dynamic text
 parseurl: tide_parse_url dynamic text
@@ -125,9 +124,7 @@ set_intersect: tide_set_intersect dynamic dynamic …
 set_difference: tide_set_difference dynamic dynamic …
 set_equals: tide_set_equals bool dynamic dynamic
 bag_keys: tide_bag_keys dynamic dynamic
-bag_has_key: tide_bag_has_key bool dynamic text
 bag_merge: tide_bag_merge dynamic dynamic …
-bag_remove_keys: tide_bag_remove_keys dynamic dynamic dynamic
 bag_zip: tide_bag_zip dynamic dynamic dynamic
 zip: tide_zip dynamic dynamic …
 dynamic_to_json: tide_to_json string dynamic
@@ -276,7 +273,7 @@ def _is_empty(args: Arguments) -> Value:
 
 def _is_null(args: Arguments) -> Value:
     value = args[0]
-    if value.type in TEXTUAL:
+    if value.type == "string":
         return literal(False, "bool")  # KQL's text is never null
     return Value(exp.Paren(this=exp.Is(this=value.sql, expression=exp.Null())), "bool")
 
@@ -596,6 +593,27 @@ def _hash(args: Arguments) -> Value:
     return Value(call("tide_hashed", subject, text_literal(kind), *divisor), "long")
 
 
+def _bag_has_key(args: Arguments) -> Value:
+    bag, key = args.as_type(0, "dynamic"), args.as_type(1, "text")
+    if isinstance(key.constant, str) and key.constant.startswith("$."):
+        found = call("tide_get", bag.sql, text_literal(key.constant[2:]))
+        return Value(exp.Not(this=exp.Is(this=found, expression=exp.Null())), "bool")
+    return Value(call("tide_bag_has_key", bag.sql, key.sql), "bool")
+
+
+def _bag_remove_keys(args: Arguments) -> Value:
+    bag, keys = args.as_type(0, "dynamic"), args.as_type(1, "dynamic")
+    nested = isinstance(keys.constant, list) and any(str(key).startswith("$.") for key in keys.constant)
+    if nested:
+        return Value(call("tide_bag_without", call("tide_to_json", bag.sql), call("tide_to_json", keys.sql)), "dynamic")
+    return Value(call("tide_bag_remove_keys", bag.sql, keys.sql), "dynamic")
+
+
+def _make_string(args: Arguments) -> Value:
+    parts = [convert(value, "dynamic").sql for value in args.values]
+    return Value(call("tide_from_codepoints", call("tide_to_json", call("tide_pack_array", *parts))), "string")
+
+
 def _gettype(args: Arguments) -> Value:
     """Give the type as it is known, and of a dynamic value that of what it holds."""
     if args[0].type in ("dynamic", "vector"):
@@ -825,7 +843,8 @@ _RULES: dict[str, tuple[int, int, Rule, str]] = {
     "extract_json": (2, 3, _extract_json, "string"), "extractjson": (2, 3, _extract_json, "string"),
     "substring": (2, 3, _substring, "string"), "indexof_regex": (2, 5, _indexof("tide_indexof_regex"), "long"),
     "indexof": (2, 5, _indexof("tide_indexof_from"), "long"), "hash": (1, 2, _hash, "long"),
-    "gettype": (1, 1, _gettype, "string"),
+    "gettype": (1, 1, _gettype, "string"), "make_string": (1, 64, _make_string, "string"),
+    "bag_has_key": (2, 2, _bag_has_key, "bool"), "bag_remove_keys": (2, 2, _bag_remove_keys, "dynamic"),
     "datetime_utc_to_local": (2, 2, _at_zone("tide_utc_to_local"), "datetime"),
     "datetime_local_to_utc": (2, 2, _at_zone("tide_local_to_utc"), "datetime"),
     "replace_strings": (3, 3, _replace_strings, "string"), "pack": (2, 254, _pack, "dynamic"),

@@ -277,7 +277,9 @@ class Scalars:
         kinds = {left.type, right.type}
         if what in ("==", "!=", "in") and kinds & {*TEXTUAL} and kinds & {*NUMERIC, "bool"}:
             return _plain_numbers(left, right) or (convert(left, "string"), convert(right, "string"))
-        hint = ": use tostring(…)" if "string" in (left.type, right.type) else ""
+        fitting = {"datetime": "todatetime", "timespan": "totimespan"}
+        wanted = next((fitting[kind] for kind in sorted(kinds) if kind in fitting), "tostring")
+        hint = f": use {wanted}(…)" if "string" in kinds else ""
         raise scope.error(at, f"cannot use '{what}' with {left.type} and {right.type}{hint}", kind="type")
 
     def _arithmetic(self, name: str, left: Value, right: Value, scope: Scope, at: int) -> Value:

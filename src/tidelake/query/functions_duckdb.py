@@ -157,7 +157,8 @@ regex_quote: regexp_escape({0})
 is_ascii: (strlen({0}) = length({0}))
 is_utf8: TRUE
 strcmp: CASE WHEN {0} < {1} THEN -1 WHEN {0} > {1} THEN 1 ELSE 0 END
-substring: let substring(@, CAST(CASE WHEN {1} < 0 THEN greatest(length(@) + {1}, 0) ELSE {1} END + 1 AS BIGINT), CAST(greatest({2|2147483647}, 0) AS BIGINT))
+substring: substring({0}, CAST({1} + 1 AS BIGINT), CAST({2|2147483647} AS BIGINT))
+substring_from: let substring(@, CAST(CASE WHEN {1} < 0 THEN greatest(length(@) + {1}, 0) ELSE {1} END + 1 AS BIGINT), CAST(greatest({2|2147483647}, 0) AS BIGINT))
 split: to_json(string_split({0}, {1}))
 extract: regexp_extract({2}, {0}, CAST({1} AS INTEGER))
 extract_group: to_json(regexp_extract_all({2}, {0}, CAST({1} AS INTEGER)))

@@ -557,8 +557,10 @@ def _extract_json(args: Arguments) -> Value:
 
 def _substring(args: Arguments) -> Value:
     subject, start = args.as_type(0, "text"), args.as_type(1, "long")
-    length = [args.as_type(2, "long").sql] if len(args) > 2 else []
-    return Value(call("tide_substring", text(subject), start.sql, *length), "string")
+    bounds = [start, *([args.as_type(2, "long")] if len(args) > 2 else [])]
+    plain = all(isinstance(bound.constant, int) and bound.constant >= 0 for bound in bounds)
+    target = "tide_substring" if plain else "tide_substring_from"
+    return Value(call(target, text(subject), *(bound.sql for bound in bounds)), "string")
 
 
 def _indexof(target: str) -> Rule:

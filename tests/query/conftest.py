@@ -12,6 +12,7 @@ from tests.query.cases import TABLES, arrow_table
 from tests.query.world import build
 from tidelake import Lake
 from tidelake.query.functions import register_spark
+from tidelake.query.spark import SETTINGS
 
 # A small query costs Spark most of its time to compile and to adapt.
 QUICK = {
@@ -35,6 +36,8 @@ def quick_spark(spark: SparkSession) -> Iterator[SparkSession]:
 def query_spark(quick_spark: SparkSession) -> Iterator[SparkSession]:
     """Give the session with the portable functions and the tables of the KQL cases."""
     register_spark(quick_spark)
+    for name, value in SETTINGS.items():  # as the engine itself runs
+        quick_spark.conf.set(name, value)
     views = []
     for name, (columns, _) in TABLES.items():
         frame = quick_spark.createDataFrame(arrow_table(name))
@@ -44,6 +47,8 @@ def query_spark(quick_spark: SparkSession) -> Iterator[SparkSession]:
     yield quick_spark
     for view in views:
         quick_spark.catalog.dropTempView(view)
+    for name in SETTINGS.keys() - {"spark.sql.session.timeZone"}:
+        quick_spark.conf.unset(name)
 
 
 @pytest.fixture(scope="session")

@@ -104,3 +104,9 @@ def test_manifest_answers_without_reading_what_it_proves(text: str, objects: int
         assert len(result.plans[0].tasks) == objects
         assert (watched.bytes_read > 0) == (objects > 0)
         assert "manifest answers" in result.explain()
+
+
+def test_kql_asks_the_scan_for_real_numbers(world: Lake) -> None:
+    result = world.kql("obs.logs | where latency > 500.5 | take 1")
+    assert "latency > 500.5" in result.explain()
+    assert result.plans[0].stages[-1].rows == 0

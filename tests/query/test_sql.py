@@ -71,6 +71,7 @@ def test_sql_groups_what_pruning_left(lake: Lake) -> None:
         ("selec ts from obs.logs", "did you mean 'select'?"),
         ("select 'a from obs.logs", "a quote that is not closed"),
         ("drop table obs.logs", "only queries can be run"),
+        ("select '\udce4' from obs.logs", "a character that is not Unicode"),
     ],
 )
 def test_mistake_in_sql_is_one_message_with_its_place(text: str, message: str, lake: Lake) -> None:
@@ -79,6 +80,15 @@ def test_mistake_in_sql_is_one_message_with_its_place(text: str, message: str, l
     assert message in str(caught.value)
     assert {"line", "column"} <= caught.value.facts.keys()
     assert "^" in str(caught.value)
+
+
+def test_long_chain_of_conditions_is_no_deep_tree(lake: Lake) -> None:
+    either = " or ".join(f"status = {number}" for number in range(900))
+    assert lake.sql(f"select count(*) as n from obs.logs where {either}", engine="local").to_arrow()
+    piped = "| where status >= 0" * 900
+    assert lake.kql(f"obs.logs {piped} | count", engine="local").to_arrow()
+    with pytest.raises(QueryError, match="nested too deeply, or one expression has too many parts"):
+        lake.sql(f"select {'+'.join(['1'] * 3000)}")
 
 
 def test_type_error_is_one_line(lake: Lake) -> None:

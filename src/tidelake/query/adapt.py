@@ -7,7 +7,8 @@ as an order of unlike values, is a QueryError that says how to write it. It does
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from sqlglot import exp
@@ -45,6 +46,7 @@ _NUMBER_USES = (
     exp.Median, exp.ApproxQuantile, exp.Quantile, exp.PercentileCont, exp.Greatest, exp.Least,
 )  # fmt: skip
 _TEXT_CALLS = ("tide_has", "tide_has_any", "tide_has_all")
+_TIME = re.compile(r"\s*(\d{4})(?:-(\d{1,2})(-\d{1,2}(?:[T ]\s*\d.*?)?)?)?\s*")
 _ORDERED = (exp.Min, exp.Max, exp.Ordered, exp.ArgMax, exp.ArgMin)
 
 
@@ -121,9 +123,11 @@ def _adapt_node(node: exp.Expr, text: str) -> None:
                 _cast(node)
         case exp.Between():
             _wrap_as(node.this, node.args["low"])
+            _check_times([node.this, node.args["low"], node.args["high"]], text)
         case exp.In():
             if node.expressions:
                 _wrap_as(node.this, node.expressions[0])
+                _check_times([node.this, *node.expressions], text)
             elif (query := node.args.get("query")) is not None and _is_dynamic(node.this):
                 _wrap(node.this, "tide_text" if not _outputs_number(query) else "tide_number")
         case exp.Count() if isinstance(node.this, exp.Distinct):
@@ -163,8 +167,24 @@ def _compare(node: exp.Expr, text: str) -> None:
         _wrap(left, SHOWN)
         _wrap(right, SHOWN)
     else:
+        _check_times([left, right], text)
         _wrap_as(left, right)
         _wrap_as(right, left)
+
+
+def _check_times(sides: Sequence[exp.Expr], text: str) -> None:
+    """Take a text that meets a time as one, and refuse what cannot be: engines would find nothing, or fail."""
+    times = [side for side in sides if side.type is not None and side.type.this in _TIMES]
+    for side in sides if times else ():
+        if not isinstance(side, exp.Literal) or not side.is_string:
+            continue
+        written = _TIME.fullmatch(str(side.this))
+        if written is None:
+            raise error_of(text, times[0], f"{side.this!r} is not a time such as 2026-01-31 12:00:00", kind="bad_time")
+        if times[0].type is not None and times[0].type.this is exp.DType.TIMESTAMPTZ:
+            year, month, rest = written.groups()
+            whole = exp.Literal.string(f"{year}-{month or '01'}{rest or '-01'}")
+            side.replace(exp.cast(whole, "timestamp", dialect=DIALECT))
 
 
 def _wrap_as(node: exp.Expr, other: exp.Expr) -> None:

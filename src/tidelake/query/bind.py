@@ -18,7 +18,7 @@ from sqlglot.optimizer.qualify_tables import qualify_tables
 from sqlglot.optimizer.scope import Scope, traverse_scope
 from sqlglot.schema import MappingSchema
 
-from tidelake.errors import NotFoundError, QueryError
+from tidelake.errors import InvalidInputError, NotFoundError, QueryError
 from tidelake.lexer import did_you_mean
 from tidelake.query.constants import constant_of
 from tidelake.query.sql import DIALECT, error_of, path_call, steps_of
@@ -143,6 +143,8 @@ def _reference(node: exp.Table, text: str, tables: PastTables, number: int) -> R
     if node.catalog:
         raise error_of(text, node, f"{node.sql(DIALECT)} has too many parts: write namespace.table", kind="syntax")
     table = f"{node.db}.{node.name}" if node.db else node.name
+    if isinstance(alias := node.args.get("alias"), exp.TableAlias) and isinstance(alias.this, exp.Parameter):
+        raise error_of(text, node, f"'@' after {table} means nothing here: write version as of 3", kind="syntax")
     version = node.args.get("version")
     at = None if version is None else _at(version, text, node)
     spelled, columns = _found(table, at, text, node, tables)
@@ -170,6 +172,8 @@ def _found(
             wanted = f"at {at.time}" if at is not None and at.time is not None else f"{at.sequence if at else ''}"
             message = f"{table} has no snapshot {wanted}, or no longer"
             raise error_of(text, node, message, kind="unknown_snapshot") from None
+        except InvalidInputError as error:
+            raise error_of(text, node, f"{table} cannot be read as it was: {error}", kind=error.kind) from None
     message = f"there is no table {table!r}{_like_table(table, tables.names())}"
     raise error_of(text, node, message, kind="unknown_table")
 

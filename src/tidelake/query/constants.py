@@ -5,6 +5,7 @@ What it cannot work out exactly is None: the engine will. Times are UTC. It does
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import TypeAlias
@@ -27,6 +28,7 @@ _UNITS = {
     "MICROSECOND": timedelta(microseconds=1),
 }
 _TIMES = {exp.DType.TIMESTAMP, exp.DType.TIMESTAMPTZ, exp.DType.TIMESTAMPLTZ, exp.DType.TIMESTAMPNTZ}
+_REAL = re.compile(r"-?[0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)?|-?Infinity")
 _WHOLE = {exp.DType.INT, exp.DType.BIGINT}
 
 
@@ -94,6 +96,8 @@ def _cast(value: Constant | None, to: exp.DataType) -> Constant | None:
     if to.this in _WHOLE and isinstance(value, int) and not isinstance(value, bool):
         return value
     if to.this is exp.DType.DOUBLE and isinstance(value, int | float | Decimal) and not isinstance(value, bool):
+        return float(value)
+    if to.this is exp.DType.DOUBLE and isinstance(value, str) and _REAL.fullmatch(value):
         return float(value)
     return value if to.this in (exp.DType.TEXT, exp.DType.VARCHAR) and isinstance(value, str) else None
 

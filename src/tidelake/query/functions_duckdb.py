@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from tidelake.query.templates import Writer, expanded, literal_text, merged, writers
-from tidelake.query.text_patterns import EDGE_AFTER, EDGE_BEFORE, path_ways, strftime_of, term_pattern
+from tidelake.query.text_patterns import EDGE_AFTER, EDGE_BEFORE, LETTER, path_ways, strftime_of, term_pattern
 
 LET = "list_transform([%s], lambda tide_v: %s)[1]"
 ORIGIN_US = 62_135_596_800_000_000  # bins of time are counted from the year 1
@@ -18,11 +18,16 @@ ORIGIN_US = 62_135_596_800_000_000  # bins of time are counted from the year 1
 _ITEMS = "CASE WHEN @ IS NULL THEN [NULL::JSON] WHEN json_type(@) = 'ARRAY' THEN CAST(@ AS JSON[])"
 _WHOLE = (
     "CASE WHEN regexp_matches(@, '^\\s*0[xX]') THEN TRY_CAST(trim(@) AS BIGINT) "
-    "WHEN regexp_matches(@, '[.eE]') THEN TRY_CAST(trunc(TRY_CAST(@ AS DOUBLE)) AS BIGINT) ELSE TRY_CAST(trim(@) AS BIGINT) END"
+    "WHEN regexp_matches(@, '[.eE]') THEN TRY_CAST(trunc(TRY_CAST(replace(@, '_', '?') AS DOUBLE)) AS BIGINT) ELSE TRY_CAST(trim(replace(@, '_', '?')) AS BIGINT) END"
 )
 _TIME = (
-    "coalesce(TRY_CAST(@ AS TIMESTAMPTZ), TRY_CAST(try_strptime(@, ['%m/%d/%Y %H:%M:%S', '%m/%d/%Y %I:%M:%S %p', '%m/%d/%Y', "
-    "'%d %b %Y %H:%M:%S', '%a, %d %b %Y %H:%M:%S', '%Y/%m/%d %H:%M:%S', '%Y/%m/%d']) AS TIMESTAMPTZ))"
+    "CASE WHEN regexp_matches(@, '^\\s*\\d\\d\\d\\d-\\d\\d?-\\d') THEN "
+    "TRY_CAST(regexp_replace(trim(@), '\\s+([+-]\\d)', '\\1') AS TIMESTAMPTZ) "
+    "WHEN regexp_matches(@, '^\\s*\\d\\d\\d\\d(-\\d\\d?)?\\s*$') "
+    "THEN TRY_CAST(trim(@) || CASE WHEN contains(@, '-') THEN '-01' ELSE '-01-01' END AS TIMESTAMPTZ) "
+    "WHEN regexp_matches(@, '\\d') THEN TRY_CAST(try_strptime(regexp_replace(regexp_replace(trim(@), '^[A-Za-z]+,\\s*', ''), '\\s+(GMT|UTC)$', ''), "
+    "['%m/%d/%Y %H:%M:%S', '%m/%d/%Y %I:%M:%S %p', '%m/%d/%Y', '%d %b %y %H:%M:%S', '%d %b %y %H:%M', '%d-%b-%y %H:%M:%S', "
+    "'%d %b %Y %H:%M:%S', '%d %b %Y', '%b %d, %Y', '%Y/%m/%d %H:%M:%S', '%Y/%m/%d', '%Y%m%d']) AS TIMESTAMPTZ) END"
 )
 _SPAN_TEXT = (
     "CASE WHEN @ < 0 THEN '-' ELSE '' END || CASE WHEN abs(@) >= 864000000000 THEN (abs(@) // 864000000000)::VARCHAR || '.' ELSE '' END || "
@@ -30,7 +35,8 @@ _SPAN_TEXT = (
     "CASE WHEN abs(@) % 10000000 <> 0 THEN printf('.%07d', abs(@) % 10000000) ELSE '' END"
 )
 _REAL_TEXT = (
-    "CASE WHEN @ = trunc(@) AND abs(@) < 1e15 THEN CAST(CAST(@ AS BIGINT) AS VARCHAR) ELSE CAST(@ AS VARCHAR) END"
+    "CASE WHEN isnan(@) THEN 'NaN' WHEN isinf(@) THEN CASE WHEN @ > 0 THEN 'Infinity' ELSE '-Infinity' END "
+    "WHEN @ = trunc(@) AND abs(@) < 1e16 THEN CAST(CAST(@ AS BIGINT) AS VARCHAR) ELSE upper(CAST(@ AS VARCHAR)) END"
 )
 
 
@@ -42,13 +48,13 @@ startswith_cs: starts_with({0}, {1})
 endswith: ends_with(lower({0}), lower({1}))
 endswith_cs: ends_with({0}, {1})
 matches: regexp_matches({0}, {1})
-has_any_of: len(list_filter(<TEXTS 1>, lambda w: regexp_matches({0}, '(?i)(?:^|[^\p{L}\p{N}])' || regexp_escape(w) || '(?:$|[^\p{L}\p{N}])'))) > 0
-terms: string_agg(regexp_escape({0}), '|')
-has_any_terms: regexp_matches({0}, '(?i)(?:^|[^\p{L}\p{N}])(?:' || {1} || ')(?:$|[^\p{L}\p{N}])')
-has_all_of: len(list_filter(<TEXTS 1>, lambda w: NOT regexp_matches({0}, '(?i)(?:^|[^\p{L}\p{N}])' || regexp_escape(w) || '(?:$|[^\p{L}\p{N}])'))) = 0
+has_any_of: len(list_filter(<TEXTS 1>, lambda w: regexp_matches({0}, '(?i)' || CASE WHEN regexp_matches(w, '^[\p{L}\p{N}]') THEN '(?:^|[^\p{L}\p{N}])' ELSE '' END || regexp_escape(w) || CASE WHEN regexp_matches(w, '[\p{L}\p{N}]$') THEN '(?:$|[^\p{L}\p{N}])' ELSE '' END))) > 0
+terms: string_agg(CASE WHEN regexp_matches({0}, '^[\p{L}\p{N}]') THEN '(?:^|[^\p{L}\p{N}])' ELSE '' END || regexp_escape({0}) || CASE WHEN regexp_matches({0}, '[\p{L}\p{N}]$') THEN '(?:$|[^\p{L}\p{N}])' ELSE '' END, '|')
+has_any_terms: regexp_matches({0}, '(?i)(?:' || {1} || ')')
+has_all_of: len(list_filter(<TEXTS 1>, lambda w: NOT regexp_matches({0}, '(?i)' || CASE WHEN regexp_matches(w, '^[\p{L}\p{N}]') THEN '(?:^|[^\p{L}\p{N}])' ELSE '' END || regexp_escape(w) || CASE WHEN regexp_matches(w, '[\p{L}\p{N}]$') THEN '(?:$|[^\p{L}\p{N}])' ELSE '' END))) = 0
 in_array: list_contains(<TEXTS 1>, {0})
 in_array_folded: list_contains(list_transform(<TEXTS 1>, lambda w: lower(w)), lower({0}))
-parse_json: let CASE WHEN json_valid(@) THEN nullif(json(@), 'null'::JSON) ELSE to_json(@) END
+parse_json: let CASE WHEN trim(@) = '' THEN NULL WHEN json_valid(@) THEN nullif(json(@), 'null'::JSON) ELSE to_json(@) END
 to_json: CAST({0} AS VARCHAR)
 sort_key: ({0} ->> '$')
 vector_to_dynamic: to_json({0})
@@ -71,12 +77,12 @@ to_int_from_real: TRY_CAST(trunc({0}) AS INTEGER)
 to_int_from_bool: CAST({0} AS INTEGER)
 to_int_from_timespan: TRY_CAST({0} AS INTEGER)
 to_real_from_dynamic: TRY_CAST({0} ->> '$' AS DOUBLE)
-to_real_from_string: TRY_CAST(trim({0}) AS DOUBLE)
+to_real_from_string: TRY_CAST(trim(replace({0}, '_', '?')) AS DOUBLE)
 to_real_from_bool: CAST({0} AS DOUBLE)
 to_real_from_timespan: CAST({0} AS DOUBLE)
 to_real_from_datetime: CAST((epoch_us({0}) + <ORIGIN>) * 10 AS DOUBLE)
 to_bool_from_dynamic: let CASE lower(@ ->> '$') WHEN 'true' THEN TRUE WHEN 'false' THEN FALSE ELSE TRY_CAST(@ ->> '$' AS DOUBLE) <> 0 END
-to_bool_from_string: let CASE lower(trim(@)) WHEN 'true' THEN TRUE WHEN 'false' THEN FALSE ELSE TRY_CAST(trim(@) AS DOUBLE) <> 0 END
+to_bool_from_string: let CASE lower(trim(@)) WHEN 'true' THEN TRUE WHEN 'false' THEN FALSE ELSE TRY_CAST(trim(replace(@, '_', '?')) AS DOUBLE) <> 0 END
 to_bool_from_long: ({0} <> 0)
 to_bool_from_real: ({0} <> 0)
 to_datetime_from_string: let <TIME>
@@ -121,17 +127,14 @@ all_or: bit_or({0})
 all_xor: bit_xor({0})
 make_set: to_json(list_slice(coalesce(list_sort(list(DISTINCT {0}) FILTER ({0} IS NOT NULL)), []), 1, {1|1048576}))
 make_set_of_datetime: to_json(list_slice(coalesce(list_sort(list(DISTINCT <TIMETEXT 0>) FILTER ({0} IS NOT NULL)), []), 1, {1|1048576}))
-make_set_of_timespan: to_json(list_slice(coalesce(list_sort(list(DISTINCT {0}) FILTER ({0} IS NOT NULL)), []), 1, {1|1048576}))
 make_set_of_dynamic: to_json(list_slice(list_transform(list_sort(list_distinct(flatten(coalesce(list(CASE WHEN json_type({0}) = 'ARRAY' THEN CAST(CAST({0} AS JSON[]) AS VARCHAR[]) ELSE [CAST({0} AS VARCHAR)] END) FILTER ({0} IS NOT NULL), [])))), lambda e: CAST(e AS JSON)), 1, {1|1048576}))
 make_list: to_json(list_slice(coalesce(list({0}) FILTER ({0} IS NOT NULL), []), 1, {1|1048576}))
 make_list_of_datetime: to_json(list_slice(coalesce(list(<TIMETEXT 0>) FILTER ({0} IS NOT NULL), []), 1, {1|1048576}))
-make_list_of_timespan: to_json(list_slice(coalesce(list({0}) FILTER ({0} IS NOT NULL), []), 1, {1|1048576}))
 make_list_of_dynamic: to_json(list_slice(coalesce(list({0}) FILTER ({0} IS NOT NULL), []), 1, {1|1048576}))
 make_list_ordered: to_json(list_slice(coalesce(list({0} ORDER BY {2*}) FILTER ({0} IS NOT NULL), []), 1, coalesce({1}, 1048576)))
 make_list_ordered_of_dynamic: to_json(list_slice(coalesce(list({0} ORDER BY {2*}) FILTER ({0} IS NOT NULL), []), 1, coalesce({1}, 1048576)))
 make_list_ordered_of_datetime: to_json(list_slice(coalesce(list(<TIMETEXT 0> ORDER BY {2*}) FILTER ({0} IS NOT NULL), []), 1, coalesce({1}, 1048576)))
-make_list_ordered_of_timespan: to_json(list_slice(coalesce(list({0} ORDER BY {2*}) FILTER ({0} IS NOT NULL), []), 1, coalesce({1}, 1048576)))
-make_bag: coalesce(list_reduce(list_prepend('{}'::JSON, list({0}) FILTER (json_type({0}) = 'OBJECT')), lambda a, e: json_merge_patch(a, e)), '{}'::JSON)
+make_bag: coalesce(to_json(list_reduce(list(CAST({0} AS MAP(VARCHAR, JSON))) FILTER (json_type({0}) = 'OBJECT'), lambda a, e: map_concat(a, e))), '{}'::JSON)
 strcat: concat({*})
 strcat_delim: concat_ws({*})
 strlen: length(coalesce({0}, ''))
@@ -146,7 +149,6 @@ trim: regexp_replace(regexp_replace({1}, '^(?:' || {0} || ')', ''), '(?:' || {0}
 trim_start: regexp_replace({1}, '^(?:' || {0} || ')', '')
 trim_end: regexp_replace({1}, '(?:' || {0} || ')$', '')
 strrep: array_to_string(list_transform(range({1}), lambda i: {0}), {2|''})
-url_decode: url_decode({0})
 base64_encode: to_base64(encode({0}))
 md5: md5({0})
 sha1: sha1({0})
@@ -155,8 +157,8 @@ regex_quote: regexp_escape({0})
 is_ascii: (strlen({0}) = length({0}))
 is_utf8: TRUE
 strcmp: CASE WHEN {0} < {1} THEN -1 WHEN {0} > {1} THEN 1 ELSE 0 END
-substring: substring({0}, CAST(greatest({1}, 0) + 1 AS BIGINT), CAST({2|2147483647} AS BIGINT))
-indexof_regex: CASE WHEN regexp_matches({0}, {1}) THEN strpos({0}, regexp_extract({0}, {1})) - 1 ELSE -1 END
+substring: substring({0}, CAST({1} + 1 AS BIGINT), CAST({2|2147483647} AS BIGINT))
+substring_from: let substring(@, CAST(CASE WHEN {1} < 0 THEN greatest(length(@) + {1}, 0) ELSE {1} END + 1 AS BIGINT), CAST(greatest({2|2147483647}, 0) AS BIGINT))
 split: to_json(string_split({0}, {1}))
 extract: regexp_extract({2}, {0}, CAST({1} AS INTEGER))
 extract_group: to_json(regexp_extract_all({2}, {0}, CAST({1} AS INTEGER)))
@@ -199,18 +201,16 @@ long_pairs: CAST({0} AS BIGINT[][])
 pair_item: list_extract({0}, {1} + 1)
 round: round({0}, CAST({1} AS INTEGER))
 abs: abs({0})
-sign: CAST(sign({0}) AS BIGINT)
+sign: CAST(sign({0}) AS DOUBLE)
 ceiling: ceil({0})
 bit_and: ({0} & {1})
 bit_or: ({0} | {1})
 bit_xor: xor({0}, {1})
 bit_not: (~{0})
-shift_left: ({0} << {1})
-shift_right: ({0} >> {1})
 bit_count: CAST(bit_count(CAST({0} AS BIGINT)) AS BIGINT)
-divide: CASE WHEN {1} <> 0 THEN CAST({0} AS DOUBLE) / {1} END
+divide: (CAST({0} AS DOUBLE) * CASE WHEN {1} = 0 THEN CAST('inf' AS DOUBLE) ELSE 1 END / CASE WHEN {1} = 0 THEN 1 ELSE CAST({1} AS DOUBLE) END)
 divide_whole: CASE WHEN {1} <> 0 THEN CAST(({0}) // ({1}) AS BIGINT) END
-modulo: CASE WHEN {1} <> 0 THEN (({0}) % ({1}) + ({1})) % ({1}) END
+modulo: CASE WHEN {1} <> 0 THEN (({0}) % abs({1}) + abs({1})) % abs({1}) END
 max_of: greatest({*})
 min_of: least({*})
 bin_long: (({0}) - ((({0}) % ({1})) + ({1})) % ({1}))
@@ -241,15 +241,15 @@ dayofyear: CAST(dayofyear({0}) AS INTEGER)
 hourofday: CAST(hour({0}) AS INTEGER)
 monthofyear: CAST(month({0}) AS INTEGER)
 year: CAST(year({0}) AS INTEGER)
-weekofyear: CAST(week({0}) AS BIGINT)
-from_unix_seconds: make_timestamptz(CAST(({0}) * 1000000 AS BIGINT))
-from_unix_millis: make_timestamptz(CAST(({0}) * 1000 AS BIGINT))
-from_unix_micros: make_timestamptz(CAST({0} AS BIGINT))
+weekofyear: CAST(week({0}) AS INTEGER)
+from_unix_seconds: make_timestamptz(CAST(CASE WHEN {0} BETWEEN -62135596800 AND 253402300799 THEN ({0}) * 1000000 END AS BIGINT))
+from_unix_millis: make_timestamptz(CAST(CASE WHEN {0} BETWEEN -62135596800000 AND 253402300799999 THEN ({0}) * 1000 END AS BIGINT))
+from_unix_micros: make_timestamptz(CAST(CASE WHEN {0} BETWEEN -62135596800000000 AND 253402300799999999 THEN {0} END AS BIGINT))
 from_unix_nanos: make_timestamptz(CAST(({0}) // 1000 AS BIGINT))
 utc_to_local: (({0} AT TIME ZONE {1}) AT TIME ZONE 'UTC')
 local_to_utc: (({0} AT TIME ZONE 'UTC') AT TIME ZONE {1})
-make_datetime: make_timestamptz({0}, {1}, {2}, {3|0}, {4|0}, CAST({5|0} AS DOUBLE))
-to_hex: lower(to_hex(CAST({0} AS BIGINT)))
+make_datetime: CASE WHEN TRY_CAST(printf('%04d-%02d-%02d', {0}, {1}, {2}) AS DATE) IS NOT NULL AND {3|0} BETWEEN 0 AND 23 AND {4|0} BETWEEN 0 AND 59 AND {5|0} >= 0 AND {5|0} < 60 THEN make_timestamptz({0}, {1}, {2}, {3|0}, {4|0}, CAST({5|0} AS DOUBLE)) END
+to_hex: OF[[lower(to_hex(CAST({0} AS BIGINT)))]][[CASE WHEN length(@) < {1|0} THEN lpad(@, CAST({1|0} AS INTEGER), '0') ELSE @ END]]
 part_year: CAST(year({0}) AS BIGINT)
 part_quarter: CAST(quarter({0}) AS BIGINT)
 part_month: CAST(month({0}) AS BIGINT)
@@ -287,9 +287,9 @@ add_microsecond: ({0} + to_microseconds({1}))
 range_long: to_json(list_slice(range({0}, {1} + sign({2})::BIGINT, {2}), 1, 1048576))
 range_datetime: to_json(list_transform(range(0, CAST(floor((epoch_us({1}) - epoch_us({0})) / (({2}) / 10.0)) AS BIGINT) + 1), lambda i: strftime(make_timestamptz(CAST(epoch_us({0}) + i * (({2}) // 10) AS BIGINT)), '%Y-%m-%dT%H:%M:%S.%f0Z')))
 range_real: to_json(list_transform(range(0, CAST(floor((({1}) - ({0})) / ({2})) AS BIGINT) + 1), lambda i: ({0}) + i * ({2})))
-type_of: CASE json_type(to_json({0})) WHEN 'VARCHAR' THEN 'string' WHEN 'OBJECT' THEN 'dictionary' WHEN 'ARRAY' THEN 'array' WHEN 'BOOLEAN' THEN 'bool' WHEN 'DOUBLE' THEN 'double' WHEN 'NULL' THEN 'null' ELSE 'long' END
+type_of: CASE json_type(to_json({0})) WHEN 'VARCHAR' THEN 'string' WHEN 'OBJECT' THEN 'dictionary' WHEN 'ARRAY' THEN 'array' WHEN 'BOOLEAN' THEN 'bool' WHEN 'DOUBLE' THEN 'double' WHEN 'NULL' THEN 'null' ELSE CASE WHEN {0} IS NULL THEN 'null' ELSE 'long' END END
 make_timespan: (({0}) * 36000000000 + ({1}) * 600000000 + CAST(({2|0}) * 10000000 AS BIGINT))
-hash: CAST(hash({0}) % 9223372036854775807 AS BIGINT)
+parse_version: CAST(tide_version_text({0}) AS DECIMAL(38, 0))
 """
 
 _MACROS = {
@@ -335,10 +335,13 @@ def _term(*, cased: bool = False, prefix: bool = False, suffix: bool = False) ->
             return (
                 f"regexp_matches({texts[0]}, {quoted(term_pattern(term, cased=cased, prefix=prefix, suffix=suffix))})"
             )
-        before = "" if suffix else EDGE_BEFORE
-        after = "" if prefix else EDGE_AFTER
+        edges = {"^%s": "" if suffix else EDGE_BEFORE, "%s$": "" if prefix else EDGE_AFTER}
+        before, after = (
+            f"CASE WHEN regexp_matches({texts[1]}, '{where % LETTER}') THEN '{edge}' ELSE '' END"
+            for where, edge in edges.items()
+        )
         flag = "" if cased else "(?i)"
-        return f"regexp_matches({texts[0]}, '{flag}{before}' || regexp_escape({texts[1]}) || '{after}')"
+        return f"regexp_matches({texts[0]}, '{flag}' || {before} || regexp_escape({texts[1]}) || {after})"
 
     return write
 
@@ -366,15 +369,11 @@ def _countof(nodes: Sequence[exp.Expr], texts: Sequence[str]) -> str:
     kind = literal_text(nodes[2]) if len(nodes) > 2 else "normal"
     if kind == "regex":
         return f"len(regexp_extract_all({texts[0]}, {texts[1]}))"
-    gone = f"length({texts[0]}) - length(replace({texts[0]}, {texts[1]}, ''))"
-    return f"CAST(({gone}) / greatest(length({texts[1]}), 1) AS BIGINT)"
+    return f"tide_countof_plain({texts[0]}, {texts[1]})"
 
 
 def _indexof(nodes: Sequence[exp.Expr], texts: Sequence[str]) -> str:
-    if len(texts) == 2:
-        return f"(strpos({texts[0]}, {texts[1]}) - 1)"
-    tail = f"strpos(substring({texts[0]}, CAST(({texts[2]}) + 1 AS BIGINT)), {texts[1]})"
-    return f"CASE WHEN {tail} = 0 THEN -1 ELSE {tail} + ({texts[2]}) - 1 END"
+    return f"(strpos({texts[0]}, {texts[1]}) - 1)"
 
 
 def _json_lists(texts: Sequence[str]) -> list[str]:
@@ -415,10 +414,8 @@ def _pack_array(nodes: Sequence[exp.Expr], texts: Sequence[str]) -> str:
 
 def _bag_merge(nodes: Sequence[exp.Expr], texts: Sequence[str]) -> str:
     """Merge bags: of a key that several have, the first counts."""
-    found = texts[-1]
-    for text in reversed(texts[:-1]):
-        found = f"json_merge_patch(coalesce({found}, '{{}}'::JSON), coalesce({text}, '{{}}'::JSON))"
-    return found
+    bag = "coalesce(CAST(CASE WHEN json_type({0}) = 'OBJECT' THEN {0} END AS MAP(VARCHAR, JSON)), MAP {{}})"
+    return f"to_json(map_concat({', '.join(bag.format(text) for text in reversed(texts))}))"
 
 
 def _zip(nodes: Sequence[exp.Expr], texts: Sequence[str]) -> str:

@@ -12,12 +12,13 @@ import ipaddress
 import json
 import math
 import ntpath
+import re
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import parse_qsl, quote, urlsplit
+from urllib.parse import parse_qsl, quote, quote_plus, unquote_plus, urlsplit
 from xml.parsers import expat
 
 import pyarrow as pa
@@ -25,6 +26,7 @@ import pyarrow as pa
 from tidelake.query.functions_codec import CODEC, ipv6_compare
 from tidelake.query.functions_places import PLACES
 from tidelake.query.functions_series import SERIES, dumped
+from tidelake.query.functions_text import TEXT
 from tidelake.query.kql.literals import TICKS_PER_DAY, TICKS_PER_SECOND, parse_span
 from tidelake.query.text_patterns import TIME_PART
 
@@ -174,13 +176,20 @@ def parse_ipv6(text: str) -> str:
 
 
 def has_ipv4(text: str, address: str) -> bool:
-    return _ipv4_near(text, address, lambda found, sought: found == sought)
+    return _is_ipv4(address) and _ipv4_near(text, address, lambda found, sought: found == sought)
 
 
 def has_ipv4_prefix(text: str, prefix: str) -> bool:
     return _ipv4_near(
         text, prefix, lambda found, sought: (found + ".").startswith(sought if sought.endswith(".") else sought + ".")
     )
+
+
+def _is_ipv4(text: str) -> bool:
+    try:
+        return ipaddress.IPv4Address(text) is not None
+    except ValueError:
+        return False
 
 
 def _ipv4_near(text: str, sought: str, test: Callable[[str, str], bool]) -> bool:
@@ -264,12 +273,6 @@ def _refuse(*_: Any) -> None:
     raise ValueError("entities are not read")
 
 
-def parse_version(text: str) -> float:
-    parts = [int(part) for part in text.split(".")][:4]
-    parts += [0] * (4 - len(parts))
-    return float(sum(part * 10 ** (8 * (3 - at)) for at, part in enumerate(parts)))
-
-
 def parse_command_line(text: str, kind: str | None) -> str:
     return dumped(shlex.split(text, posix=False))
 
@@ -319,6 +322,12 @@ def to_timespan(text: str) -> int:
     return parse_span(text)
 
 
+def url_encode_form(text: str) -> str:
+    """Encode as forms do: a space is a plus, and digits are in lower case."""
+    encoded = quote_plus(text, safe="!()*").replace("~", "%7e")
+    return re.sub("%[0-9A-F]{2}", lambda found: found[0].lower(), encoded)
+
+
 def url_encode(text: str) -> str:
     return quote(text, safe="")
 
@@ -336,8 +345,11 @@ def codepoints(text: str) -> str:
 
 
 def from_codepoints(array: str) -> str:
+    """Join letters by their numbers, given alone or in arrays."""
     value = json.loads(array)
-    return "".join(chr(int(code)) for code in (value if isinstance(value, list) else [value]))
+    if isinstance(value, list):
+        return "".join(from_codepoints(json.dumps(each)) for each in value)
+    return chr(int(value))
 
 
 def punycode_encode(text: str) -> str:
@@ -400,7 +412,7 @@ def _entry(name: str, apply: Callable[..., Any], arity: int, result: str) -> tup
 
 PYTHON_FUNCTIONS: dict[str, PythonFunction] = dict(
     (
-        *(_entry(*each) for each in (*SERIES, *CODEC, *PLACES)),
+        *(_entry(*each) for each in (*SERIES, *CODEC, *PLACES, *TEXT)),
         _entry("tide_ipv4_is_private", ipv4_is_private, 1, "bool"),
         _entry("tide_ipv4_compare", ipv4_compare, 3, "long"),
         _entry("tide_ipv4_is_match", lambda a, b, p: ipv4_compare(a, b, p) == 0, 3, "bool"),
@@ -425,12 +437,13 @@ PYTHON_FUNCTIONS: dict[str, PythonFunction] = dict(
         _entry("tide_parse_path", parse_path, 1, "json"),
         _entry("tide_parse_csv", parse_csv, 1, "json"),
         _entry("tide_parse_xml", parse_xml, 1, "json"),
-        _entry("tide_parse_version", parse_version, 1, "real"),
         _entry("tide_parse_command_line", parse_command_line, 2, "json"),
         _entry("tide_format_timespan", format_timespan, 2, "text"),
         _entry("tide_format_datetime_python", format_datetime, 2, "text"),
         _entry("tide_to_timespan_from_string", to_timespan, 1, "long"),
         _entry("tide_url_encode", url_encode, 1, "text"),
+        _entry("tide_url_encode_form", url_encode_form, 1, "text"),
+        _entry("tide_url_decode", unquote_plus, 1, "text"),
         _entry("tide_base64_decode", base64_decode, 1, "text"),
         _entry("tide_base64_to_array", base64_to_array, 1, "json"),
         _entry("tide_codepoints", codepoints, 1, "json"),

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from tidelake.query.templates import Writer, expanded, literal_text, merged, writers
-from tidelake.query.text_patterns import java_format_of, path_ways, term_pattern
+from tidelake.query.text_patterns import EDGE_AFTER, EDGE_BEFORE, LETTER, java_format_of, path_ways, term_pattern
 
 LET = "transform(array(%s), tide_v -> %s)[0]"
 ORIGIN_US = 62_135_596_800_000_000  # bins of time are counted from the year 1
@@ -25,9 +25,26 @@ _WHOLE = (
     "WHEN regexp_like(@, '[.eE]') THEN try_cast(try_cast(@ AS DOUBLE) AS BIGINT) ELSE try_cast(trim(@) AS BIGINT) END"
 )
 _TIME = (
-    "coalesce(try_cast(@ AS TIMESTAMP), try_to_timestamp(@, 'M/d/yyyy H:mm:ss'), try_to_timestamp(@, 'M/d/yyyy h:mm:ss a'), "
-    "try_to_timestamp(@, 'M/d/yyyy'), try_to_timestamp(@, 'd MMM yyyy H:mm:ss'), try_to_timestamp(@, 'yyyy/M/d H:mm:ss'), "
-    "try_to_timestamp(@, 'yyyy/M/d'))"
+    "CASE WHEN regexp_like(@, '^\\\\s*\\\\d\\\\d\\\\d\\\\d(-\\\\d\\\\d?(-\\\\d.*)?)?\\\\s*$') THEN try_cast(trim(@) AS TIMESTAMP) ELSE transform(array("
+    "regexp_replace(regexp_replace(trim(@), '^[A-Za-z]+,\\\\s*', ''), '\\\\s+(GMT|UTC)$', '')), tide_w -> coalesce("
+    + ", ".join(
+        f"try_to_timestamp(tide_w, '{shape}')"
+        for shape in (
+            "M/d/yyyy H:mm:ss",
+            "M/d/yyyy h:mm:ss a",
+            "M/d/yyyy",
+            "d MMM yy H:mm:ss",
+            "d MMM yy H:mm",
+            "d-MMM-yy H:mm:ss",
+            "d MMM yyyy H:mm:ss",
+            "d MMM yyyy",
+            "MMM d, yyyy",
+            "yyyy/M/d H:mm:ss",
+            "yyyy/M/d",
+            "yyyyMMdd",
+        )
+    )
+    + "))[0] END"
 )
 _SPAN_TEXT = (
     "CASE WHEN @ IS NULL THEN NULL ELSE concat(CASE WHEN @ < 0 THEN '-' ELSE '' END, "
@@ -35,7 +52,14 @@ _SPAN_TEXT = (
     "format_string('%02d:%02d:%02d', abs(@) div 36000000000 % 24, abs(@) div 600000000 % 60, abs(@) div 10000000 % 60), "
     "CASE WHEN abs(@) % 10000000 <> 0 THEN format_string('.%07d', abs(@) % 10000000) ELSE '' END) END"
 )
-_REAL_TEXT = "CASE WHEN @ = rint(@) AND abs(@) < 1e15 THEN CAST(CAST(@ AS BIGINT) AS STRING) ELSE CAST(@ AS STRING) END"
+_REAL_TEXT = (
+    "CASE WHEN isnan(@) OR abs(@) = DOUBLE('Infinity') THEN CAST(@ AS STRING) "
+    "WHEN @ = rint(@) AND abs(@) < 1e16 THEN CAST(CAST(@ AS BIGINT) AS STRING) "
+    "WHEN abs(@) >= 1e-4 AND abs(@) < 1e16 THEN "
+    "regexp_replace(CAST(CAST(CAST(@ AS STRING) AS DECIMAL(38, 22)) AS STRING), '0+$', '') "
+    "ELSE regexp_replace(regexp_replace(regexp_replace(CAST(@ AS STRING), '[.]0E', 'E'), 'E([0-9])', 'E+$1'), "
+    "'E([+-])([0-9])$', 'E$10$2') END"
+)
 _TIME_SHAPE = "\"yyyy-MM-dd'T'HH:mm:ss.SSSSSS'0Z'\""
 
 _TEMPLATES = r"""
@@ -46,10 +70,10 @@ startswith_cs: startswith({0}, {1})
 endswith: endswith(lower({0}), lower({1}))
 endswith_cs: endswith({0}, {1})
 matches: regexp_like({0}, {1})
-has_any_of: exists(<TEXTS 1>, w -> regexp_like({0}, concat(<EDGEBEFORE>, w, <EDGEAFTER>)))
-terms: array_join(collect_list(concat('\\Q', {0}, '\\E')), '|')
-has_any_terms: regexp_like({0}, concat('(?iu)(?:^|[^\\p{L}\\p{N}])(?:', {1}, ')(?:$|[^\\p{L}\\p{N}])'))
-has_all_of: forall(<TEXTS 1>, w -> regexp_like({0}, concat(<EDGEBEFORE>, w, <EDGEAFTER>)))
+has_any_of: exists(<TEXTS 1>, w -> regexp_like({0}, concat('(?iu)', CASE WHEN regexp_like(w, '^[\\p{L}\\p{N}]') THEN '(?:^|[^\\p{L}\\p{N}])' ELSE '' END, '\\Q', w, '\\E', CASE WHEN regexp_like(w, '[\\p{L}\\p{N}]$') THEN '(?:$|[^\\p{L}\\p{N}])' ELSE '' END)))
+terms: array_join(collect_list(concat(CASE WHEN regexp_like({0}, '^[\\p{L}\\p{N}]') THEN '(?:^|[^\\p{L}\\p{N}])' ELSE '' END, '\\Q', {0}, '\\E', CASE WHEN regexp_like({0}, '[\\p{L}\\p{N}]$') THEN '(?:$|[^\\p{L}\\p{N}])' ELSE '' END)), '|')
+has_any_terms: regexp_like({0}, concat('(?iu)(?:', {1}, ')'))
+has_all_of: forall(<TEXTS 1>, w -> regexp_like({0}, concat('(?iu)', CASE WHEN regexp_like(w, '^[\\p{L}\\p{N}]') THEN '(?:^|[^\\p{L}\\p{N}])' ELSE '' END, '\\Q', w, '\\E', CASE WHEN regexp_like(w, '[\\p{L}\\p{N}]$') THEN '(?:$|[^\\p{L}\\p{N}])' ELSE '' END)))
 in_array: array_contains(<TEXTS 1>, {0})
 in_array_folded: array_contains(transform(<TEXTS 1>, w -> lower(w)), lower({0}))
 to_json: to_json({0})
@@ -118,11 +142,9 @@ all_or: bit_or({0})
 all_xor: bit_xor({0})
 make_set: CAST(slice(sort_array(collect_set({0})), 1, CAST({1|1048576} AS INT)) AS VARIANT)
 make_set_of_datetime: CAST(slice(sort_array(collect_set(<TIMETEXT 0>)), 1, CAST({1|1048576} AS INT)) AS VARIANT)
-make_set_of_timespan: CAST(slice(sort_array(collect_set({0})), 1, CAST({1|1048576} AS INT)) AS VARIANT)
 make_set_of_dynamic: CAST(slice(transform(sort_array(array_distinct(flatten(collect_list(CASE WHEN startswith(schema_of_variant({0}), 'ARRAY') THEN transform(try_cast({0} AS ARRAY<VARIANT>), e -> to_json(e)) ELSE array(to_json({0})) END)))), e -> parse_json(e)), 1, CAST({1|1048576} AS INT)) AS VARIANT)
 make_list: CAST(slice(collect_list({0}), 1, CAST({1|1048576} AS INT)) AS VARIANT)
 make_list_of_datetime: CAST(slice(collect_list(<TIMETEXT 0>), 1, CAST({1|1048576} AS INT)) AS VARIANT)
-make_list_of_timespan: CAST(slice(collect_list({0}), 1, CAST({1|1048576} AS INT)) AS VARIANT)
 make_list_of_dynamic: CAST(slice(collect_list({0}), 1, CAST({1|1048576} AS INT)) AS VARIANT)
 make_bag: coalesce(to_variant_object(aggregate(collect_list(try_cast({0} AS MAP<STRING, VARIANT>)), CAST(map() AS MAP<STRING, VARIANT>), (a, e) -> map_concat(map_filter(a, (k, v) -> NOT map_contains_key(e, k)), e))), parse_json('{}'))
 strcat: concat({*})
@@ -138,7 +160,6 @@ trim: regexp_replace(regexp_replace({1}, concat('^(?:', {0}, ')'), ''), concat('
 trim_start: regexp_replace({1}, concat('^(?:', {0}, ')'), '')
 trim_end: regexp_replace({1}, concat('(?:', {0}, ')$'), '')
 strrep: array_join(array_repeat({0}, CAST({1} AS INT)), {2|''})
-url_decode: try_url_decode({0})
 base64_encode: base64(encode({0}, 'UTF-8'))
 md5: md5({0})
 sha1: sha1({0})
@@ -147,15 +168,15 @@ regex_quote: regexp_replace({0}, '([\\\\.^$|?*+()\\[\\]\\{\\}])', '\\\\$1')
 is_ascii: (octet_length({0}) = length({0}))
 is_utf8: TRUE
 strcmp: CAST(CASE WHEN {0} < {1} THEN -1 WHEN {0} > {1} THEN 1 ELSE 0 END AS BIGINT)
-substring: substring({0}, CAST(greatest({1}, 0) + 1 AS INT), CAST({2|2147483647} AS INT))
-indexof_regex: CAST(regexp_instr({0}, {1}) - 1 AS BIGINT)
+substring: substring({0}, CAST({1} + 1 AS INT), CAST({2|2147483647} AS INT))
+substring_from: let substring(@, CAST(CASE WHEN {1} < 0 THEN greatest(length(@) + {1}, 0) ELSE {1} END + 1 AS INT), CAST(greatest({2|2147483647}, 0) AS INT))
 extract: coalesce(regexp_extract({2}, {0}, CAST({1} AS INT)), '')
 extract_group: CAST(regexp_extract_all({2}, {0}, CAST({1} AS INT)) AS VARIANT)
 array_length: CAST(size(try_cast({0} AS ARRAY<VARIANT>)) AS BIGINT)
 array_join: array_join(<TEXTS 0>, {1})
 array_reverse: CAST(reverse(<LIST 0>) AS VARIANT)
 array_sum: aggregate(<TEXTS 0>, 0D, (a, e) -> a + coalesce(try_cast(e AS DOUBLE), 0D))
-array_sort_asc: OF[[<LIST 0>]][[CASE WHEN exists(@, e -> schema_of_variant(e) = 'STRING') THEN CAST(sort_array(transform(@, e -> try_cast(e AS STRING))) AS VARIANT) ELSE CAST(transform(sort_array(transform(@, e -> named_struct('k', try_cast(e AS DOUBLE), 'v', to_json(e)))), s -> parse_json(s.v)) AS VARIANT) END]]
+array_sort_asc: OF[[<LIST 0>]][[CASE WHEN exists(@, e -> schema_of_variant(e) = 'STRING') THEN CAST(array_sort(transform(@, e -> try_cast(e AS STRING))) AS VARIANT) ELSE CAST(transform(array_sort(transform(@, e -> CASE WHEN try_cast(e AS DOUBLE) IS NOT NULL THEN named_struct('k', try_cast(e AS DOUBLE), 'v', to_json(e)) END)), s -> parse_json(s.v)) AS VARIANT) END]]
 array_sort_desc: OF[[<LIST 0>]][[CASE WHEN exists(@, e -> schema_of_variant(e) = 'STRING') THEN CAST(sort_array(transform(@, e -> try_cast(e AS STRING)), false) AS VARIANT) ELSE CAST(transform(sort_array(transform(@, e -> named_struct('k', try_cast(e AS DOUBLE), 'v', to_json(e))), false), s -> parse_json(s.v)) AS VARIANT) END]]
 array_index_of: CAST(coalesce(array_position(<TEXTS 0>, CAST({1} AS STRING)), 0) - 1 AS BIGINT)
 array_slice: OF[[<LISTORNULL 0>]][[CAST(slice(@, CAST(CASE WHEN {1} < 0 THEN greatest(size(@) + {1}, 0) ELSE {1} END + 1 AS INT), CAST(greatest(CASE WHEN {2} < 0 THEN size(@) + {2} ELSE {2} END - CASE WHEN {1} < 0 THEN greatest(size(@) + {1}, 0) ELSE {1} END + 1, 0) AS INT)) AS VARIANT)]]
@@ -190,18 +211,16 @@ long_pairs: try_cast({0} AS ARRAY<ARRAY<BIGINT>>)
 pair_item: get({0}, CAST({1} AS INT))
 round: round({0}, {1})
 abs: abs({0})
-sign: CAST(sign({0}) AS BIGINT)
+sign: CAST(sign({0}) AS DOUBLE)
 ceiling: CAST(ceil({0}) AS DOUBLE)
 bit_and: ({0} & {1})
 bit_or: ({0} | {1})
 bit_xor: ({0} ^ {1})
 bit_not: (~{0})
-shift_left: shiftleft(CAST({0} AS BIGINT), CAST({1} AS INT))
-shift_right: shiftright(CAST({0} AS BIGINT), CAST({1} AS INT))
 bit_count: CAST(bit_count(CAST({0} AS BIGINT)) AS BIGINT)
-divide: try_divide(CAST({0} AS DOUBLE), CAST({1} AS DOUBLE))
+divide: (CAST({0} AS DOUBLE) * CASE WHEN {1} = 0 THEN DOUBLE('Infinity') ELSE 1D END / CASE WHEN {1} = 0 THEN 1D ELSE CAST({1} AS DOUBLE) END)
 divide_whole: CASE WHEN {1} <> 0 THEN (({0}) div ({1})) END
-modulo: CASE WHEN {1} <> 0 THEN pmod({0}, {1}) END
+modulo: CASE WHEN {1} <> 0 THEN pmod({0}, abs({1})) END
 max_of: greatest({*})
 min_of: least({*})
 bin_long: (({0}) - pmod({0}, {1}))
@@ -232,15 +251,15 @@ dayofyear: dayofyear({0})
 hourofday: hour({0})
 monthofyear: month({0})
 year: year({0})
-weekofyear: CAST(weekofyear({0}) AS BIGINT)
-from_unix_seconds: timestamp_micros(CAST(({0}) * 1000000 AS BIGINT))
-from_unix_millis: timestamp_micros(CAST(({0}) * 1000 AS BIGINT))
-from_unix_micros: timestamp_micros(CAST({0} AS BIGINT))
+weekofyear: weekofyear({0})
+from_unix_seconds: timestamp_micros(CAST(CASE WHEN {0} BETWEEN -62135596800 AND 253402300799 THEN ({0}) * 1000000 END AS BIGINT))
+from_unix_millis: timestamp_micros(CAST(CASE WHEN {0} BETWEEN -62135596800000 AND 253402300799999 THEN ({0}) * 1000 END AS BIGINT))
+from_unix_micros: timestamp_micros(CAST(CASE WHEN {0} BETWEEN -62135596800000000 AND 253402300799999999 THEN {0} END AS BIGINT))
 from_unix_nanos: timestamp_micros(CAST({0} AS BIGINT) div 1000)
 utc_to_local: from_utc_timestamp({0}, {1})
 local_to_utc: to_utc_timestamp({0}, {1})
-make_datetime: make_timestamp(CAST({0} AS INT), CAST({1} AS INT), CAST({2} AS INT), CAST({3|0} AS INT), CAST({4|0} AS INT), CAST({5|0} AS DECIMAL(16, 6)))
-to_hex: lower(hex(CAST({0} AS BIGINT)))
+make_datetime: try_make_timestamp(CAST({0} AS INT), CAST({1} AS INT), CAST({2} AS INT), CAST({3|0} AS INT), CAST({4|0} AS INT), CAST({5|0} AS DECIMAL(16, 6)))
+to_hex: OF[[lower(hex(CAST({0} AS BIGINT)))]][[CASE WHEN length(@) < {1|0} THEN lpad(@, CAST({1|0} AS INT), '0') ELSE @ END]]
 part_year: CAST(year({0}) AS BIGINT)
 part_quarter: CAST(quarter({0}) AS BIGINT)
 part_month: CAST(month({0}) AS BIGINT)
@@ -278,9 +297,9 @@ add_microsecond: timestampadd(MICROSECOND, {1}, {0})
 range_long: CAST(CASE WHEN (({1}) - ({0})) * sign({2}) < 0 THEN array() ELSE sequence(CAST({0} AS BIGINT), CAST({1} AS BIGINT), CAST({2} AS BIGINT)) END AS VARIANT)
 range_datetime: CAST(transform(OF2[[CAST(floor((unix_micros({1}) - unix_micros({0})) / (({2}) / 10)) AS BIGINT) + 1]], i -> date_format(timestamp_micros(unix_micros({0}) + i * (({2}) div 10)), <TIMESHAPE>)) AS VARIANT)
 range_real: CAST(transform(OF2[[CAST(floor((({1}) - ({0})) / ({2})) AS BIGINT) + 1]], i -> ({0}) + i * ({2})) AS VARIANT)
-type_of: OF[[schema_of_variant({0})]][[CASE WHEN startswith(@, 'OBJECT') THEN 'dictionary' WHEN startswith(@, 'ARRAY') THEN 'array' WHEN @ = 'STRING' THEN 'string' WHEN @ = 'BOOLEAN' THEN 'bool' WHEN @ = 'BIGINT' THEN 'long' WHEN @ = 'VOID' THEN 'null' ELSE 'double' END]]
+type_of: OF[[schema_of_variant({0})]][[CASE WHEN startswith(@, 'OBJECT') THEN 'dictionary' WHEN startswith(@, 'ARRAY') THEN 'array' WHEN @ = 'STRING' THEN 'string' WHEN @ = 'BOOLEAN' THEN 'bool' WHEN @ = 'BIGINT' THEN 'long' WHEN @ = 'VOID' OR @ IS NULL THEN 'null' ELSE 'double' END]]
 make_timespan: (({0}) * 36000000000 + ({1}) * 600000000 + CAST(({2|0}) * 10000000 AS BIGINT))
-hash: abs(xxhash64({0}))
+parse_version: CAST(tide_version_text({0}) AS DECIMAL(38, 0))
 """
 
 _MACROS = {
@@ -291,8 +310,6 @@ _MACROS = {
     "<SPANTEXT>": _SPAN_TEXT,
     "<ORIGIN>": str(ORIGIN_US),
     "<TIMESHAPE>": _TIME_SHAPE,
-    "<EDGEBEFORE>": r"'(?iu)(?:^|[^\\p{L}\\p{N}])\\Q'",
-    "<EDGEAFTER>": r"'\\E(?:$|[^\\p{L}\\p{N}])'",
     "<TEXTS #>": "transform(coalesce(try_cast({#} AS ARRAY<VARIANT>), array()), e -> try_cast(e AS STRING))",
     "<LIST #>": "coalesce(try_cast({#} AS ARRAY<VARIANT>), array())",
     "<LISTORNULL #>": "try_cast({#} AS ARRAY<VARIANT>)",
@@ -311,9 +328,12 @@ def _not_null(sql: str) -> str:
 
 
 def _parse_json(nodes: Sequence[exp.Expr], texts: Sequence[str]) -> str:
-    if literal_text(nodes[0]) is not None:
+    if (written := literal_text(nodes[0])) is not None:
+        if not written.strip():
+            return "CAST(NULL AS VARIANT)"
         return _not_null(f"coalesce(try_parse_json({texts[0]}), CAST({texts[0]} AS VARIANT))")
-    return _not_null(LET % (texts[0], "coalesce(try_parse_json(tide_v), CAST(tide_v AS VARIANT))"))
+    parsed = "CASE WHEN trim(tide_v) <> '' THEN coalesce(try_parse_json(tide_v), CAST(tide_v AS VARIANT)) END"
+    return _not_null(LET % (texts[0], parsed))
 
 
 def _at(nodes: Sequence[exp.Expr], texts: Sequence[str]) -> str:
@@ -366,10 +386,13 @@ def _term(*, cased: bool = False, prefix: bool = False, suffix: bool = False) ->
         if term is not None:
             pattern = term_pattern(term, cased=cased, prefix=prefix, suffix=suffix).replace("(?i)", "(?iu)", 1)
             return f"regexp_like({texts[0]}, {quoted(pattern)})"
-        before = "" if suffix else r"(?:^|[^\\p{L}\\p{N}])"
-        after = "" if prefix else r"(?:$|[^\\p{L}\\p{N}])"
+        edges = {"^%s": "" if suffix else EDGE_BEFORE, "%s$": "" if prefix else EDGE_AFTER}
+        before, after = (
+            f"CASE WHEN regexp_like({texts[1]}, {quoted(where % LETTER)}) THEN {quoted(edge)} ELSE '' END"
+            for where, edge in edges.items()
+        )
         flag = "" if cased else "(?iu)"
-        return rf"regexp_like({texts[0]}, concat('{flag}{before}\\Q', {texts[1]}, '\\E{after}'))"
+        return rf"regexp_like({texts[0]}, concat('{flag}', {before}, '\\Q', {texts[1]}, '\\E', {after}))"
 
     return write
 
@@ -386,6 +409,11 @@ def _has_all(nodes: Sequence[exp.Expr], texts: Sequence[str]) -> str:
 
 
 def _split(nodes: Sequence[exp.Expr], texts: Sequence[str]) -> str:
+    if literal_text(nodes[1]) == "":  # letters, of which Spark would add an empty one
+        letters = (
+            f"CASE WHEN {texts[0]} = '' THEN array('') ELSE slice(split({texts[0]}, ''), 1, length({texts[0]})) END"
+        )
+        return f"CAST({letters} AS VARIANT)"
     return rf"CAST(split({texts[0]}, concat('\\Q', {texts[1]}, '\\E')) AS VARIANT)"
 
 
@@ -409,13 +437,11 @@ def _countof(nodes: Sequence[exp.Expr], texts: Sequence[str]) -> str:
     kind = literal_text(nodes[2]) if len(nodes) > 2 else "normal"
     if kind == "regex":
         return f"CAST(regexp_count({texts[0]}, {texts[1]}) AS BIGINT)"
-    gone = f"length({texts[0]}) - length(replace({texts[0]}, {texts[1]}, ''))"
-    return f"CAST(({gone}) / greatest(length({texts[1]}), 1) AS BIGINT)"
+    return f"tide_countof_plain({texts[0]}, {texts[1]})"
 
 
 def _indexof(nodes: Sequence[exp.Expr], texts: Sequence[str]) -> str:
-    start = f", CAST(({texts[2]}) + 1 AS INT)" if len(texts) > 2 else ""
-    return f"CAST(locate({texts[1]}, {texts[0]}{start}) - 1 AS BIGINT)"
+    return f"CAST(locate({texts[1]}, {texts[0]}) - 1 AS BIGINT)"
 
 
 def _lists(texts: Sequence[str]) -> list[str]:
@@ -498,7 +524,6 @@ _WRITTEN: dict[str, Writer] = {
     "tide_set_difference": _set_fold("array_except"), "tide_set_equals": _set_equals, "tide_pack": _pack,
     "tide_pack_array": _pack_array, "tide_bag_merge": _bag_merge, "tide_zip": _zip,
     "tide_make_list_ordered": _make_list_ordered("%s", "%s"),
-    "tide_make_list_ordered_of_timespan": _make_list_ordered("%s", "%s"),
     "tide_make_list_ordered_of_datetime": _make_list_ordered(f"date_format(%s, {_TIME_SHAPE})", "%s"),
     "tide_make_list_ordered_of_dynamic": _make_list_ordered("to_json(%s)", "parse_json(%s)"),
 }  # fmt: skip

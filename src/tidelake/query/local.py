@@ -8,6 +8,7 @@ memory by DuckDB's own limit, and nothing is spilled to disk: what does not fit 
 from __future__ import annotations
 
 import atexit
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -42,6 +43,7 @@ _SETTINGS = {
     "ieee_floating_point_ops": "false",  # what is divided by zero is null, as on Spark
     "error_on_division_by_zero": "false",
 }
+_NO_FUNCTION = re.compile(r"Function with name \"?(\w+)\"? does not exist")
 _JSON = {b"ARROW:extension:name": b"arrow.json", b"ARROW:extension:metadata": b""}
 
 
@@ -265,6 +267,9 @@ def _explained(error: Exception, streams: Sequence[_Stream], budget: Budget) -> 
         return budget.out_of_time()
     if not isinstance(error, duckdb.Error) and not label.endswith(" Error"):
         return error
+    if (missing := _NO_FUNCTION.search(rest)) is not None:
+        message = f"there is no function {missing[1]} in process: correct its name, or ask with engine='spark'"
+        return QueryError(message, kind="no_function")
     kind = "type_mismatch" if isinstance(error, duckdb.BinderException) else "runtime"
     return QueryError(f"{label.removesuffix(' Error').lower()}: {rest}", kind=kind)
 

@@ -7,6 +7,7 @@ what can be converted. In DuckDB a dynamic value is JSON, in Spark a VARIANT. It
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import cast
 
@@ -15,6 +16,7 @@ from sqlglot import exp
 
 from tidelake.query import functions
 from tidelake.query.functions import Engine, Function
+from tidelake.query.sql import TOO_DEEP
 
 
 def render(tree: exp.Query, engine: Engine, *, language: str) -> str:
@@ -27,7 +29,11 @@ def render(tree: exp.Query, engine: Engine, *, language: str) -> str:
         _as_spark_casts(held)
         _as_spark_times(held)
         _as_spark_patterns(held)
-    return functions.render(cast(exp.Expression, held.this), engine)
+        _as_spark_functions(held)
+    try:
+        return functions.render(cast(exp.Expression, held.this), engine)
+    except RecursionError:
+        raise TOO_DEEP from None
 
 
 def _as_spark_casts(tree: exp.Expr) -> None:
@@ -39,7 +45,12 @@ def _as_spark_casts(tree: exp.Expr) -> None:
         value = node.this
         if node.to.this in exp.DataType.INTEGER_TYPES and source in (*exp.DataType.REAL_TYPES, None):
             value = exp.Anonymous(this="trunc", expressions=[value]) if source is not None else value
-        node.replace(exp.TryCast(this=value, to=node.to, requires_string=False))
+        made = exp.TryCast(this=value, to=node.to, requires_string=False)
+        if node.to.this in exp.DataType.TEXT_TYPES and source is exp.DType.TIMESTAMPTZ:  # Spark shows no zone
+            parts = [made, exp.Literal.string("[+]00$"), exp.Literal.string("")]
+            node.replace(exp.Anonymous(this="regexp_replace", expressions=parts))
+        else:
+            node.replace(made)
 
 
 def _as_spark_times(tree: exp.Expr) -> None:
@@ -63,6 +74,48 @@ def _as_spark_patterns(tree: exp.Expr) -> None:
         plain = isinstance(node.expression, exp.Literal) and "\\" not in str(node.expression.this)
         if not plain and not isinstance(node.parent, exp.Escape):
             node.replace(exp.Escape(this=node.copy(), expression=exp.Literal.string("\\")))
+
+
+def _as_spark_functions(tree: exp.Expr) -> None:
+    """Let functions of one name answer alike: where texts begin, which percentiles are values, what has no root."""
+    for node in reversed(list(tree.find_all(*_UNLIKE))):
+        match node:
+            case exp.RegexpReplace():
+                _as_spark_replacement(node)
+            case exp.Sqrt():
+                negative = exp.LT(this=node.this.copy(), expression=exp.Literal.number(0))
+                nothing = exp.cast(exp.Literal.string("NaN"), "DOUBLE")
+                node.replace(exp.Case(ifs=[exp.If(this=negative, true=nothing)], default=node.copy()))
+            case exp.Ln() | exp.Log():
+                subject = node.expression if isinstance(node, exp.Log) and node.expression else node.this
+                above = exp.GT(this=subject.copy(), expression=exp.Literal.number(0))
+                node.replace(exp.Case(ifs=[exp.If(this=above, true=node.copy())]))
+            case exp.Anonymous():
+                if (rendering := _SPARK_NAMES.get(str(node.this).lower())) is not None:
+                    node.replace(rendering(node.expressions))
+            case exp.Substring():
+                start = node.args.get("start")
+                if isinstance(start, exp.Literal) and start.this == "0":
+                    node.set("start", exp.Literal.number(1))
+                elif start is not None and not isinstance(start.unnest(), exp.Literal | exp.Neg):
+                    first = exp.If(
+                        this=exp.EQ(this=start.copy(), expression=exp.Literal.number(0)), true=exp.Literal.number(1)
+                    )
+                    node.set("start", exp.Case(ifs=[first], default=start.copy()))
+            case _:
+                name = "quantile_disc" if isinstance(node, exp.ApproxQuantile) else "quantile_cont"
+                node.replace(exp.Anonymous(this=name, expressions=[node.this, node.args["quantile"]]))
+
+
+def _as_spark_replacement(node: exp.RegexpReplace) -> None:
+    """Let ``$1`` stand for a group, as in Spark, and a backslash for itself or what follows it."""
+    given = node.args.get("replacement")
+    if isinstance(given, exp.Literal):
+        written = re.sub(r"\\(.)|\$(\d)", lambda m: f"\\{m[2]}" if m[2] else m[1].replace("\\", r"\\"), str(given.this))
+        node.set("replacement", exp.Literal.string(written))
+    elif given is not None:
+        parts = [given.copy(), exp.Literal.string(r"\$(\d)"), exp.Literal.string(r"\\\1"), exp.Literal.string("g")]
+        node.set("replacement", exp.Anonymous(this="regexp_replace", expressions=parts))
 
 
 def _parsed(template: str, dialect: str) -> Callable[[Sequence[exp.Expression]], exp.Expression]:
@@ -90,6 +143,10 @@ def _of(duckdb: str, spark: str) -> tuple[Callable[..., exp.Expression], Callabl
 
 _NUMBER_SCHEMAS = "('BIGINT', 'DOUBLE', 'FLOAT', 'INT', 'SMALLINT', 'TINYINT')"
 _SPARK_IS_NUMBER = f"(schema_of_variant({{0}}) IN {_NUMBER_SCHEMAS} OR schema_of_variant({{0}}) LIKE 'DECIMAL%')"
+_ALIKE = (
+    "CASE WHEN array_length({0}) = array_length({1}) THEN"  # DuckDB looks into vectors that are null, and complains
+)
+_NAN = "CAST('NaN' AS DOUBLE)"  # what has no direction
 _RENDERINGS = {
     "tide_text": _of(
         "CASE WHEN json_type({0}) = 'VARCHAR' THEN json_extract_string({0}, '$') END",
@@ -130,29 +187,44 @@ _RENDERINGS = {
         "TRY_CAST(try_variant_get({0}, '$', 'string') AS TIMESTAMP)",
     ),
     "tide_cosine_similarity": _of(
-        "list_cosine_similarity(CAST({0} AS DOUBLE[]), CAST({1} AS DOUBLE[]))",
+        _ALIKE + " nullif(list_cosine_similarity(CAST({0} AS DOUBLE[]), CAST({1} AS DOUBLE[])), " + _NAN + ") END",
         "(aggregate(zip_with(CAST({0} AS ARRAY<DOUBLE>), CAST({1} AS ARRAY<DOUBLE>), (x, y) -> x * y),"
         " CAST(0 AS DOUBLE), (s, x) -> s + x) / (sqrt(aggregate(CAST({0} AS ARRAY<DOUBLE>), CAST(0 AS DOUBLE),"
         " (s, x) -> s + x * x)) * sqrt(aggregate(CAST({1} AS ARRAY<DOUBLE>), CAST(0 AS DOUBLE),"
         " (s, x) -> s + x * x))))",
     ),
     "tide_cosine_distance": _of(
-        "list_cosine_distance(CAST({0} AS DOUBLE[]), CAST({1} AS DOUBLE[]))",
+        _ALIKE + " nullif(list_cosine_distance(CAST({0} AS DOUBLE[]), CAST({1} AS DOUBLE[])), " + _NAN + ") END",
         "(1 - aggregate(zip_with(CAST({0} AS ARRAY<DOUBLE>), CAST({1} AS ARRAY<DOUBLE>), (x, y) -> x * y),"
         " CAST(0 AS DOUBLE), (s, x) -> s + x) / (sqrt(aggregate(CAST({0} AS ARRAY<DOUBLE>), CAST(0 AS DOUBLE),"
         " (s, x) -> s + x * x)) * sqrt(aggregate(CAST({1} AS ARRAY<DOUBLE>), CAST(0 AS DOUBLE),"
         " (s, x) -> s + x * x))))",
     ),
     "tide_l2_distance": _of(
-        "list_distance(CAST({0} AS DOUBLE[]), CAST({1} AS DOUBLE[]))",
+        _ALIKE + " list_distance(CAST({0} AS DOUBLE[]), CAST({1} AS DOUBLE[])) END",
         "sqrt(aggregate(zip_with(CAST({0} AS ARRAY<DOUBLE>), CAST({1} AS ARRAY<DOUBLE>),"
         " (x, y) -> (x - y) * (x - y)), CAST(0 AS DOUBLE), (s, x) -> s + x))",
     ),
     "tide_inner_product": _of(
-        "list_inner_product(CAST({0} AS DOUBLE[]), CAST({1} AS DOUBLE[]))",
+        _ALIKE + " list_inner_product(CAST({0} AS DOUBLE[]), CAST({1} AS DOUBLE[])) END",
         "aggregate(zip_with(CAST({0} AS ARRAY<DOUBLE>), CAST({1} AS ARRAY<DOUBLE>), (x, y) -> x * y),"
         " CAST(0 AS DOUBLE), (s, x) -> s + x)",
     ),
 }  # fmt: skip
 
+# Spark's functions that DuckDB has under no name, in DuckDB's words.
+_SPARK_NAMES = {
+    name: _parsed(template, "duckdb")
+    for name, template in {
+        "pmod": "((({0}) % ({1})) + ({1})) % ({1})",
+        "isnull": "(({0}) IS NULL)",
+        "isnotnull": "(({0}) IS NOT NULL)",
+        "timestamp_seconds": "to_timestamp({0})",
+        "timestamp_millis": "make_timestamptz(({0}) * 1000)",
+        "timestamp_micros": "make_timestamptz({0})",
+    }.items()
+}
+_UNLIKE = (
+    exp.Quantile, exp.ApproxQuantile, exp.Substring, exp.RegexpReplace, exp.Sqrt, exp.Ln, exp.Log, exp.Anonymous,
+)  # fmt: skip
 FUNCTIONS: dict[str, Function] = {name: Function(name, duckdb, spark) for name, (duckdb, spark) in _RENDERINGS.items()}

@@ -31,11 +31,12 @@ from tidelake.query.bind import At, bind, bind_tables
 from tidelake.query.budget import Budget
 from tidelake.query.choose import choose_engine
 from tidelake.query.external import read_external
+from tidelake.query.junctions import balance
 from tidelake.query.kql import lower
 from tidelake.query.metadata import Answered, Shape, finish, from_manifest, shape_of
 from tidelake.query.pushdown import Ask, push_down
 from tidelake.query.result import Prepared, Result, Scan
-from tidelake.query.sql import asks_the_time, parse_sql, with_clock
+from tidelake.query.sql import TOO_DEEP, asks_the_time, check_text, parse_sql, with_clock
 from tidelake.scan import prune_blocks
 from tidelake.schema import DataType, Schema
 from tidelake.table import Table
@@ -136,7 +137,11 @@ def _prepared(lake: Lake, text: str, language: Language, seen: _Seen) -> Prepare
             kept.queries.move_to_end(key)
     if found is not None and all(seen.table(name).snapshot.schema is schema for name, schema in found[1].items()):
         return found[0]
-    prepared, lasting = _prepare(text, language, seen)
+    check_text(text)
+    try:
+        prepared, lasting = _prepare(text, language, seen)
+    except RecursionError:
+        raise TOO_DEEP from None
     if lasting:
         with kept.lock:
             kept.queries[key] = (prepared, seen.schemas())
@@ -150,12 +155,12 @@ def _prepare(text: str, language: Language, seen: _Seen) -> tuple[Prepared, bool
     now = datetime.now(UTC)
     if language == "kql":
         lowered = lower(text, seen, now=now)
-        bound = bind_tables(lowered.tree, text, seen)
+        bound = bind_tables(balance(lowered.tree), text, seen)
         names = tuple(name for name, _ in lowered.columns)
         asks, shape = tuple(push_down(bound)), shape_of(bound)
         lasting = not (lowered.timely or seen.answers or seen.looked_around)
         return Prepared(text, language, bound.tree, names, asks, shape, lowered), lasting
-    tree: exp.Query = parse_sql(text)
+    tree: exp.Query = balance(parse_sql(text))
     name_answers(tree, text, seen)
     lasting = not asks_the_time(tree) and tree.find(exp.Version) is None and not seen.answers
     bound = bind(with_clock(tree, now), text, seen)

@@ -27,7 +27,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 # What both engines agree on; see ``local`` for the other half.
-SETTINGS = {"spark.sql.session.timeZone": "UTC", "spark.sql.ansi.enabled": "false"}
+SETTINGS = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.ansi.enabled": "false",
+    "spark.sql.legacy.sizeOfNull": "false",  # what is not there has no size, rather than one of -1
+    "spark.sql.variant.allowDuplicateKeys": "true",  # of JSON's equal keys the last counts
+}
 
 INTERRUPT_EVERY_S = 0.25  # once a query is late
 

@@ -36,7 +36,12 @@ OWN_FUNCTIONS = {
     "l2_distance": "tide_l2_distance",
     "inner_product": "tide_inner_product",
 }
+TOO_DEEP = QueryError(
+    "the query is nested too deeply, or one expression has too many parts: use in (…), or several steps",
+    kind="too_deep",
+)
 _STATEMENTS = ("select", "with", "from", "values", "union")
+_TAKEN = {"when", "then", "else", "end", "case", "for", "on", "between", "and", "or", "not", "in", "is", "as"}
 _NOW = (exp.CurrentTimestamp, exp.CurrentDate)
 _PLAIN_KEY = re.compile(r"[^\[\]]+")
 
@@ -51,7 +56,7 @@ def parse_sql(text: str) -> exp.Query:
     except TokenError:
         raise _open_quote(text) from None
     except RecursionError:
-        raise QueryError("the query is nested too deeply", kind="too_deep") from None
+        raise TOO_DEEP from None
     if len(trees) != 1:
         raise QueryError(f"expected one query, found {len(trees)}" if trees else "the query is empty", kind="syntax")
     (tree,) = trees
@@ -59,8 +64,18 @@ def parse_sql(text: str) -> exp.Query:
         tree = tree.unnest()
     if not isinstance(tree, exp.Select | exp.SetOperation):
         raise error_at(text, len(text) - len(text.lstrip()), _not_a_query(text), kind="syntax")
+    _check_whole(tree, text)
     _name_outputs(tree)
     return cast(exp.Query, tree.transform(_own_calls, copy=False))
+
+
+def check_text(text: str) -> None:
+    """Refuse a text that is not Unicode, which no engine can be given."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        plain = text.encode("utf-8", "replace").decode()  # one letter for one, so that places stay
+        raise error_at(plain, error.start, "a character that is not Unicode", kind="syntax") from None
 
 
 def with_clock(tree: exp.Query, now: datetime) -> exp.Query:
@@ -189,6 +204,18 @@ def _check_commas(text: str) -> None:
             raise error_at(text, after.start, f"expected an expression, found {after.text!r}", kind="syntax")
 
 
+def _check_whole(tree: exp.Expr, text: str) -> None:
+    """Refuse what the parser reads and engines do not: a select of nothing, and a list of no values."""
+    for node in tree.find_all(exp.Select, exp.In, exp.Pivot):
+        if isinstance(node, exp.Pivot):
+            message = "pivot and unpivot are not supported: use an aggregate of case when, or union all"
+            raise error_of(text, node, message, kind="unsupported")
+        if isinstance(node, exp.Select) and not node.expressions:
+            raise error_at(text, len(text.rstrip()), "select needs at least one column or *", kind="syntax")
+        if isinstance(node, exp.In) and not (node.expressions or set(node.args) & {"query", "unnest", "field"}):
+            raise error_of(text, node, "in () needs at least one value", kind="syntax")
+
+
 def _syntax_error(text: str, error: ParseError) -> QueryError:
     first: dict[str, Any] = error.errors[0] if error.errors else {}
     line, column = first.get("line") or 1, first.get("col") or 1
@@ -197,7 +224,10 @@ def _syntax_error(text: str, error: ParseError) -> QueryError:
     end = sum(len(each) + 1 for each in lines[: line - 1]) + column
     at = max(0, min(len(text), end - len(found)))
     description = str(first.get("description") or "")
-    if "missing for" in description or "Expecting" in description:
+    if _is_word(found) and ("missing for" in description or "Unexpected" in description):
+        message = f"expected {_wanted(description)}, found {found!r}: a name that is a word of SQL stands in backquotes"
+        return error_at(text, at, message, kind="syntax")
+    if re.search("missing for|Expecting|Expected table|Expected END", description):
         at, found = _after(text, at, found)
     shown = repr(found) if found.strip() else "the end"
     message = f"expected {_wanted(description)}, found {shown}"
@@ -216,7 +246,14 @@ def _after(text: str, at: int, found: str) -> tuple[int, str]:
 def _wanted(description: str) -> str:
     if match := re.match(r"Expecting (\S+)", description):
         return match[1].rstrip(".")
+    if match := re.match(r"Expected (table name|END|TYPE)", description):
+        return {"table name": "a table", "END": "end", "TYPE": "a type"}[match[1]]
     return "an expression" if "missing for" in description else "something else"
+
+
+def _is_word(found: str) -> bool:
+    """Say whether a word stands where only a name or a value can, and has a meaning of its own."""
+    return found.lower() in _TAKEN
 
 
 def _hint(text: str) -> str:

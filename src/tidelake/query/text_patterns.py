@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from itertools import islice
 
+LETTER = r"[\p{L}\p{N}]"
 EDGE_BEFORE = r"(?:^|[^\p{L}\p{N}])"
 EDGE_AFTER = r"(?:$|[^\p{L}\p{N}])"
 MAX_WAYS = 32  # ways to read one path: five dots in it; of longer ones, the longest keys and the fully nested way
@@ -88,9 +89,11 @@ def java_format_of(pattern: str) -> str | None:
         "h": "h", "mm": "mm", "m": "m", "ss": "ss", "s": "s", "fff": "SSS", "ffffff": "SSSSSS",
         "fffffff": "SSSSSS'0'", "tt": "a",
     }  # fmt: skip
-    return _translated(
-        pattern, parts, lambda letter: "''" if letter == "'" else f"'{letter}'" if letter.isalpha() else letter
+    start, end = "\x01", "\x02"  # of what stands for itself; neighbours share their quotes
+    found = _translated(
+        pattern, parts, lambda a: "''" if a == "'" else f"{start}{a}{end}" if a.isalpha() or a in "[]{}#" else a
     )
+    return found and found.replace(end + start, "").replace(start, "'").replace(end, "'")
 
 
 def _translated(pattern: str, parts: dict[str, str], plain: object) -> str | None:

@@ -45,3 +45,27 @@ select 1 union;
 -- A dynamic value has no order.
 select ts from obs.logs order by attributes:http.status;
 -- error: 'http.status' is dynamic and has no order: say as what, such as http.status::double or http.status::string
+
+-- A text that cannot be a time: engines would find nothing, or fail.
+select count(*) from obs.logs where ts > 'garbage';
+-- error: 'garbage' is not a time such as 2026-01-31 12:00:00
+
+-- A list of no values.
+select count(*) from obs.logs where status in ();
+-- error: in () needs at least one value
+
+-- A select of nothing.
+select 1 union select;
+-- error: select needs at least one column or *
+
+-- A name that is a word of SQL.
+select when from odd;
+-- error: expected something else, found 'when': a name that is a word of SQL stands in backquotes
+
+-- A table is missing.
+select * from;
+-- error: expected a table, found the end
+
+-- A pivot.
+select * from (select service, status from obs.logs) pivot (count(*) for status in (200, 404));
+-- error: pivot and unpivot are not supported: use an aggregate of case when, or union all

@@ -134,3 +134,8 @@ select service, ts from obs.logs where service is not null qualify row_number() 
 -- auth | 2026-01-01 03:00:00Z
 -- db | 2026-01-01 02:00:00Z
 -- web | 2026-01-01 01:00:00Z
+
+-- percentile lies between two values, percentile_approx is one of them.
+select percentile(latency, 0.5) as p, percentile_approx(latency, 0.5) as a, median(latency) as m from obs.logs where ts < '2026-01-01T04:00:00Z';
+-- p | a | m
+-- 1.875 | 1.25 | 1.875

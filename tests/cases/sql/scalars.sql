@@ -108,3 +108,13 @@ select id, inner_product(v, array(1, 1, 1)) as p from vec.items where v is not n
 -- 1 | 1
 -- 2 | 1
 -- 3 | 7
+
+-- A position of nought is the first, $1 is a group, and the text of a time has no zone.
+select substr('hello', 0, 2) as a, regexp_replace('a1b2', '([0-9])', '<$1>') as b, cast(ts as string) as c, pmod(-7, 3) as d, isnull(bytes) as e, timestamp_seconds(5) as f from obs.logs where ts = '2026-01-01T01:00:00Z';
+-- a | b | c | d | e | f
+-- he | a<1>b<2> | 2026-01-01 01:00:00 | 2 | false | 1970-01-01 00:00:05Z
+
+-- What has no root or logarithm is no error.
+select sqrt(-1) as a, ln(0) as b, log10(0) as c, log2(8) as d;
+-- a | b | c | d
+-- nan | ∅ | ∅ | 3

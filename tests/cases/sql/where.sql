@@ -250,3 +250,16 @@ select count(*) as n from obs.logs where (service = 'web') is not true;
 select count(*) as n from obs.logs where service is distinct from 'web';
 -- n
 -- 66
+
+-- A text that meets a time is a time, however it is written and wherever it stands.
+select count(*) as n, count_if(ts in ('2026-01-01 00:00:00', '2026-01-01T01:00:00Z')) as i, count_if(ts >= '2026-01') as m, count_if('2026-01-02' > ts) as l from obs.logs;
+-- n | i | m | l
+-- 96 | 2 | 96 | 24
+
+-- A vector that is missing, or of another length, has no distance; nor has one without a direction an angle.
+select id, l2_distance(v, array(1, 0, 0)) as d, cosine_distance(v, array(0, 0, 0)) as c, inner_product(v, array(1, 1)) as p from vec.items order by id;
+-- id | d | c | p
+-- 1 | 0 | ∅ | ∅
+-- 2 | 1.41421 | ∅ | ∅
+-- 3 | 4.47214 | ∅ | ∅
+-- 4 | ∅ | ∅ | ∅

@@ -142,7 +142,8 @@ def _percentile(args: Arguments) -> Value:
     if value.type == "datetime":
         micros = call("tide_percentile", call("tide_to_micros", value.sql), rank)
         return Value(call("tide_from_unix_micros", micros), "datetime")
-    return Value(cast(call("tide_percentile", value.sql, rank), value.type), value.type)
+    kind = "long" if value.type == "int" else value.type
+    return Value(cast(call("tide_percentile", value.sql, rank), kind), kind)
 
 
 def _limit(args: Arguments) -> list[exp.Expr]:
@@ -161,11 +162,10 @@ def _collected(target: str, args: Arguments) -> Value:
     value = args[0]
     if value.type in ("dynamic", "vector"):
         suffix, sql = "_of_dynamic", convert(value, "dynamic").sql
+    elif value.type == "timespan":
+        suffix, sql = "", convert(value, "string").sql
     else:
-        suffix, sql = (
-            ("_of_datetime" if value.type == "datetime" else "_of_timespan" if value.type == "timespan" else ""),
-            _kept(value),
-        )
+        suffix, sql = ("_of_datetime" if value.type == "datetime" else ""), _kept(value)
     order = list(args.scope.windows or ()) if target == "tide_make_list" else []
     limit = _limit(args)
     if order:

@@ -156,6 +156,10 @@ class Binder(Scalars):
                 return Names(names, {name: Closure(function, names, self.text)})
             case syntax.Let(name, value):
                 return Names(names, {name: Deferred(value, names, self.text)})
+            case syntax.Other("restrict", _, at):
+                raise self.error(
+                    at, "restrict access is not supported: nothing would be restricted", kind="unsupported"
+                )
             case syntax.Other(_, parameters):
                 own: dict[str, object] = {
                     each.name: Deferred(each.default, names, self.text)

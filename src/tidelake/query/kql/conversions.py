@@ -91,29 +91,46 @@ def _to_long(text: str) -> int | None:
     text = text.strip()
     if text[:2].lower() == "0x":
         return int(text, 16)
+    if "_" in text:
+        return None
     found = int(float(text)) if any(mark in text for mark in ".eE") else int(text)
     return found if -(2**63) <= found < 2**63 else None
 
 
+def _to_int(value: Any) -> int | None:
+    found = _to_long(value) if isinstance(value, str) else int(value)
+    return found if found is not None and -(2**31) <= found < 2**31 else None
+
+
+def _whole(value: float) -> int | None:
+    found = int(value)
+    return found if -(2**63) <= found < 2**63 else None
+
+
+def _to_real(text: str) -> float | None:
+    return float(text) if "_" not in text else None
+
+
 def _to_bool(text: str) -> bool | None:
-    return {"true": True, "false": False, "1": True, "0": False}.get(text.strip().lower())
+    known = {"true": True, "false": False}.get(text.strip().lower())
+    return known if known is not None else float(text) != 0
 
 
 _FOLDS: dict[tuple[str, str], Callable[[Any], Any]] = {
     ("string", "long"): _to_long,
-    ("string", "int"): _to_long,
-    ("string", "real"): float,
+    ("string", "int"): _to_int,
+    ("string", "real"): _to_real,
     ("string", "bool"): _to_bool,
     ("string", "datetime"): parse_time,
     ("string", "timespan"): parse_span,
     ("string", "string"): str,
     ("long", "string"): str,
     ("long", "long"): int,
-    ("long", "int"): int,
+    ("long", "int"): _to_int,
     ("long", "real"): float,
     ("long", "bool"): bool,
-    ("real", "long"): int,
-    ("real", "int"): int,
+    ("real", "long"): _whole,
+    ("real", "int"): _to_int,
     ("bool", "long"): int,
     ("bool", "string"): lambda value: "true" if value else "false",
     ("timespan", "string"): format_span,

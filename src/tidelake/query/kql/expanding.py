@@ -22,9 +22,10 @@ from tidelake.query.kql.joining import _joined, _other_alias
 from tidelake.query.kql.naming import name_of, unique
 from tidelake.query.kql.relations import Relation, aliased, fresh_key, keyed
 from tidelake.query.kql.scope import column_sql
-from tidelake.query.kql.values import Column, Value, call, coalesced, text, text_literal
+from tidelake.query.kql.values import Column, Value, call, coalesced, literal, text, text_literal
 
 PLUGINS = ("bag_unpack", "pivot", "ipv4_lookup")
+_CHECKED = ("datetime", "timespan", "bool", "guid")  # types that no pattern of parse tells
 
 
 def mv_expand(b: Binder, relation: Relation, operator: syntax.Operator, place: Place) -> Relation:
@@ -145,12 +146,29 @@ def parse(b: Binder, relation: Relation, operator: syntax.Operator, place: Place
             else fresh_key(name, [c.key for c, _ in chosen.values()] + [c.key for c in relation.hidden])
         )
         chosen[name] = (Column(name, kind, key), convert(found, kind).sql)
-    return rebuilt(relation, list(chosen.values()))
+    made = rebuilt(relation, list(chosen.values()))
+    checked = [name for name, kind, _ in groups if kind in _CHECKED and operator.settings.get("kind") != "relaxed"]
+    return _strictly(b, made, operator, checked, [name for name, _, _ in groups]) if checked else made
+
+
+def _strictly(
+    b: Binder, relation: Relation, operator: syntax.Operator, checked: Sequence[str], parsed: Sequence[str]
+) -> Relation:
+    """Empty all that was parsed where a part is not of its type; parse-where leaves such rows out."""
+    relation = b.steps.closed(relation)
+    sides = {name: column_sql(relation.by_name[name].key, relation.alias) for name in parsed}
+    read = exp.and_(*(exp.Not(this=exp.Is(this=sides[name].copy(), expression=exp.Null())) for name in checked))
+    if operator.name == "parse-where":
+        return relation.filtered(read)
+    emptied = {name: exp.Case(ifs=[exp.If(this=read.copy(), true=side)]) for name, side in sides.items()}
+    return rebuilt(relation, [(column, emptied.get(column.name)) for column in relation.columns])
 
 
 def _parse_pattern(b: Binder, operator: syntax.Operator) -> tuple[str, list[tuple[str, str, int]]]:
-    is_regex = operator.settings.get("kind") == "regex"
-    flags = "s" + ("i" if "i" in str(operator.settings.get("flags", "")) else "")
+    is_regex, relaxed = (operator.settings.get("kind") == kind for kind in ("regex", "relaxed"))
+    asked = str(operator.settings.get("flags", ""))
+    flags = "".join(flag for flag in "ims" if flag in asked) if is_regex else "s"
+    greedy = is_regex and "U" not in asked
     pieces = operator.parts["with"]
     pattern, groups, count = "", [], 0
     for at, piece in enumerate(pieces):
@@ -164,16 +182,16 @@ def _parse_pattern(b: Binder, operator: syntax.Operator) -> tuple[str, list[tupl
             case (name, kind, _):
                 count += 1
                 groups.append((name, kind, count))
-                pattern += _capture(kind, is_last)
-    return f"(?{flags})^{pattern}$", groups
+                pattern += _capture("string" if relaxed else kind, is_last or greedy)
+    return f"{f'(?{flags})' if flags else ''}^{pattern}$", groups
 
 
-def _capture(kind: str, is_last: bool) -> str:
+def _capture(kind: str, greedy: bool) -> str:
     if kind in ("long", "int"):
         return r"\s*([-+]?[0-9]+)\s*"
     if kind in ("real", "decimal"):
         return r"\s*([-+]?[0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?)\s*"
-    return "(.*)" if is_last else "(.*?)"
+    return "(.*)" if greedy else "(.*?)"
 
 
 def _groups_in(b: Binder, pattern: str, at: int) -> int:
@@ -260,12 +278,17 @@ def _bag_unpack(b: Binder, relation: Relation, plugin: syntax.Call, schema: Any,
     if not plugin.arguments or not isinstance(plugin.arguments[0], syntax.Name):
         raise b.error(plugin.at, "bag_unpack needs a column that holds a bag")
     name = plugin.arguments[0].name
-    prefix = ""
-    if len(plugin.arguments) > 1 and not isinstance(plugin.arguments[1], syntax.Named):
-        prefix = str(b.constant(plugin.arguments[1], b.scope(None, place), "the prefix") or "")
+    given = _options(b, plugin, ("OutputColumnPrefix", "columnsConflict", "ignoredProperties"), place)
+    prefix = str(given.get("OutputColumnPrefix") or "")
+    if given.get("columnsConflict") not in (None, "error", "keep_source"):
+        message = "bag_unpack keeps a column whose name is also a key: project it away to have the key's value"
+        raise b.error(plugin.at, message, kind="unsupported")
     node: syntax.Expression = plugin.arguments[0]
     relation = b.steps.plain(relation)
     bag = convert(b.bind(node, b.scope(relation, place)), "dynamic")
+    if given.get("ignoredProperties"):
+        ignored = literal(given["ignoredProperties"], "dynamic")
+        bag = Value(call("tide_bag_remove_keys", bag.sql, ignored.sql), "dynamic")
     sql = call("tide_prefix_keys", bag.sql, text_literal(prefix)) if prefix else bag.sql
     chosen: list[tuple[Column, exp.Expr | None]] = [(c, None) for c in relation.columns if c.name != name]
     if schema:
@@ -280,6 +303,19 @@ def _bag_unpack(b: Binder, relation: Relation, plugin: syntax.Call, schema: Any,
     column = Column(name, "dynamic", held.key if held else fresh_key(name, [c.key for c, _ in chosen]))
     made = b.steps.closed(rebuilt(replace(relation, bag=None), [*chosen, (column, sql)]))
     return replace(made, bag=column)
+
+
+def _options(b: Binder, plugin: syntax.Call, names: Sequence[str], place: Place) -> dict[str, Any]:
+    """Give a plugin's constants after its first argument, by place or by name."""
+    found: dict[str, Any] = {}
+    for name, node in zip(names, plugin.arguments[1:], strict=False):
+        named = node.names[0] if isinstance(node, syntax.Named) else name
+        if named not in names:
+            raise b.error(node.at, f"{plugin.name} has no option '{named}': it has {', '.join(names)}", kind="arity")
+        found[named] = b.constant(node, b.scope(None, place), f"'{named}'")
+    if len(plugin.arguments) > 1 + len(names):
+        raise b.error(plugin.at, f"{plugin.name} takes at most {1 + len(names)} arguments", kind="arity")
+    return found
 
 
 def _pivot(b: Binder, relation: Relation, plugin: syntax.Call, schema: Any, place: Place) -> Relation:

@@ -16,7 +16,7 @@ from tidelake.query.kql import syntax
 from tidelake.query.kql.binder import Binder, Place
 from tidelake.query.kql.columns import limited, matching, settled, text_key
 from tidelake.query.kql.conversions import convert
-from tidelake.query.kql.naming import name_of, unique
+from tidelake.query.kql.naming import name_of, nameless, unique
 from tidelake.query.kql.relations import OrderKey, Relation, aliased, fresh_key, keyed
 from tidelake.query.kql.scope import Scope, column_sql
 from tidelake.query.kql.values import Column, Value, call, cast, literal
@@ -61,7 +61,7 @@ def group_keys(
         if isinstance(node, syntax.Wildcard):
             found += [(column.name, _key(scope.column(column.name))) for column in matching(b, relation, node)]
             continue
-        name = name_of(node) or f"Column{len(found) + 1}"
+        name = name_of(node) or nameless(held for held, _ in found)
         value = settled(b.bind(node, scope))
         found.append((unique(name, [held for held, _ in found]), _key(value)))
     return found
@@ -82,7 +82,7 @@ def _outputs(
 
     def add(name: str | None, value: Value, field: str | None = None, *, given: bool = False) -> None:
         names = [*taken, *(output.name for output in found)]
-        final = unique(name or f"Column{len(found) + 1}", names)
+        final = unique(name or nameless(names), names)
         found.append(Output(final, value, field))
 
     for node in nodes:
@@ -114,7 +114,7 @@ def _arg_extreme(
     rows = replace(scope, aggregates=False)
     by = b.bind(node.arguments[0], rows)
     chosen = _row_columns(b, relation, node.arguments[1:], rows, [*taken, name_of(node.arguments[0]) or ""])
-    first = name_of(node.arguments[0]) or "Column1"
+    first = name_of(node.arguments[0]) or ("max_" if node.name.endswith("max") else "min_")
     fields = [(first, by), *chosen]
     weight = convert(by, "string").sql if by.type in ("dynamic", "vector") else by.sql
     row = _row(fields)
@@ -316,7 +316,11 @@ def _bins(
         return found
 
     start, end = bound("from", exp.Min), bound("to", exp.Max)
-    if "to" in operator.parts:
+    if "closed" in operator.parts:  # the older form: bins begin where bin() has them, and the end counts
+        start = call(
+            {"datetime": "tide_bin_datetime", "long": "tide_bin_long"}.get(sort, "tide_bin_real"), start, step.sql
+        )
+    elif "to" in operator.parts:
         return start, call(f"tide_bin_count_{sort}", start, end, step.sql)
     last = call(f"tide_bin_index_{sort}", end, start, step.sql)
     return start, exp.Paren(this=exp.Add(this=last, expression=exp.Literal.number(1)))

@@ -176,7 +176,9 @@ def _joined(b: Binder, left: Relation, right: Relation, condition: exp.Expr, kin
         for column in relation.columns:
             if relation is right and column.name in dropped:
                 continue
-            name = unique(column.name, [held.name for held in columns])
+            name = column.name
+            if relation is right and name in left.by_name:  # a name that neither side has
+                name = unique(name, [*(held.name for held in columns), *right.by_name])
             key = fresh_key(name, [held.key for held in columns])
             columns.append(Column(name, column.type, key))
             chosen.append(aliased(column_sql(column.key, relation.alias), key))
@@ -197,7 +199,7 @@ def union(b: Binder, relation: Relation, operator: syntax.Operator, place: Place
     if relation.partition:
         raise b.error(operator.at, "union cannot stand in a partition: put it before or after", kind="unsupported")
     fuzzy = str(settings.get("isfuzzy", "false")).lower() == "true"
-    branches: list[tuple[str, Relation]] = [("union_arg0", relation)] if relation.alias else []
+    branches: list[tuple[str, Relation]] = [(_source_name(relation, 0), relation)] if relation.alias else []
     failed: QueryError | None = None
     for node in operator.items:
         try:
@@ -219,8 +221,15 @@ def branches_of(b: Binder, node: syntax.Expression, place: Place, count: int) ->
         if not names:
             raise b.error(node.at, f"no table matches '{node.pattern}'", kind="unknown_table", name=node.pattern)
         return [(name, b.stored(name, node.at, place)) for name in names]
-    label = node.name if isinstance(node, syntax.Name) else f"union_arg{count}"
-    return [(label, b.table(node, place))]
+    table = b.table(node, place)
+    if isinstance(node, syntax.Name):
+        return [(node.name, table)]
+    return [(_source_name(table, count) if isinstance(node, syntax.Member) else f"union_arg{count}", table)]
+
+
+def _source_name(relation: Relation, count: int) -> str:
+    """Give the table that rows are of, or their place among the branches."""
+    return relation.tables[0] if len(relation.tables) == 1 else f"union_arg{count}"
 
 
 def united(

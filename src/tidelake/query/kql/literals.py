@@ -31,7 +31,11 @@ _TIME = re.compile(
 )
 _ESCAPE = re.compile(r"\\(?:x([0-9A-Fa-f]{2})|u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|([0-7]{1,3})|(.))", re.DOTALL)
 _PLAIN_ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
-_OTHER_TIMES = ("%m/%d/%Y", "%m/%d/%Y %H:%M:%S", "%Y/%m/%d", "%Y%m%d", "%Y-%m", "%Y", "%d %b %Y %H:%M:%S", "%b %d, %Y")
+_OTHER_TIMES = (
+    "%m/%d/%Y", "%m/%d/%Y %H:%M:%S", "%m/%d/%Y %I:%M:%S %p", "%Y/%m/%d", "%Y/%m/%d %H:%M:%S", "%Y-%m", "%Y",
+    "%d %b %y %H:%M:%S", "%d %b %y %H:%M", "%d-%b-%y %H:%M:%S", "%d %b %Y %H:%M:%S", "%d %b %Y", "%b %d, %Y",
+)  # fmt: skip
+_AROUND = re.compile(r"^[A-Za-z]+,\s*|\s+(?:GMT|UTC)$")  # the day's name, and the zone that is ours
 TYPE_NAMES = {
     "date": "datetime", "time": "timespan", "int64": "long", "uint64": "long", "int32": "int", "uint32": "int",
     "double": "real", "uuid": "guid", "uniqueid": "guid", "boolean": "bool",
@@ -88,9 +92,12 @@ def parse_time(text: str) -> datetime:
         micros = int((fraction or "0").ljust(6, "0")[:6])
         parts = (int(year), int(month), int(day), int(hour or 0), int(minute or 0), int(second or 0), micros)
         return datetime(*parts, tzinfo=UTC) - _offset(zone)
-    for shape in _OTHER_TIMES:
+    bare = _AROUND.sub("", text)
+    if bare != text and (match := _TIME.fullmatch(bare)):
+        return parse_time(bare)
+    for shape in ("%Y%m%d",) if re.fullmatch(r"\d{8}", bare) else _OTHER_TIMES:
         try:
-            return datetime.strptime(text, shape).replace(tzinfo=UTC)
+            return datetime.strptime(bare, shape).replace(tzinfo=UTC)
         except ValueError:
             continue
     raise ValueError(f"{text!r} is not a datetime")

@@ -19,7 +19,7 @@ from tidelake.query.kql.mistakes import error_at
 from tidelake.query.kql.parser import parse
 from tidelake.query.kql.relations import Relation, aliased
 from tidelake.query.kql.scope import Names
-from tidelake.query.kql.values import Column, Value, call
+from tidelake.query.kql.values import Column, Value, call, cast
 from tidelake.query.kql.values import text as never_null
 from tidelake.query.tables import Tables
 
@@ -104,6 +104,8 @@ def _finished(binder: Binder, relation: Relation) -> Lowered:
             sql = convert(Value(sql, "timespan"), "string").sql
         elif column.type == "string":  # KQL's text is never null
             sql = never_null(Value(sql, "string"))
+        elif column.type == "decimal":  # which a version alone is
+            sql = cast(sql, "real")
         elif column.type == "vector":
             sql = call("tide_vector_to_dynamic", sql)
         chosen.append(aliased(sql, column.name))

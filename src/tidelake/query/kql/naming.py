@@ -5,6 +5,7 @@ It does not know columns.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from tidelake.query.kql import syntax
@@ -25,6 +26,9 @@ def name_of(node: syntax.Expression) -> str | None:
         case syntax.Index(base, syntax.Literal(_, value)):
             before = name_of(base)
             return None if before is None else f"{before}_{value}"
+        case syntax.Index(base, syntax.Unary()):
+            before = name_of(base)
+            return None if before is None else f"{before}_"
         case syntax.Call(name, arguments):
             return _call_name(name, arguments)
         case _:
@@ -37,13 +41,18 @@ def _call_name(name: str, arguments: tuple[syntax.Expression, ...]) -> str | Non
         return str(arguments[0].value)
     if aggregate := AGGREGATES.get(name):
         if name == "percentile" and len(arguments) > 1 and isinstance(arguments[1], syntax.Literal):
-            return f"percentile_{first or ''}_{arguments[1].value}"
+            return f"percentile_{first or ''}_{arguments[1].value}".replace(".", "_")
         if not aggregate.prefix:
             return first
         return f"{aggregate.prefix}_{first or ''}"
     if name == "strlen":
         return f"strlen_{first or ''}"
     return first if name in NAMED_BY_ARGUMENT else None
+
+
+def nameless(taken: Iterable[str]) -> str:
+    """Name a column that nothing names: such columns are counted."""
+    return f"Column{sum(re.fullmatch('Column[0-9]+', name) is not None for name in taken) + 1}"
 
 
 def unique(name: str, taken: Iterable[str]) -> str:

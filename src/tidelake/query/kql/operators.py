@@ -323,6 +323,7 @@ def _make_series(p: Operators) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
         p.expect_sign("(", "after range")
         parts["from"], parts["to"], parts["step"] = (p.expression(), _after(p), _after(p))
         p.expect_sign(")", "after the bounds of range")
+        parts["closed"] = True
     else:
         for word in ("from", "to", "step"):
             if p.word(word):

@@ -11,6 +11,7 @@ import re as regex
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from sqlglot import exp
 
@@ -25,6 +26,7 @@ from tidelake.query.kql.values import (
     any_of,
     at_ticks,
     call,
+    cast,
     literal,
     text,
     text_literal,
@@ -49,14 +51,13 @@ reverse: tide_reverse string text
 trim: tide_trim string text text
 trim_start: tide_trim_start string text text
 trim_end: tide_trim_end string text text
-indexof: tide_indexof long text text [long] [long] [long]
 countof: tide_countof long text text [text]
 replace_string: tide_replace string text text text
 replace_regex: tide_replace_regex string text text text
 replace: tide_replace_regex string text text text
 translate: tide_translate string text text text
 strrep: tide_strrep string text long [text]
-url_encode: tide_url_encode string text
+url_encode: tide_url_encode_form string text
 url_encode_component: tide_url_encode string text
 url_decode: tide_url_decode string text
 base64_encode_tostring: tide_base64_encode string text
@@ -79,7 +80,6 @@ isascii: tide_is_ascii bool text
 to_utf8: tide_codepoints dynamic text
 unicode_codepoints_from_string: tide_codepoints dynamic text
 unicode_codepoints_to_string: tide_from_codepoints string dynamic
-make_string: tide_from_codepoints string dynamic
 strcmp: tide_strcmp long text text
 parse_url: tide_parse_url dynamic text
 parseurl: tide_parse_url dynamic text
@@ -88,7 +88,7 @@ parseurlquery: tide_parse_urlquery dynamic text
 parse_path: tide_parse_path dynamic text
 parse_csv: tide_parse_csv dynamic text
 parse_xml: tide_parse_xml dynamic text
-parse_version: tide_parse_version real text
+parse_version: tide_parse_version decimal text
 parse_ipv4: tide_parse_ipv4 long text
 parse_ipv4_mask: tide_parse_ipv4_mask long text long
 format_ipv4: tide_format_ipv4 string any [long]
@@ -124,9 +124,7 @@ set_intersect: tide_set_intersect dynamic dynamic …
 set_difference: tide_set_difference dynamic dynamic …
 set_equals: tide_set_equals bool dynamic dynamic
 bag_keys: tide_bag_keys dynamic dynamic
-bag_has_key: tide_bag_has_key bool dynamic text
 bag_merge: tide_bag_merge dynamic dynamic …
-bag_remove_keys: tide_bag_remove_keys dynamic dynamic dynamic
 bag_zip: tide_bag_zip dynamic dynamic dynamic
 zip: tide_zip dynamic dynamic …
 dynamic_to_json: tide_to_json string dynamic
@@ -175,14 +173,12 @@ hourofday: tide_hourofday int datetime
 monthofyear: tide_monthofyear int datetime
 getmonth: tide_monthofyear int datetime
 getyear: tide_year int datetime
-week_of_year: tide_weekofyear long datetime
-weekofyear: tide_weekofyear long datetime
+week_of_year: tide_weekofyear int datetime
+weekofyear: tide_weekofyear int datetime
 unixtime_seconds_todatetime: tide_from_unix_seconds datetime real
 unixtime_milliseconds_todatetime: tide_from_unix_millis datetime long
 unixtime_microseconds_todatetime: tide_from_unix_micros datetime long
 unixtime_nanoseconds_todatetime: tide_from_unix_nanos datetime long
-datetime_utc_to_local: tide_utc_to_local datetime datetime text
-datetime_local_to_utc: tide_local_to_utc datetime datetime text
 make_datetime: tide_make_datetime datetime long long long [long] [long] [real]
 make_timespan: tide_make_timespan timespan long long [real]
 tohex: tide_to_hex string long [long]
@@ -225,8 +221,6 @@ series_fill_forward: tide_series_fill_forward dynamic dynamic
 series_fill_backward: tide_series_fill_backward dynamic dynamic
 series_fill_linear: tide_series_fill_linear dynamic dynamic
 parse_command_line: tide_parse_command_line dynamic text text
-hash: tide_hash long any [long]
-gettype: tide_type_of string dynamic
 isutf8: tide_is_utf8 bool text
 array_rotate_left: tide_array_rotate_left dynamic dynamic long
 array_rotate_right: tide_array_rotate_right dynamic dynamic long
@@ -279,7 +273,7 @@ def _is_empty(args: Arguments) -> Value:
 
 def _is_null(args: Arguments) -> Value:
     value = args[0]
-    if value.type in TEXTUAL:
+    if value.type == "string":
         return literal(False, "bool")  # KQL's text is never null
     return Value(exp.Paren(this=exp.Is(this=value.sql, expression=exp.Null())), "bool")
 
@@ -433,7 +427,7 @@ def _bin(args: Arguments) -> Value:
     _check_size(args, size)
     if {"real", "decimal", "dynamic"} & {value.type, size.type}:
         return Value(call("tide_bin_real", convert(value, "real").sql, convert(size, "real").sql), "real")
-    return Value(call("tide_bin_long", value.sql, size.sql), value.type)
+    return Value(call("tide_bin_long", cast(value.sql, "long"), size.sql), "long")
 
 
 def _bin_time(time: datetime, ticks: int) -> datetime:
@@ -460,6 +454,8 @@ def _bin_at(args: Arguments) -> Value:
 
 
 def _round(args: Arguments) -> Value:
+    if args[0].type in ("int", "long") and len(args) == 1:
+        return args[0]
     digits = args.as_type(1, "long").sql if len(args) > 1 else exp.Literal.number(0)
     return Value(call("tide_round", args.as_type(0, "real").sql, digits), "real")
 
@@ -469,13 +465,15 @@ def _keeps_type(target: str) -> Rule:
         value = convert(args[0], "real") if args[0].type == "dynamic" else args[0]
         if value.type not in (*NUMERIC, "timespan"):
             raise args.error(f"{args.name} needs a number, this is {value.type}", 0, kind="type")
+        if value.type == "int":
+            value = Value(cast(value.sql, "long"), "long")
         return Value(call(target, value.sql), value.type)
 
     return rule
 
 
 def _sign(args: Arguments) -> Value:
-    return Value(call("tide_sign", args.as_type(0, "real").sql), "long")
+    return Value(call("tide_sign", args.as_type(0, "real").sql), "real")
 
 
 def _ceiling(args: Arguments) -> Value:
@@ -494,7 +492,11 @@ def _split(args: Arguments) -> Value:
 
 def _extract(args: Arguments) -> Value:
     pattern, group, subject = args.as_type(0, "text"), args.as_type(1, "long"), args.as_type(2, "text")
-    found = Value(call("tide_extract", pattern.sql, group.sql, text(subject)), "string")
+    pattern = _unnamed(pattern)
+    if pattern.is_constant and group.is_constant and not 0 <= (group.constant or 0) <= _group_count(pattern.constant):
+        found = literal("", "string")
+    else:
+        found = Value(call("tide_extract", pattern.sql, group.sql, text(subject)), "string")
     return convert(found, str(args.constant(3, "the type"))) if len(args) > 3 else found
 
 
@@ -505,6 +507,7 @@ def _extract_all(args: Arguments) -> Value:
     chosen = list(range(1, groups + 1))
     if len(args) > 2:
         chosen = [_group(args, group, str(pattern.constant)) for group in args.constant(1, "the groups")]
+    pattern = _unnamed(pattern)
     lists = [
         call("tide_extract_group", pattern.sql, exp.Literal.number(group), text(subject)) for group in chosen or [0]
     ]
@@ -512,6 +515,14 @@ def _extract_all(args: Arguments) -> Value:
 
 
 _CAPTURES = regex.compile(r"\\.|(\((?!\?)|\(\?P?<(\w+)>)")
+
+
+def _unnamed(pattern: Value) -> Value:
+    """Give a pattern without the names of its groups, which engines write in different ways."""
+    if not isinstance(pattern.constant, str) or "<" not in pattern.constant:
+        return pattern
+    found = regex.sub(r"(\\.)|\(\?P?<\w+>", lambda match: match[1] or "(", pattern.constant, flags=regex.DOTALL)
+    return literal(found, "string")
 
 
 def _group(args: Arguments, group: Any, pattern: str) -> int:
@@ -546,12 +557,83 @@ def _extract_json(args: Arguments) -> Value:
 
 def _substring(args: Arguments) -> Value:
     subject, start = args.as_type(0, "text"), args.as_type(1, "long")
-    length = [args.as_type(2, "long").sql] if len(args) > 2 else []
-    return Value(call("tide_substring", text(subject), start.sql, *length), "string")
+    bounds = [start, *([args.as_type(2, "long")] if len(args) > 2 else [])]
+    plain = all(isinstance(bound.constant, int) and bound.constant >= 0 for bound in bounds)
+    target = "tide_substring" if plain else "tide_substring_from"
+    return Value(call(target, text(subject), *(bound.sql for bound in bounds)), "string")
 
 
-def _indexof_regex(args: Arguments) -> Value:
-    return Value(call("tide_indexof_regex", args.as_type(0, "text").sql, args.as_type(1, "text").sql), "long")
+def _indexof(target: str) -> Rule:
+    """Bind a search for a place: most ask for the first, which engines find by themselves."""
+
+    def rule(args: Arguments) -> Value:
+        sides = [text(args.as_type(index, "text")) for index in range(2)]
+        if target == "tide_indexof_from" and len(args) == 2:
+            return Value(call("tide_indexof", *sides), "long")
+        options = [args.as_type(at, "long") for at in range(2, len(args))]
+        options += [literal(default, "long") for default in (0, -1, 1)[len(options) :]]
+        parts = [
+            exp.Literal.string("["),
+            options[0].sql,
+            *(each for option in options[1:] for each in (exp.Literal.string(","), option.sql)),
+            exp.Literal.string("]"),
+        ]
+        return Value(call(target, *sides, call("tide_strcat", *(cast(part, "string") for part in parts))), "long")
+
+    return rule
+
+
+def _hash(args: Arguments) -> Value:
+    value = args[0]
+    kind = {"int": "long", "timespan": "long", "datetime": "long", "decimal": "real"}.get(value.type, value.type)
+    if kind == "long":
+        value = convert(value, "long")
+    elif kind != "real":
+        kind, value = "string", convert(value, "string")
+    subject = text(value) if kind == "string" else value.sql
+    divisor = [args.as_type(1, "long").sql] if len(args) > 1 else []
+    return Value(call("tide_hashed", subject, text_literal(kind), *divisor), "long")
+
+
+def _bag_has_key(args: Arguments) -> Value:
+    bag, key = args.as_type(0, "dynamic"), args.as_type(1, "text")
+    if isinstance(key.constant, str) and key.constant.startswith("$."):
+        found = call("tide_get", bag.sql, text_literal(key.constant[2:]))
+        return Value(exp.Not(this=exp.Is(this=found, expression=exp.Null())), "bool")
+    return Value(call("tide_bag_has_key", bag.sql, key.sql), "bool")
+
+
+def _bag_remove_keys(args: Arguments) -> Value:
+    bag, keys = args.as_type(0, "dynamic"), args.as_type(1, "dynamic")
+    nested = isinstance(keys.constant, list) and any(str(key).startswith("$.") for key in keys.constant)
+    if nested:
+        return Value(call("tide_bag_without", call("tide_to_json", bag.sql), call("tide_to_json", keys.sql)), "dynamic")
+    return Value(call("tide_bag_remove_keys", bag.sql, keys.sql), "dynamic")
+
+
+def _make_string(args: Arguments) -> Value:
+    parts = [convert(value, "dynamic").sql for value in args.values]
+    return Value(call("tide_from_codepoints", call("tide_to_json", call("tide_pack_array", *parts))), "string")
+
+
+def _gettype(args: Arguments) -> Value:
+    """Give the type as it is known, and of a dynamic value that of what it holds."""
+    if args[0].type in ("dynamic", "vector"):
+        return Value(call("tide_type_of", args.as_type(0, "dynamic").sql), "string")
+    return literal(args[0].type, "string")
+
+
+def _at_zone(target: str) -> Rule:
+    def rule(args: Arguments) -> Value:
+        zone = args.as_type(1, "text")
+        if zone.is_constant:
+            try:
+                ZoneInfo(str(zone.constant))
+            except (KeyError, ValueError, OSError):
+                raise args.error(f"there is no time zone '{zone.constant}'", 1) from None
+        return Value(call(target, args.as_type(0, "datetime").sql, zone.sql), "datetime")
+
+    return rule
 
 
 def _replace_strings(args: Arguments) -> Value:
@@ -615,7 +697,7 @@ def _unit(args: Arguments, index: int) -> str:
 
 
 def _datetime_part(args: Arguments) -> Value:
-    return Value(call(f"tide_part_{_unit(args, 0)}", args.as_type(1, "datetime").sql), "long")
+    return Value(cast(call(f"tide_part_{_unit(args, 0)}", args.as_type(1, "datetime").sql), "int"), "int")
 
 
 def _datetime_diff(args: Arguments) -> Value:
@@ -757,17 +839,22 @@ _RULES: dict[str, tuple[int, int, Rule, str]] = {
     "endofyear": (1, 2, _end_of("year"), "datetime"), "bin": (2, 2, _bin, "of its argument"),
     "floor": (1, 2, _bin, "of its argument"), "bin_at": (3, 3, _bin_at, "of its argument"),
     "round": (1, 2, _round, "real"), "abs": (1, 1, _keeps_type("tide_abs"), "of its argument"),
-    "sign": (1, 1, _sign, "long"), "ceiling": (1, 1, _ceiling, "of its argument"),
+    "sign": (1, 1, _sign, "real"), "ceiling": (1, 1, _ceiling, "of its argument"),
     "split": (2, 3, _split, "dynamic"), "extract": (3, 4, _extract, "string"),
     "extract_all": (2, 3, _extract_all, "dynamic"), "extractall": (2, 3, _extract_all, "dynamic"),
     "extract_json": (2, 3, _extract_json, "string"), "extractjson": (2, 3, _extract_json, "string"),
-    "substring": (2, 3, _substring, "string"), "indexof_regex": (2, 5, _indexof_regex, "long"),
+    "substring": (2, 3, _substring, "string"), "indexof_regex": (2, 5, _indexof("tide_indexof_regex"), "long"),
+    "indexof": (2, 5, _indexof("tide_indexof_from"), "long"), "hash": (1, 2, _hash, "long"),
+    "gettype": (1, 1, _gettype, "string"), "make_string": (1, 64, _make_string, "string"),
+    "bag_has_key": (2, 2, _bag_has_key, "bool"), "bag_remove_keys": (2, 2, _bag_remove_keys, "dynamic"),
+    "datetime_utc_to_local": (2, 2, _at_zone("tide_utc_to_local"), "datetime"),
+    "datetime_local_to_utc": (2, 2, _at_zone("tide_local_to_utc"), "datetime"),
     "replace_strings": (3, 3, _replace_strings, "string"), "pack": (2, 254, _pack, "dynamic"),
     "bag_pack": (2, 254, _pack, "dynamic"), "pack_dictionary": (2, 254, _pack, "dynamic"),
     "pack_array": (1, 254, _pack_array, "dynamic"), "set_has_element": (2, 2, _set_has_element, "bool"),
     "array_iff": (3, 3, _array_iff, "dynamic"), "array_iif": (3, 3, _array_iff, "dynamic"),
-    "range": (2, 3, _range, "dynamic"), "datetime_part": (2, 2, _datetime_part, "long"),
-    "datepart": (2, 2, _datetime_part, "long"), "datetime_diff": (3, 3, _datetime_diff, "long"),
+    "range": (2, 3, _range, "dynamic"), "datetime_part": (2, 2, _datetime_part, "int"),
+    "datepart": (2, 2, _datetime_part, "int"), "datetime_diff": (3, 3, _datetime_diff, "long"),
     "datetime_add": (3, 3, _datetime_add, "datetime"), "format_datetime": (2, 2, _format_datetime, "string"),
     "format_timespan": (2, 2, _format_timespan, "string"), "ingestion_time": (0, 0, _ingestion_time, "datetime"),
     "rand": (0, 1, _rand, "real"), "assert": (2, 2, _assert, "bool"),

@@ -7,6 +7,7 @@ them. It does not know tabular operators: a subclass does.
 
 from __future__ import annotations
 
+import math
 import operator
 import re
 from abc import abstractmethod
@@ -194,6 +195,8 @@ class Scalars:
             raise scope.error(node.at, f"'{node.operator}' needs a number, this is {value.type}", kind="type")
         if node.operator == "+":
             return value
+        if value.type == "int":
+            value = Value(cast(value.sql, "long"), "long", value.constant)
         if value.is_constant:
             return literal(None if value.is_null else -value.constant, value.type)
         return Value(exp.Neg(this=exp.Paren(this=value.sql)), value.type)
@@ -248,13 +251,19 @@ class Scalars:
         return self._compare("==" if node.operator == "=~" else "!=", one, other, scope, node.at, filtering=filtering)
 
     def _compare(self, name: str, left: Value, right: Value, scope: Scope, at: int, *, filtering: bool) -> Value:
+        greater = left if name in (">", ">=") else right
+        may_be_nan = name in _COMPARISONS and greater.type == "real" and not greater.is_constant
         left, right = self._alike(left, right, scope, at, name)
         if left.is_constant and right.is_constant and left.constant is not None and right.constant is not None:
             return literal(_FOLDED[name](left.constant, right.constant), "bool")
         if left.type in TEXTUAL:
             return Value(_compare_text(name, left, right, filtering), "bool")
         if name in _COMPARISONS:
-            return Value(_COMPARISONS[name](this=left.sql, expression=right.sql), "bool")
+            found: exp.Expr = _COMPARISONS[name](this=left.sql, expression=right.sql)
+            if may_be_nan:  # to engines it is the greatest, to KQL it is neither more nor less than anything
+                number = exp.LTE(this=greater.sql.copy(), expression=literal(math.inf, "real").sql)
+                found = exp.Paren(this=exp.and_(found, number))
+            return Value(found, "bool")
         return Value(_equality(name, left, right, filtering), "bool")
 
     def _alike(self, left: Value, right: Value, scope: Scope, at: int, what: str) -> tuple[Value, Value]:
@@ -268,7 +277,9 @@ class Scalars:
         kinds = {left.type, right.type}
         if what in ("==", "!=", "in") and kinds & {*TEXTUAL} and kinds & {*NUMERIC, "bool"}:
             return _plain_numbers(left, right) or (convert(left, "string"), convert(right, "string"))
-        hint = ": use tostring(…)" if "string" in (left.type, right.type) else ""
+        fitting = {"datetime": "todatetime", "timespan": "totimespan"}
+        wanted = next((fitting[kind] for kind in sorted(kinds) if kind in fitting), "tostring")
+        hint = f": use {wanted}(…)" if "string" in kinds else ""
         raise scope.error(at, f"cannot use '{what}' with {left.type} and {right.type}{hint}", kind="type")
 
     def _arithmetic(self, name: str, left: Value, right: Value, scope: Scope, at: int) -> Value:
@@ -504,7 +515,7 @@ def _as_number(value: Value, other: Value) -> Value:
 
 def _result_type(name: str, left: str, right: str) -> str | None:
     if left in NUMERIC and right in NUMERIC:
-        return "real" if {"real", "decimal"} & {left, right} else "long" if "long" in (left, right) else "int"
+        return "real" if {"real", "decimal"} & {left, right} else "long"
     match name, left, right:
         case ("+", "datetime", "timespan") | ("+", "timespan", "datetime") | ("-", "datetime", "timespan"):
             return "datetime"
@@ -534,9 +545,11 @@ def _folded_arithmetic(name: str, left: Value, right: Value, kind: str, scope: S
         if isinstance(one, datetime):
             return literal((one - other) // timedelta(microseconds=1) * 10, kind)
         if name == "/":
-            found = one / other if kind == "real" else _truncated(one / other)
+            found = _divided(one, other) if kind == "real" else _truncated(one, other)
         else:
-            found = one - other * _floor(one, other) if name == "%" else _FOLDED[name](one, other)
+            found = one % abs(other) if name == "%" else _FOLDED[name](one, other)
+        if kind in ("long", "timespan") and not -(2**63) <= found < 2**63:
+            raise OverflowError
         return literal(round(found) if kind == "timespan" else found, kind)
     except ZeroDivisionError:
         return literal(None, kind)
@@ -544,12 +557,17 @@ def _folded_arithmetic(name: str, left: Value, right: Value, kind: str, scope: S
         raise scope.error(at, f"'{name}' goes beyond what {kind} can hold") from None
 
 
-def _floor(one: Any, other: Any) -> int:
-    return int(one // other)
+def _divided(one: float, other: float) -> float:
+    """Divide reals, of which none is too small to divide by."""
+    if other:
+        return one / other
+    return math.nan if not one or math.isnan(one) else math.copysign(math.inf, one)
 
 
-def _truncated(value: float) -> int:
-    return int(value)
+def _truncated(one: Any, other: Any) -> Any:
+    if isinstance(one, float) or isinstance(other, float):
+        return int(one / other)
+    return abs(one) // abs(other) * (1 if (one < 0) == (other < 0) else -1)
 
 
 def _arithmetic_sql(name: str, left: Value, right: Value, kind: str) -> exp.Expr:
@@ -564,7 +582,7 @@ def _arithmetic_sql(name: str, left: Value, right: Value, kind: str) -> exp.Expr
     if name == "/":
         return call("tide_divide" if kind == "real" else "tide_divide_whole", one, other)
     if name == "%":
-        return call("tide_modulo", one, other)
+        return call("tide_modulo", _widened(left, kind), _widened(right, kind))
     if kind == "timespan" and "real" in (left.type, right.type):
         return cast(exp.Round(this=exp.Mul(this=exp.Paren(this=one), expression=exp.Paren(this=other))), "long")
     kinds: dict[str, type[exp.Binary]] = {"+": exp.Add, "-": exp.Sub, "*": exp.Mul}
@@ -575,4 +593,4 @@ def _widened(value: Value, kind: str) -> exp.Expr:
     """Give an operand wide enough that a sum of two ints does not overflow."""
     if (kind == "long" and value.type == "int") or (kind == "long" and value.is_constant):
         return cast(value.sql, "long")
-    return value.sql
+    return cast(value.sql, "real") if kind == "real" and value.type == "decimal" else value.sql

@@ -1,0 +1,153 @@
+"""Hold the portable functions that look into texts further than engines agree on: places, counts, versions, hashes.
+
+Each is a function of one row's texts; options travel as one JSON array. It does not know engines.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+_MASK = (1 << 64) - 1
+_PRIMES = (
+    11400714785074694791, 14029467366897019727, 1609587929392839161, 9650029242287828579, 2870177450012600261,
+)  # fmt: skip
+_pattern = lru_cache(maxsize=256)(re.compile)
+
+
+def indexof(text: str, sought: str, options: str) -> int | None:
+    """Find the n-th place of a text within so many letters from a start, which may be counted from the end."""
+    start, length, occurrence = (int(each) for each in json.loads(options))
+    if occurrence < 1 or length < -1:
+        return None
+    start = max(0, len(text) + start) if start < 0 else start
+    for _ in range(occurrence):
+        at = text.find(sought, start, len(text) if length < 0 else start + length)
+        if at < 0 or start > len(text):
+            return -1
+        start = at + 1
+    return start - 1
+
+
+def indexof_regex(text: str, sought: str, options: str) -> int | None:
+    """Find the n-th place that a pattern matches; matches do not overlap."""
+    start, length, occurrence = (int(each) for each in json.loads(options))
+    if start < 0 or occurrence < 1 or length < -1:
+        return None
+    found = -1
+    for _ in range(occurrence):
+        match = _pattern(sought).search(text, start, len(text) if length < 0 else start + length)
+        if match is None:
+            return -1
+        found, start = match.start(), max(match.end(), match.start() + 1)
+    return found
+
+
+def countof(text: str, sought: str) -> int:
+    """Count where a text begins within another, also where one begins within the last."""
+    if not sought:
+        return 0
+    count, at = 0, text.find(sought)
+    while at >= 0:
+        count, at = count + 1, text.find(sought, at + 1)
+    return count
+
+
+def version(text: str) -> str:
+    """Give up to four parts as one number, eight digits a part."""
+    parts = [int(part) for part in text.strip().split(".")]
+    if not 1 <= len(parts) <= 4 or any(not 0 <= part < 10**8 for part in parts):
+        raise ValueError("not a version")
+    return str(sum(part * 10 ** (8 * (3 - at)) for at, part in enumerate(parts)))
+
+
+def hashed(text: str, kind: str, divisor: str | None) -> int | None:
+    """Give xxhash64 of a text's bytes, or of the eight of a number, or what a division leaves of it."""
+    match kind:
+        case "long":
+            data = int(text).to_bytes(8, "little", signed=True)
+        case "real":
+            data = struct.pack("<d", float(text))
+        case _:
+            data = text.encode()
+    found = _xxhash64(data)
+    if divisor is not None:
+        return found % int(divisor) if int(divisor) > 0 else None
+    return found - (1 << 64) if found >> 63 else found
+
+
+def _xxhash64(data: bytes) -> int:
+    first, second, third, fourth, fifth = _PRIMES
+    size, at = len(data), 0
+    if size >= 32:
+        lanes = [(first + second) & _MASK, second, 0, -first & _MASK]
+        for at in range(0, size - 31, 32):
+            lanes = [_mixed(lane, _word(data, at + 8 * number, 8)) for number, lane in enumerate(lanes)]
+        at += 32
+        total = sum(_turned(lane, by) for lane, by in zip(lanes, (1, 7, 12, 18), strict=True)) & _MASK
+        for lane in lanes:
+            total = ((total ^ _mixed(0, lane)) * first + fourth) & _MASK
+    else:
+        total = fifth
+    total = (total + size) & _MASK
+    while at + 8 <= size:
+        total, at = (_turned(total ^ _mixed(0, _word(data, at, 8)), 27) * first + fourth) & _MASK, at + 8
+    if at + 4 <= size:
+        total, at = (_turned(total ^ (_word(data, at, 4) * first & _MASK), 23) * second + third) & _MASK, at + 4
+    for byte in data[at:]:
+        total = _turned(total ^ (byte * fifth & _MASK), 11) * first & _MASK
+    for shift, prime in ((33, second), (29, third), (32, 1)):
+        total = (total ^ (total >> shift)) * prime & _MASK
+    return total
+
+
+def _word(data: bytes, at: int, size: int) -> int:
+    return int.from_bytes(data[at : at + size], "little")
+
+
+def _turned(value: int, by: int) -> int:
+    return ((value << by) | (value >> (64 - by))) & _MASK
+
+
+def _mixed(lane: int, value: int) -> int:
+    return _turned((lane + value * _PRIMES[1]) & _MASK, 31) * _PRIMES[0] & _MASK
+
+
+def shifted(number: str, places: str, direction: int) -> int | None:
+    """Move the bits of a long, by at most 63 places."""
+    by = int(places)
+    if by < 0:
+        return None
+    moved = int(number) << by % 64 if direction > 0 else int(number) >> by % 64
+    moved &= _MASK
+    return moved - (1 << 64) if moved >> 63 else moved
+
+
+def bag_without(bag: str, keys: str) -> str:
+    """Leave out keys of a bag, also nested ones, which are written as paths."""
+    found = json.loads(bag)
+    for key in json.loads(keys):
+        *before, last = str(key)[2:].split(".") if str(key).startswith("$.") else [str(key)]
+        at = found
+        for step in before:
+            at = at.get(step) if isinstance(at, dict) else None
+        if isinstance(at, dict):
+            at.pop(last, None)
+    return json.dumps(found, ensure_ascii=False)
+
+
+# name, function, how many texts it takes, what it gives
+TEXT: tuple[tuple[str, Callable[..., Any], int, str], ...] = (
+    ("tide_indexof_from", indexof, 3, "long"),
+    ("tide_indexof_regex", indexof_regex, 3, "long"),
+    ("tide_countof_plain", countof, 2, "long"),
+    ("tide_version_text", version, 1, "text"),
+    ("tide_hashed", hashed, 3, "long"),
+    ("tide_shift_left", lambda number, places: shifted(number, places, 1), 2, "long"),
+    ("tide_shift_right", lambda number, places: shifted(number, places, -1), 2, "long"),
+    ("tide_bag_without", bag_without, 2, "json"),
+)

@@ -2,13 +2,15 @@
 
 Every table that a query reads becomes a reference of its own, ``tide_0``, ``tide_1``, …, under the alias that the query
 knows it by. Afterwards every column says which source it is of, and every star is written out. Names are found whatever
-their case; one spelling, the table's own, is used throughout. It does not read rows, and it does not plan.
+their case; one spelling, the table's own, is used throughout. Engines do not tell names apart by case: where only case
+tells two columns apart, the second has another name in the tree. It does not read rows, and it does not plan.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, cast
 
 from sqlglot import exp
@@ -21,6 +23,7 @@ from sqlglot.schema import MappingSchema
 from tidelake.errors import InvalidInputError, NotFoundError, QueryError
 from tidelake.lexer import did_you_mean
 from tidelake.query.constants import constant_of
+from tidelake.query.kql.relations import fresh_key, keyed
 from tidelake.query.sql import DIALECT, error_of, path_call, steps_of
 from tidelake.query.tables import Tables
 from tidelake.schema import DataType
@@ -66,11 +69,6 @@ class Reference:
     types: Mapping[str, DataType]
     spelled: Mapping[str, str]  # the table's own spelling of each
 
-    @property
-    def as_spelled(self) -> bool:
-        """Whether the tree spells this table's columns as the table does."""
-        return all(name == own for name, own in self.spelled.items())
-
 
 @dataclass(frozen=True, slots=True)
 class Bound:
@@ -79,13 +77,15 @@ class Bound:
     tree: exp.Query
     references: Mapping[str, Reference]
     schema: MappingSchema
+    shown: Mapping[str, str] = field(default_factory=dict)  # names of the tree that are not for people, and what is
 
 
 def bind(tree: exp.Query, text: str, tables: PastTables) -> Bound:
     """Resolve every name of a tree, which is changed in place, or say which is not known."""
     found = [_reference(node, text, tables, number) for number, node in enumerate(_tables_of(tree))]
-    spelling = _one_spelling(tree, found)
-    references = {each.name: _respelled(each, spelling) for each in found}
+    apart = _told_apart(found)
+    spelling = _one_spelling(tree, found, apart)
+    references = {each.name: _respelled(each, spelling, apart) for each in found}
     _resolve_paths(tree, references)
     schema = MappingSchema(dialect=DIALECT, normalize=False)
     for each in references.values():
@@ -98,16 +98,17 @@ def bind(tree: exp.Query, text: str, tables: PastTables) -> Bound:
         raise _unresolved(text, tree, references, str(error)) from None
     _check_columns(qualified, references, text)
     _quote(qualified)
-    return Bound(qualified, references, schema)
+    return Bound(qualified, references, schema, {key: name for name, key in apart.items()})
 
 
 def bind_tables(tree: exp.Query, text: str, tables: PastTables) -> Bound:
     """Find the tables of a tree whose columns are all resolved already, as KQL's are."""
     found = [_reference(node, text, tables, number) for number, node in enumerate(_tables_of(tree))]
-    references = {
-        each.name: Reference(each.name, each.table, each.at, each.types, {name: name for name in each.types})
-        for each in found
-    }
+    references = {}
+    for each in found:
+        spelled = {column.key: column.name for column in keyed((name, "") for name in each.types)}
+        types = {key: each.types[name] for key, name in spelled.items()}
+        references[each.name] = Reference(each.name, each.table, each.at, types, spelled)
     return Bound(tree, references, MappingSchema(dialect=DIALECT, normalize=False))
 
 
@@ -203,27 +204,36 @@ def _at(version: exp.Expr, text: str, node: exp.Table) -> At:
     raise error_of(text, node, f"{node.name} AS OF needs {wanted}", kind="syntax")
 
 
-def _one_spelling(tree: exp.Query, references: Iterable[Reference]) -> Mapping[str, str]:
+def _told_apart(references: Sequence[Reference]) -> Mapping[str, str]:
+    """Name in the tree the columns that in some table only case tells apart."""
+    every = {name.lower() for each in references for name in each.types}
+    counts = [Counter(map(str.lower, each.types)) for each in references]
+    shared = {name for count in counts for name, times in count.items() if times > 1}
+    apart: dict[str, str] = {}
+    for name in (name for each in references for name in each.types):
+        if name.lower() in shared and name not in apart:
+            is_first = name.lower() not in map(str.lower, apart)
+            apart[name] = name if is_first else fresh_key(name, [*every, *apart.values()])
+    return apart
+
+
+def _one_spelling(tree: exp.Query, references: Iterable[Reference], apart: Mapping[str, str]) -> Mapping[str, str]:
     """Spell every name of the tree one way: as the first table that has it does, else as it is first written."""
     spelling: dict[str, str] = {}
     for reference in references:
         for name in reference.types:
             spelling.setdefault(name.lower(), name)
     for identifier in tree.find_all(exp.Identifier):
-        if not identifier.this.startswith(PREFIX):
-            identifier.set("this", spelling.setdefault(identifier.this.lower(), identifier.this))
+        name = identifier.this
+        if not name.startswith(PREFIX):
+            identifier.set("this", apart.get(name) or spelling.setdefault(name.lower(), name))
         identifier.set("quoted", True)
     return spelling
 
 
-def _respelled(reference: Reference, spelling: Mapping[str, str]) -> Reference:
-    types: dict[str, DataType] = {}
-    spelled: dict[str, str] = {}
-    for name, kind in reference.types.items():
-        shown = spelling[name.lower()]
-        if shown in types:  # two columns that only case tells apart: the first can be asked for
-            continue
-        types[shown], spelled[shown] = kind, name
+def _respelled(reference: Reference, spelling: Mapping[str, str], apart: Mapping[str, str]) -> Reference:
+    spelled = {apart.get(name) or spelling[name.lower()]: name for name in reference.types}
+    types = {shown: reference.types[name] for shown, name in spelled.items()}
     return Reference(reference.name, reference.table, reference.at, types, spelled)
 
 

@@ -29,6 +29,7 @@ from tidelake.predicate import (
     IsNull,
     Leaf,
     Not,
+    Or,
     Predicate,
     Range,
     StartsWith,
@@ -95,12 +96,24 @@ def conjuncts_of(condition: exp.Expr | None) -> Iterator[exp.Expr]:
             yield condition
 
 
-def pushed(condition: exp.Expr, types: Mapping[str, DataType]) -> Pushed | None:
-    """Give what a condition on one table's columns asks of a scan, or None if nothing."""
+def pushed(condition: exp.Expr, types: Mapping[str, DataType], spelled: Mapping[str, str]) -> Pushed | None:
+    """Give what a condition on one table's columns asks of a scan, in the table's own names, or None if nothing."""
     try:
-        return _pushed(condition, types)
+        found = _pushed(condition, types)
     except TidelakeError:  # a value that no predicate can hold
         return None
+    return found and replace(found, predicate=_respelled(found.predicate, spelled))
+
+
+def _respelled(predicate: Predicate, spelled: Mapping[str, str]) -> Predicate:
+    match predicate:
+        case And(parts) | Or(parts):
+            return type(predicate)(tuple(_respelled(part, spelled) for part in parts))
+        case Not(part):
+            return Not(_respelled(part, spelled))
+        case leaf:
+            own = spelled[leaf.column]
+            return leaf if own == leaf.column else replace(leaf, column=own)
 
 
 def rejects_nulls(predicate: Predicate) -> bool:

@@ -164,10 +164,8 @@ def _inner(source: exp.Expr) -> exp.Select | None:
 
 
 def _shape(reference: Reference, outputs: Mapping[str, exp.Expr], conditions: Sequence[exp.Expr]) -> Shape | None:
-    if not reference.as_spelled:
-        return None
     aggregates = [_aggregate(each, reference.types) for each in outputs.values()]
-    asked = [pushed(each, reference.types) for each in conditions]
+    asked = [pushed(each, reference.types, reference.spelled) for each in conditions]
     known = [each for each in asked if each is not None and each.exact]
     wanted = tuple(each for each in aggregates if each is not None)
     if len(wanted) < len(aggregates) or len(known) < len(asked):

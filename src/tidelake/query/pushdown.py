@@ -165,7 +165,7 @@ def _narrow_source(
     """Narrow one source: ``asked`` holds of the joined rows, ``before`` of the source's own."""
     reference = found.references.get(source.name) if isinstance(source, exp.Table) else None
     if reference is not None:
-        parts = _pushable(asked, before, nullable, reference) if reference.as_spelled else []
+        parts = _pushable(asked, before, nullable, reference)
         found.columns.setdefault(reference.name, set()).update(needed & reference.types.keys())
         found.conditions.setdefault(reference.name, []).extend(parts)
         whole = len(parts) == len(asked) + len(before) and all(part.exact for part in parts)
@@ -184,8 +184,8 @@ def _narrow_source(
 def _pushable(
     asked: Sequence[exp.Expr], before: Sequence[exp.Expr], nullable: bool, reference: Reference
 ) -> list[Pushed]:
-    own = (pushed(each, reference.types) for each in before)
-    joined = (pushed(each, reference.types) for each in asked)
+    own = (pushed(each, reference.types, reference.spelled) for each in before)
+    joined = (pushed(each, reference.types, reference.spelled) for each in asked)
     kept = [each for each in joined if each is not None and (not nullable or rejects_nulls(each.predicate))]
     return [*(each for each in own if each is not None), *kept]
 

@@ -166,7 +166,8 @@ def _prepare(text: str, language: Language, seen: _Seen) -> tuple[Prepared, bool
     bound = bind(with_clock(tree, now), text, seen)
     pushed, shape = tuple(push_down(bound)), shape_of(bound)
     adapted = adapt(bound, text)
-    return Prepared(text, language, adapted, tuple(adapted.named_selects), pushed, shape), lasting
+    names = tuple(bound.shown.get(name, name) for name in adapted.named_selects)
+    return Prepared(text, language, adapted, names, pushed, shape), lasting
 
 
 def _scan(ask: Ask, seen: _Seen, prune: bool) -> Scan:

@@ -89,8 +89,9 @@ def bind(tree: exp.Query, text: str, tables: PastTables) -> Bound:
     _resolve_paths(tree, references)
     schema = MappingSchema(dialect=DIALECT, normalize=False)
     for each in references.values():
-        types = {name: _TYPE_NAMES[kind.kind] for name, kind in each.types.items()}
-        schema.add_table(exp.to_table(each.name), types, dialect=DIALECT, normalize=False)
+        # A name given as text would be parsed, and @version would be a parameter.
+        types = {exp.to_identifier(name, quoted=True): _TYPE_NAMES[kind.kind] for name, kind in each.types.items()}
+        schema.add_table(exp.to_table(each.name), cast("dict[str, str]", types), dialect=DIALECT, normalize=False)
     try:
         qualify_tables(tree, dialect=DIALECT)
         qualified = qualify_columns(tree, schema, dialect=DIALECT)

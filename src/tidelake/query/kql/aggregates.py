@@ -129,6 +129,17 @@ def _covariance(target: str) -> Rule:
     return rule
 
 
+def _conditional_pair(target: str) -> Rule:
+    """Make ``covarianceif`` of ``covariance``: the last argument says which rows count."""
+
+    def rule(args: Arguments) -> Value:
+        condition = args.as_type(2, "bool").sql
+        first, second = (_when(condition.copy(), args.as_type(at, "real").sql) for at in range(2))
+        return Value(call(target, first, second), "real")
+
+    return rule
+
+
 def _make_list_with_nulls(args: Arguments) -> Value:
     return Value(call("tide_make_list_with_nulls", convert(args[0], "dynamic").sql), "dynamic")
 
@@ -207,6 +218,8 @@ _ENTRIES: dict[str, tuple[int, int, Rule, str, str]] = {
     "stdevpif": (2, 2, _conditional(_deviation("tide_stdevp")), "real", "stdevpif"),
     "covariance": (2, 2, _covariance("tide_covariance"), "real", "covariance"),
     "covariancep": (2, 2, _covariance("tide_covariancep"), "real", "covariancep"),
+    "covarianceif": (3, 3, _conditional_pair("tide_covariance"), "real", "covarianceif"),
+    "covariancepif": (3, 3, _conditional_pair("tide_covariancep"), "real", "covariancepif"),
     "make_list_with_nulls": (1, 1, _make_list_with_nulls, "dynamic", "list"),
     "percentile": (2, 2, _percentile, "of its argument", "percentile"),
     "make_set": (1, 2, _make_set, "dynamic", "set"), "makeset": (1, 2, _make_set, "dynamic", "set"),
@@ -229,5 +242,6 @@ AGGREGATES: Mapping[str, Aggregate] = {name: Aggregate(name, *entry) for name, e
 SEVERAL = {
     "arg_max": "the row with the greatest value", "arg_min": "the row with the least value",
     "argmax": "arg_max, under its old name", "argmin": "arg_min, under its old name",
-    "percentiles": "several percentiles", "take_any": "any row's columns", "any": "take_any, under its old name",
+    "percentiles": "several percentiles", "percentiles_array": "several percentiles, as an array",
+    "take_any": "any row's columns", "any": "take_any, under its old name",
 }  # fmt: skip

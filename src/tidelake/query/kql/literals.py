@@ -33,8 +33,9 @@ _ESCAPE = re.compile(r"\\(?:x([0-9A-Fa-f]{2})|u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8}
 _PLAIN_ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
 _OTHER_TIMES = ("%m/%d/%Y", "%m/%d/%Y %H:%M:%S", "%Y/%m/%d", "%Y%m%d", "%Y-%m", "%Y", "%d %b %Y %H:%M:%S", "%b %d, %Y")
 TYPE_NAMES = {
-    "date": "datetime", "time": "timespan", "int64": "long", "uint64": "long", "int32": "int", "uint32": "int",
-    "double": "real", "uuid": "guid", "uniqueid": "guid", "boolean": "bool",
+    "date": "datetime", "time": "timespan", "int64": "long", "uint64": "long", "ulong": "long", "int32": "int",
+    "uint32": "int", "uint": "int", "int16": "int", "uint16": "int", "int8": "int", "uint8": "int", "double": "real",
+    "float": "real", "uuid": "guid", "uniqueid": "guid", "boolean": "bool",
 }  # fmt: skip
 
 

@@ -25,6 +25,7 @@ from tidelake.query.kql.values import (
     any_of,
     at_ticks,
     call,
+    cast,
     literal,
     text,
     text_literal,
@@ -657,15 +658,33 @@ def _has_any_ipv4(target: str) -> Rule:
     def rule(args: Arguments) -> Value:
         subject = args.as_type(0, "text")
         options: list[exp.Expr] = []
+        arrays: list[exp.Expr] = []
         for index in range(1, len(args)):
             value = args[index]
             if value.type == "dynamic" and value.is_constant:
                 options += [text_literal(str(item)) for item in value.constant or []]
+            elif value.type == "dynamic":
+                arrays.append(value.sql)
             else:
                 options.append(args.as_type(index, "text").sql)
-        return Value(any_of([call(target, subject.sql, option) for option in options]), "bool")
+        parts = [call(target, subject.sql, option) for option in options]
+        parts += [call(f"{target}_of", subject.sql, array) for array in arrays]
+        return Value(any_of(parts), "bool")
 
     return rule
+
+
+def _has_any_index(args: Arguments) -> Value:
+    """Give the place of the first word that a text has, or -1."""
+    subject, words = args.as_type(0, "text"), args.constant(1, "the list")
+    if not isinstance(words, list):
+        raise args.error("has_any_index needs an array", 1, kind="type")
+    ifs = [
+        exp.If(this=call("tide_has", subject.sql.copy(), text_literal(str(word))), true=exp.Literal.number(at))
+        for at, word in enumerate(words)
+    ]
+    none = exp.Neg(this=exp.Literal.number(1))
+    return Value(cast(exp.Case(ifs=ifs, default=none) if ifs else none, "long"), "long")
 
 
 def _ipv4_in_any(args: Arguments) -> Value:
@@ -771,6 +790,7 @@ _RULES: dict[str, tuple[int, int, Rule, str]] = {
     "datetime_add": (3, 3, _datetime_add, "datetime"), "format_datetime": (2, 2, _format_datetime, "string"),
     "format_timespan": (2, 2, _format_timespan, "string"), "ingestion_time": (0, 0, _ingestion_time, "datetime"),
     "rand": (0, 1, _rand, "real"), "assert": (2, 2, _assert, "bool"),
+    "has_any_index": (2, 2, _has_any_index, "long"),
     "has_any_ipv4": (2, 64, _has_any_ipv4("tide_has_ipv4"), "bool"),
     "has_any_ipv4_prefix": (2, 64, _has_any_ipv4("tide_has_ipv4_prefix"), "bool"),
     "ipv4_is_in_any_range": (2, 64, _ipv4_in_any, "bool"), "around": (3, 3, _around, "bool"), "pi": (0, 0, _pi, "real"),

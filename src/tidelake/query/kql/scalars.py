@@ -18,7 +18,7 @@ from sqlglot import exp
 
 from tidelake.query.kql import syntax
 from tidelake.query.kql.conversions import convert, implicit
-from tidelake.query.kql.scope import Closure, Scope, column_sql
+from tidelake.query.kql.scope import Closure, Scope, Unset, column_sql
 from tidelake.query.kql.values import (
     NUMERIC,
     TEXTUAL,
@@ -144,6 +144,9 @@ class Scalars:
             return found
         if isinstance(found, Closure):
             raise scope.error(node.at, f"'{node.name}' is a function: call it with ()")
+        if isinstance(found, Unset):
+            hint = f"declare query_parameters({node.name}:{found.type} = …) gives it one"
+            raise scope.error(node.at, f"query parameter '{node.name}' has no value: {hint}", kind="no_value")
         if found is not None:
             raise scope.error(node.at, f"'{node.name}' is a table, and a value is expected: use toscalar(…)")
         if node.name.startswith("$") and node.name[1:] in scope.sides:
@@ -209,6 +212,10 @@ class Scalars:
             return self._text_operation(node, left, right, scope, filtering)
         if name in ("=~", "!~"):
             return self._fold_equal(left, right, scope, node, filtering)
+        if "like" in name:
+            raise scope.error(
+                node.at, f"operator '{name}' is not supported: use has, contains or matches regex", kind="unsupported"
+            )
         return self._compare(name, left, right, scope, node.at, filtering=filtering)
 
     def _any_column(self, node: syntax.Binary, scope: Scope) -> Value:

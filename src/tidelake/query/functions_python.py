@@ -344,7 +344,9 @@ def codepoints(text: str) -> str:
 
 def from_codepoints(array: str) -> str:
     value = json.loads(array)
-    return "".join(chr(int(code)) for code in (value if isinstance(value, list) else [value]))
+    if isinstance(value, list):
+        return "".join(from_codepoints(json.dumps(each)) for each in value)
+    return chr(int(value))
 
 
 def punycode_encode(text: str) -> str:

@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from tidelake.query.kql.arguments import Arguments
 from tidelake.query.kql.conversions import convert
-from tidelake.query.kql.values import NUMERIC, TEXTUAL, Value, call, cast, text
+from tidelake.query.kql.values import NUMERIC, TEXTUAL, Value, call, cast, literal, text
 
 Rule = Callable[[Arguments], Value]
 
@@ -156,6 +156,20 @@ def _percentile(args: Arguments) -> Value:
     return Value(cast(call("tide_percentile", value.sql, rank), value.type), value.type)
 
 
+def _weighted_percentile(args: Arguments) -> Value:
+    """Give the least value that, with all below it, has a share of the weight."""
+    value = args[0] if args[0].type in (*NUMERIC, "timespan") else convert(args[0], "real")
+    share = args.constant(2, "the percentile")
+    if not isinstance(share, int | float) or not 0 <= share <= 100:
+        raise args.error("a percentile lies between 0 and 100", 2)
+    plain = Value(value.sql, "long") if value.type == "timespan" else value
+    pair = call("tide_pack_array", *(convert(each, "dynamic").sql for each in (plain, args.as_type(1, "long"))))
+    found = call(
+        "tide_percentile_weighted", call("tide_make_list_of_dynamic", pair), text(literal(str(share), "string"))
+    )
+    return Value(cast(found, "long" if value.type == "timespan" else value.type), value.type)
+
+
 def _limit(args: Arguments) -> list[exp.Expr]:
     return [args.as_type(1, "long").sql] if len(args) > 1 else []
 
@@ -222,6 +236,7 @@ _ENTRIES: dict[str, tuple[int, int, Rule, str, str]] = {
     "covariancepif": (3, 3, _conditional_pair("tide_covariancep"), "real", "covariancepif"),
     "make_list_with_nulls": (1, 1, _make_list_with_nulls, "dynamic", "list"),
     "percentile": (2, 2, _percentile, "of its argument", "percentile"),
+    "percentilew": (3, 3, _weighted_percentile, "of its argument", "percentile"),
     "make_set": (1, 2, _make_set, "dynamic", "set"), "makeset": (1, 2, _make_set, "dynamic", "set"),
     "make_set_if": (2, 3, _conditional(_make_set), "dynamic", "set"),
     "make_list": (1, 2, _make_list, "dynamic", "list"), "makelist": (1, 2, _make_list, "dynamic", "list"),
@@ -243,5 +258,6 @@ SEVERAL = {
     "arg_max": "the row with the greatest value", "arg_min": "the row with the least value",
     "argmax": "arg_max, under its old name", "argmin": "arg_min, under its old name",
     "percentiles": "several percentiles", "percentiles_array": "several percentiles, as an array",
+    "percentilesw": "several percentiles of weighted values", "percentilesw_array": "the same, as an array",
     "take_any": "any row's columns", "any": "take_any, under its old name",
 }  # fmt: skip

@@ -23,6 +23,11 @@ from tidelake.query.kql.values import NUMERIC, Column, Value, call, cast, litera
 
 _ARGS = {"arg_max": "tide_arg_max", "arg_min": "tide_arg_min", "argmax": "tide_arg_max", "argmin": "tide_arg_min"}
 
+_PERCENTILES = {
+    "percentiles": "percentile", "percentiles_array": "percentile", "percentilesw": "percentilew",
+    "percentilesw_array": "percentilew",
+}  # fmt: skip
+
 
 @dataclass(frozen=True, slots=True)
 class Output:
@@ -98,7 +103,7 @@ def _outputs(
         ):
             for name, value, field in _any_row(b, relation, inner, names, scope, taken):
                 add(name, value, field)
-        elif isinstance(inner, syntax.Call) and inner.name in ("percentiles", "percentiles_array"):
+        elif isinstance(inner, syntax.Call) and inner.name in _PERCENTILES:
             _percentiles(b, inner, names, scope, add)
         else:
             add(names[0] if names else name_of(inner), settled(b.bind(inner, scope)))
@@ -161,19 +166,21 @@ def _fields(
 
 
 def _percentiles(b: Binder, node: syntax.Call, names: Sequence[str], scope: Scope, add: Any) -> None:
-    if len(node.arguments) < 2:
+    single = _PERCENTILES[node.name]
+    given = 2 if single == "percentilew" else 1
+    if len(node.arguments) <= given:
         raise scope.error(node.at, f"{node.name} needs what is ranked and the percentiles", kind="arity")
-    subject, *shares = node.arguments
+    subjects, shares = node.arguments[:given], list(node.arguments[given:])
     shares = [each for share in shares for each in _shares(b, share, scope)]
-    first = name_of(subject) or ""
+    first = name_of(subjects[0]) or ""
     values: list[Value] = []
     for at, share in enumerate(shares):
-        value = b.bind(syntax.Call("percentile", (subject, share), node.at), scope)
+        value = b.bind(syntax.Call(single, (*subjects, share), node.at), scope)
         values.append(value)
-        if node.name == "percentiles":
+        if not node.name.endswith("_array"):
             label = b.constant(share, replace(scope, aggregates=False), "a percentile")
             add(names[at] if at < len(names) else f"percentile_{first}_{label}".replace(".", "_"), value)
-    if node.name == "percentiles_array":
+    if node.name.endswith("_array"):
         packed = call("tide_pack_array", *(convert(value, "dynamic").sql for value in values))
         add(names[0] if names else f"percentiles_{first}", Value(packed, "dynamic"))
 

@@ -30,6 +30,7 @@ from tidelake.query.kql.values import (
     text,
     text_literal,
 )  # fmt: skip
+from tidelake.query.kql.varied_functions import VARIED
 
 
 def _plain(target: str, result: str, *kinds: str) -> Rule:
@@ -79,8 +80,6 @@ regex_quote: tide_regex_quote string text
 isascii: tide_is_ascii bool text
 to_utf8: tide_codepoints dynamic text
 unicode_codepoints_from_string: tide_codepoints dynamic text
-unicode_codepoints_to_string: tide_from_codepoints string dynamic
-make_string: tide_from_codepoints string dynamic
 strcmp: tide_strcmp long text text
 parse_url: tide_parse_url dynamic text
 parseurl: tide_parse_url dynamic text
@@ -116,9 +115,6 @@ arraylength: tide_array_length long dynamic
 array_slice: tide_array_slice dynamic dynamic long long
 array_reverse: tide_array_reverse dynamic dynamic
 array_sum: tide_array_sum real dynamic
-array_sort_asc: tide_array_sort_asc dynamic dynamic
-array_sort_desc: tide_array_sort_desc dynamic dynamic
-array_index_of: tide_array_index_of long dynamic any
 array_concat: tide_array_concat dynamic dynamic …
 set_union: tide_set_union dynamic dynamic …
 set_intersect: tide_set_intersect dynamic dynamic …
@@ -185,7 +181,6 @@ unixtime_nanoseconds_todatetime: tide_from_unix_nanos datetime long
 datetime_utc_to_local: tide_utc_to_local datetime datetime text
 datetime_local_to_utc: tide_local_to_utc datetime datetime text
 make_datetime: tide_make_datetime datetime long long long [long] [long] [real]
-make_timespan: tide_make_timespan timespan long long [real]
 tohex: tide_to_hex string long [long]
 format_bytes: tide_format_bytes string real [long] [text]
 series_sum: tide_array_sum real dynamic
@@ -193,8 +188,6 @@ series_add: tide_series_add dynamic dynamic dynamic
 series_subtract: tide_series_subtract dynamic dynamic dynamic
 series_multiply: tide_series_multiply dynamic dynamic dynamic
 series_divide: tide_series_divide dynamic dynamic dynamic
-series_stats_dynamic: tide_series_stats dynamic dynamic
-series_stats: tide_series_stats_list dynamic dynamic [any]
 series_fit_line: tide_series_fit_line_list dynamic dynamic
 series_fit_line_dynamic: tide_series_fit_line dynamic dynamic
 series_pow: tide_series_pow dynamic dynamic dynamic
@@ -220,11 +213,6 @@ series_pearson_correlation: tide_series_pearson real dynamic dynamic
 series_product: tide_series_product real dynamic
 series_magnitude: tide_series_magnitude real dynamic
 series_dot_product: tide_series_dot real dynamic dynamic
-series_cosine_similarity: tide_series_cosine real dynamic dynamic
-series_fill_const: tide_series_fill_const dynamic dynamic real
-series_fill_forward: tide_series_fill_forward dynamic dynamic
-series_fill_backward: tide_series_fill_backward dynamic dynamic
-series_fill_linear: tide_series_fill_linear dynamic dynamic
 parse_command_line: tide_parse_command_line dynamic text text
 hash: tide_hash long any [long]
 gettype: tide_type_of string dynamic
@@ -801,6 +789,7 @@ _RULES: dict[str, tuple[int, int, Rule, str]] = {
 FUNCTIONS: Mapping[str, ScalarFunction] = {
     **_read_plain(),
     **PACKED,
+    **VARIED,
     **{name: ScalarFunction(name, *entry) for name, entry in _RULES.items()},
 }
 

@@ -67,7 +67,7 @@ def _kept(value: Value) -> exp.Expr:
 
 
 def _count(args: Arguments) -> Value:
-    return Value(exp.Count(this=exp.Star()), "long")
+    return _countif(args) if len(args) else Value(exp.Count(this=exp.Star()), "long")
 
 
 def _countif(args: Arguments) -> Value:
@@ -211,7 +211,7 @@ def _bits(target: str) -> Rule:
 
 
 _ENTRIES: dict[str, tuple[int, int, Rule, str, str]] = {
-    "count": (0, 0, _count, "long", "count"), "cnt": (0, 0, _count, "long", "cnt"),
+    "count": (0, 1, _count, "long", "count"), "cnt": (0, 0, _count, "long", "cnt"),
     "countif": (1, 1, _countif, "long", "countif"), "dcount": (1, 2, _dcount, "long", "dcount"),
     "dcountif": (2, 3, _conditional(_dcount), "long", "dcountif"),
     "count_distinct": (1, 1, _dcount, "long", "count_distinct"),

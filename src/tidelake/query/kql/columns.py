@@ -102,7 +102,7 @@ def _sorted_parts(b: Binder, node: syntax.Call, value: Value, scope: Scope) -> l
         return []
     return [
         (
-            f"{name_of(argument) or f'array{at + 1}'}_sorted",
+            f"{name_of(argument) or f'array{at}'}_sorted",
             Value(call("tide_at", value.sql, exp.Literal.number(at)), "dynamic"),
         )
         for at, argument in enumerate(node.arguments[:count])

@@ -418,7 +418,8 @@ def _bin(args: Arguments) -> Value:
         target = "tide_bin_datetime" if value.type == "datetime" else "tide_bin_long"
         return Value(call(target, value.sql, size.sql), value.type)
     if value.type not in NUMERIC or size.type not in (*NUMERIC, "dynamic"):
-        raise args.error(f"{args.name} cannot use {value.type} and {size.type}", kind="type")
+        hint = ": use todatetime(…) or totimespan(…)" if args[0].type == "dynamic" else ""
+        raise args.error(f"{args.name} cannot use {args[0].type} and {size.type}{hint}", kind="type")
     _check_size(args, size)
     if {"real", "decimal", "dynamic"} & {value.type, size.type}:
         return Value(call("tide_bin_real", convert(value, "real").sql, convert(size, "real").sql), "real")

@@ -11,7 +11,7 @@ import operator
 import re
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, assert_never
 
 from sqlglot import exp
@@ -46,6 +46,9 @@ TEXT_FUNCTIONS = {
     "hasprefix_cs": "tide_hasprefix_cs", "hassuffix": "tide_hassuffix", "hassuffix_cs": "tide_hassuffix_cs",
     "matches": "tide_matches", "notcontains": "!tide_contains", "notcontainscs": "!tide_contains_cs",
 }  # fmt: skip
+
+
+_YEAR_ONE = datetime(1, 1, 1, tzinfo=UTC)  # where times are counted from, as bins are
 
 
 class Scalars:
@@ -275,14 +278,19 @@ class Scalars:
         kinds = {left.type, right.type}
         if what in ("==", "!=", "in") and kinds & {*TEXTUAL} and kinds & {*NUMERIC, "bool"}:
             return _plain_numbers(left, right) or (convert(left, "string"), convert(right, "string"))
-        hint = ": use tostring(…)" if "string" in (left.type, right.type) else ""
+        spans = [kind for kind in ("datetime", "timespan") if kind in kinds]
+        hint = f": use to{spans[0] if spans else 'string'}(…)" if "string" in kinds else ""
         raise scope.error(at, f"cannot use '{what}' with {left.type} and {right.type}{hint}", kind="type")
 
     def _arithmetic(self, name: str, left: Value, right: Value, scope: Scope, at: int) -> Value:
+        given = (left.type, right.type)
         left, right = (_as_number(left, right), _as_number(right, left))
+        if name in ("/", "%") and (left.type, right.type) == ("datetime", "timespan"):
+            left = self._arithmetic("-", left, literal(_YEAR_ONE, "datetime"), scope, at)
         kind = _result_type(name, left.type, right.type)
         if kind is None:
-            raise scope.error(at, f"cannot use '{name}' with {left.type} and {right.type}", kind="type")
+            hint = ": use todatetime(…), totimespan(…) or toreal(…)" if "dynamic" in given else ""
+            raise scope.error(at, f"cannot use '{name}' with {given[0]} and {given[1]}{hint}", kind="type")
         if left.is_constant and right.is_constant:
             return _folded_arithmetic(name, left, right, kind, scope, at)
         return Value(_arithmetic_sql(name, left, right, kind), kind)

@@ -246,7 +246,8 @@ class Expressions(Cursor):
                 inner = self.pipe()
             self.expect_sign(")", "to close the bracket")
             return inner
-        raise self.error(f"expected a value, found {token}")
+        hint = ": write not(…)" if token.is_sign("!") else ""
+        raise self.error(f"expected a value, found {token}{hint}")
 
     def _strings(self) -> syntax.Literal:
         """Read a string, and those that follow it: neighbours are one text."""

@@ -59,7 +59,8 @@ class Operators(Expressions):
 
     def _operator(self) -> syntax.Operator:
         if self.token.kind != "name":
-            raise self.error(f"expected an operator after '|', found {self.token}")
+            hint = ": write or" if self.token.is_sign("|") and not self.token.spaced else ""
+            raise self.error(f"expected an operator after '|', found {self.token}{hint}")
         start = self.token.at
         word, count = self.dashed_word()
         rule = RULES.get(word)

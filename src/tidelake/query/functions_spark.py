@@ -196,8 +196,8 @@ bit_and: ({0} & {1})
 bit_or: ({0} | {1})
 bit_xor: ({0} ^ {1})
 bit_not: (~{0})
-shift_left: shiftleft(CAST({0} AS BIGINT), CAST({1} AS INT))
-shift_right: shiftright(CAST({0} AS BIGINT), CAST({1} AS INT))
+shift_left: CASE WHEN {1} >= 0 THEN shiftleft(CAST({0} AS BIGINT), CAST({1} % 64 AS INT)) END
+shift_right: CASE WHEN {1} >= 0 THEN shiftright(CAST({0} AS BIGINT), CAST({1} % 64 AS INT)) END
 bit_count: CAST(bit_count(CAST({0} AS BIGINT)) AS BIGINT)
 divide: try_divide(CAST({0} AS DOUBLE), CAST({1} AS DOUBLE))
 divide_whole: CASE WHEN {1} <> 0 THEN (({0}) div ({1})) END

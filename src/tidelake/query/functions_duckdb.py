@@ -212,7 +212,7 @@ divide_whole: CASE WHEN {1} <> 0 THEN CAST(({0}) // ({1}) AS BIGINT) END
 modulo: CASE WHEN {1} <> 0 THEN (({0}) % ({1}) + ({1})) % ({1}) END
 max_of: greatest({*})
 min_of: least({*})
-bin_long: (({0}) - ((({0}) % ({1})) + ({1})) % ({1}))
+bin_long: CASE WHEN {1} <> 0 THEN (({0}) - ((({0}) % ({1})) + ({1})) % ({1})) END
 bin_real: (floor(({0}) / ({1})) * ({1}))
 bin_datetime: make_timestamptz(CAST((epoch_us({0}) + <ORIGIN>) // greatest(({1}) // 10, 1) * greatest(({1}) // 10, 1) - <ORIGIN> AS BIGINT))
 bin_at_datetime: make_timestamptz(CAST(epoch_us({2}) + CAST(floor((epoch_us({0}) - epoch_us({2})) / (({1}) / 10.0)) AS BIGINT) * (({1}) // 10) AS BIGINT))
@@ -398,11 +398,16 @@ def _set_union(nodes: Sequence[exp.Expr], texts: Sequence[str]) -> str:
 
 def _set_fold(negation: str) -> Writer:
     def write(nodes: Sequence[exp.Expr], texts: Sequence[str]) -> str:
-        first, *rest = _json_lists(texts)
+        lists = _json_lists(texts)
+        asked = any(node.find(exp.Subquery) for node in nodes)  # no lambda may hold a query: it is named before
+        first, *rest = [f"l{at}" for at, _ in enumerate(lists)] if asked else lists
         found = f"list_distinct({first})"
         for other in rest:
             found = f"list_filter({found}, lambda e: {negation}list_contains({other}, e))"
-        return f"to_json(list_sort({found}))"
+        written = f"to_json(list_sort({found}))"
+        if not asked:
+            return written
+        return f"(SELECT {written} FROM (SELECT {', '.join(f'{each} AS l{at}' for at, each in enumerate(lists))}))"
 
     return write
 

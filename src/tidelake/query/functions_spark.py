@@ -204,7 +204,7 @@ divide_whole: CASE WHEN {1} <> 0 THEN (({0}) div ({1})) END
 modulo: CASE WHEN {1} <> 0 THEN pmod({0}, {1}) END
 max_of: greatest({*})
 min_of: least({*})
-bin_long: (({0}) - pmod({0}, {1}))
+bin_long: CASE WHEN {1} <> 0 THEN (({0}) - pmod({0}, {1})) END
 bin_real: (floor(({0}) / ({1})) * ({1}))
 bin_datetime: timestamp_micros((unix_micros({0}) + <ORIGIN>) div greatest(({1}) div 10, 1) * greatest(({1}) div 10, 1) - <ORIGIN>)
 bin_at_datetime: timestamp_micros(unix_micros({2}) + CAST(floor((unix_micros({0}) - unix_micros({2})) / (({1}) / 10)) AS BIGINT) * (({1}) div 10))

@@ -31,6 +31,7 @@ from tidelake.query.kql.values import (
     text_literal,
 )  # fmt: skip
 from tidelake.query.kql.varied_functions import VARIED
+from tidelake.query.text_patterns import plain_groups
 
 
 def _plain(target: str, result: str, *kinds: str) -> Rule:
@@ -55,7 +56,6 @@ indexof: tide_indexof long text text [long] [long] [long]
 countof: tide_countof long text text [text]
 replace_string: tide_replace string text text text
 replace_regex: tide_replace_regex string text text text
-replace: tide_replace_regex string text text text
 translate: tide_translate string text text text
 strrep: tide_strrep string text long [text]
 url_encode: tide_url_encode string text
@@ -234,8 +234,19 @@ def _read_plain() -> dict[str, ScalarFunction]:
     return found
 
 
+# What has no meaning as another type.
+_NEVER = {("datetime", "int"), ("bool", "datetime"), ("timespan", "datetime"), ("bool", "timespan"),
+          ("datetime", "timespan"), ("datetime", "bool"), ("timespan", "bool"),
+          *((kind, "guid") for kind in (*NUMERIC, "bool", "datetime", "timespan"))}  # fmt: skip
+
+
 def _to(kind: str) -> Rule:
-    return lambda args: convert(args[0], kind)
+    def rule(args: Arguments) -> Value:
+        if (args[0].type, kind) in _NEVER:
+            raise args.error(f"{args.name} cannot use {args[0].type}: it has no meaning as {kind}", 0, kind="type")
+        return convert(args[0], kind)
+
+    return rule
 
 
 def _to_dynamic(args: Arguments) -> Value:
@@ -483,9 +494,15 @@ def _split(args: Arguments) -> Value:
 
 
 def _extract(args: Arguments) -> Value:
-    pattern, group, subject = args.as_type(0, "text"), args.as_type(1, "long"), args.as_type(2, "text")
+    pattern, group, subject = _pattern(args, 0), args.as_type(1, "long"), args.as_type(2, "text")
     found = Value(call("tide_extract", pattern.sql, group.sql, text(subject)), "string")
     return convert(found, str(args.constant(3, "the type"))) if len(args) > 3 else found
+
+
+def _pattern(args: Arguments, index: int) -> Value:
+    """Give a regular expression in words that both engines know."""
+    value = args.as_type(index, "text")
+    return literal(plain_groups(value.constant), "string") if value.is_constant and value.constant else value
 
 
 def _extract_all(args: Arguments) -> Value:
@@ -496,7 +513,8 @@ def _extract_all(args: Arguments) -> Value:
     if len(args) > 2:
         chosen = [_group(args, group, str(pattern.constant)) for group in args.constant(1, "the groups")]
     lists = [
-        call("tide_extract_group", pattern.sql, exp.Literal.number(group), text(subject)) for group in chosen or [0]
+        call("tide_extract_group", _pattern(args, 0).sql, exp.Literal.number(group), text(subject))
+        for group in chosen or [0]
     ]
     return Value(lists[0] if len(lists) == 1 else call("tide_zip", *lists), "dynamic")
 

@@ -33,6 +33,7 @@ from tidelake.query.kql.values import (
     text,
     text_literal,
 )  # fmt: skip
+from tidelake.query.text_patterns import plain_groups
 
 _COMPARISONS: dict[str, type[exp.Binary]] = {"<": exp.LT, ">": exp.GT, "<=": exp.LTE, ">=": exp.GTE}
 _FOLDED: dict[str, Callable[[Any, Any], Any]] = {
@@ -239,6 +240,8 @@ class Scalars:
         negated = node.operator.startswith("!") != function.startswith("!")
         subject = self.expect_text(left, scope, node.at, f"the left side of '{node.operator}'")
         sought = self.expect_text(right, scope, node.at, f"the right side of '{node.operator}'")
+        if function == "tide_matches" and sought.is_constant and sought.constant:
+            sought = literal(plain_groups(sought.constant), "string")
         found: exp.Expr = call(function.lstrip("!"), subject.sql, sought.sql)
         if negated:
             return Value(exp.Not(this=coalesced(found, exp.false())), "bool")
@@ -258,7 +261,7 @@ class Scalars:
         return self._compare("==" if node.operator == "=~" else "!=", one, other, scope, node.at, filtering=filtering)
 
     def _compare(self, name: str, left: Value, right: Value, scope: Scope, at: int, *, filtering: bool) -> Value:
-        left, right = self._alike(left, right, scope, at, name)
+        left, right = (_apart(side) for side in self._alike(left, right, scope, at, name))
         if left.is_constant and right.is_constant and left.constant is not None and right.constant is not None:
             return literal(_FOLDED[name](left.constant, right.constant), "bool")
         if left.type in TEXTUAL:
@@ -471,6 +474,13 @@ def _item(value: Any) -> Value:
             return literal(value, "string")
         case _:
             return literal(value, "dynamic")
+
+
+def _apart(value: Value) -> Value:
+    """Put a condition in brackets, for SQL does not compare one that stands bare."""
+    if value.type != "bool" or value.is_constant or isinstance(value.sql, exp.Column | exp.Paren | exp.Func):
+        return value
+    return Value(exp.Paren(this=value.sql), "bool", value.constant)
 
 
 def _lowered(value: Value) -> Value:

@@ -65,6 +65,12 @@ def _make_string(args: Arguments) -> Value:
     return Value(call("tide_from_codepoints", codes), "string")
 
 
+def _replace(args: Arguments) -> Value:
+    """Replace by a regular expression, under the old name: the text comes last."""
+    pattern, rewrite, subject = (args.as_type(at, "text").sql for at in range(3))
+    return Value(call("tide_replace_regex", subject, pattern, rewrite), "string")
+
+
 def _cosine(args: Arguments) -> Value:
     one, other = args.as_type(0, "dynamic").sql, args.as_type(1, "dynamic").sql
     if len(args) == 2:
@@ -107,6 +113,7 @@ _ENTRIES: dict[str, tuple[int, int, Rule, str]] = {
     "array_sort_asc": (1, 64, _array_sort(False), "dynamic"),
     "array_sort_desc": (1, 64, _array_sort(True), "dynamic"),
     "array_index_of": (2, 5, _array_index_of, "long"),
+    "replace": (3, 3, _replace, "string"),
     "make_timespan": (2, 4, _make_timespan, "timespan"),
     "make_string": (1, 64, _make_string, "string"),
     "unicode_codepoints_to_string": (1, 64, _make_string, "string"),

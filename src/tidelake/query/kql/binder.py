@@ -25,7 +25,7 @@ from tidelake.query.kql.mistakes import error_at
 from tidelake.query.kql.naming import name_of
 from tidelake.query.kql.relations import Relation, Steps, keyed
 from tidelake.query.kql.scalar_functions import FUNCTIONS
-from tidelake.query.kql.scalars import Scalars
+from tidelake.query.kql.scalars import RowValue, Scalars
 from tidelake.query.kql.scope import Clock, Closure, Deferred, Names, Scope, Unset, column_sql
 from tidelake.query.kql.values import (
     Column,
@@ -422,7 +422,7 @@ class Binder(Scalars):
                     f"argument '{parameter.name}' of '{name}' must be {parameter.type}, this is {value.type}",
                     kind="type",
                 )
-            inner.own[parameter.name] = bound
+            inner.own[parameter.name] = RowValue.of(bound)
         names: Names = inner
         for statement in closure.function.body.statements:
             names = self.declare(statement, names)

@@ -49,6 +49,19 @@ TEXT_FUNCTIONS = {
 }  # fmt: skip
 
 
+class RowValue(Value):
+    """An argument of a function that differs from row to row: no other rows can be asked with it."""
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, value: Value) -> Value:
+        parts = value.sql.walk(prune=lambda part: isinstance(part, exp.Subquery))
+        if not any(isinstance(part, exp.Column) for part in parts):
+            return value
+        return cls(value.sql, value.type, value.constant)
+
+
 _YEAR_ONE = datetime(1, 1, 1, tzinfo=UTC)  # where times are counted from, as bins are
 
 
@@ -145,6 +158,9 @@ class Scalars:
             return column
         found = self.resolve(node.name, scope, node.at)
         if isinstance(found, Value):
+            if scope.source and isinstance(found, RowValue):
+                hint = "a query within a value is asked once: use join"
+                raise scope.error(node.at, f"'{node.name}' differs from row to row, and {hint}", kind="unsupported")
             return found
         if isinstance(found, Closure):
             raise scope.error(node.at, f"'{node.name}' is a function: call it with ()")

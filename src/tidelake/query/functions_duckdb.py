@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from tidelake.query.templates import Writer, expanded, literal_text, merged, writers
-from tidelake.query.text_patterns import EDGE_AFTER, EDGE_BEFORE, path_ways, strftime_of, term_pattern
+from tidelake.query.text_patterns import EDGE_AFTER, EDGE_BEFORE, escaped, path_ways, strftime_of, term_pattern
 
 LET = "list_transform([%s], lambda tide_v: %s)[1]"
 ORIGIN_US = 62_135_596_800_000_000  # bins of time are counted from the year 1
@@ -343,8 +343,15 @@ def _term(*, cased: bool = False, prefix: bool = False, suffix: bool = False) ->
 
 
 def _has_any(nodes: Sequence[exp.Expr], texts: Sequence[str]) -> str:
-    terms = [literal_text(node) or "" for node in nodes[1:]]
-    pattern = "|".join(f"(?:{term_pattern(term, cased=True)})" for term in terms)
+    """Look for terms by one pattern; those with like edges share them, for hundreds of edges are too large for it."""
+    alike: dict[tuple[bool, bool], list[str]] = {}
+    for node in nodes[1:]:
+        term = literal_text(node) or ""
+        alike.setdefault((term[:1].isalnum(), term[-1:].isalnum()), []).append(escaped(term))
+    pattern = "|".join(
+        f"(?:{EDGE_BEFORE if starts else ''}(?:{'|'.join(terms)}){EDGE_AFTER if ends else ''})"
+        for (starts, ends), terms in alike.items()
+    )
     return f"regexp_matches({texts[0]}, {quoted('(?i)' + pattern)})"
 
 

@@ -74,7 +74,7 @@ def asked(lake: Lake, text: str, *allowed: str) -> list[dict[str, object]]:
 
 @pytest.mark.parametrize("name", ["rows.csv", "rows.csv.gz", "rows.zip"])
 def test_externaldata_reads_a_page_by_its_columns(name: str, world: Lake, site: str) -> None:
-    options = "with (format='csv', ignoreFirstRecord=true, zipPattern='*.csv')"
+    options = "with (format=csv, ignoreFirstRecord=true, zipPattern='*.csv')"
     text = f"externaldata{COLUMNS}[@'{site}/open/{name}'] {options} | extend k = toint(bag.k) | project-away bag"
     found = asked(world, text, f"{site}/open/")
     assert [(row["name"], row["size"], row["k"]) for row in found] == [("ada", 3, 1), ("grace", None, None)]

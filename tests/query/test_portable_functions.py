@@ -72,5 +72,25 @@ def test_every_scalar_function_has_a_form_on_both_engines() -> None:
     assert targets - set(FUNCTIONS) == set()
 
 
+def test_has_any_finds_one_of_a_thousand_terms_as_it_finds_each_alone(connection: duckdb.DuckDBPyConnection) -> None:
+    terms = [f"{at}.ns{at % 7}.example-{at}.org" for at in range(1000)] + ["-x", "y-", "-z-"]
+    texts = [
+        "see 7.NS0.example-7.org now",
+        "see a7.ns0.example-7.org",
+        "a-x b",
+        "a-xb",
+        "ay- b",
+        "y-b",
+        "q-z-q",
+        "none",
+    ]
+    asked = [exp.Literal.string(term) for term in terms]
+    for text in texts:
+        alone = any(
+            evaluated(connection, "tide_has", exp.Literal.string(text), term) for term in asked[7:8] + asked[-3:]
+        )
+        assert evaluated(connection, "tide_has_any", exp.Literal.string(text), *asked) == alone, text
+
+
 def test_reference_of_the_page_is_the_implementation() -> None:
     assert reference() in PAGE.read_text()

@@ -72,6 +72,52 @@ def array_split(array: str, options: str) -> str:
     return dumped([items[bounds[at] : bounds[at + 1]] for at in range(len(bounds) - 1)])
 
 
+def arrays_sorted(arrays: str, options: str) -> str:
+    """Sort the first of some arrays, and the others along with it; one of another length is null.
+
+    Numbers come before texts, and those before the rest; nulls stand at an end. Of one array there is one.
+    """
+    held, (descending, nulls_last) = json.loads(arrays), json.loads(options)
+    first = held[0]
+    known = [at for at, item in enumerate(first) if item is not None]
+    nulls = [at for at, item in enumerate(first) if item is None]
+    known.sort(key=lambda at: _rank(first[at]), reverse=bool(descending))
+    order = known + nulls if nulls_last else nulls + known
+    found = [[each[at] for at in order] if each and len(each) == len(first) else None for each in held]
+    return dumped(found if len(found) > 1 else found[0] if first else [])
+
+
+def _rank(item: Any) -> tuple[int, Any]:
+    if isinstance(item, int | float) and not isinstance(item, bool):
+        return 0, item
+    return (1, item) if isinstance(item, str) else (2, dumped(item))
+
+
+def array_index(array: str, value: str, options: str) -> int:
+    """Find a value from a place on, within some length, the so manieth time; a place below zero counts from the end."""
+    given: list[int] = json.loads(options)
+    start, length, occurrence = (*given, *(0, -1, 1)[len(given) :])
+    items = json.loads(array)
+    begin = max(0, start + len(items)) if start < 0 else start
+    end = len(items) if length < 0 else min(len(items), begin + length)
+    places = [
+        at for at in range(begin, end) if (items[at] if isinstance(items[at], str) else dumped(items[at])) == value
+    ]
+    return places[occurrence - 1] if 0 < occurrence <= len(places) else -1
+
+
+def percentile_weighted(pairs: str, share: str) -> float | None:
+    """Give the least value that, with all below it, has a share of the weight."""
+    held = sorted((value, weight) for value, weight in json.loads(pairs) if value is not None and weight and weight > 0)
+    wanted = sum(weight for _, weight in held) * float(share) / 100
+    total = 0.0
+    for value, weight in held:
+        total += weight
+        if total >= wanted:
+            return float(value)
+    return None
+
+
 def bag_set_key(bag: str, options: str) -> str:
     found, (key, value) = json.loads(bag), json.loads(options)
     path = str(key)[2:].split(".") if str(key).startswith("$.") else [str(key)]
@@ -159,6 +205,9 @@ CODEC: tuple[tuple[str, Callable[..., Any], int, str], ...] = (
     ("tide_array_shift", lambda array, options: array_shift(array, options, 1), 2, "json"),
     ("tide_array_shift_right", lambda array, options: array_shift(array, options, -1), 2, "json"),
     ("tide_array_split", array_split, 2, "json"),
+    ("tide_arrays_sorted", arrays_sorted, 2, "json"),
+    ("tide_percentile_weighted", percentile_weighted, 2, "real"),
+    ("tide_array_index_from", array_index, 3, "long"),
     ("tide_array_iff", array_iff, 3, "json"),
     ("tide_range_timespan", range_timespan, 3, "json"),
     ("tide_bag_set_key", bag_set_key, 2, "json"),

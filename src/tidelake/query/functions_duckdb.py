@@ -10,7 +10,15 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from tidelake.query.templates import Writer, expanded, literal_text, merged, writers
-from tidelake.query.text_patterns import EDGE_AFTER, EDGE_BEFORE, LETTER, path_ways, strftime_of, term_pattern
+from tidelake.query.text_patterns import (
+    EDGE_AFTER,
+    EDGE_BEFORE,
+    LETTER,
+    escaped,
+    path_ways,
+    strftime_of,
+    term_pattern,
+)
 
 LET = "list_transform([%s], lambda tide_v: %s)[1]"
 ORIGIN_US = 62_135_596_800_000_000  # bins of time are counted from the year 1
@@ -160,9 +168,8 @@ strcmp: CASE WHEN {0} < {1} THEN -1 WHEN {0} > {1} THEN 1 ELSE 0 END
 substring: substring({0}, CAST({1} + 1 AS BIGINT), CAST({2|2147483647} AS BIGINT))
 substring_from: let substring(@, CAST(CASE WHEN {1} < 0 THEN greatest(length(@) + {1}, 0) ELSE {1} END + 1 AS BIGINT), CAST(greatest({2|2147483647}, 0) AS BIGINT))
 split: to_json(string_split({0}, {1}))
-extract: regexp_extract({2}, {0}, CAST({1} AS INTEGER))
 extract_group: to_json(regexp_extract_all({2}, {0}, CAST({1} AS INTEGER)))
-array_length: json_array_length(CASE WHEN json_type({0}) = 'ARRAY' THEN {0} END)
+array_length: CAST(json_array_length(CASE WHEN json_type({0}) = 'ARRAY' THEN {0} END) AS BIGINT)
 array_join: array_to_string(<TEXTS 0>, {1})
 array_reverse: to_json(list_reverse(<LIST 0>))
 array_sum: list_sum(list_transform(<TEXTS 0>, lambda e: TRY_CAST(e AS DOUBLE)))
@@ -207,13 +214,15 @@ bit_and: ({0} & {1})
 bit_or: ({0} | {1})
 bit_xor: xor({0}, {1})
 bit_not: (~{0})
+shift_left: CASE WHEN {1} >= 0 THEN OF[[(CAST({0} AS HUGEINT) * (CAST(1 AS HUGEINT) << CAST({1} % 64 AS INTEGER))) % 18446744073709551616]][[CAST(CASE WHEN @ >= 9223372036854775808 THEN @ - 18446744073709551616 WHEN @ < -9223372036854775808 THEN @ + 18446744073709551616 ELSE @ END AS BIGINT)]] END
+shift_right: CASE WHEN {1} >= 0 THEN {0} >> ({1} % 64) END
 bit_count: CAST(bit_count(CAST({0} AS BIGINT)) AS BIGINT)
 divide: (CAST({0} AS DOUBLE) * CASE WHEN {1} = 0 THEN CAST('inf' AS DOUBLE) ELSE 1 END / CASE WHEN {1} = 0 THEN 1 ELSE CAST({1} AS DOUBLE) END)
 divide_whole: CASE WHEN {1} <> 0 THEN CAST(({0}) // ({1}) AS BIGINT) END
 modulo: CASE WHEN {1} <> 0 THEN (({0}) % abs({1}) + abs({1})) % abs({1}) END
 max_of: greatest({*})
 min_of: least({*})
-bin_long: (({0}) - ((({0}) % ({1})) + ({1})) % ({1}))
+bin_long: CASE WHEN {1} <> 0 THEN (({0}) - ((({0}) % ({1})) + ({1})) % ({1})) END
 bin_real: (floor(({0}) / ({1})) * ({1}))
 bin_datetime: make_timestamptz(CAST((epoch_us({0}) + <ORIGIN>) // greatest(({1}) // 10, 1) * greatest(({1}) // 10, 1) - <ORIGIN> AS BIGINT))
 bin_at_datetime: make_timestamptz(CAST(epoch_us({2}) + CAST(floor((epoch_us({0}) - epoch_us({2})) / (({1}) / 10.0)) AS BIGINT) * (({1}) // 10) AS BIGINT))
@@ -347,8 +356,15 @@ def _term(*, cased: bool = False, prefix: bool = False, suffix: bool = False) ->
 
 
 def _has_any(nodes: Sequence[exp.Expr], texts: Sequence[str]) -> str:
-    terms = [literal_text(node) or "" for node in nodes[1:]]
-    pattern = "|".join(f"(?:{term_pattern(term, cased=True)})" for term in terms)
+    """Look for terms by one pattern; those with like edges share them, for hundreds of edges are too large for it."""
+    alike: dict[tuple[bool, bool], list[str]] = {}
+    for node in nodes[1:]:
+        term = literal_text(node) or ""
+        alike.setdefault((term[:1].isalnum(), term[-1:].isalnum()), []).append(escaped(term))
+    pattern = "|".join(
+        f"(?:{EDGE_BEFORE if starts else ''}(?:{'|'.join(terms)}){EDGE_AFTER if ends else ''})"
+        for (starts, ends), terms in alike.items()
+    )
     return f"regexp_matches({texts[0]}, {quoted('(?i)' + pattern)})"
 
 
@@ -372,6 +388,14 @@ def _countof(nodes: Sequence[exp.Expr], texts: Sequence[str]) -> str:
     return f"tide_countof_plain({texts[0]}, {texts[1]})"
 
 
+def _extract(nodes: Sequence[exp.Expr], texts: Sequence[str]) -> str:
+    """Give a group of the first match; DuckDB counts groups only up to nine there, but among all matches any."""
+    pattern, group, subject = texts
+    if group.isdecimal() and int(group) > 9:
+        return f"coalesce(regexp_extract_all({subject}, {pattern}, {group})[1], '')"
+    return f"regexp_extract({subject}, {pattern}, CAST({group} AS INTEGER))"
+
+
 def _indexof(nodes: Sequence[exp.Expr], texts: Sequence[str]) -> str:
     return f"(strpos({texts[0]}, {texts[1]}) - 1)"
 
@@ -390,11 +414,16 @@ def _set_union(nodes: Sequence[exp.Expr], texts: Sequence[str]) -> str:
 
 def _set_fold(negation: str) -> Writer:
     def write(nodes: Sequence[exp.Expr], texts: Sequence[str]) -> str:
-        first, *rest = _json_lists(texts)
+        lists = _json_lists(texts)
+        asked = any(node.find(exp.Subquery) for node in nodes)  # no lambda may hold a query: it is named before
+        first, *rest = [f"l{at}" for at, _ in enumerate(lists)] if asked else lists
         found = f"list_distinct({first})"
         for other in rest:
             found = f"list_filter({found}, lambda e: {negation}list_contains({other}, e))"
-        return f"to_json(list_sort({found}))"
+        written = f"to_json(list_sort({found}))"
+        if not asked:
+            return written
+        return f"(SELECT {written} FROM (SELECT {', '.join(f'{each} AS l{at}' for at, each in enumerate(lists))}))"
 
     return write
 
@@ -430,7 +459,7 @@ _WRITTEN: dict[str, Writer] = {
     "tide_hasprefix": _term(prefix=True), "tide_hasprefix_cs": _term(prefix=True, cased=True),
     "tide_hassuffix": _term(suffix=True), "tide_hassuffix_cs": _term(suffix=True, cased=True),
     "tide_has_any": _has_any, "tide_has_all": _has_all, "tide_format_datetime": _format_datetime,
-    "tide_countof": _countof, "tide_indexof": _indexof, "tide_array_concat": _array_concat,
+    "tide_countof": _countof, "tide_extract": _extract, "tide_indexof": _indexof, "tide_array_concat": _array_concat,
     "tide_set_union": _set_union, "tide_set_intersect": _set_fold(""),
     "tide_set_difference": _set_fold("NOT "), "tide_set_equals": _set_equals, "tide_pack": _pack,
     "tide_pack_array": _pack_array, "tide_bag_merge": _bag_merge, "tide_zip": _zip,

@@ -24,6 +24,7 @@ from xml.parsers import expat
 import pyarrow as pa
 
 from tidelake.query.functions_codec import CODEC, ipv6_compare
+from tidelake.query.functions_pairs import PAIRS
 from tidelake.query.functions_places import PLACES
 from tidelake.query.functions_series import SERIES, dumped
 from tidelake.query.functions_text import TEXT
@@ -173,6 +174,12 @@ def parse_ipv6(text: str) -> str:
     if address.version == 4:
         address = ipaddress.IPv6Address(f"::ffff:{address}")
     return ipaddress.IPv6Address(int(address)).exploded
+
+
+def texts_of(array: str) -> list[str]:
+    """Give the items of an array, or the one value that is none, as texts."""
+    held = json.loads(array)
+    return [str(each) for each in (held if isinstance(held, list) else [held])]
 
 
 def has_ipv4(text: str, address: str) -> bool:
@@ -412,7 +419,7 @@ def _entry(name: str, apply: Callable[..., Any], arity: int, result: str) -> tup
 
 PYTHON_FUNCTIONS: dict[str, PythonFunction] = dict(
     (
-        *(_entry(*each) for each in (*SERIES, *CODEC, *PLACES, *TEXT)),
+        *(_entry(*each) for each in (*SERIES, *CODEC, *PLACES, *TEXT, *PAIRS)),
         _entry("tide_ipv4_is_private", ipv4_is_private, 1, "bool"),
         _entry("tide_ipv4_compare", ipv4_compare, 3, "long"),
         _entry("tide_ipv4_is_match", lambda a, b, p: ipv4_compare(a, b, p) == 0, 3, "bool"),
@@ -432,6 +439,13 @@ PYTHON_FUNCTIONS: dict[str, PythonFunction] = dict(
         _entry("tide_parse_ipv6", parse_ipv6, 1, "text"),
         _entry("tide_has_ipv4", has_ipv4, 2, "bool"),
         _entry("tide_has_ipv4_prefix", has_ipv4_prefix, 2, "bool"),
+        _entry("tide_has_ipv4_of", lambda text, many: any(has_ipv4(text, each) for each in texts_of(many)), 2, "bool"),
+        _entry(
+            "tide_has_ipv4_prefix_of",
+            lambda text, many: any(has_ipv4_prefix(text, each) for each in texts_of(many)),
+            2,
+            "bool",
+        ),
         _entry("tide_parse_url", parse_url, 1, "json"),
         _entry("tide_parse_urlquery", parse_urlquery, 1, "json"),
         _entry("tide_parse_path", parse_path, 1, "json"),

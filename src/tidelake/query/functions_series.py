@@ -85,18 +85,25 @@ def stats(array: str) -> dict[str, Any]:
     return {name: number(value) for name, value in items.items()} | {"stdev": variance**0.5, "variance": variance}
 
 
-def fill(array: str, how: str, constant: float = 0.0) -> str:
-    """Fill the gaps of a series: with a constant, from the left, from the right, or in a line."""
-    values = numbers(array)
-    if how == "const":
-        return dumped([number(constant if value is None else value) for value in values])
+def fill(array: str, how: str, options: str) -> str:
+    """Fill the gaps of a series: with a constant, from the left, from the right, or in a line.
+
+    A value of the author's choice is a gap too. A line reaches the ends only if it may, and a series of gaps alone is
+    filled with a constant.
+    """
+    constant, missing, edges = json.loads(options)
+    values = [None if missing is not None and value == missing else value for value in numbers(array)]
     known = [at for at, value in enumerate(values) if value is not None]
+    if how == "const" or (how == "linear" and not known):
+        return dumped([number(float(constant) if value is None else value) for value in values])
     out = list(values)
     for at, value in enumerate(values):
         if value is not None or not known:
             continue
         left = max((k for k in known if k < at), default=None)
         right = min((k for k in known if k > at), default=None)
+        if how == "linear" and not edges and (left is None or right is None):
+            continue
         if how == "linear" and left is not None and right is not None:
             start, end = values[left] or 0.0, values[right] or 0.0
             out[at] = start + (end - start) * (at - left) / (right - left)
@@ -251,25 +258,27 @@ def anomalies(array: str, options: str) -> list[list[Any]]:
 
 
 def outliers(array: str, options: str) -> list[Any]:
-    kind, ignored, low, high = json.loads(options)
+    kind, ignored, low, high, tests = json.loads(options)
     low, high = (25.0, 75.0) if kind == "tukey" else (float(low), float(high))
     values = [None if value == ignored else value for value in numbers(array)]
     gaps = np.array([value is None for value in values])
     known = np.array([value for value in values if value is not None], np.float64)
+    learned = np.array([value for value in values[: len(values) - int(tests)] if value is not None], np.float64)
     scores = np.zeros(len(values))
-    scores[~gaps] = _fences(known, low, high)
+    scores[~gaps] = _fences(known, low, high, learned)
     return _listed(scores)
 
 
-def _fences(rest: Floats, low: float, high: float) -> Floats:
-    """Say how many ranges between two percentiles each point lies outside of them.
+def _fences(rest: Floats, low: float, high: float, learned: Floats | None = None) -> Floats:
+    """Say how many ranges between two percentiles each point lies outside of them; they may be those of some points.
 
     Where both percentiles are one, what differs is measured by the mean distance from the median.
     """
-    below, above = np.percentile(rest, (low, high))
+    known = rest if learned is None else learned
+    below, above = np.percentile(known, (low, high))
     width = above - below
     if width <= 1e-9 * max(abs(above), abs(below), 1.0):
-        width = np.abs(rest - np.median(rest)).mean()
+        width = np.abs(known - np.median(known)).mean()
     if width <= 1e-12:
         return np.zeros(len(rest))
     found: Floats = (np.maximum(rest - above, 0.0) + np.minimum(rest - below, 0.0)) / width
@@ -277,7 +286,8 @@ def _fences(rest: Floats, low: float, high: float) -> Floats:
 
 
 def seasonal(array: str, options: str) -> list[Any]:
-    _, found, _ = _parts(array, (json.loads(options)[0], "none", 0, SEASON_SCORE))
+    season, tests = json.loads(options)
+    _, found, _ = _parts(array, (season, "none", tests, SEASON_SCORE))
     return _listed(found)
 
 
@@ -345,10 +355,10 @@ SERIES: tuple[tuple[str, Callable[..., Any], int, str], ...] = (
     ("tide_series_stats_list", _values(stats), 1, "json"),
     ("tide_series_fit_line", _json(fit_line), 1, "json"),
     ("tide_series_fit_line_list", _values(fit_line), 1, "json"),
-    ("tide_series_fill_const", lambda a, c: fill(a, "const", float(c)), 2, "json"),
-    ("tide_series_fill_forward", lambda a: fill(a, "forward"), 1, "json"),
-    ("tide_series_fill_backward", lambda a: fill(a, "backward"), 1, "json"),
-    ("tide_series_fill_linear", lambda a: fill(a, "linear"), 1, "json"),
+    ("tide_series_fill_const", lambda a, options: fill(a, "const", options), 2, "json"),
+    ("tide_series_fill_forward", lambda a, options: fill(a, "forward", options), 2, "json"),
+    ("tide_series_fill_backward", lambda a, options: fill(a, "backward", options), 2, "json"),
+    ("tide_series_fill_linear", lambda a, options: fill(a, "linear", options), 2, "json"),
     ("tide_series_dot", dot, 2, "real"),
     ("tide_series_cosine", cosine, 2, "real"),
     ("tide_series_pearson", pearson, 2, "real"),

@@ -217,13 +217,15 @@ bit_and: ({0} & {1})
 bit_or: ({0} | {1})
 bit_xor: ({0} ^ {1})
 bit_not: (~{0})
+shift_left: CASE WHEN {1} >= 0 THEN shiftleft(CAST({0} AS BIGINT), CAST({1} % 64 AS INT)) END
+shift_right: CASE WHEN {1} >= 0 THEN shiftright(CAST({0} AS BIGINT), CAST({1} % 64 AS INT)) END
 bit_count: CAST(bit_count(CAST({0} AS BIGINT)) AS BIGINT)
 divide: (CAST({0} AS DOUBLE) * CASE WHEN {1} = 0 THEN DOUBLE('Infinity') ELSE 1D END / CASE WHEN {1} = 0 THEN 1D ELSE CAST({1} AS DOUBLE) END)
 divide_whole: CASE WHEN {1} <> 0 THEN (({0}) div ({1})) END
 modulo: CASE WHEN {1} <> 0 THEN pmod({0}, abs({1})) END
 max_of: greatest({*})
 min_of: least({*})
-bin_long: (({0}) - pmod({0}, {1}))
+bin_long: CASE WHEN {1} <> 0 THEN (({0}) - pmod({0}, {1})) END
 bin_real: (floor(({0}) / ({1})) * ({1}))
 bin_datetime: timestamp_micros((unix_micros({0}) + <ORIGIN>) div greatest(({1}) div 10, 1) * greatest(({1}) div 10, 1) - <ORIGIN>)
 bin_at_datetime: timestamp_micros(unix_micros({2}) + CAST(floor((unix_micros({0}) - unix_micros({2})) / (({1}) / 10)) AS BIGINT) * (({1}) div 10))

@@ -117,16 +117,6 @@ def _mixed(lane: int, value: int) -> int:
     return _turned((lane + value * _PRIMES[1]) & _MASK, 31) * _PRIMES[0] & _MASK
 
 
-def shifted(number: str, places: str, direction: int) -> int | None:
-    """Move the bits of a long, by at most 63 places."""
-    by = int(places)
-    if by < 0:
-        return None
-    moved = int(number) << by % 64 if direction > 0 else int(number) >> by % 64
-    moved &= _MASK
-    return moved - (1 << 64) if moved >> 63 else moved
-
-
 def bag_without(bag: str, keys: str) -> str:
     """Leave out keys of a bag, also nested ones, which are written as paths."""
     found = json.loads(bag)
@@ -147,7 +137,5 @@ TEXT: tuple[tuple[str, Callable[..., Any], int, str], ...] = (
     ("tide_countof_plain", countof, 2, "long"),
     ("tide_version_text", version, 1, "text"),
     ("tide_hashed", hashed, 3, "long"),
-    ("tide_shift_left", lambda number, places: shifted(number, places, 1), 2, "long"),
-    ("tide_shift_right", lambda number, places: shifted(number, places, -1), 2, "long"),
     ("tide_bag_without", bag_without, 2, "json"),
 )

@@ -14,6 +14,7 @@ EDGE_BEFORE = r"(?:^|[^\p{L}\p{N}])"
 EDGE_AFTER = r"(?:$|[^\p{L}\p{N}])"
 MAX_WAYS = 32  # ways to read one path: five dots in it; of longer ones, the longest keys and the fully nested way
 
+_NAMED_GROUP = re.compile(r"\\.|\(\?P?<[A-Za-z_]\w*>", re.DOTALL)
 _INDEX = re.compile(r"\[(\d{1,9})\]$")
 TIME_PART = re.compile(r"yyyy|yy|MM|M|dd|d|HH|H|hh|h|mm|m|ss|s|f{1,7}|F{1,7}|tt|.", re.DOTALL)
 
@@ -21,6 +22,11 @@ TIME_PART = re.compile(r"yyyy|yy|MM|M|dd|d|HH|H|hh|h|mm|m|ss|s|f{1,7}|F{1,7}|tt|
 def escaped(words: str) -> str:
     """Give a pattern that matches a text as it stands, in every engine's dialect."""
     return re.sub(r"([\\.^$|?*+()\[\]{}])", r"\\\1", words)
+
+
+def plain_groups(pattern: str) -> str:
+    """Give a pattern whose groups have no names, for engines write those differently; their numbers stay."""
+    return _NAMED_GROUP.sub(lambda match: match[0] if match[0].startswith("\\") else "(", pattern)
 
 
 def term_pattern(term: str, *, cased: bool = False, prefix: bool = False, suffix: bool = False) -> str:

@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from tidelake.query.kql.arguments import Arguments
 from tidelake.query.kql.conversions import convert
-from tidelake.query.kql.values import NUMERIC, TEXTUAL, Value, call, cast, text
+from tidelake.query.kql.values import NUMERIC, TEXTUAL, Value, call, cast, literal, text
 
 Rule = Callable[[Arguments], Value]
 
@@ -67,7 +67,7 @@ def _kept(value: Value) -> exp.Expr:
 
 
 def _count(args: Arguments) -> Value:
-    return Value(exp.Count(this=exp.Star()), "long")
+    return _countif(args) if len(args) else Value(exp.Count(this=exp.Star()), "long")
 
 
 def _countif(args: Arguments) -> Value:
@@ -129,6 +129,17 @@ def _covariance(target: str) -> Rule:
     return rule
 
 
+def _conditional_pair(target: str) -> Rule:
+    """Make ``covarianceif`` of ``covariance``: the last argument says which rows count."""
+
+    def rule(args: Arguments) -> Value:
+        condition = args.as_type(2, "bool").sql
+        first, second = (_when(condition.copy(), args.as_type(at, "real").sql) for at in range(2))
+        return Value(call(target, first, second), "real")
+
+    return rule
+
+
 def _make_list_with_nulls(args: Arguments) -> Value:
     return Value(call("tide_make_list_with_nulls", convert(args[0], "dynamic").sql), "dynamic")
 
@@ -144,6 +155,20 @@ def _percentile(args: Arguments) -> Value:
         return Value(call("tide_from_unix_micros", micros), "datetime")
     kind = "long" if value.type == "int" else value.type
     return Value(cast(call("tide_percentile", value.sql, rank), kind), kind)
+
+
+def _weighted_percentile(args: Arguments) -> Value:
+    """Give the least value that, with all below it, has a share of the weight."""
+    value = args[0] if args[0].type in (*NUMERIC, "timespan") else convert(args[0], "real")
+    share = args.constant(2, "the percentile")
+    if not isinstance(share, int | float) or not 0 <= share <= 100:
+        raise args.error("a percentile lies between 0 and 100", 2)
+    plain = Value(value.sql, "long") if value.type == "timespan" else value
+    pair = call("tide_pack_array", *(convert(each, "dynamic").sql for each in (plain, args.as_type(1, "long"))))
+    found = call(
+        "tide_percentile_weighted", call("tide_make_list_of_dynamic", pair), text(literal(str(share), "string"))
+    )
+    return Value(cast(found, "long" if value.type == "timespan" else value.type), value.type)
 
 
 def _limit(args: Arguments) -> list[exp.Expr]:
@@ -186,7 +211,7 @@ def _bits(target: str) -> Rule:
 
 
 _ENTRIES: dict[str, tuple[int, int, Rule, str, str]] = {
-    "count": (0, 0, _count, "long", "count"), "cnt": (0, 0, _count, "long", "cnt"),
+    "count": (0, 1, _count, "long", "count"), "cnt": (0, 0, _count, "long", "cnt"),
     "countif": (1, 1, _countif, "long", "countif"), "dcount": (1, 2, _dcount, "long", "dcount"),
     "dcountif": (2, 3, _conditional(_dcount), "long", "dcountif"),
     "count_distinct": (1, 1, _dcount, "long", "count_distinct"),
@@ -207,8 +232,11 @@ _ENTRIES: dict[str, tuple[int, int, Rule, str, str]] = {
     "stdevpif": (2, 2, _conditional(_deviation("tide_stdevp")), "real", "stdevpif"),
     "covariance": (2, 2, _covariance("tide_covariance"), "real", "covariance"),
     "covariancep": (2, 2, _covariance("tide_covariancep"), "real", "covariancep"),
+    "covarianceif": (3, 3, _conditional_pair("tide_covariance"), "real", "covarianceif"),
+    "covariancepif": (3, 3, _conditional_pair("tide_covariancep"), "real", "covariancepif"),
     "make_list_with_nulls": (1, 1, _make_list_with_nulls, "dynamic", "list"),
     "percentile": (2, 2, _percentile, "of its argument", "percentile"),
+    "percentilew": (3, 3, _weighted_percentile, "of its argument", "percentile"),
     "make_set": (1, 2, _make_set, "dynamic", "set"), "makeset": (1, 2, _make_set, "dynamic", "set"),
     "make_set_if": (2, 3, _conditional(_make_set), "dynamic", "set"),
     "make_list": (1, 2, _make_list, "dynamic", "list"), "makelist": (1, 2, _make_list, "dynamic", "list"),
@@ -229,5 +257,7 @@ AGGREGATES: Mapping[str, Aggregate] = {name: Aggregate(name, *entry) for name, e
 SEVERAL = {
     "arg_max": "the row with the greatest value", "arg_min": "the row with the least value",
     "argmax": "arg_max, under its old name", "argmin": "arg_min, under its old name",
-    "percentiles": "several percentiles", "take_any": "any row's columns", "any": "take_any, under its old name",
+    "percentiles": "several percentiles", "percentiles_array": "several percentiles, as an array",
+    "percentilesw": "several percentiles of weighted values", "percentilesw_array": "the same, as an array",
+    "take_any": "any row's columns", "any": "take_any, under its old name",
 }  # fmt: skip

@@ -15,16 +15,18 @@ from sqlglot import exp
 
 from tidelake.errors import InvalidInputError, NotFoundError, QueryError
 from tidelake.lexer import did_you_mean
-from tidelake.query.kql import syntax
+from tidelake.query.kql import advice, syntax
+from tidelake.query.kql.advice import refusal
 from tidelake.query.kql.aggregates import AGGREGATES, SEVERAL
 from tidelake.query.kql.arguments import Arguments
 from tidelake.query.kql.conversions import convert, implicit
+from tidelake.query.kql.expressions import PLACES
 from tidelake.query.kql.mistakes import error_at
 from tidelake.query.kql.naming import name_of
 from tidelake.query.kql.relations import Relation, Steps, keyed
 from tidelake.query.kql.scalar_functions import FUNCTIONS
-from tidelake.query.kql.scalars import Scalars
-from tidelake.query.kql.scope import Clock, Closure, Deferred, Names, Scope, column_sql
+from tidelake.query.kql.scalars import RowValue, Scalars
+from tidelake.query.kql.scope import Clock, Closure, Deferred, Names, Scope, Unset, column_sql
 from tidelake.query.kql.values import (
     Column,
     Value,
@@ -162,9 +164,8 @@ class Binder(Scalars):
                 )
             case syntax.Other(_, parameters):
                 own: dict[str, object] = {
-                    each.name: Deferred(each.default, names, self.text)
+                    each.name: Deferred(each.default, names, self.text) if each.default else Unset(each.type)
                     for each in parameters
-                    if each.default is not None
                 }
                 return Names(names, own) if own else names
 
@@ -191,7 +192,8 @@ class Binder(Scalars):
         for operator in operators:
             rule = self.rules.get(operator.name)
             if rule is None:
-                raise self.error(operator.at, f"operator '{operator.name}' is not supported", kind="unsupported")
+                refused = refusal("operator", operator.name, advice.OPERATORS)
+                raise self.error(operator.at, refused, kind="unsupported")
             if operator.name == "as":
                 place = Place(Names(place.names, {operator.items[0]: relation}), place.text)
             relation = rule(self, relation, operator, place)
@@ -263,7 +265,12 @@ class Binder(Scalars):
             )
         scope = self.scope(None, place)
         addresses = [str(self.constant(each, scope, "an address")) for each in node.addresses]
-        options = {name: self.constant(each, scope, name) for name, each in node.options}
+        options = {
+            name: each.name
+            if isinstance(each, syntax.Name) and _is_bare(each, place.names)
+            else self.constant(each, scope, name)
+            for name, each in node.options
+        }
         try:
             name = self.tables.external([column for column, _ in node.columns], addresses, options)
         except InvalidInputError as error:
@@ -301,10 +308,10 @@ class Binder(Scalars):
                 return self._named_table(
                     str(self.constant(argument, self.scope(None, place), "a table's name")), place, at
                 )
-            case "external_table", _:
-                raise self.error(at, "external_table is not supported", kind="unsupported")
         if self._exists(name):
             return self.stored(name, at, place)
+        if name in advice.FUNCTIONS:
+            raise self.error(at, refusal("function", name, advice.FUNCTIONS), kind="unsupported")
         if name in FUNCTIONS or name in AGGREGATES or name in SPECIAL:
             raise self.error(at, f"'{name}' gives a value, and a table is expected", kind="type")
         hint = did_you_mean(name, [*place.names.all_names(), *self.tables.names()])
@@ -419,7 +426,7 @@ class Binder(Scalars):
                     f"argument '{parameter.name}' of '{name}' must be {parameter.type}, this is {value.type}",
                     kind="type",
                 )
-            inner.own[parameter.name] = bound
+            inner.own[parameter.name] = RowValue.of(bound)
         names: Names = inner
         for statement in closure.function.body.statements:
             names = self.declare(statement, names)
@@ -458,6 +465,8 @@ class Binder(Scalars):
                 raise scope.error(node.at, f"{node.name} cannot use these arguments", kind="type") from error
         if node.name in AGGREGATES or node.name in SEVERAL:
             raise scope.error(node.at, f"'{node.name}' is an aggregate: it belongs in summarize")
+        if node.name in advice.FUNCTIONS:
+            raise scope.error(node.at, refusal("function", node.name, advice.FUNCTIONS), kind="unsupported")
         known = [*FUNCTIONS, *AGGREGATES, *SPECIAL, *scope.names.all_names()]
         hint = did_you_mean(node.name, known)
         raise scope.error(node.at, f"unknown function '{node.name}'{hint}", kind="unknown_function", name=node.name)
@@ -564,7 +573,7 @@ def _is_bare(node: syntax.Expression, names: Names) -> bool:
 
 
 def _is_database(node: syntax.Expression) -> bool:
-    return isinstance(node, syntax.Call) and node.name in ("database", "cluster")
+    return isinstance(node, syntax.Call) and node.name in PLACES
 
 
 def _dotted(node: syntax.Expression) -> str | None:

@@ -19,8 +19,9 @@ from tidelake.query.kql.binder import Binder, Place, rows_query
 from tidelake.query.kql.naming import name_of, unique
 from tidelake.query.kql.packed_functions import PARTS, parts_of
 from tidelake.query.kql.relations import OrderKey, Relation, aliased, fresh_key, keyed
-from tidelake.query.kql.scope import column_sql
+from tidelake.query.kql.scope import Scope, column_sql
 from tidelake.query.kql.values import Column, Value, call, cast, literal, text
+from tidelake.query.kql.varied_functions import SORTS
 from tidelake.query.kql.windows import hoisted
 
 MAX_TAKE = 2**62
@@ -70,6 +71,14 @@ def assigned(
                 if not names or at < len(names):
                     found.append((names[at] if names else f"{default}_{part}", each, bool(names)))
             continue
+        if isinstance(inner, syntax.Call) and inner.name in SORTS and (parts := _sorted_parts(b, inner, value, scope)):
+            names = node.names if isinstance(node, syntax.Named) else ()
+            found += [
+                (names[at] if names else name, each, bool(names))
+                for at, (name, each) in enumerate(parts)
+                if not names or at < len(names)
+            ]
+            continue
         if isinstance(node, syntax.Named) and len(node.names) > 1:
             array = value if value.type == "dynamic" else None
             if array is None:
@@ -82,6 +91,22 @@ def assigned(
         name = name_of(node)
         found.append((name or "", value, isinstance(node, syntax.Named | syntax.Name)))
     return found
+
+
+def _sorted_parts(b: Binder, node: syntax.Call, value: Value, scope: Scope) -> list[tuple[str, Value]]:
+    """Give the arrays that a sort of several gives, with their names; of one, nothing."""
+    if len(node.arguments) < 2 or scope.names.find(node.name) is not None:
+        return []
+    count = len(node.arguments) - (b.bind(node.arguments[-1], scope).type == "bool")
+    if count < 2:
+        return []
+    return [
+        (
+            f"{name_of(argument) or f'array{at}'}_sorted",
+            Value(call("tide_at", value.sql, exp.Literal.number(at)), "dynamic"),
+        )
+        for at, argument in enumerate(node.arguments[:count])
+    ]
 
 
 def settled(value: Value) -> Value:

@@ -73,7 +73,9 @@ def fold(value: Any, held: str, kind: str) -> Any:
         return None
     rule = _FOLDS.get((_sort_of(held), kind))
     try:
-        return rule(value) if rule else NOT_CONSTANT
+        found = rule(value) if rule else NOT_CONSTANT
+        bits = {"int": 31, "long": 63}.get(kind)
+        return found if not bits or not isinstance(found, int) or -(2**bits) <= found < 2**bits else None
     except (ValueError, OverflowError, KeyError):
         return None
 

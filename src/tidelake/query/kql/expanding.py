@@ -13,18 +13,20 @@ from typing import Any
 from sqlglot import exp
 
 from tidelake.lexer import did_you_mean
-from tidelake.query.kql import syntax
+from tidelake.query.kql import advice, syntax
+from tidelake.query.kql.advice import refusal
 from tidelake.query.kql.binder import Binder, Place
 from tidelake.query.kql.columns import rebuilt
 from tidelake.query.kql.conversions import convert
 from tidelake.query.kql.grouping import summarize
-from tidelake.query.kql.joining import _joined, _other_alias
+from tidelake.query.kql.joining import _equal, _joined, _other_alias, _pairs
 from tidelake.query.kql.naming import name_of, unique
 from tidelake.query.kql.relations import Relation, aliased, fresh_key, keyed
 from tidelake.query.kql.scope import column_sql
-from tidelake.query.kql.values import Column, Value, call, coalesced, literal, text, text_literal
+from tidelake.query.kql.values import Column, Value, call, literal, text, text_literal
 
-PLUGINS = ("bag_unpack", "pivot", "ipv4_lookup")
+PLUGINS = ("bag_unpack", "pivot", "ipv4_lookup", "ipv6_lookup")
+_IN_NETWORK = {"ipv4_lookup": "tide_ipv4_is_in_range", "ipv6_lookup": "tide_ipv6_is_match"}
 _CHECKED = ("datetime", "timespan", "bool", "guid")  # types that no pattern of parse tells
 
 
@@ -176,7 +178,7 @@ def _parse_pattern(b: Binder, operator: syntax.Operator) -> tuple[str, list[tupl
         match piece:
             case syntax.Literal(_, str(words)):
                 pattern += words if is_regex else escaped(words)
-                count += _groups_in(b, words, piece.at) if is_regex else 0
+                count += groups_in(b, words, piece.at) if is_regex else 0
             case syntax.Wildcard():
                 pattern += ".*" if is_last else ".*?"
             case (name, kind, _):
@@ -194,7 +196,8 @@ def _capture(kind: str, greedy: bool) -> str:
     return "(.*)" if greedy else "(.*?)"
 
 
-def _groups_in(b: Binder, pattern: str, at: int) -> int:
+def groups_in(b: Binder, pattern: str, at: int) -> int:
+    """Count the groups of a regular expression; one that is none is an error."""
     try:
         return re.compile(pattern).groups
     except (re.error, OverflowError, RecursionError) as error:
@@ -204,28 +207,6 @@ def _groups_in(b: Binder, pattern: str, at: int) -> int:
 def escaped(words: str) -> str:
     """Give a pattern that matches a text as it stands, in every engine's dialect."""
     return re.sub(r"([\\.^$|?*+()\[\]{}])", r"\\\1", words)
-
-
-def parse_kv(b: Binder, relation: Relation, operator: syntax.Operator, place: Place) -> Relation:
-    relation = b.steps.plain(relation)
-    scope = b.scope(relation, place)
-    subject = b.expect_text(b.bind(operator.items[0], scope), scope, operator.at, "what parse-kv reads")
-    options = {name: b.constant(node, b.scope(None, place), name) for name, node in operator.parts["with"].items()}
-    pair, kv, quote = (
-        str(options.get(name, default))
-        for name, default in (("pair_delimiter", " "), ("kv_delimiter", "="), ("quote", '"'))
-    )
-    chosen: dict[str, tuple[Column, exp.Expr | None]] = {c.name: (c, None) for c in relation.columns}
-    for name, kind in operator.parts["as"]:
-        ends = "|".join((escaped(pair), "$"))
-        quoted = f"{escaped(quote)}([^{escaped(quote)}]*){escaped(quote)}"
-        pattern = f"(?s)(?:^|{escaped(pair)})\\s*{escaped(name)}{escaped(kv)}"
-        bare = call("tide_extract", text_literal(f"{pattern}(.*?)(?:{ends})"), exp.Literal.number(1), text(subject))
-        inside = call("tide_extract", text_literal(f"{pattern}{quoted}"), exp.Literal.number(1), text(subject))
-        found = Value(coalesced(exp.Nullif(this=inside, expression=text_literal("")), bare), "string")
-        key = chosen[name][0].key if name in chosen else fresh_key(name, [c.key for c, _ in chosen.values()])
-        chosen[name] = (Column(name, kind, key), convert(found, kind).sql)
-    return rebuilt(relation, list(chosen.values()))
 
 
 def range_rows(b: Binder, relation: Relation, operator: syntax.Operator, place: Place) -> Relation:
@@ -266,11 +247,10 @@ def evaluate(b: Binder, relation: Relation, operator: syntax.Operator, place: Pl
             return _bag_unpack(b, relation, plugin, operator.parts.get("columns"), place)
         case "pivot":
             return _pivot(b, relation, plugin, operator.parts.get("columns"), place)
-        case "ipv4_lookup":
-            return _ipv4_lookup(b, relation, plugin, place)
-    raise b.error(
-        plugin.at, f"plugin '{plugin.name}' is not supported{did_you_mean(plugin.name, PLUGINS)}", kind="unsupported"
-    )
+        case "ipv4_lookup" | "ipv6_lookup":
+            return _lookup(b, relation, plugin, place)
+    hint = did_you_mean(plugin.name, PLUGINS) or f": evaluate knows {', '.join(PLUGINS)}"
+    raise b.error(plugin.at, refusal("plugin", plugin.name, advice.PLUGINS, hint), kind="unsupported")
 
 
 def _bag_unpack(b: Binder, relation: Relation, plugin: syntax.Call, schema: Any, place: Place) -> Relation:
@@ -306,15 +286,14 @@ def _bag_unpack(b: Binder, relation: Relation, plugin: syntax.Call, schema: Any,
 
 
 def _options(b: Binder, plugin: syntax.Call, names: Sequence[str], place: Place) -> dict[str, Any]:
-    """Give a plugin's constants after its first argument, by place or by name."""
+    """Give the options of a plugin after its first argument, which stand in order or by name."""
     found: dict[str, Any] = {}
-    for name, node in zip(names, plugin.arguments[1:], strict=False):
-        named = node.names[0] if isinstance(node, syntax.Named) else name
-        if named not in names:
-            raise b.error(node.at, f"{plugin.name} has no option '{named}': it has {', '.join(names)}", kind="arity")
-        found[named] = b.constant(node, b.scope(None, place), f"'{named}'")
-    if len(plugin.arguments) > 1 + len(names):
-        raise b.error(plugin.at, f"{plugin.name} takes at most {1 + len(names)} arguments", kind="arity")
+    for at, node in enumerate(plugin.arguments[1:]):
+        name = node.names[0] if isinstance(node, syntax.Named) else names[at] if at < len(names) else ""
+        if name not in names:
+            raise b.error(node.at, f"{plugin.name} has these options: {', '.join(names)}", kind="arity")
+        given = node.value if isinstance(node, syntax.Named) else node
+        found[name] = b.constant(given, b.scope(None, place), name)
     return found
 
 
@@ -351,19 +330,24 @@ def _summarize(b: Binder, relation: Relation, items: Sequence[Any], by: Sequence
     return summarize(b, relation, syntax.Operator("summarize", tuple(items), items[0].at, parts, {}), place)
 
 
-def _ipv4_lookup(b: Binder, relation: Relation, plugin: syntax.Call, place: Place) -> Relation:
+def _lookup(b: Binder, relation: Relation, plugin: syntax.Call, place: Place) -> Relation:
+    """Join each row with the networks that its address lies in, and whose other keys equal its own."""
     if len(plugin.arguments) < 3:
         raise b.error(
-            plugin.at, "ipv4_lookup needs a table, a column of addresses and a column of networks", kind="arity"
+            plugin.at, f"{plugin.name} needs a table, a column of addresses and a column of networks", kind="arity"
         )
-    table, address, network = plugin.arguments[:3]
+    table, address, network, *rest = plugin.arguments
     left = b.steps.closed(relation)
     right = _other_alias(b, left, b.steps.closed(b.table(table, place)))
-    one = b.expect_text(b.bind(address, b.scope(left, place)), b.scope(left, place), plugin.at, "the address")
-    other = b.expect_text(b.bind(network, b.scope(right, place)), b.scope(right, place), plugin.at, "the network")
-    condition = call("tide_ipv4_is_in_range", one.sql, other.sql)
-    unmatched = any(
-        isinstance(n, syntax.Named) and isinstance(n.value, syntax.Literal) and n.value.value is True
-        for n in plugin.arguments[3:]
-    )
-    return _joined(b, left, right, condition, "left" if unmatched else "inner", set())
+    here, there = b.scope(left, place), b.scope(right, place)
+    one = b.expect_text(b.bind(address, here), here, plugin.at, "the address")
+    other = b.expect_text(b.bind(network, there), there, plugin.at, "the network")
+    conditions: list[exp.Expr] = [call(_IN_NETWORK[plugin.name], one.sql, other.sql)]
+    unmatched = False
+    for node in rest:
+        given = node.value if isinstance(node, syntax.Named) else node
+        if isinstance(given, syntax.Literal):
+            unmatched = given.value is True
+        else:
+            conditions += [_equal(*pair) for pair in _pairs(b, given, left, right, place)]
+    return _joined(b, left, right, exp.and_(*conditions), "left" if unmatched else "inner", set())

@@ -18,9 +18,11 @@ _TEXT_WORDS = (
     "endswith_cs", "hasprefix", "hasprefix_cs", "hassuffix", "hassuffix_cs", "like", "likecs", "notlike", "notlikecs",
     "notcontains", "notcontainscs", "matches",
 )  # fmt: skip
-_LIST_WORDS = ("in", "has_any", "has_all", "has_any_index")
+_LIST_WORDS = ("in", "has_any", "has_all")
 TEXT_OPERATORS = frozenset(_TEXT_WORDS)
 LIST_OPERATORS = frozenset(_LIST_WORDS)
+LEAST_LONG = str(2**63)  # a long only with a minus before it
+PLACES = ("database", "cluster", "workspace", "app", "resource")  # what tables may be said to be of
 SCALAR_TYPES = ("bool", "int", "long", "real", "decimal", "string", "datetime", "timespan", "guid", "dynamic")
 _EQUALITY = {"==": "==", "!=": "!=", "<>": "!=", "=~": "=~", "!~": "!~", "=": "=="}
 
@@ -171,6 +173,9 @@ class Expressions(Cursor):
         token = self.token
         if token.is_sign("-", "+"):
             self.next()
+            if token.is_sign("-") and self.token.text == LEAST_LONG:
+                self.next()
+                return syntax.Literal("long", -int(LEAST_LONG), token.at)
             with self.nested():
                 return syntax.Unary(token.text, self._signed(), token.at)
         return self._path()
@@ -183,7 +188,7 @@ class Expressions(Cursor):
             count += 1
             if count > 100:
                 raise self.error("too many steps in one path", kind="too_deep")
-            if token.is_sign(".") and (self.peek().kind in ("name", "span") or self.peek().is_sign("[")):
+            if token.is_sign(".") and (self.peek().kind in ("name", "span") or self.peek().is_sign("[", "*")):
                 self.next()
                 base = self._member(base, token.at)
             elif token.is_sign("["):
@@ -195,6 +200,8 @@ class Expressions(Cursor):
                 return base
 
     def _member(self, base: syntax.Expression, at: int) -> syntax.Expression:
+        if (place := _place_of(base)) is not None and (count := self.pattern_ahead()):
+            return self.table_pattern(count, f"{place}." if place else "", at)
         if self.token.is_sign("[") and not self.is_bracketed_name():
             self.next()
             index = self.expression()
@@ -205,6 +212,19 @@ class Expressions(Cursor):
             return syntax.Call(call.name, (base, *call.arguments), at)
         name = self.next().text if self.token.kind == "span" else self.name("a name after '.'")
         return syntax.Member(base, name, at)
+
+    def pattern_ahead(self, *signs: str) -> int:
+        """Say how many tokens are a table's name with stars, and perhaps other signs, in it; zero if none is next."""
+        count, stars = 0, 0
+        while (token := self.peek(count)).kind in ("name", "number") or token.is_sign("*", *signs):
+            if count and token.spaced:
+                break
+            count, stars = count + 1, stars + token.is_sign("*")
+        return count if stars else 0
+
+    def table_pattern(self, count: int, prefix: str, at: int) -> syntax.Wildcard:
+        """Read a name with stars, of as many tokens."""
+        return syntax.Wildcard(prefix + "".join(self.next().text for _ in range(count)), at)
 
     def _primary(self) -> syntax.Expression:
         token = self.token
@@ -226,7 +246,8 @@ class Expressions(Cursor):
                 inner = self.pipe()
             self.expect_sign(")", "to close the bracket")
             return inner
-        raise self.error(f"expected a value, found {token}")
+        hint = ": write not(…)" if token.is_sign("!") else ""
+        raise self.error(f"expected a value, found {token}{hint}")
 
     def _strings(self) -> syntax.Literal:
         """Read a string, and those that follow it: neighbours are one text."""
@@ -255,6 +276,8 @@ class Expressions(Cursor):
         except (ValueError, KeyError, OverflowError) as error:
             if hasattr(error, "facts"):
                 raise
+            if token.kind == "number":
+                raise self.error(f"{token} is beyond a long of 64 bits: write real({token.text})") from error
             raise self.error(f"not a value of its type: {token}") from error
         self.next()
         return found
@@ -269,6 +292,8 @@ class Expressions(Cursor):
 
     def _word(self) -> syntax.Expression:
         token = self.next()
+        if token.text == "toscalar" and self.token.is_word("kind") and self.peek().is_sign("="):
+            self.place += 3  # how it is to be run, not what
         if token.text in ("true", "false", "True", "False", "TRUE", "FALSE") and not self.token.is_sign("("):
             return syntax.Literal("bool", token.text.lower() == "true", token.at)
         if token.text == "null" and not self.token.is_sign("("):
@@ -371,21 +396,21 @@ class Expressions(Cursor):
         self.expect_sign("[", "before the addresses of externaldata")
         addresses = self.several(self.expression)
         self.expect_sign("]", "after the addresses of externaldata")
-        options = tuple(self.properties().items()) if self.word("with") else ()
+        options = self.properties() if self.word("with") else ()
         return syntax.ExternalData(columns, addresses, options, token.at)
 
-    def properties(self) -> dict[str, syntax.Expression]:
-        """Read ``(name = value, …)``."""
+    def properties(self) -> tuple[tuple[str, syntax.Expression], ...]:
+        """Read ``(name = value, …)``; a name may come several times."""
         self.expect_sign("(", "before properties")
-        found: dict[str, syntax.Expression] = {}
+        found: list[tuple[str, syntax.Expression]] = []
         while not self.token.is_sign(")"):
             name = self.name("a property")
             self.expect_sign("=", "after a property's name")
-            found[name] = self.expression()
+            found.append((name, self.expression()))
             if not self.sign(","):
                 break
         self.expect_sign(")", "after properties")
-        return found
+        return tuple(found)
 
     def _dynamic(self, token: Token) -> syntax.Literal:
         self.next()
@@ -450,3 +475,15 @@ class Expressions(Cursor):
         kind = self.type_name()
         default = self.expression() if self.sign("=") else None
         return syntax.Parameter(name, kind, None, default, start)
+
+
+def _place_of(node: syntax.Expression) -> str | None:
+    """Give the name of the database that a call such as ``database("x")`` stands for, if it is known here."""
+    match node:
+        case syntax.Call(name, arguments) if name in PLACES:
+            match arguments[-1:]:
+                case (syntax.Literal("string", str(place)),):
+                    return place
+                case ():
+                    return ""
+    return None

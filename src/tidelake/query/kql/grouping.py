@@ -19,9 +19,14 @@ from tidelake.query.kql.conversions import convert
 from tidelake.query.kql.naming import name_of, nameless, unique
 from tidelake.query.kql.relations import OrderKey, Relation, aliased, fresh_key, keyed
 from tidelake.query.kql.scope import Scope, column_sql
-from tidelake.query.kql.values import Column, Value, call, cast, literal
+from tidelake.query.kql.values import NUMERIC, Column, Value, call, cast, literal
 
 _ARGS = {"arg_max": "tide_arg_max", "arg_min": "tide_arg_min", "argmax": "tide_arg_max", "argmin": "tide_arg_min"}
+
+_PERCENTILES = {
+    "percentiles": "percentile", "percentiles_array": "percentile", "percentilesw": "percentilew",
+    "percentilesw_array": "percentilew",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +103,7 @@ def _outputs(
         ):
             for name, value, field in _any_row(b, relation, inner, names, scope, taken):
                 add(name, value, field)
-        elif isinstance(inner, syntax.Call) and inner.name in ("percentiles", "percentiles_array"):
+        elif isinstance(inner, syntax.Call) and inner.name in _PERCENTILES:
             _percentiles(b, inner, names, scope, add)
         else:
             add(names[0] if names else name_of(inner), settled(b.bind(inner, scope)))
@@ -161,18 +166,31 @@ def _fields(
 
 
 def _percentiles(b: Binder, node: syntax.Call, names: Sequence[str], scope: Scope, add: Any) -> None:
-    subject, *shares = node.arguments
-    first = name_of(subject) or ""
+    single = _PERCENTILES[node.name]
+    given = 2 if single == "percentilew" else 1
+    if len(node.arguments) <= given:
+        raise scope.error(node.at, f"{node.name} needs what is ranked and the percentiles", kind="arity")
+    subjects, shares = node.arguments[:given], list(node.arguments[given:])
+    shares = [each for share in shares for each in _shares(b, share, scope)]
+    first = name_of(subjects[0]) or ""
     values: list[Value] = []
     for at, share in enumerate(shares):
-        value = b.bind(syntax.Call("percentile", (subject, share), node.at), scope)
+        value = b.bind(syntax.Call(single, (*subjects, share), node.at), scope)
         values.append(value)
-        if node.name == "percentiles":
+        if not node.name.endswith("_array"):
             label = b.constant(share, replace(scope, aggregates=False), "a percentile")
             add(names[at] if at < len(names) else f"percentile_{first}_{label}".replace(".", "_"), value)
-    if node.name == "percentiles_array":
+    if node.name.endswith("_array"):
         packed = call("tide_pack_array", *(convert(value, "dynamic").sql for value in values))
         add(names[0] if names else f"percentiles_{first}", Value(packed, "dynamic"))
+
+
+def _shares(b: Binder, node: syntax.Expression, scope: Scope) -> list[syntax.Expression]:
+    """Give the percentiles that an argument says: one, or those of an array."""
+    value = b.constant(node, replace(scope, aggregates=False), "a percentile")
+    if not isinstance(value, list):
+        return [node]
+    return [syntax.Literal("real" if isinstance(each, float) else "long", each, node.at) for each in value]
 
 
 def grouped(b: Binder, relation: Relation, keys: Sequence[tuple[str, Value]], outputs: Sequence[Output]) -> Relation:
@@ -242,6 +260,9 @@ def make_series(b: Binder, relation: Relation, operator: syntax.Operator, place:
     axis_node = operator.parts["on"]
     axis = b.bind(axis_node, scope)
     step = b.bind(operator.parts["step"], b.scope(None, place))
+    if axis.type not in (*NUMERIC, "datetime", "timespan"):
+        hint = f"this is {axis.type}: use todatetime(…) or toreal(…)"
+        raise b.error(axis_node.at, f"the axis of make-series must be a time or a number, {hint}", kind="type")
     start, bins = _bins(b, relation, axis, step, operator, place)
     asked = bool(start.find(exp.Subquery) or bins.find(exp.Subquery))
     if asked and relation.partition:

@@ -75,7 +75,7 @@ def cut(text: str) -> list[Token]:
     at, spaced = 0, False
     while at < len(text):
         match = _TOKEN.match(text, at)
-        if match is None:
+        if match is None or text.startswith("/*", at):
             raise error_at(text, at, _unreadable(text, at))
         if match.lastgroup == "space":
             spaced = True
@@ -89,4 +89,10 @@ def cut(text: str) -> list[Token]:
 def _unreadable(text: str, at: int) -> str:
     if text[at] in "\"'" or text[at : at + 3] in ("```", "~~~"):
         return "a string that is not closed"
-    return f"cannot read {text[at]!r}"
+    hints = {
+        "/": ": a comment begins with //",
+        "&": ": write and",
+        "`": ": a text stands in ' or \"",
+        "^": ": write pow(…)",
+    }
+    return f"cannot read {text[at]!r}{hints.get(text[at], '')}"

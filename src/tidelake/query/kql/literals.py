@@ -37,8 +37,9 @@ _OTHER_TIMES = (
 )  # fmt: skip
 _AROUND = re.compile(r"^[A-Za-z]+,\s*|\s+(?:GMT|UTC)$")  # the day's name, and the zone that is ours
 TYPE_NAMES = {
-    "date": "datetime", "time": "timespan", "int64": "long", "uint64": "long", "int32": "int", "uint32": "int",
-    "double": "real", "uuid": "guid", "uniqueid": "guid", "boolean": "bool",
+    "date": "datetime", "time": "timespan", "int64": "long", "uint64": "long", "ulong": "long", "int32": "int",
+    "uint32": "int", "uint": "int", "int16": "int", "uint16": "int", "int8": "int", "uint8": "int", "double": "real",
+    "float": "real", "uuid": "guid", "uniqueid": "guid", "boolean": "bool",
 }  # fmt: skip
 
 

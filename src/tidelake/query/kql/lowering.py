@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 
 from sqlglot import exp
 
-from tidelake.query.kql import columns, expanding, finding, grouping, joining, nesting, syntax
+from tidelake.query.kql import columns, expanding, finding, grouping, joining, nesting, pairs, syntax
 from tidelake.query.kql.binder import Binder, OperatorRule, Place
 from tidelake.query.kql.conversions import convert
 from tidelake.query.kql.mistakes import error_at
@@ -33,7 +33,7 @@ OPERATORS: Mapping[str, OperatorRule] = {
     "make-series": grouping.make_series, "join": joining.join, "lookup": joining.join, "union": joining.union,
     "search": finding.search, "mv-expand": expanding.mv_expand, "mv-apply": expanding.mv_apply,
     "partition": expanding.partition, "parse": expanding.parse, "parse-where": expanding.parse,
-    "parse-kv": expanding.parse_kv, "range": expanding.range_rows, "invoke": expanding.invoke,
+    "parse-kv": pairs.parse_kv, "range": expanding.range_rows, "invoke": expanding.invoke,
     "evaluate": expanding.evaluate, "find": finding.find, "top-nested": nesting.top_nested,
     "top-hitters": nesting.top_hitters,
 }  # fmt: skip

@@ -42,6 +42,8 @@ def _call_name(name: str, arguments: tuple[syntax.Expression, ...]) -> str | Non
     if aggregate := AGGREGATES.get(name):
         if name == "percentile" and len(arguments) > 1 and isinstance(arguments[1], syntax.Literal):
             return f"percentile_{first or ''}_{arguments[1].value}".replace(".", "_")
+        if name == "percentilew" and len(arguments) > 2 and isinstance(arguments[2], syntax.Literal):
+            return f"percentile_{first or ''}_{arguments[2].value}".replace(".", "_")
         if not aggregate.prefix:
             return first
         return f"{aggregate.prefix}_{first or ''}"

@@ -44,11 +44,11 @@ class Operators(Expressions):
         if self.token.kind == "name":
             word, count = self.dashed_word()
             after = self.peek(count)
-            begins = word in ("union", "print", "search", "find", "range", "evaluate") and not (
+            begins = word in ("union", "print", "search", "find", "range", "evaluate", "macro-expand") and not (
                 after.is_sign("=", "|", ",", ")", ";", ".", "==", "!=", "..", "}") or after.kind == "end"
             )
-            if begins and word in ("range", "search", "find", "evaluate", "union", "print"):
-                begins = not (word == "range" and after.is_sign("("))
+            if begins and word == "range":
+                begins = not after.is_sign("(")
             if begins:
                 return syntax.Pipe(syntax.Name("", self.token.at), (self._operator(),), self.token.at)
         source = self.expression()
@@ -59,7 +59,8 @@ class Operators(Expressions):
 
     def _operator(self) -> syntax.Operator:
         if self.token.kind != "name":
-            raise self.error(f"expected an operator after '|', found {self.token}")
+            hint = ": write or" if self.token.is_sign("|") and not self.token.spaced else ""
+            raise self.error(f"expected an operator after '|', found {self.token}{hint}")
         start = self.token.at
         word, count = self.dashed_word()
         rule = RULES.get(word)
@@ -216,15 +217,9 @@ def _distinct(p: Operators) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
 
 def _union(p: Operators) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
     def item() -> syntax.Expression:
-        start = p.token.at
-        if p.token.is_sign("*"):
-            p.next()
-            return syntax.Wildcard("*", start)
-        source = p.expression()
-        if isinstance(source, syntax.Name) and p.token.is_sign("*") and not p.token.spaced:
-            p.next()
-            return syntax.Wildcard(source.name + "*", start)
-        return source
+        if count := p.pattern_ahead("."):
+            return p.table_pattern(count, "", p.token.at)
+        return p.expression()
 
     return p.several(item), {}
 
@@ -301,7 +296,7 @@ def _parse_kv(p: Operators) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
     subject = p.expression()
     p.expect_word("as", "after what parse-kv reads")
     columns = p.column_types("of parse-kv")
-    return (subject,), {"as": columns, "with": p.properties() if p.word("with") else {}}
+    return (subject,), {"as": columns, "with": p.properties() if p.word("with") else ()}
 
 
 def _make_series(p: Operators) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
@@ -536,6 +531,18 @@ def _scan(p: Operators) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
     return tuple(steps), {"declare": declared}
 
 
+def _skipped(p: Operators) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+    """Step over what an operator works on, up to the next: it is refused when it is bound."""
+    depth = 0
+    while p.token.kind != "end":
+        depth += p.token.is_sign("(", "[", "{")
+        if not depth and p.token.is_sign("|", ";", ")", "}"):
+            break
+        depth -= p.token.is_sign(")", "]", "}")
+        p.next()
+    return (), {}
+
+
 ALIASES = {"filter": "where", "limit": "take", "order": "sort", "mvexpand": "mv-expand", "mvapply": "mv-apply"}
 
 RULES: Mapping[str, Rule] = {
@@ -549,5 +556,8 @@ RULES: Mapping[str, Rule] = {
     "top-hitters": _top_hitters,
     "partition": _partition, "serialize": _maybe_expressions, "getschema": _nothing, "sample": _where,
     "sample-distinct": _sample_distinct, "consume": _nothing, "fork": _fork, "facet": _facet, "reduce": _reduce,
-    "scan": _scan, "project-by-names": _expressions, "execute-and-cache": _nothing,
+    "scan": _scan, "project-by-names": _expressions, "execute-and-cache": _nothing, "make-graph": _skipped,
+    "graph-match": _skipped, "graph-shortest-paths": _skipped, "graph-to-table": _skipped,
+    "graph-mark-components": _skipped, "graph-where-nodes": _skipped, "graph-where-edges": _skipped,
+    "graph-merge": _skipped, "macro-expand": _skipped, "assert-schema": _skipped,
 }  # fmt: skip

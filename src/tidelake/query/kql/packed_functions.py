@@ -20,9 +20,9 @@ _PACKED = """
 series_decompose_anomalies: tide_anomalies dynamic dynamic real=1.5 long=-1 text="avg" long=0 text="ctukey" real=0.6
 series_decompose: tide_series_decompose dynamic dynamic long=-1 text="avg" long=0 real=0.6
 series_decompose_forecast: tide_series_forecast dynamic dynamic long long=-1 text="linefit" real=0.6
-series_outliers: tide_series_outliers dynamic dynamic text="ctukey" real=null real=10 real=90
+series_outliers: tide_series_outliers dynamic dynamic text="ctukey" real=null real=10 real=90 long=0
 series_periods_detect: tide_series_periods dynamic dynamic real real long
-series_seasonal: tide_series_seasonal dynamic dynamic long=-1
+series_seasonal: tide_series_seasonal dynamic dynamic long=-1 long=0
 series_fir: tide_series_fir dynamic dynamic dynamic bool=true bool=false
 series_iir: tide_series_iir dynamic dynamic dynamic dynamic
 array_shift_left: tide_array_shift dynamic dynamic long any=null
@@ -30,7 +30,6 @@ array_shift_right: tide_array_shift_right dynamic dynamic long any=null
 array_split: tide_array_split dynamic dynamic any
 bag_set_key: tide_bag_set_key dynamic dynamic text any
 repeat: tide_repeat dynamic any long
-ipv6_is_in_any_range: tide_ipv6_is_in_any bool text any any=null any=null any=null
 geo_distance_2points: tide_geo_distance real real real real real
 geo_point_in_circle: tide_geo_in_circle bool real real real real real
 geo_point_in_polygon: tide_geo_in_polygon bool real real dynamic

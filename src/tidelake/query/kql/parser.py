@@ -5,9 +5,10 @@ It does not resolve names: see ``lowering``.
 
 from __future__ import annotations
 
+from tidelake.errors import QueryError
 from tidelake.query.kql import syntax
 from tidelake.query.kql.mistakes import error_at
-from tidelake.query.kql.operators import Operators
+from tidelake.query.kql.operators import RULES, Operators
 
 
 def parse(text: str) -> syntax.Script:
@@ -38,7 +39,18 @@ class _Parser(Operators):
             else:
                 query = statement
             if not (self.token.is_sign(";") or self._at_end(until)):
-                raise self.error(f"expected '|', ';' or the end, found {self.token}")
+                raise self._unexpected(statement)
+
+    def _unexpected(self, statement: object) -> QueryError:
+        """Say what is wrong with what follows a statement, by what people mean who write so."""
+        before = self.tokens[self.place - 1]
+        if before.is_word("not"):
+            return self.error("not is a function: write not(…)")
+        if isinstance(statement, syntax.Name) and statement.name in RULES:
+            return self.error(
+                f"a query begins with a table: '{statement.name}' is an operator, and follows a '|'", at=statement.at
+            )
+        return self.error(f"expected '|', ';' or the end, found {self.token}")
 
     def _at_end(self, until: str | None) -> bool:
         return self.token.kind == "end" or (until is not None and self.token.is_sign(until))
@@ -47,6 +59,8 @@ class _Parser(Operators):
         token = self.token
         if token.is_sign("."):
             raise self.error("a management command is not a query")
+        if token.is_sign("|"):
+            raise self.error("a query begins with a table, and this with '|'")
         if token.is_word("let") and not self.peek().is_sign("|", ";"):
             return self._let()
         if token.is_word("set", "declare", "alias", "restrict") and self.peek().kind == "name":

@@ -31,6 +31,8 @@ from tidelake.query.kql.values import (
     text,
     text_literal,
 )  # fmt: skip
+from tidelake.query.kql.varied_functions import VARIED
+from tidelake.query.text_patterns import plain_groups
 
 
 def _plain(target: str, result: str, *kinds: str) -> Rule:
@@ -54,7 +56,6 @@ trim_end: tide_trim_end string text text
 countof: tide_countof long text text [text]
 replace_string: tide_replace string text text text
 replace_regex: tide_replace_regex string text text text
-replace: tide_replace_regex string text text text
 translate: tide_translate string text text text
 strrep: tide_strrep string text long [text]
 url_encode: tide_url_encode_form string text
@@ -79,7 +80,6 @@ regex_quote: tide_regex_quote string text
 isascii: tide_is_ascii bool text
 to_utf8: tide_codepoints dynamic text
 unicode_codepoints_from_string: tide_codepoints dynamic text
-unicode_codepoints_to_string: tide_from_codepoints string dynamic
 strcmp: tide_strcmp long text text
 parse_url: tide_parse_url dynamic text
 parseurl: tide_parse_url dynamic text
@@ -115,9 +115,6 @@ arraylength: tide_array_length long dynamic
 array_slice: tide_array_slice dynamic dynamic long long
 array_reverse: tide_array_reverse dynamic dynamic
 array_sum: tide_array_sum real dynamic
-array_sort_asc: tide_array_sort_asc dynamic dynamic
-array_sort_desc: tide_array_sort_desc dynamic dynamic
-array_index_of: tide_array_index_of long dynamic any
 array_concat: tide_array_concat dynamic dynamic …
 set_union: tide_set_union dynamic dynamic …
 set_intersect: tide_set_intersect dynamic dynamic …
@@ -180,7 +177,6 @@ unixtime_milliseconds_todatetime: tide_from_unix_millis datetime long
 unixtime_microseconds_todatetime: tide_from_unix_micros datetime long
 unixtime_nanoseconds_todatetime: tide_from_unix_nanos datetime long
 make_datetime: tide_make_datetime datetime long long long [long] [long] [real]
-make_timespan: tide_make_timespan timespan long long [real]
 tohex: tide_to_hex string long [long]
 format_bytes: tide_format_bytes string real [long] [text]
 series_sum: tide_array_sum real dynamic
@@ -188,8 +184,6 @@ series_add: tide_series_add dynamic dynamic dynamic
 series_subtract: tide_series_subtract dynamic dynamic dynamic
 series_multiply: tide_series_multiply dynamic dynamic dynamic
 series_divide: tide_series_divide dynamic dynamic dynamic
-series_stats_dynamic: tide_series_stats dynamic dynamic
-series_stats: tide_series_stats_list dynamic dynamic [any]
 series_fit_line: tide_series_fit_line_list dynamic dynamic
 series_fit_line_dynamic: tide_series_fit_line dynamic dynamic
 series_pow: tide_series_pow dynamic dynamic dynamic
@@ -215,11 +209,6 @@ series_pearson_correlation: tide_series_pearson real dynamic dynamic
 series_product: tide_series_product real dynamic
 series_magnitude: tide_series_magnitude real dynamic
 series_dot_product: tide_series_dot real dynamic dynamic
-series_cosine_similarity: tide_series_cosine real dynamic dynamic
-series_fill_const: tide_series_fill_const dynamic dynamic real
-series_fill_forward: tide_series_fill_forward dynamic dynamic
-series_fill_backward: tide_series_fill_backward dynamic dynamic
-series_fill_linear: tide_series_fill_linear dynamic dynamic
 parse_command_line: tide_parse_command_line dynamic text text
 isutf8: tide_is_utf8 bool text
 array_rotate_left: tide_array_rotate_left dynamic dynamic long
@@ -239,8 +228,19 @@ def _read_plain() -> dict[str, ScalarFunction]:
     return found
 
 
+# What has no meaning as another type.
+_NEVER = {("datetime", "int"), ("bool", "datetime"), ("timespan", "datetime"), ("bool", "timespan"),
+          ("datetime", "timespan"), ("datetime", "bool"), ("timespan", "bool"),
+          *((kind, "guid") for kind in (*NUMERIC, "bool", "datetime", "timespan"))}  # fmt: skip
+
+
 def _to(kind: str) -> Rule:
-    return lambda args: convert(args[0], kind)
+    def rule(args: Arguments) -> Value:
+        if (args[0].type, kind) in _NEVER:
+            raise args.error(f"{args.name} cannot use {args[0].type}: it has no meaning as {kind}", 0, kind="type")
+        return convert(args[0], kind)
+
+    return rule
 
 
 def _to_dynamic(args: Arguments) -> Value:
@@ -423,7 +423,8 @@ def _bin(args: Arguments) -> Value:
         target = "tide_bin_datetime" if value.type == "datetime" else "tide_bin_long"
         return Value(call(target, value.sql, size.sql), value.type)
     if value.type not in NUMERIC or size.type not in (*NUMERIC, "dynamic"):
-        raise args.error(f"{args.name} cannot use {value.type} and {size.type}", kind="type")
+        hint = ": use todatetime(…) or totimespan(…)" if args[0].type == "dynamic" else ""
+        raise args.error(f"{args.name} cannot use {args[0].type} and {size.type}{hint}", kind="type")
     _check_size(args, size)
     if {"real", "decimal", "dynamic"} & {value.type, size.type}:
         return Value(call("tide_bin_real", convert(value, "real").sql, convert(size, "real").sql), "real")
@@ -491,13 +492,18 @@ def _split(args: Arguments) -> Value:
 
 
 def _extract(args: Arguments) -> Value:
-    pattern, group, subject = args.as_type(0, "text"), args.as_type(1, "long"), args.as_type(2, "text")
-    pattern = _unnamed(pattern)
+    pattern, group, subject = _pattern(args, 0), args.as_type(1, "long"), args.as_type(2, "text")
     if pattern.is_constant and group.is_constant and not 0 <= (group.constant or 0) <= _group_count(pattern.constant):
         found = literal("", "string")
     else:
         found = Value(call("tide_extract", pattern.sql, group.sql, text(subject)), "string")
     return convert(found, str(args.constant(3, "the type"))) if len(args) > 3 else found
+
+
+def _pattern(args: Arguments, index: int) -> Value:
+    """Give a regular expression in words that both engines know."""
+    value = args.as_type(index, "text")
+    return literal(plain_groups(value.constant), "string") if value.is_constant and value.constant else value
 
 
 def _extract_all(args: Arguments) -> Value:
@@ -507,22 +513,14 @@ def _extract_all(args: Arguments) -> Value:
     chosen = list(range(1, groups + 1))
     if len(args) > 2:
         chosen = [_group(args, group, str(pattern.constant)) for group in args.constant(1, "the groups")]
-    pattern = _unnamed(pattern)
     lists = [
-        call("tide_extract_group", pattern.sql, exp.Literal.number(group), text(subject)) for group in chosen or [0]
+        call("tide_extract_group", _pattern(args, 0).sql, exp.Literal.number(group), text(subject))
+        for group in chosen or [0]
     ]
     return Value(lists[0] if len(lists) == 1 else call("tide_zip", *lists), "dynamic")
 
 
 _CAPTURES = regex.compile(r"\\.|(\((?!\?)|\(\?P?<(\w+)>)")
-
-
-def _unnamed(pattern: Value) -> Value:
-    """Give a pattern without the names of its groups, which engines write in different ways."""
-    if not isinstance(pattern.constant, str) or "<" not in pattern.constant:
-        return pattern
-    found = regex.sub(r"(\\.)|\(\?P?<\w+>", lambda match: match[1] or "(", pattern.constant, flags=regex.DOTALL)
-    return literal(found, "string")
 
 
 def _group(args: Arguments, group: Any, pattern: str) -> int:
@@ -739,15 +737,33 @@ def _has_any_ipv4(target: str) -> Rule:
     def rule(args: Arguments) -> Value:
         subject = args.as_type(0, "text")
         options: list[exp.Expr] = []
+        arrays: list[exp.Expr] = []
         for index in range(1, len(args)):
             value = args[index]
             if value.type == "dynamic" and value.is_constant:
                 options += [text_literal(str(item)) for item in value.constant or []]
+            elif value.type == "dynamic":
+                arrays.append(value.sql)
             else:
                 options.append(args.as_type(index, "text").sql)
-        return Value(any_of([call(target, subject.sql, option) for option in options]), "bool")
+        parts = [call(target, subject.sql, option) for option in options]
+        parts += [call(f"{target}_of", subject.sql, array) for array in arrays]
+        return Value(any_of(parts), "bool")
 
     return rule
+
+
+def _has_any_index(args: Arguments) -> Value:
+    """Give the place of the first word that a text has, or -1."""
+    subject, words = args.as_type(0, "text"), args.constant(1, "the list")
+    if not isinstance(words, list):
+        raise args.error("has_any_index needs an array", 1, kind="type")
+    ifs = [
+        exp.If(this=call("tide_has", subject.sql.copy(), text_literal(str(word))), true=exp.Literal.number(at))
+        for at, word in enumerate(words)
+    ]
+    none = exp.Neg(this=exp.Literal.number(1))
+    return Value(cast(exp.Case(ifs=ifs, default=none) if ifs else none, "long"), "long")
 
 
 def _ipv4_in_any(args: Arguments) -> Value:
@@ -858,6 +874,7 @@ _RULES: dict[str, tuple[int, int, Rule, str]] = {
     "datetime_add": (3, 3, _datetime_add, "datetime"), "format_datetime": (2, 2, _format_datetime, "string"),
     "format_timespan": (2, 2, _format_timespan, "string"), "ingestion_time": (0, 0, _ingestion_time, "datetime"),
     "rand": (0, 1, _rand, "real"), "assert": (2, 2, _assert, "bool"),
+    "has_any_index": (2, 2, _has_any_index, "long"),
     "has_any_ipv4": (2, 64, _has_any_ipv4("tide_has_ipv4"), "bool"),
     "has_any_ipv4_prefix": (2, 64, _has_any_ipv4("tide_has_ipv4_prefix"), "bool"),
     "ipv4_is_in_any_range": (2, 64, _ipv4_in_any, "bool"), "around": (3, 3, _around, "bool"), "pi": (0, 0, _pi, "real"),
@@ -868,6 +885,7 @@ _RULES: dict[str, tuple[int, int, Rule, str]] = {
 FUNCTIONS: Mapping[str, ScalarFunction] = {
     **_read_plain(),
     **PACKED,
+    **VARIED,
     **{name: ScalarFunction(name, *entry) for name, entry in _RULES.items()},
 }
 

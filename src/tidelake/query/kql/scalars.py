@@ -12,14 +12,14 @@ import operator
 import re
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, assert_never
 
 from sqlglot import exp
 
 from tidelake.query.kql import syntax
 from tidelake.query.kql.conversions import convert, implicit
-from tidelake.query.kql.scope import Closure, Scope, column_sql
+from tidelake.query.kql.scope import Closure, Scope, Unset, column_sql
 from tidelake.query.kql.values import (
     NUMERIC,
     TEXTUAL,
@@ -34,6 +34,7 @@ from tidelake.query.kql.values import (
     text,
     text_literal,
 )  # fmt: skip
+from tidelake.query.text_patterns import plain_groups
 
 _COMPARISONS: dict[str, type[exp.Binary]] = {"<": exp.LT, ">": exp.GT, "<=": exp.LTE, ">=": exp.GTE}
 _FOLDED: dict[str, Callable[[Any, Any], Any]] = {
@@ -47,6 +48,22 @@ TEXT_FUNCTIONS = {
     "hasprefix_cs": "tide_hasprefix_cs", "hassuffix": "tide_hassuffix", "hassuffix_cs": "tide_hassuffix_cs",
     "matches": "tide_matches", "notcontains": "!tide_contains", "notcontainscs": "!tide_contains_cs",
 }  # fmt: skip
+
+
+class RowValue(Value):
+    """An argument of a function that differs from row to row: no other rows can be asked with it."""
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, value: Value) -> Value:
+        parts = value.sql.walk(prune=lambda part: isinstance(part, exp.Subquery))
+        if not any(isinstance(part, exp.Column) for part in parts):
+            return value
+        return cls(value.sql, value.type, value.constant)
+
+
+_YEAR_ONE = datetime(1, 1, 1, tzinfo=UTC)  # where times are counted from, as bins are
 
 
 class Scalars:
@@ -142,9 +159,15 @@ class Scalars:
             return column
         found = self.resolve(node.name, scope, node.at)
         if isinstance(found, Value):
+            if scope.source and isinstance(found, RowValue):
+                hint = "a query within a value is asked once: use join"
+                raise scope.error(node.at, f"'{node.name}' differs from row to row, and {hint}", kind="unsupported")
             return found
         if isinstance(found, Closure):
             raise scope.error(node.at, f"'{node.name}' is a function: call it with ()")
+        if isinstance(found, Unset):
+            hint = f"declare query_parameters({node.name}:{found.type} = …) gives it one"
+            raise scope.error(node.at, f"query parameter '{node.name}' has no value: {hint}", kind="no_value")
         if found is not None:
             raise scope.error(node.at, f"'{node.name}' is a table, and a value is expected: use toscalar(…)")
         if node.name.startswith("$") and node.name[1:] in scope.sides:
@@ -212,6 +235,10 @@ class Scalars:
             return self._text_operation(node, left, right, scope, filtering)
         if name in ("=~", "!~"):
             return self._fold_equal(left, right, scope, node, filtering)
+        if "like" in name:
+            raise scope.error(
+                node.at, f"operator '{name}' is not supported: use has, contains or matches regex", kind="unsupported"
+            )
         return self._compare(name, left, right, scope, node.at, filtering=filtering)
 
     def _any_column(self, node: syntax.Binary, scope: Scope) -> Value:
@@ -232,6 +259,8 @@ class Scalars:
         negated = node.operator.startswith("!") != function.startswith("!")
         subject = self.expect_text(left, scope, node.at, f"the left side of '{node.operator}'")
         sought = self.expect_text(right, scope, node.at, f"the right side of '{node.operator}'")
+        if function == "tide_matches" and sought.is_constant and sought.constant:
+            sought = literal(plain_groups(sought.constant), "string")
         found: exp.Expr = call(function.lstrip("!"), subject.sql, sought.sql)
         if negated:
             return Value(exp.Not(this=coalesced(found, exp.false())), "bool")
@@ -253,7 +282,7 @@ class Scalars:
     def _compare(self, name: str, left: Value, right: Value, scope: Scope, at: int, *, filtering: bool) -> Value:
         greater = left if name in (">", ">=") else right
         may_be_nan = name in _COMPARISONS and greater.type == "real" and not greater.is_constant
-        left, right = self._alike(left, right, scope, at, name)
+        left, right = (_apart(side) for side in self._alike(left, right, scope, at, name))
         if left.is_constant and right.is_constant and left.constant is not None and right.constant is not None:
             return literal(_FOLDED[name](left.constant, right.constant), "bool")
         if left.type in TEXTUAL:
@@ -283,10 +312,14 @@ class Scalars:
         raise scope.error(at, f"cannot use '{what}' with {left.type} and {right.type}{hint}", kind="type")
 
     def _arithmetic(self, name: str, left: Value, right: Value, scope: Scope, at: int) -> Value:
+        given = (left.type, right.type)
         left, right = (_as_number(left, right), _as_number(right, left))
+        if name in ("/", "%") and (left.type, right.type) == ("datetime", "timespan"):
+            left = self._arithmetic("-", left, literal(_YEAR_ONE, "datetime"), scope, at)
         kind = _result_type(name, left.type, right.type)
         if kind is None:
-            raise scope.error(at, f"cannot use '{name}' with {left.type} and {right.type}", kind="type")
+            hint = ": use todatetime(…), totimespan(…) or toreal(…)" if "dynamic" in given else ""
+            raise scope.error(at, f"cannot use '{name}' with {given[0]} and {given[1]}{hint}", kind="type")
         if left.is_constant and right.is_constant:
             return _folded_arithmetic(name, left, right, kind, scope, at)
         return Value(_arithmetic_sql(name, left, right, kind), kind)
@@ -467,6 +500,13 @@ def _item(value: Any) -> Value:
             return literal(value, "string")
         case _:
             return literal(value, "dynamic")
+
+
+def _apart(value: Value) -> Value:
+    """Put a condition in brackets, for SQL does not compare one that stands bare."""
+    if value.type != "bool" or value.is_constant or isinstance(value.sql, exp.Column | exp.Paren | exp.Func):
+        return value
+    return Value(exp.Paren(this=value.sql), "bool", value.constant)
 
 
 def _lowered(value: Value) -> Value:

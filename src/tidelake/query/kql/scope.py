@@ -40,7 +40,14 @@ class Deferred:
     text: str
 
 
-Binding = "Value | Relation | Closure | Deferred"
+@dataclass(frozen=True, slots=True)
+class Unset:
+    """A parameter of the query that nobody gave a value."""
+
+    type: str
+
+
+Binding = "Value | Relation | Closure | Deferred | Unset"
 
 
 @dataclass(slots=True)

@@ -104,7 +104,8 @@ def text(value: Value) -> exp.Expr:
 
 
 def any_of(parts: Sequence[exp.Expr]) -> exp.Expr:
-    return exp.or_(*parts) if len(parts) > 1 else parts[0]
+    """Say that one of several conditions holds; of none, none does."""
+    return exp.or_(*parts) if len(parts) > 1 else parts[0] if parts else exp.false()
 
 
 def json_of(value: Any) -> Any:

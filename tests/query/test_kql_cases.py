@@ -17,6 +17,10 @@ TOGETHER = 25  # cases in one Spark job: more make planning slower than starting
 CASES = list(read_cases())
 ANSWERED = [case for case in CASES if not case.error]
 REFUSED = [case for case in CASES if case.error]
+LOCAL_ONLY = {  # Spark says that it cannot: a query inside of a lambda, a Python function in an outer join's condition
+    "arguments: sets with the answer of a query",
+    "forms: networks with other keys",
+}
 
 
 @pytest.fixture(scope="module")
@@ -36,8 +40,9 @@ def test_case_gives_what_it_expects_on_duckdb(case: Case, connection: duckdb.Duc
 
 def test_cases_give_what_they_expect_on_spark(query_spark: Any) -> None:
     wrong = {}
-    for start in range(0, len(ANSWERED), TOGETHER):
-        cases = ANSWERED[start : start + TOGETHER]
+    portable = [case for case in ANSWERED if case.name not in LOCAL_ONLY]
+    for start in range(0, len(portable), TOGETHER):
+        cases = portable[start : start + TOGETHER]
         for case, (header, rows) in zip(cases, run_spark(query_spark, cases), strict=True):
             if (header, rows) != (case.header, list(case.rows)):
                 wrong[case.name] = (case.query, rows, list(case.rows))

@@ -143,7 +143,7 @@ _FOLDS: dict[tuple[str, str], Callable[[Any], Any]] = {
 
 def iso_text(value: datetime) -> str:
     """Write a time as KQL does: seven digits after the seconds, and Z."""
-    return value.strftime("%Y-%m-%dT%H:%M:%S.%f") + "0Z"
+    return value.replace(tzinfo=None).isoformat(timespec="microseconds") + "0Z"
 
 
 def as_boolean(value: Value) -> exp.Expr:

@@ -153,7 +153,7 @@ def _literal_sql(value: Any, kind: str) -> exp.Expr:
         case "bool":
             return exp.Boolean(this=bool(value))
         case "datetime":
-            return cast(text_literal(value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f+00:00")), "datetime")
+            return cast(text_literal(value.astimezone(UTC).isoformat(" ", "microseconds")), "datetime")
         case "int" | "long" | "timespan":
             return number(value) if kind != "long" or abs(value) < 2**31 else cast(number(value), "long")
         case _:

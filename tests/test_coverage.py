@@ -850,6 +850,8 @@ def test_sql_asks_for_coverage_as_for_a_table(folder: Lake) -> None:
     assert folder.kql("gaps('m.cpu') | project device, buckets").to_arrow().to_pylist() == [
         {"device": "a", "buckets": 3}
     ]
+    assert folder.kql("gaps('m.cpu') | count").to_arrow().to_pylist() == [{"Count": 1}]
+    assert folder.sql("select max(buckets) as most from gaps('m.cpu')").to_arrow().to_pylist() == [{"most": 3}]
     lacking = "coverage('m.cpu', datetime(2026-01-01T12:00), datetime(2026-01-01T12:10)) | where ratio < 0.5 | count"
     assert folder.kql(lacking).to_arrow().to_pylist() == [{"Count": 1}]
     with pytest.raises(QueryError, match="no such table"):

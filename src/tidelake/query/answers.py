@@ -69,9 +69,13 @@ class Answer(Table):
 
     def plan(self, columns: Any = None, where: Any = None, **words: Any) -> ScanPlan:
         """Say what a scan would read: rows in memory."""
+        return prune_blocks(self.outline(columns, where, **words), self._footers)
+
+    def outline(self, columns: Any = None, where: Any = None, **words: Any) -> ScanPlan:
+        """Plan without a catalog, which does not know the rows."""
         snapshot = self.snapshot
         question = self._question(snapshot, columns, where, None, None, words.get("limit"), False)
-        return prune_blocks(make_plan(self.name, snapshot, question, (), self._rows), self._footers)
+        return make_plan(self.name, snapshot, question, (), self._rows)
 
     def to_spark(self, columns: Any = None, where: Any = None, *, spark: SparkSession | None = None) -> DataFrame:
         """Give the rows to Spark themselves: there is no table for executors to read."""

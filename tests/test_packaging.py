@@ -62,19 +62,3 @@ def test_three_commands_lead_to_an_answer_without_a_jvm(wheel: Path, tmp_path: P
     answer = run(bin / "tidelake", "query", question, "--format", "ndjson", folder=tmp_path, PATH=path)
     assert answer == '{"service":"auth","n":13}\n'
     assert run(bin / "tidelake", "--version", folder=tmp_path) == f"tidelake {tidelake.__version__}\n"
-
-
-@pytest.mark.usefixtures("spark")
-def test_the_table_of_a_command_is_there_in_spark_sql(tmp_path: Path) -> None:
-    from pyspark.sql import SparkSession
-
-    (tmp_path / "app.ndjson").write_text(LINES)
-    run(sys.executable, "-m", "tidelake", "ingest", "app.logs", "app.ndjson", folder=tmp_path)
-    spark = SparkSession.getActiveSession()
-    assert spark is not None
-    spark.sql(f"CREATE TABLE app_logs USING tidelake OPTIONS (lake '{tmp_path}/lake', table 'app.logs')")
-    try:
-        rows = spark.sql("SELECT service, count(*) AS n FROM app_logs WHERE level = 'ERROR' GROUP BY service").collect()
-        assert [(row.service, row.n) for row in rows] == [("auth", 2)]
-    finally:
-        spark.sql("DROP TABLE app_logs")

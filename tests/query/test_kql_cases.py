@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import duckdb
 import pytest
+from pyspark.sql import SparkSession
 
 from tests.query.cases import NOW, Case, CaseTables, read_cases
 from tests.query.engines import connect_duckdb, run_duckdb, run_spark
@@ -38,7 +38,7 @@ def test_case_gives_what_it_expects_on_duckdb(case: Case, connection: duckdb.Duc
     assert run_duckdb(connection, case) == (case.header, list(case.rows)), case.reason
 
 
-def test_cases_give_what_they_expect_on_spark(query_spark: Any) -> None:
+def test_cases_give_what_they_expect_on_spark(query_spark: SparkSession) -> None:
     wrong = {}
     portable = [case for case in ANSWERED if case.name not in LOCAL_ONLY]
     for start in range(0, len(portable), TOGETHER):

@@ -16,7 +16,7 @@ from sqlglot import exp
 
 from tidelake.query import functions
 from tidelake.query.functions import Engine, Function
-from tidelake.query.sql import TOO_DEEP
+from tidelake.query.sql import too_deep
 
 
 def render(tree: exp.Query, engine: Engine, *, language: str) -> str:
@@ -33,7 +33,7 @@ def render(tree: exp.Query, engine: Engine, *, language: str) -> str:
     try:
         return functions.render(cast(exp.Expression, held.this), engine)
     except RecursionError:
-        raise TOO_DEEP from None
+        raise too_deep() from None
 
 
 def _as_spark_casts(tree: exp.Expr) -> None:

@@ -36,7 +36,7 @@ from tidelake.query.kql import lower
 from tidelake.query.metadata import Answered, Shape, finish, from_manifest, shape_of
 from tidelake.query.pushdown import Ask, push_down
 from tidelake.query.result import Prepared, Result, Scan
-from tidelake.query.sql import TOO_DEEP, asks_the_time, check_text, parse_sql, with_clock
+from tidelake.query.sql import asks_the_time, check_text, parse_sql, too_deep, with_clock
 from tidelake.scan import prune_blocks
 from tidelake.schema import DataType, Schema
 from tidelake.table import Table
@@ -141,7 +141,7 @@ def _prepared(lake: Lake, text: str, language: Language, seen: _Seen) -> Prepare
     try:
         prepared, lasting = _prepare(text, language, seen)
     except RecursionError:
-        raise TOO_DEEP from None
+        raise too_deep() from None
     if lasting:
         with kept.lock:
             kept.queries[key] = (prepared, seen.schemas())

@@ -36,10 +36,6 @@ OWN_FUNCTIONS = {
     "l2_distance": "tide_l2_distance",
     "inner_product": "tide_inner_product",
 }
-TOO_DEEP = QueryError(
-    "the query is nested too deeply, or one expression has too many parts: use in (…), or several steps",
-    kind="too_deep",
-)
 _STATEMENTS = ("select", "with", "from", "values", "union")
 _TAKEN = {"when", "then", "else", "end", "case", "for", "on", "between", "and", "or", "not", "in", "is", "as"}
 _NOW = (exp.CurrentTimestamp, exp.CurrentDate)
@@ -56,7 +52,7 @@ def parse_sql(text: str) -> exp.Query:
     except TokenError:
         raise _open_quote(text) from None
     except RecursionError:
-        raise TOO_DEEP from None
+        raise too_deep() from None
     if len(trees) != 1:
         raise QueryError(f"expected one query, found {len(trees)}" if trees else "the query is empty", kind="syntax")
     (tree,) = trees
@@ -67,6 +63,14 @@ def parse_sql(text: str) -> exp.Query:
     _check_whole(tree, text)
     _name_outputs(tree)
     return cast(exp.Query, tree.transform(_own_calls, copy=False))
+
+
+def too_deep() -> QueryError:
+    """Say that a query is nested further than it can be followed."""
+    return QueryError(
+        "the query is nested too deeply, or one expression has too many parts: use in (…), or several steps",
+        kind="too_deep",
+    )
 
 
 def check_text(text: str) -> None:

@@ -18,14 +18,29 @@ One root, one class per next step, and a stable ``kind`` for the detail::
       UnavailableError     a budget, a limit, or shutting down
 
 A message is lower case, says what happened, then the facts: ``commit lost the race table=logs expected=41 found=43``.
-It is enough alone, because Spark keeps only the text, and an error pickles with its facts. It does not log or retry.
+It is enough alone, because Spark keeps only the text, and an error pickles with its facts. Passwords in addresses are
+taken out of both. It does not log or retry.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Any, ClassVar
 
 _EXTRAS = {"pyspark": "spark", "psycopg": "postgres"}  # what to ask pip for
+_USER_PASSWORD = re.compile(r"(://[^:@/\s]*:)\S*@")  # one that is not percent-encoded may hold any character, / and @ too
+_PASSWORD_WORD = re.compile(
+    r"(?i)\b((?:password|passwd|pwd|sslpassword|secret|secret_?(?:access_?)?key|token|sig|signature)\s*=\s*)"
+    r"(?:'[^']*'|\"[^\"]*\"|[^&\s,;)}'\"]+)"
+)
+HIDDEN = "***"
+
+
+def redacted(text: str) -> str:
+    """Return an address, or a sentence about one, with every password in it replaced by ``***``."""
+    if "://" not in text and "=" not in text:
+        return text
+    return _PASSWORD_WORD.sub(rf"\g<1>{HIDDEN}", _USER_PASSWORD.sub(rf"\g<1>{HIDDEN}@", text))
 
 
 class TidelakeError(Exception):
@@ -34,10 +49,10 @@ class TidelakeError(Exception):
     default_kind: ClassVar[str] = "error"
 
     def __init__(self, message: str, *, kind: str | None = None, **facts: object) -> None:
-        super().__init__(message)
-        self.message = message
+        self.message = redacted(message)
+        super().__init__(self.message)
         self.kind = kind or self.default_kind
-        self.facts = facts
+        self.facts = {name: _without_secrets(value) for name, value in facts.items()}
 
     def __str__(self) -> str:
         """Give the message and its facts on one line."""
@@ -133,6 +148,15 @@ def not_installed(error: ModuleNotFoundError) -> UnavailableError | None:
     if name not in _EXTRAS:
         return None
     return UnavailableError(f"this needs {name}: pip install 'tidelake[{_EXTRAS[name]}]'", kind="not_installed")
+
+
+def _without_secrets(fact: object) -> object:
+    """Return a fact as it is, or the redacted text of one that would show a password."""
+    if isinstance(fact, int | float | None):
+        return fact
+    text = str(fact)
+    shown = redacted(text)
+    return fact if shown == text else shown
 
 
 def _rebuild(cls: type[TidelakeError], message: str, kind: str, facts: dict[str, object]) -> TidelakeError:

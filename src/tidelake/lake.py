@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Self
 from tidelake.catalog import Catalog, open_catalog
 from tidelake.catalog.protocol import At, nothing_at
 from tidelake.commit import Coordinator
-from tidelake.errors import AlreadyExistsError, InvalidInputError, NotFoundError
+from tidelake.errors import AlreadyExistsError, InvalidInputError, NotFoundError, redacted
 from tidelake.flusher import Flusher
 from tidelake.later import later
 from tidelake.making import create_table
@@ -89,7 +89,8 @@ class Lake:
     def __init__(self, catalog: Catalog, store: ObjectStore, where: str, *, at: At = nothing_at) -> None:
         self.catalog = catalog
         self.store = store
-        self.where = where
+        self.where = redacted(where)
+        self._address = where  # with its password, for processes that open the lake too
         self.coordinator = Coordinator(
             catalog,
             held_at=lambda snapshot: self.holdings.held_at(snapshot),
@@ -175,7 +176,7 @@ class Lake:
             holdings=self.holdings,
             at=self._at,
         )
-        table.lake = self.where
+        table._lake_address = self._address
         return table
 
     def snapshot(

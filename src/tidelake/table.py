@@ -27,6 +27,7 @@ from tidelake.errors import (
     OverlapError,
     SchemaError,
     TidelakeError,
+    redacted,
 )
 from tidelake.evaluate import check, check_vector
 from tidelake.expression import Distance, parse_where, unknown_column
@@ -94,7 +95,7 @@ class FlushReport:
 class Table:
     """A table at its newest snapshot, or pinned to an older one, which can then only be read."""
 
-    lake: str = ""  # where its lake is, for those who open it elsewhere
+    _lake_address: str = ""  # where its lake is, with any password, for processes that open it too
 
     def __init__(
         self,
@@ -116,6 +117,11 @@ class Table:
         self._info = info
         self._pinned = pinned
         self._target = Target(catalog, store, info, self._holdings, self.name, at)
+
+    @property
+    def lake(self) -> str:
+        """Where the table's lake is, without a password."""
+        return redacted(self._lake_address)
 
     @property
     def name(self) -> str:

@@ -6,7 +6,6 @@ It does not run statements.
 from __future__ import annotations
 
 import random
-import re
 import sqlite3
 import threading
 import time
@@ -14,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tidelake.errors import InvalidInputError
+from tidelake.errors import InvalidInputError, redacted
 
 BUSY_PAUSE_S = (0.0002, 0.0015)  # between looks at a lock that another process holds
 CONNECT_TIMEOUT_S = 10
@@ -22,9 +21,6 @@ LOCK_TIMEOUT_S = 60  # as a writer's patience with SQLite, on PostgreSQL
 IDLE_TIMEOUT_S = 120  # a client that stopped inside a transaction holds others up no longer than this
 POOL_SIZE = 8  # connections kept open; more are opened while more threads ask at once
 CACHE_KIB = 16_384  # of pages each SQLite connection keeps
-
-_PASSWORD = re.compile(r"(://[^:@/]*:).*@")  # one that is not encoded may have any sign in it
-_PASSWORD_WORD = re.compile(r"([?&]password=)[^&\s]*")
 
 
 class Pool:
@@ -73,18 +69,21 @@ def pool_of(where: str | Path, *, busy_timeout_s: float) -> tuple[str, Pool]:
         return str(where), Pool(sqlite3, lambda: _open_sqlite(str(where), busy_timeout_s))
     scheme, _, rest = where.partition("://")
     if scheme.partition("+")[0] not in ("postgresql", "postgres"):
-        raise InvalidInputError("a catalog is a folder, postgresql://… or log:…", address=_without_password(where))
+        raise InvalidInputError("a catalog is a folder, postgresql://… or log:…", address=redacted(where))
     try:
         import psycopg
     except ImportError as error:
         raise InvalidInputError("PostgreSQL needs the extra tidelake[postgres]", reason=error) from error
     address = f"postgresql://{rest}"
+    if rest.partition("?")[0].count("@") > 1:  # libpq would take a part of the password for the host, and repeat it
+        raise InvalidInputError("write an @ inside a user or password as %40", address=where, kind="bad_address")
     try:
         told = psycopg.conninfo.conninfo_to_dict(address)
     except psycopg.Error as error:
-        reason = _without_password(" ".join(str(error).split()))
-        raise InvalidInputError("not a catalog's address", address=_without_password(where), reason=reason) from error
-    return _without_password(address), Pool(psycopg, lambda: _open_postgres(told))
+        reason = redacted(" ".join(str(error).split()))
+        # Without the cause, which repeats the address as it was given.
+        raise InvalidInputError("not a catalog's address", address=redacted(where), reason=reason) from None
+    return redacted(address), Pool(psycopg, lambda: _open_postgres(told))
 
 
 def patiently(connection: sqlite3.Connection, statement: str, *, within_s: float) -> None:
@@ -133,7 +132,3 @@ def _open_postgres(told: dict[str, Any]) -> Any:
     ours = {"connect_timeout": CONNECT_TIMEOUT_S, "application_name": "tidelake"}
     return psycopg.connect(**{**ours, **told, "options": " ".join(options)}, autocommit=True)
 
-
-def _without_password(text: str) -> str:
-    """Hide the password in an address, or in what is said of one."""
-    return _PASSWORD_WORD.sub(r"\1***", _PASSWORD.sub(r"\1***@", text))

@@ -10,7 +10,7 @@ import time
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -171,8 +171,8 @@ class S3Place:
     prefix: str
     endpoint: str | None
     region: str | None
-    key: str | None
-    secret: str | None
+    key: str | None = field(repr=False)
+    secret: str | None = field(repr=False)
 
 
 class Bucket(Remote):
@@ -203,12 +203,14 @@ def parse_s3(url: str, *, endpoint: str | None, key: str | None, secret: str | N
     bucket, _, prefix = url.partition("://")[2].partition("/")
     prefix = prefix.rstrip("/")
     if not _BUCKET.fullmatch(bucket):
-        raise InvalidInputError("no bucket can have this name", bucket=ascii(bucket), accepted=ACCEPTED)
+        raise InvalidInputError("no bucket can have this name", store=ascii(url), accepted=ACCEPTED)
     check_prefix(prefix)
     if bool(key) != bool(secret):
         raise InvalidInputError("key and secret go together", store=url)
     if endpoint is not None and (not re.match("https?://[^/]", endpoint) or UNFIT.search(endpoint)):
         raise InvalidInputError("an endpoint begins with http:// or https://", endpoint=ascii(endpoint))
+    if endpoint is not None and "@" in endpoint:  # the client repeats its endpoint in errors
+        raise InvalidInputError("an endpoint names no user: give key= and secret=", endpoint=endpoint)
     return S3Place(bucket, prefix, endpoint and endpoint.rstrip("/"), region, key, secret)
 
 

@@ -18,7 +18,7 @@ from typing import BinaryIO, cast
 import pyarrow as pa
 import pyarrow.fs
 
-from tidelake.errors import NotFoundError, StorageError
+from tidelake.errors import NotFoundError, StorageError, redacted
 
 BUCKET = "s3://"
 _MAGIC = "*?["
@@ -34,7 +34,7 @@ class Outside:
     region: str | None = None
 
     def __repr__(self) -> str:
-        return f"Outside(endpoint={self.endpoint!r})"
+        return f"Outside(endpoint={redacted(self.endpoint or '')!r})"
 
     def find(self, path: str) -> tuple[list[str], bool]:
         """Give the files that a path, a folder or a glob names, in order; and whether it is a folder."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from tidelake.catalog import CATALOG_FILE
-from tidelake.errors import InvalidInputError
+from tidelake.errors import InvalidInputError, redacted
 from tidelake.lake import LOG_SCHEME, Lake, connect
 from tidelake.objects import ObjectStore, open_store
 from tidelake.spark.outside import Outside
@@ -34,7 +34,7 @@ class Place:
     region: str | None = None
 
     def __repr__(self) -> str:
-        return f"Place({self.lake!r}, objects={self.objects!r})"
+        return f"Place({redacted(self.lake)!r}, objects={self.objects!r})"
 
     @property
     def is_log(self) -> bool:
@@ -57,12 +57,12 @@ class Place:
     @classmethod
     def of_lake(cls, lake: Lake) -> Place:
         """Give the place of an open lake, so that other processes can open it too."""
-        return cls._of_parts(lake.where, lake.store)
+        return cls._of_parts(lake._address, lake.store)
 
     @classmethod
     def of_table(cls, table: Table) -> Place:
         """Give the place of the lake that a table is in."""
-        return cls._of_parts(table.lake, table._store)
+        return cls._of_parts(table._lake_address, table._store)
 
     @classmethod
     def _of_parts(cls, where: str, store: ObjectStore) -> Place:

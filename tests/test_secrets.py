@@ -155,9 +155,7 @@ def test_no_command_shows_the_password_of_its_lake(command: list[str], postgres_
 
 def test_a_bucket_shows_its_secret_nowhere(s3: S3Server, tmp_path: Path) -> None:
     store: ObjectStore = s3.open("secrets-shown")
-    lake = tidelake.connect(
-        tmp_path / "lake", objects=store.url, endpoint=s3.endpoint, key=s3.key, secret=s3.secret
-    )
+    lake = tidelake.connect(tmp_path / "lake", objects=store.url, endpoint=s3.endpoint, key=s3.key, secret=s3.secret)
     with lake:
         table = lake.create_table("obs.logs", {"ts": "timestamp", "n": "long"})
         table.append([{"ts": ROWS[0]["ts"], "n": 1}])

@@ -28,7 +28,9 @@ import re
 from typing import Any, ClassVar
 
 _EXTRAS = {"pyspark": "spark", "psycopg": "postgres"}  # what to ask pip for
-_USER_PASSWORD = re.compile(r"(://[^:@/\s]*:)\S*@")  # one that is not percent-encoded may hold any character, / and @ too
+_USER_PASSWORD = re.compile(
+    r"(://[^:@/\s]*:)\S*@"
+)  # one that is not percent-encoded may hold any character, / and @ too
 _PASSWORD_WORD = re.compile(
     r"(?i)\b((?:password|passwd|pwd|sslpassword|secret|secret_?(?:access_?)?key|token|sig|signature)\s*=\s*)"
     r"(?:'[^']*'|\"[^\"]*\"|[^&\s,;)}'\"]+)"

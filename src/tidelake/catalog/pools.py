@@ -131,4 +131,3 @@ def _open_postgres(told: dict[str, Any]) -> Any:
         options.append(given)
     ours = {"connect_timeout": CONNECT_TIMEOUT_S, "application_name": "tidelake"}
     return psycopg.connect(**{**ours, **told, "options": " ".join(options)}, autocommit=True)
-

@@ -177,7 +177,7 @@ def test_spark_shows_no_secret_in_plans_tables_or_errors(
         options = {**Place.of_lake(lake).options(), "table": "obs.logs"}
         frame = spark.read.format("tidelake").options(**options).load().where("n > 0")
         assert frame.count() == 2
-        java = frame._jdf.queryExecution()  # type: ignore[operator]
+        java = frame._jdf.queryExecution()
         shown = [java.toString(), java.optimizedPlan().toString(), java.executedPlan().toString(), repr(frame)]
         shown.append(tidelake.spark.explain(frame))
         frame.createOrReplaceTempView("planted")

@@ -192,7 +192,7 @@ def test_a_folder_that_cannot_be_written_is_a_storage_error() -> None:
         assert_one_line(error.value)
 
 
-def test_a_read_only_folder_is_told_in_one_line() -> None:
+def test_a_folder_that_may_only_be_read_is_read_and_not_written() -> None:
     with tempfile.TemporaryDirectory() as name:  # every folder above is open to all, unlike pytest's own
         folder = Path(name)
         with open_catalog(folder / "lake") as catalog:
@@ -200,14 +200,44 @@ def test_a_read_only_folder_is_told_in_one_line() -> None:
         for each in (folder, *folder.rglob("*")):
             each.chmod(0o555 if each.is_dir() else 0o444)
         with as_nobody():
-            with pytest.raises(StorageError, match="the catalog cannot be") as error:
-                open_catalog(folder / "lake")
-            assert_one_line(error.value)
+            with open_catalog(folder / "lake") as catalog:
+                assert [str(info) for info in catalog.tables()] == ["default.t"]
+                with pytest.raises(StorageError, match="the catalog cannot be written") as error:
+                    catalog.create_table("u", SCHEMA, {})
+                assert error.value.kind == "read_only"
+                assert_one_line(error.value)
             with pytest.raises(StorageError, match="the lake's folder cannot be used") as error:
                 open_catalog(folder / "new")
             assert_one_line(error.value)
         for each in (folder, folder / "lake"):
             each.chmod(0o755)
+
+
+def test_a_reader_who_may_not_write_sees_what_a_writer_commits_meanwhile() -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        with open_catalog(folder / "lake") as catalog:
+            scope = catalog.create_table("t", SCHEMA, {}).scope
+        for each in (folder, *folder.rglob("*")):
+            each.chmod(0o755 if each.is_dir() else 0o644)
+        with as_nobody():
+            reader = open_catalog(folder / "lake")
+            assert reader.head(scope).sequence == 1
+        with open_catalog(folder / "lake") as writer:
+            publish(writer, scope, AppendHot(hot()))
+            with as_nobody():  # the log of the writer is there, and is read with its index
+                assert reader.head(scope).sequence == 2
+                assert len(reader.hot(scope)) == 1
+            publish(writer, scope, AppendHot(hot()))
+            with as_nobody():
+                assert reader.head(scope).sequence == 3
+        with as_nobody():  # the log is gone, and the file is all there is again
+            assert reader.head(scope).sequence == 3
+            reader.close()
+        with open_catalog(folder / "lake") as writer:
+            publish(writer, scope, AppendHot(hot()))
+        with as_nobody(), open_catalog(folder / "lake") as reader:
+            assert len(reader.hot(scope)) == 3
 
 
 @contextmanager
@@ -354,10 +384,9 @@ def test_what_is_not_durable_leaves_the_connection_durable(tmp_path: Path) -> No
             assert transaction.run_text("PRAGMA synchronous") == [(2,)]
 
 
-def test_a_busy_file_is_told_after_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidelake.catalog.driver.BUSY_TIMEOUT_S", 0.2)
+def test_a_busy_file_is_told_after_a_while(tmp_path: Path) -> None:
     file = tmp_path / "c.sqlite"
-    with open_sql(str(file)) as catalog:
+    with SqlCatalog(str(file), deadline_s=0.2) as catalog:
         other = sqlite3.connect(file, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
         begun = time.monotonic()

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -663,8 +664,7 @@ def test_bucket_lists_past_one_page(s3_store: ObjectStore) -> None:
 def test_bucket_says_what_to_check_when_it_does_not_let_in(
     s3: S3Server, verb: str, changed: dict[str, str], kinds: set[str], said: str
 ) -> None:
-    right = {"endpoint": s3.endpoint, "key": s3.key, "secret": s3.secret, "bucket": s3.bucket}
-    store = S3Server(**{**right, **changed}).open()
+    store = replace(s3, **changed).open()  # type: ignore[arg-type]
     with pytest.raises(StorageError, match=said) as caught:
         VERBS[verb](store, "some/key")
     assert caught.value.kind in kinds

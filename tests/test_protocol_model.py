@@ -16,24 +16,20 @@ from typing import Any
 import pytest
 
 from tests.support.catalogs import SQL_STORES, Ticking, announce, open_sql, place_of
-from tests.support.protocol import (
+from tests.support.protocol import commit_of, explore, extent_of, first_world, next_steps, visible
+from tests.support.protocol_world import (
     RULES,
     SCHEMA,
     SEED,
     Answer,
     Cast,
+    Failure,
     Plan,
     Role,
     Roles,
     Rules,
     Step,
     World,
-    commit_of,
-    explore,
-    extent_of,
-    first_world,
-    next_steps,
-    visible,
 )
 from tidelake import snapshot
 from tidelake.catalog import Catalog, Pending, StaleHead
@@ -67,6 +63,15 @@ WORLDS = {
     "a lease that is taken over": (Cast(LEASED, losses=1), RULES),
     "a lease that is taken over, rebased inside": (Cast(LEASED, losses=1), REBASES_ITSELF),
 }
+FAILING_WORLDS = {
+    f"{name}, the catalog {failure}": (replace(cast, failure=failure), rules)
+    for failure in ("full", "deaf", "away")
+    for name, cast, rules in (
+        ("everybody", Cast(ALL), RULES),
+        ("a lost answer, with one writer", Cast((WRITER, COMPACTOR), losses=1), RULES),
+        ("a lost answer, rebased inside", Cast((WRITER, COMPACTOR), losses=1), REBASES_ITSELF),
+    )
+}
 LARGE_WORLDS = {
     "everything": (Cast(ALL, crashes=1, losses=1, abandons=1), RULES),
     "two crashes": (Cast(ALL, crashes=2), RULES),
@@ -75,6 +80,14 @@ LARGE_WORLDS = {
     "a crash and a lost answer, rebased inside": (Cast(ALL, crashes=1, losses=1), REBASES_ITSELF),
     "rival compactors that crash": (Cast(RIVALS, crashes=1, losses=1, abandons=1), RULES),
     "a lease that is lost in a crash": (Cast(LEASED, crashes=1, losses=1, abandons=1), RULES),
+    **{
+        f"a crash and a lost answer, the catalog {failure}": (
+            Cast((WRITER, COMPACTOR), crashes=1, losses=1, abandons=1, failure=failure),
+            RULES,
+        )
+        for failure in ("full", "deaf", "away")
+    },
+    **{f"a lost answer, the catalog {failure}": (Cast(ALL, losses=1, failure=failure), RULES) for failure in ("deaf",)},
 }
 
 
@@ -94,6 +107,16 @@ def _apply_without_asking(manifest: Manifest, commits: list[Commit], **named: An
 
 
 BUGS: dict[str, tuple[dict[str, Any], Cast, str]] = {
+    "a full disk is taken for a lost answer": (
+        {"fails_at_once": False},
+        Cast(ALL, failure="full"),
+        "tried again after",
+    ),
+    "a lost answer is looked for without a deadline": (
+        {"ends_by_deadline": False},
+        Cast(ALL, failure="deaf"),
+        "goes on for ever",
+    ),
     "the head is not compared": ({"compares_head": False}, Cast(ALL), "held"),
     "the head is compared in another transaction": ({"swaps_at_once": False}, Cast(ALL), "held"),
     "a replay is not found": ({"finds_replays": False}, Cast(ALL, crashes=1), "the row a is 2 times"),
@@ -154,6 +177,20 @@ def test_protocol_keeps_every_invariant_in_every_order(cast: Cast, rules: Rules)
     print(found)
     assert found.violation is None, str(found)
     assert found.endings > 0
+
+
+@pytest.mark.parametrize(("cast", "rules"), FAILING_WORLDS.values(), ids=FAILING_WORLDS)
+def test_every_commit_ends_when_the_catalog_fails_for_good(cast: Cast, rules: Rules) -> None:
+    found = explore(cast, rules)
+    print(found)
+    assert found.violation is None, str(found)
+    assert found.endings > 0
+
+
+@pytest.mark.parametrize("failure", ["deaf", "away"])
+def test_without_a_deadline_a_commit_goes_on_for_ever(failure: Failure) -> None:
+    found = explore(Cast(ALL, failure=failure), replace(RULES, ends_by_deadline=False))
+    assert found.violation == "a commit goes on for ever after its deadline"
 
 
 @pytest.mark.torture

@@ -10,13 +10,14 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
 from tidelake.catalog.protocol import At, Catalog, Pending, TableInfo, new_id, nothing_at
-from tidelake.errors import OverlapError
+from tidelake.errors import CommitUnknownError, OverlapError, StorageError
 from tidelake.format import WriteOptions, segment_format
 from tidelake.format.segment import BLOCK_ROWS, ExtentWriteResult
 from tidelake.holdings import Holdings
@@ -136,9 +137,10 @@ class Appender:
         return self._actions
 
     def give_up(self) -> None:
-        """Leave what was written to collection."""
+        """Leave what was written to collection; if that cannot be told now, its registration grows old."""
         if self._keys:
-            self.target.catalog.release_pending(self._keys)
+            with suppress(StorageError, CommitUnknownError):  # the error that led here is the one to tell
+                self.target.catalog.release_pending(self._keys)
 
     def _is_small(self) -> bool:
         return self._staged_rows <= HOT_ROWS and self._staged_bytes <= HOT_BYTES

@@ -11,8 +11,10 @@ snapshot, so that readers of changes can tell rows that are new from rows that w
 4. if the answer is lost, look for each commit by its id before anything is tried again, and then try with the same ids,
    so that one that was still under way is found and not repeated
 
-A commit ends with its receipt, with the error of the rule that forbids it, with UnavailableError if it did not get its
-turn in time, or with CommitUnknownError if the catalog could not be asked in time. It does not write objects.
+A commit ends with its receipt, with the error of the rule that forbids it, at once with a StorageError that is certain
+(a full disk, say), or by its deadline: with UnavailableError if it did not get its turn, with the last StorageError if
+it was never sent, with CommitUnknownError if it may have been. No try is begun that could not end in time if it took as
+long as the longest before it. It does not write objects.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ import random
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
@@ -33,6 +36,7 @@ from tidelake.errors import (
     TidelakeError,
     UnavailableError,
 )
+from tidelake.objects.protocol import DEADLINE_S
 from tidelake.snapshot import (
     Commit,
     Counts,
@@ -48,7 +52,6 @@ from tidelake.snapshot import (
 )
 
 MAX_GROUP = 64  # commits in one snapshot: bounds how long one transaction holds up others
-PATIENCE_S = 60.0  # how long a commit goes on trying
 FIRST_PAUSE_S = 0.002  # about one commit of somebody else's
 LONGEST_PAUSE_S = 0.25
 HEADS_KEPT = 4096
@@ -76,7 +79,7 @@ class Coordinator:
         *,
         held_at: HeldAt = nothing_held_at,
         completed: Completed = nothing_added,
-        patience_s: float = PATIENCE_S,
+        patience_s: float = DEADLINE_S,
         clock_s: Callable[[], float] = time.monotonic,
         sleep_s: Callable[[float], None] = time.sleep,
         chance: Callable[[], float] = random.random,
@@ -101,7 +104,7 @@ class Coordinator:
 
     def commit(self, commit: Commit) -> Receipt:
         """Publish a commit, whatever snapshot it was built on, and give its receipt."""
-        ticket = _Ticket(commit)
+        ticket = _Ticket(commit, self._clock_s() + self._patience_s)
         with self._lock:
             lane = self._lanes.get(commit.scope)
             leads = lane is None
@@ -137,10 +140,11 @@ class Coordinator:
 
     def _publish(self, scope: Scope, group: Sequence[_Ticket]) -> None:
         """Settle every ticket of a group."""
-        attempt = _Attempt(self._heads.get(scope), self._clock_s() + self._patience_s)
+        attempt = _Attempt(self._heads.get(scope), min(ticket.deadline_s for ticket in group))
         while waiting := [ticket for ticket in group if not ticket.is_settled]:
             try:
-                self._try(scope, waiting, attempt)
+                with self._timed(attempt):
+                    self._try(scope, waiting, attempt)
             except StaleHead as stale:
                 attempt.head, attempt.is_fresh = stale.head, True
                 self._contended.add(scope)
@@ -149,10 +153,14 @@ class Coordinator:
                 attempt.forget_head()
                 for ticket in waiting:
                     ticket.is_uncertain = True
-                self._find_out(scope, waiting, attempt, error)
+                self._find_out(scope, waiting, attempt)
+                self._pause(attempt, waiting, after=0, cause=error)
             except StorageError as error:
                 attempt.forget_head()
-                self._pause(attempt, waiting, after=0, cause=error)
+                if error.is_certain:
+                    self._give_up(waiting, error)
+                else:
+                    self._pause(attempt, waiting, after=0, cause=error)
             except TidelakeError as error:
                 attempt.forget_head()
                 self._blame(scope, waiting, error)
@@ -215,22 +223,21 @@ class Coordinator:
             receipt = receipt or self._catalog.receipt(commit.scope, key=key)
         return receipt
 
-    def _find_out(self, scope: Scope, waiting: Sequence[_Ticket], attempt: _Attempt, error: CommitUnknownError) -> None:
+    def _find_out(self, scope: Scope, waiting: Sequence[_Ticket], attempt: _Attempt) -> None:
         """Settle the commits that are in; the others may be tried again. CommitUnknownError if nobody answers."""
         # 4. Look before anything is tried again.
         self._at("coordinator.unknown")
         while True:
             try:
-                for ticket in waiting:
-                    receipt = self._catalog.receipt(scope, commit_id=ticket.commit.id)
-                    if receipt is not None:
-                        ticket.succeed(receipt)
+                with self._timed(attempt):
+                    for ticket in waiting:
+                        receipt = self._catalog.receipt(scope, commit_id=ticket.commit.id)
+                        if receipt is not None:
+                            ticket.succeed(receipt)
                 return
             except StorageError as failure:
-                if self._clock_s() >= attempt.deadline_s:
-                    for ticket in waiting:
-                        if not ticket.is_settled:
-                            ticket.fail(_unknown(ticket.commit, failure))
+                if self._is_late(attempt):
+                    self._give_up(waiting, failure)
                     return
                 self._sleep_s(self._pause_s(attempt))
 
@@ -248,19 +255,37 @@ class Coordinator:
             self._publish(scope, [ticket])
 
     def _pause(
-        self, attempt: _Attempt, waiting: Sequence[_Ticket], *, after: int, cause: StorageError | None = None
+        self, attempt: _Attempt, waiting: Sequence[_Ticket], *, after: int, cause: TidelakeError | None = None
     ) -> None:
         """Wait a little, longer each time; give up when patience is at its end."""
-        if self._clock_s() >= attempt.deadline_s:
-            for ticket in waiting:
-                if ticket.is_uncertain:
-                    ticket.fail(_unknown(ticket.commit, cause))
-                else:
-                    ticket.fail(cause or UnavailableError("commit did not get its turn", commit=ticket.commit.id))
+        if self._is_late(attempt):
+            self._give_up(waiting, cause)
         elif attempt.pauses >= after:
             self._sleep_s(self._pause_s(attempt))
         else:
             attempt.pauses += 1
+
+    def _give_up(self, waiting: Sequence[_Ticket], cause: TidelakeError | None) -> None:
+        """Fail those that have no answer: with the cause, or as unknown if an earlier try may have succeeded."""
+        for ticket in waiting:
+            if ticket.is_settled:
+                continue
+            if ticket.is_uncertain:
+                ticket.fail(_unknown(ticket.commit, cause))
+            else:
+                ticket.fail(cause or UnavailableError("commit did not get its turn", commit=ticket.commit.id))
+
+    def _is_late(self, attempt: _Attempt) -> bool:
+        """Whether another try, as long as the longest so far, would end after the deadline."""
+        return self._clock_s() + attempt.longest_s >= attempt.deadline_s
+
+    @contextmanager
+    def _timed(self, attempt: _Attempt) -> Iterator[None]:
+        begun_s = self._clock_s()
+        try:
+            yield
+        finally:
+            attempt.longest_s = max(attempt.longest_s, self._clock_s() - begun_s)
 
     def _pause_s(self, attempt: _Attempt) -> float:
         attempt.pauses += 1
@@ -282,6 +307,7 @@ class _Attempt:
     deadline_s: float
     is_fresh: bool = False  # the head was read for this group
     pauses: int = 0
+    longest_s: float = 0.0  # how long a try took, at most
 
     def forget_head(self) -> None:
         self.head, self.is_fresh = None, False
@@ -292,6 +318,7 @@ class _Ticket:
     """A commit that waits for its answer."""
 
     commit: Commit
+    deadline_s: float  # after which no try begins
     woken: threading.Event = field(default_factory=threading.Event)  # it is settled, or leads
     receipt: Receipt | None = None
     error: Exception | None = None

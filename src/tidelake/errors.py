@@ -28,6 +28,24 @@ import re
 from typing import Any, ClassVar
 
 _EXTRAS = {"pyspark": "spark", "psycopg": "postgres"}  # what to ask pip for
+# Kinds of StorageError after which nothing was done, and which last until somebody acts.
+_CERTAIN = frozenset(
+    {
+        "bad_key",
+        "cannot_open",
+        "disk_full",
+        "failed",
+        "io_error",
+        "missing_bucket",
+        "missing_root",
+        "name_clash",
+        "no_conditional_put",
+        "permission_denied",
+        "read_only",
+        "refused",
+        "unauthenticated",
+    }
+)
 _USER_PASSWORD = re.compile(
     r"(://[^:@/\s]*:)\S*@"
 )  # one that is not percent-encoded may hold any character, / and @ too
@@ -124,6 +142,11 @@ class StorageError(TidelakeError):
     """The object store or the catalog did not answer well; a later try may succeed."""
 
     default_kind = "storage"
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether nothing was done, and no later try will do better before somebody acts."""
+        return self.kind in _CERTAIN
 
 
 class CorruptError(TidelakeError):

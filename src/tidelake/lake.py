@@ -12,6 +12,7 @@ with it, and is imported when a table is first held. It does not read or write r
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -29,6 +30,7 @@ from tidelake.flusher import Flusher
 from tidelake.later import later
 from tidelake.making import create_table
 from tidelake.objects import ObjectStore, open_store, probe_conditional_put
+from tidelake.objects.protocol import DEADLINE_S
 from tidelake.schema import DataType, Schema
 from tidelake.settings import FLUSH_AGE
 from tidelake.snapshot import Snapshot
@@ -57,36 +59,50 @@ def connect(
     secret: str | None = None,
     region: str | None = None,
     create: bool = True,
+    deadline: float = DEADLINE_S,
 ) -> Lake:
     """Open a lake: a folder, a PostgreSQL address with an object store beside it, or the root of a log table.
 
-    What is not there yet is made, unless told otherwise.
+    What is not there yet is made, unless told otherwise. When the catalog or the store stops answering, a call ends
+    with an error within ``deadline`` seconds.
     """
     place = os.fspath(where)
+    if not 0 < deadline < math.inf:
+        raise InvalidInputError("a deadline is a number of seconds above 0", deadline=deadline, kind="bad_deadline")
     store_options: dict[str, Any] = {"endpoint": endpoint, "key": key, "secret": secret, "region": region}
+    store_options["deadline_s"] = deadline
     if place.startswith(LOG_SCHEME):
         store = open_store(place.removeprefix(LOG_SCHEME), create=create, **store_options)
-        return Lake(log.open_log_catalog(store, create=create), store, place)
+        return Lake(log.open_log_catalog(store, create=create), store, place, deadline_s=deadline)
     if place.startswith(("postgresql://", "postgres://")):
         if objects is None:
             raise InvalidInputError("a postgresql catalog needs objects=, a folder or s3://bucket/prefix")
         store = open_store(objects, create=create, **store_options)
         if store.url.startswith("s3://"):
             probe_conditional_put(store)
-        return Lake(open_catalog(place), store, place)
+        return Lake(open_catalog(place, deadline_s=deadline), store, place, deadline_s=deadline)
     if "://" in place and not place.startswith("file://"):
         raise InvalidInputError(
             f"{place!r} is not a lake: give a folder, postgresql://… with objects=, or log:/root", kind="bad_address"
         )
     folder = Path(place.removeprefix("file://"))
-    catalog = open_catalog(folder, create=create)
-    return Lake(catalog, open_store(folder if objects is None else objects, create=create, **store_options), place)
+    catalog = open_catalog(folder, create=create, deadline_s=deadline)
+    store = open_store(folder if objects is None else objects, create=create, **store_options)
+    return Lake(catalog, store, place, deadline_s=deadline)
 
 
 class Lake:
     """A catalog and an object store; hold it open while you work, or use it in a ``with`` block."""
 
-    def __init__(self, catalog: Catalog, store: ObjectStore, where: str, *, at: At = nothing_at) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        store: ObjectStore,
+        where: str,
+        *,
+        deadline_s: float = DEADLINE_S,
+        at: At = nothing_at,
+    ) -> None:
         self.catalog = catalog
         self.store = store
         self.where = redacted(where)
@@ -95,6 +111,7 @@ class Lake:
             catalog,
             held_at=lambda snapshot: self.holdings.held_at(snapshot),
             completed=lambda commits, onto: self.holdings.completed(commits, onto),
+            patience_s=deadline_s,
         )
         self.flusher = Flusher()
         self._at = at

@@ -13,165 +13,45 @@ the sequence that added and the one that removed them, so that what it shows can
 An extent's name ends in the rows it holds: ``c1/abs`` is the first extent of compactor c, with the rows a, b and s.
 
 ``Rules`` are what the protocol does; one that is switched off is a bug, and ``explore`` must find what it breaks. An
-observer notes what really happened, in fields that no step reads. It does not model time: whoever waits for a time may
-find that it has come at once, or never.
+observer notes what really happened, in fields that no step reads.
+
+A catalog may also fail for good, at any moment: ``full`` refuses every commit and says so, ``deaf`` takes none and says
+nothing, ``away`` answers no question either. From then on every commit must end: once its deadline has passed there is
+no way to go on for ever. Whoever has no answer then is told so, and does not come again. It does not model time:
+whoever waits for a time may find that it has come at once, or never, but a deadline comes.
 """
 
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import cache
-from typing import Literal, NamedTuple, TypeAlias
 
-from tidelake import snapshot
+from tests.support.protocol_failure import COMMITTING, OVER, steps_of_failure
+from tests.support.protocol_world import (
+    RULES,
+    SCHEMA,
+    SCOPE,
+    UNIT,
+    Actor,
+    Answer,
+    Cast,
+    Exploration,
+    Held,
+    Names,
+    Next,
+    Phase,
+    Plan,
+    Rules,
+    Step,
+    Turn,
+    World,
+    plan_of,
+    release,
+    set_actor,
+)
 from tidelake.errors import TidelakeError
-from tidelake.schema import Schema
-from tidelake.snapshot import Action, AddExtent, Commit, Extent, Fence, Manifest, RemoveExtent, Scope, Snapshot
-
-Phase: TypeAlias = Literal[
-    "idle", "claimed", "registered", "ready", "compared", "behind", "unknown", "refused", "receipted", "done", "gone"
-]
-Role: TypeAlias = Literal["writer", "writer without key", "compactor", "leased compactor"]
-Roles: TypeAlias = tuple[tuple[str, Role], ...]  # with names
-Answer: TypeAlias = int | Literal["stale", "fenced", "not_live", "not_pending"]  # the sequence of a receipt, or why not
-Names: TypeAlias = frozenset[str]
-Held: TypeAlias = frozenset[tuple[str, int, int]]  # extents: name, added, removed or 0
-
-SCOPE = Scope("t")
-SCHEMA = Schema.of({"row": "string"})
-SEED = "s0/s"  # the extent that is there in the beginning
-UNIT = "unit"
-
-
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """What the protocol does."""
-
-    # the catalog
-    rebases_itself: bool = False  # while it holds the head still: the one choice that is not a bug
-    compares_head: bool = True
-    swaps_at_once: bool = True  # compares and publishes in one transaction
-    finds_replays: bool = True
-    answers_first: bool = True  # a replay gets the first receipt
-    keeps_keys_with_commit: bool = True
-    checks_live: bool = True
-    checks_pending: bool = True
-    checks_fence: bool = True
-    marks_removed: bool = True  # and keeps for older snapshots what it removes
-    expires_below_head: bool = True
-    expires_unseen: bool = True  # lets go only of what no retained snapshot has
-    # whoever commits
-    registers_first: bool = True
-    stays_registered: bool = True  # until the commit
-    names_anew: bool = True  # each try has its own extent
-    acknowledges_last: bool = True
-    looks_when_unknown: bool = True
-    looks_for_receipt: bool = True  # and does not take a moved head for an answer
-    looks_when_refused: bool = True
-    # the collector
-    heeds_pending: bool = True
-    heeds_retained: bool = True
-    forgets_last: bool = True
-    # the pure functions
-    rebase: Callable[..., Commit] = snapshot.rebase
-    apply: Callable[..., Manifest] = snapshot.apply
-
-
-RULES = Rules()
-
-
-@dataclass(frozen=True, slots=True)
-class Cast:
-    """Who takes part, and how often something goes wrong."""
-
-    roles: Roles
-    crashes: int = 0
-    losses: int = 0  # of answers
-    abandons: int = 0  # of registrations
-
-
-class Plan(NamedTuple):
-    """A commit, as its sender carries it about."""
-
-    id: str
-    base: int
-    adds: str
-    removes: tuple[str, ...]
-    key: str | None
-    token: int
-
-
-class Actor(NamedTuple):
-    """Somebody who commits, and how far the present try has got."""
-
-    phase: Phase
-    attempt: int
-    plan: Plan | None = None
-    token: int = 0
-    sequence: int = 0  # of the receipt
-
-
-class World(NamedTuple):
-    """Everything that is the case. The last fields are the observer's."""
-
-    actors: tuple[Actor, ...]
-    crashes: int = 0  # left
-    losses: int = 0
-    abandons: int = 0
-    head: int = 1
-    oldest: int = 1
-    extents: Held = frozenset({(SEED, 1, 0)})
-    receipts: frozenset[tuple[str, int]] = frozenset()
-    keys: frozenset[tuple[str, str]] = frozenset()  # key, commit
-    pending: Names = frozenset()
-    garbage: Names = frozenset()
-    objects: Names = frozenset({SEED})
-    token: int = 0  # of the last lease
-    network: frozenset[Plan] = frozenset()  # sent and not answered
-    listed: str = ""  # the object that the collector is about to delete
-    published: tuple[Names, ...] = (frozenset({SEED}),)  # what each retained snapshot held when it was published
-    acknowledged: frozenset[tuple[str, int]] = frozenset({("s", 1)})  # row, and the sequence its writer was told
-    denied: Names = frozenset()  # commits whose senders were told that they did not happen
-    overtaken: Names = frozenset()  # objects that were collected before they were written
-    fault: str = ""
-
-
-class Step(NamedTuple):
-    """Something that happened; if it was a commit reaching the catalog, which one and what the catalog said."""
-
-    who: str
-    does: str
-    what: object = ""
-    plan: Plan | None = None
-    answer: Answer | None = None
-
-    def __str__(self) -> str:
-        parts = [self.who, self.does, self.what]
-        if self.plan is not None:
-            parts += [self.plan.id, f"onto {self.plan.base}: {self.answer}"]
-        return " ".join(str(part) for part in parts if part != "")
-
-
-Next: TypeAlias = Iterator[tuple[Step, World]]
-
-
-@dataclass(frozen=True, slots=True)
-class Exploration:
-    """What a search found: how much there was to see, and the way to a violation if there is one."""
-
-    states: int
-    steps: int
-    endings: int
-    violation: str | None = None
-    trace: tuple[Step, ...] = ()
-
-    def __str__(self) -> str:
-        if self.violation is None:
-            return f"{self.states:,} states, {self.steps:,} steps, {self.endings:,} endings"
-        lines = [f"{at:>3}. {step}" for at, step in enumerate(self.trace, start=1)]
-        return "\n".join([f"{self.violation}, after {len(self.trace)} steps:", *lines])
+from tidelake.snapshot import Action, AddExtent, Commit, Extent, Fence, Manifest, RemoveExtent, Snapshot
 
 
 def explore(cast: Cast, rules: Rules = RULES, *, shortcuts: bool = True) -> Exploration:
@@ -198,7 +78,37 @@ def explore(cast: Cast, rules: Rules = RULES, *, shortcuts: bool = True) -> Expl
                 found = stuck(world, cast)
         if found is not None:
             return Exploration(len(parents), steps, endings, found, _way_to(world, parents, cast, rules))
+    if cast.failure and (endless := _endless(parents, cast, rules)) is not None:
+        way = _way_to(endless, parents, cast, rules)
+        return Exploration(len(parents), steps, endings, "a commit goes on for ever after its deadline", way)
     return Exploration(len(parents), steps, endings)
+
+
+def _endless(parents: dict[World, World | None], cast: Cast, rules: Rules) -> World | None:
+    """Return a state from which somebody may go on for ever although every deadline has passed."""
+    late = [
+        world
+        for world in parents
+        if world.failure and all(actor.late or actor.phase not in COMMITTING for actor in world.actors)
+    ]
+    colours: dict[World, bool] = {}  # False while its ways are being tried, True when all of them end
+    for start in late:
+        if start in colours:
+            continue
+        colours[start] = False
+        path = [(start, iter([after for _, after in next_steps(start, cast, rules)]))]
+        while path:
+            world, ways = path[-1]
+            after = next(ways, None)
+            if after is None:
+                colours[world] = True
+                path.pop()
+            elif colours.get(after) is False:
+                return after
+            elif after not in colours:
+                colours[after] = False
+                path.append((after, iter([each for _, each in next_steps(after, cast, rules)])))
+    return None
 
 
 def first_world(cast: Cast) -> World:
@@ -211,16 +121,21 @@ def next_steps(world: World, cast: Cast, rules: Rules, *, shortcuts: bool = True
 
     Whose step nobody else can notice or disturb goes first: any other order leads to the same endings.
     """
+    if world.failure:
+        yield from steps_of_failure(world, cast, rules)
+        return
+    if cast.failure:
+        yield Step("the catalog", "fails for good:", cast.failure), world._replace(failure=cast.failure)
     private = (at for at, actor in enumerate(world.actors) if shortcuts and _is_private(world, actor))
     urgent = next(private, None)
     for at, (name, role) in enumerate(cast.roles):
         if urgent is not None and at != urgent:
             continue
         actor = world.actors[at]
-        yield from _ACTS[actor.phase](_Turn(world, at, name, role, rules), actor)
+        yield from _ACTS[actor.phase](Turn(world, at, name, role, rules), actor)
         if world.crashes and actor.phase not in ("idle", "done", "gone"):
             over = Actor("gone", 0) if role == "writer without key" else Actor("idle", actor.attempt + 1)
-            yield Step(name, "crashes"), _set(world, at, over)._replace(crashes=world.crashes - 1)
+            yield Step(name, "crashes"), set_actor(world, at, over)._replace(crashes=world.crashes - 1)
     if urgent is None:
         for plan in world.network:
             after, answer = _publish(world._replace(network=world.network - {plan}), plan, rules)
@@ -257,7 +172,9 @@ def violation(world: World) -> str | None:
 def stuck(world: World, cast: Cast) -> str | None:
     """Say who has not finished in a state after which nothing can happen."""
     for (name, role), actor in zip(cast.roles, world.actors, strict=True):
-        if role == "writer" and actor.phase != "done":
+        if world.failure and actor.phase not in OVER:
+            return f"{name} never ends: {actor.phase}"
+        if not world.failure and role == "writer" and actor.phase != "done":
             return f"{name} is stuck: {actor.phase}"
     return None
 
@@ -280,28 +197,11 @@ def extent_of(name: str) -> Extent:
     return Extent(name, name, "tlm", 1, len(_rows_of(name)), 1, None, None, 1)
 
 
-class _Turn(NamedTuple):
-    """Whose turn it is, in which world."""
-
-    world: World
-    at: int
-    name: str
-    role: Role
-    rules: Rules
-
-    def to(self, actor: Actor) -> World:
-        return _set(self.world, self.at, actor)
-
-    def give_up(self, plan: Plan, actor: Actor) -> World:
-        """Leave an extent to the collector, unless it is published."""
-        return _set(_release(self.world, plan.adds), self.at, actor)
-
-
-def _rest(turn: _Turn, actor: Actor) -> Next:
+def _rest(turn: Turn, actor: Actor) -> Next:
     return iter(())
 
 
-def _start(turn: _Turn, actor: Actor) -> Next:
+def _start(turn: Turn, actor: Actor) -> Next:
     if turn.role != "leased compactor":
         yield from _register(turn, actor)
         return
@@ -310,7 +210,7 @@ def _start(turn: _Turn, actor: Actor) -> Next:
     yield Step(turn.name, "leases the work with token", token), claimed._replace(token=token)
 
 
-def _register(turn: _Turn, actor: Actor) -> Next:
+def _register(turn: Turn, actor: Actor) -> Next:
     """Read the head, decide on a commit, and announce its extent."""
     world, rules = turn.world, turn.rules
     removes: tuple[str, ...] = ()
@@ -331,8 +231,8 @@ def _register(turn: _Turn, actor: Actor) -> Next:
         yield Step(turn.name, f"reads snapshot {world.head} and writes", plan.adds), _written(after, plan)
 
 
-def _write(turn: _Turn, actor: Actor) -> Next:
-    world, plan, rules = turn.world, _plan(actor), turn.rules
+def _write(turn: Turn, actor: Actor) -> Next:
+    world, plan, rules = turn.world, plan_of(actor), turn.rules
     if not world.objects.issuperset(plan.removes):
         yield Step(turn.name, "finds an input deleted"), turn.give_up(plan, Actor("gone", 0))
         return
@@ -342,16 +242,16 @@ def _write(turn: _Turn, actor: Actor) -> Next:
         return
     after = _written(after, plan)
     if not rules.stays_registered:
-        after = _release(after, plan.adds)
+        after = release(after, plan.adds)
     if not rules.acknowledges_last and plan.key:
         after = after._replace(acknowledged=after.acknowledged | {(turn.name, plan.base + 1)})
     yield Step(turn.name, "writes", plan.adds), after
 
 
-def _commit(turn: _Turn, actor: Actor) -> Next:
-    world, plan, rules = turn.world, _plan(actor), turn.rules
+def _commit(turn: Turn, actor: Actor) -> Next:
+    world, plan, rules = turn.world, plan_of(actor), turn.rules
     if world.losses:
-        sent = turn.to(actor._replace(phase="unknown"))
+        sent = turn.to(actor._replace(phase="unknown", unsure=True))
         sent = sent._replace(network=world.network | {plan}, losses=world.losses - 1)
         yield Step(turn.name, "commits and gets no answer:", plan.id), sent
     if not rules.swaps_at_once and plan.base == world.head:
@@ -360,27 +260,27 @@ def _commit(turn: _Turn, actor: Actor) -> Next:
         yield from _commit_now(turn, actor)
 
 
-def _commit_now(turn: _Turn, actor: Actor) -> Next:
-    after, answer = _publish(turn.world, _plan(actor), turn.rules)
+def _commit_now(turn: Turn, actor: Actor) -> Next:
+    after, answer = _publish(turn.world, plan_of(actor), turn.rules)
     if isinstance(answer, int):
         told = actor._replace(phase="receipted", sequence=answer)
     else:
         told = actor._replace(phase="behind" if answer == "stale" else "refused")
-    yield Step(turn.name, "commits", "", actor.plan, answer), _set(after, turn.at, told)
+    yield Step(turn.name, "commits", "", actor.plan, answer), set_actor(after, turn.at, told)
 
 
-def _rebase(turn: _Turn, actor: Actor) -> Next:
+def _rebase(turn: Turn, actor: Actor) -> Next:
     world = turn.world
-    fitted = _rebased(turn.rules.rebase, _plan(actor), world.head, visible(world.extents, world.head))
+    fitted = _rebased(turn.rules.rebase, plan_of(actor), world.head, visible(world.extents, world.head))
     if fitted is None:
         yield Step(turn.name, "cannot rebase onto", world.head), turn.to(actor._replace(phase="refused"))
     else:
         yield Step(turn.name, "rebases onto", world.head), turn.to(actor._replace(phase="ready", plan=fitted))
 
 
-def _find_out(turn: _Turn, actor: Actor) -> Next:
+def _find_out(turn: Turn, actor: Actor) -> Next:
     """Look what became of a commit whose answer was lost, or stop waiting and tell the caller that it is not known."""
-    world, plan, rules = turn.world, _plan(actor), turn.rules
+    world, plan, rules = turn.world, plan_of(actor), turn.rules
     again = Actor("idle", actor.attempt + 1)
     if not rules.looks_when_unknown:
         yield Step(turn.name, "takes it for failed:", plan.id), turn.give_up(plan, again)
@@ -397,9 +297,9 @@ def _find_out(turn: _Turn, actor: Actor) -> Next:
     yield Step(turn.name, "gives up on", plan.id), turn.give_up(plan, over)
 
 
-def _face_refusal(turn: _Turn, actor: Actor) -> Next:
+def _face_refusal(turn: Turn, actor: Actor) -> Next:
     """Tell the caller that a commit did not happen, unless it did."""
-    world, plan = turn.world, _plan(actor)
+    world, plan = turn.world, plan_of(actor)
     found = dict(world.receipts).get(plan.id)
     if found is not None and turn.rules.looks_when_refused:
         told = actor._replace(phase="receipted", sequence=found)
@@ -410,8 +310,8 @@ def _face_refusal(turn: _Turn, actor: Actor) -> Next:
     yield Step(turn.name, "says that it did not happen:", plan.id), denied
 
 
-def _acknowledge(turn: _Turn, actor: Actor) -> Next:
-    world, plan = turn.world, _plan(actor)
+def _acknowledge(turn: Turn, actor: Actor) -> Next:
+    world, plan = turn.world, plan_of(actor)
     if plan.key and not turn.rules.keeps_keys_with_commit and plan.key not in dict(world.keys):
         yield Step(turn.name, "records its key", plan.key), world._replace(keys=world.keys | {(plan.key, plan.id)})
         return
@@ -421,7 +321,7 @@ def _acknowledge(turn: _Turn, actor: Actor) -> Next:
     yield Step(turn.name, "acknowledges snapshot", actor.sequence), after
 
 
-_ACTS: dict[Phase, Callable[[_Turn, Actor], Next]] = {
+_ACTS: dict[Phase, Callable[[Turn, Actor], Next]] = {
     "idle": _start,
     "claimed": _register,
     "registered": _write,
@@ -442,9 +342,9 @@ def _is_private(world: World, actor: Actor) -> bool:
         case "receipted":
             return True
         case "registered":
-            return not world.abandons and _plan(actor).adds in world.pending and not _plan(actor).removes
+            return not world.abandons and plan_of(actor).adds in world.pending and not plan_of(actor).removes
         case "refused" | "unknown":
-            return all(plan.id != _plan(actor).id for plan in world.network)
+            return all(plan.id != plan_of(actor).id for plan in world.network)
         case _:
             return False
 
@@ -509,7 +409,7 @@ def _sweep(world: World, rules: Rules) -> Next:
     who = "the collector"
     if world.abandons:
         for name in sorted(world.pending):
-            yield Step(who, "abandons", name), _release(world, name)._replace(abandons=world.abandons - 1)
+            yield Step(who, "abandons", name), release(world, name)._replace(abandons=world.abandons - 1)
     if world.oldest < world.head or not rules.expires_below_head:
         yield Step(who, "expires snapshot", world.oldest), _expire(world, rules)
     if not world.listed:
@@ -517,7 +417,7 @@ def _sweep(world: World, rules: Rules) -> Next:
             yield Step(who, "lists", name), world._replace(listed=name)
         return
     name = world.listed
-    is_unwritten = any(actor.phase == "registered" and _plan(actor).adds == name for actor in world.actors)
+    is_unwritten = any(actor.phase == "registered" and plan_of(actor).adds == name for actor in world.actors)
     overtaken = world.overtaken | {name} if is_unwritten else world.overtaken
     deleted = world._replace(listed="", objects=world.objects - {name}, overtaken=overtaken)
     yield Step(who, "deletes and forgets", name), deleted._replace(garbage=world.garbage - {name})
@@ -549,23 +449,8 @@ def _expire(world: World, rules: Rules) -> World:
     )
 
 
-def _set(world: World, at: int, actor: Actor) -> World:
-    return world._replace(actors=(*world.actors[:at], actor, *world.actors[at + 1 :]))
-
-
 def _written(world: World, plan: Plan) -> World:
     return world._replace(objects=world.objects | {plan.adds})
-
-
-def _release(world: World, name: str) -> World:
-    if name not in world.pending:
-        return world
-    return world._replace(pending=world.pending - {name}, garbage=world.garbage | {name})
-
-
-def _plan(actor: Actor) -> Plan:
-    assert actor.plan is not None
-    return actor.plan
 
 
 def _rows_of(extent: str) -> str:

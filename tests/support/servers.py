@@ -23,7 +23,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -49,6 +49,7 @@ class S3Server:
     key: str
     secret: str
     bucket: str
+    pid: int = 0
 
     def open(self, prefix: str = "") -> ObjectStore:
         """Open a store in the server's bucket."""
@@ -120,7 +121,34 @@ def seaweedfs_server(bucket: str = "lake") -> Iterator[S3Server]:
         # Killed, not asked to stop: its own shutdown takes seconds, and nothing in the folder is kept.
         with _running(command, folder / "log", stop=signal.SIGKILL, env={**os.environ, **keys}) as process:
             _wait(takes_a_write, process, folder / "log", until_not=(ObstoreError, OSError))
-            yield server
+            yield replace(server, pid=process.pid)
+
+
+def postgres_pid(url: str) -> int:
+    """Give the process of a PostgreSQL server."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        found = connection.execute("SHOW data_directory").fetchone()
+    assert found is not None
+    return int(Path(found[0], "postmaster.pid").read_text().split()[0])
+
+
+@contextmanager
+def stopped(pid: int) -> Iterator[None]:
+    """Hold a server still, with all processes that it has started; its connections stay open, and nobody answers."""
+    still = [pid]
+    os.kill(pid, signal.SIGSTOP)
+    for each in still:  # which grows: what a stopped process has started is complete
+        tasks = Path(f"/proc/{each}/task").glob("*/children")
+        children = [int(child) for task in tasks for child in task.read_text().split()]
+        for child in children:
+            os.kill(child, signal.SIGSTOP)
+        still += children
+    try:
+        yield
+    finally:
+        for each in still:
+            with suppress(ProcessLookupError):
+                os.kill(each, signal.SIGCONT)
 
 
 class LossyProxy:

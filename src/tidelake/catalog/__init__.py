@@ -17,6 +17,7 @@ from tidelake.catalog.protocol import (
 )
 from tidelake.catalog.sql import SqlCatalog
 from tidelake.errors import InvalidInputError, NotFoundError, StorageError
+from tidelake.objects.protocol import DEADLINE_S
 
 CATALOG_FILE = "catalog.sqlite"
 
@@ -34,14 +35,14 @@ __all__ = [
 ]
 
 
-def open_catalog(where: str | Path, *, create: bool = True) -> Catalog:
+def open_catalog(where: str | Path, *, create: bool = True, deadline_s: float = DEADLINE_S) -> Catalog:
     """Open the catalog of a lake: ``postgresql://…``, or the one inside a folder, which is made if need be.
 
     A folder that holds anything but a lake is InvalidInputError; one that holds nothing is NotFoundError unless it may
     be made.
     """
     if isinstance(where, str) and "://" in where:
-        return SqlCatalog(where)
+        return SqlCatalog(where, deadline_s=deadline_s)
     folder = Path(where)
     file = folder / CATALOG_FILE
     try:
@@ -54,4 +55,4 @@ def open_catalog(where: str | Path, *, create: bool = True) -> Catalog:
             folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise StorageError("the lake's folder cannot be used", folder=folder, reason=error.strerror) from error
-    return SqlCatalog(file)
+    return SqlCatalog(file, deadline_s=deadline_s)

@@ -6,7 +6,8 @@ out where a writer is alone anyway. It is turned into the driver's text once.
 
 A transaction is short and waits for nothing but the database. A writing transaction on SQLite takes the write lock at
 once; a reading one sees a single state. A broken connection is replaced when a transaction begins; when one breaks
-later nothing was committed, unless COMMIT itself had no answer, which is CommitUnknownError.
+later nothing was committed, unless COMMIT itself had no answer, which is CommitUnknownError. A COMMIT that SQLite
+refused for want of room, say, did not happen, and is told as what it is. No wait is longer than the deadline.
 
 It does not know what the statements mean.
 """
@@ -23,11 +24,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from tidelake.catalog.frozen import is_changed
 from tidelake.catalog.pools import is_closed, patiently, pool_of
 from tidelake.catalog.protocol import At, nothing_at
-from tidelake.errors import CommitUnknownError, CorruptError, StorageError, TidelakeError
-
-BUSY_TIMEOUT_S = 60.0  # a writer waits this long for its turn; each turn takes about a millisecond
+from tidelake.catalog.translating import is_read_only, is_refused, is_taken, translated
+from tidelake.errors import CommitUnknownError, CorruptError, StorageError
+from tidelake.objects.protocol import DEADLINE_S
 
 Row: TypeAlias = tuple[Any, ...]
 Parameters: TypeAlias = Mapping[str, Any]
@@ -39,15 +41,16 @@ _FOR_UPDATE = re.compile(r" FOR UPDATE\b.*")
 _NAMED = re.compile(r"(?<!:):([a-z]\w*)")
 
 
-class Violation(Exception):
-    """A unique key is taken; the catalog says what that means."""
+class Violation(CorruptError):
+    """A unique key is taken; the catalog says what that means, where it can mean anything but damage."""
 
 
 class Database:
     """A pool of connections to one database; safe to share between threads, and across a fork."""
 
-    def __init__(self, where: str | Path, *, at: At = nothing_at) -> None:
-        self.name, self._pool = pool_of(where, busy_timeout_s=BUSY_TIMEOUT_S)
+    def __init__(self, where: str | Path, *, deadline_s: float = DEADLINE_S, at: At = nothing_at) -> None:
+        self.name, self._pool = pool_of(where, deadline_s=deadline_s)
+        self._deadline_s = deadline_s
         self.is_sqlite = self._pool.driver is sqlite3
         self._driver = self._pool.driver
         self._texts: dict[str, str] = {}
@@ -83,6 +86,8 @@ class Database:
                 connection.close()  # whatever became of it ends now
                 if not isinstance(error, Exception):
                     raise
+                if is_refused(error):
+                    raise translated(error, self.name) from error
                 raise CommitUnknownError("the answer to a commit was lost", catalog=self.name, reason=error) from error
             if not self.is_sqlite and answer.statusmessage != "COMMIT":
                 raise StorageError("the catalog did not commit", catalog=self.name, answer=answer.statusmessage)
@@ -126,7 +131,7 @@ class Database:
         if not self.is_sqlite:
             yield
             return
-        if not self._writer.acquire(timeout=BUSY_TIMEOUT_S):
+        if not self._writer.acquire(timeout=self._deadline_s):
             raise StorageError("the catalog is busy", catalog=self.name, kind="busy")
         try:
             yield
@@ -139,6 +144,10 @@ class Database:
         connection = self._begun(begin, eager=eager)
         try:
             yield connection
+            if is_changed(connection):
+                raise StorageError(
+                    "the catalog was changed while it was read: try again", catalog=self.name, kind="busy"
+                )
         except BaseException as error:
             if not isinstance(error, Exception):
                 connection.close()  # interrupted: nobody knows inside which call
@@ -159,11 +168,13 @@ class Database:
                 if eager:
                     connection.execute("PRAGMA synchronous = NORMAL")
                 if begin == "BEGIN IMMEDIATE":
-                    _take_write_lock(connection)
+                    _take_write_lock(connection, self._deadline_s)
                 elif begin is not None:
                     connection.execute(begin)
                 return connection
             except self._driver.Error as error:
+                if is_read_only(error):
+                    connection.close()  # it may be permitted by now
                 died = is_closed(connection)
                 self._put_back(connection, eager=eager)
                 if not (died and may_retry):
@@ -183,12 +194,7 @@ class Database:
         self._pool.put(connection)
 
     def _translated(self, error: BaseException) -> Exception:
-        if isinstance(error, self._driver.IntegrityError):
-            return Violation(str(error))
-        reason = " ".join(str(error).split())
-        if isinstance(error, sqlite3.Error):
-            return _sqlite_error(error, self.name, reason)
-        return _postgres_error(error, self.name, reason)
+        return Violation("a key is taken", reason=error) if is_taken(error) else translated(error, self.name)
 
 
 class Transaction:
@@ -236,43 +242,19 @@ class Transaction:
         return self._connection.execute(self._database.prepared(statement), parameters or {})
 
 
-def _take_write_lock(connection: sqlite3.Connection) -> None:
+def _take_write_lock(connection: sqlite3.Connection, within_s: float) -> None:
     """Begin to write. SQLite itself would look again after up to 100 ms, fifty commits of somebody else's."""
     connection.execute("PRAGMA busy_timeout = 0")
     try:
-        patiently(connection, "BEGIN IMMEDIATE", within_s=BUSY_TIMEOUT_S)
+        patiently(connection, "BEGIN IMMEDIATE", within_s=within_s)
     finally:
-        connection.execute(f"PRAGMA busy_timeout = {int(BUSY_TIMEOUT_S * 1000)}")
+        connection.execute(f"PRAGMA busy_timeout = {int(within_s * 1000)}")
 
 
 def _in_transaction(connection: Any) -> bool:
     if isinstance(connection, sqlite3.Connection):
         return not is_closed(connection) and connection.in_transaction
     return not connection.closed and connection.info.transaction_status != 0  # 0 is idle
-
-
-def _sqlite_error(error: sqlite3.Error, name: str, reason: str) -> TidelakeError:
-    code = getattr(error, "sqlite_errorname", "")
-    if code.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
-        return StorageError("the catalog is busy", catalog=name, reason=reason, kind="busy")
-    if code.startswith(("SQLITE_NOTADB", "SQLITE_CORRUPT")):
-        return CorruptError("the catalog is not a sound SQLite database", catalog=name, reason=reason)
-    if code.startswith("SQLITE_READONLY"):
-        return StorageError("the catalog cannot be written", catalog=name, reason=reason, kind="read_only")
-    if code.startswith("SQLITE_CANTOPEN"):
-        return StorageError("the catalog cannot be opened", catalog=name, reason=reason, kind="cannot_open")
-    return StorageError("the catalog failed", catalog=name, reason=reason, kind="failed")
-
-
-def _postgres_error(error: BaseException, name: str, reason: str) -> TidelakeError:
-    state = getattr(error, "sqlstate", None) or ""
-    if state in ("40001", "40P01", "55P03"):  # serialization failure, deadlock, lock timeout
-        return StorageError("the catalog is busy", catalog=name, reason=reason, kind="busy")
-    if "FATAL:" in reason:  # a login that fails carries no state
-        return StorageError("the catalog refused the connection", catalog=name, reason=reason, kind="refused")
-    if not state or state.startswith(("08", "57")):
-        return StorageError("the catalog cannot be reached", catalog=name, reason=reason, kind="connection")
-    return StorageError("the catalog failed", catalog=name, reason=reason, state=state, kind="failed")
 
 
 _opened: weakref.WeakSet[Database] = weakref.WeakSet()

@@ -49,7 +49,7 @@ from tidelake.catalog.protocol import (
     now_us,
     parse_table_name,
 )
-from tidelake.errors import AlreadyExistsError, InvalidInputError, NotFoundError, TidelakeError
+from tidelake.errors import AlreadyExistsError, InvalidInputError, NotFoundError, StorageError, TidelakeError
 from tidelake.objects import ObjectStore, open_store, probe_conditional_put
 from tidelake.schema import Schema
 from tidelake.snapshot import Commit, Receipt, Snapshot, keys_of
@@ -118,11 +118,15 @@ class LogCatalog(LogSweeper):
         """
         _check(commits, onto)
         self._at("commit.begin")
+        lost = 0
         with self._turn:
             while True:
                 draft = self._draft(commits, onto)  # 1
                 if draft.entry is None or self._journal.append(draft.entry):  # 2
                     break
+                if draft.entry.version == lost:
+                    raise StorageError("the store holds an entry that it does not show", store=self._store.url)
+                lost = draft.entry.version
         self._at("commit.appended")
         self._delete_announcements(draft.keys)  # 3
         self._at("commit.end")

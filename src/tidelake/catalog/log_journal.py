@@ -35,6 +35,7 @@ from __future__ import annotations
 import logging
 import re
 import threading
+import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -87,11 +88,8 @@ RELOAD_AFTER = 200  # so many entries behind, a checkpoint is nearer
 ENTRIES_KEPT = 1024  # headers in memory
 UNFINISHED_US = 60_000_000  # how long another program may take to fill a file it has created
 PUBLISH_TRIES = 3
+PUBLISH_S = 5.0  # after which an entry is not sent again from here
 
-# A write that ended so was not done, and is not under way.
-_REFUSED = frozenset(
-    ("permission_denied", "unauthenticated", "missing_bucket", "missing_root", "unreachable", "bad_key", "disk_full")
-)
 _ENTRY_NAME = re.compile(rf"{LOG_FOLDER}/(\d{{10}})\.json")
 _CHECKPOINT_NAME = re.compile(rf"{CHECKPOINT_FOLDER}/(\d{{10}})(\.tail)?\.json")
 _logger = logging.getLogger(__name__)
@@ -275,6 +273,7 @@ class Journal:
 
     def _publish(self, version: int, entry_id: str, data: bytes) -> bool:
         """Create an entry; True if it is there, False if another is."""
+        begun_s = time.monotonic()
         for attempt in range(PUBLISH_TRIES):
             try:
                 self.store.put_if_absent(log_commit_key(version), data)
@@ -282,14 +281,15 @@ class Journal:
             except AlreadyExistsError:
                 return attempt > 0 and self._is_there(version, entry_id) is True
             except StorageError as error:
-                found = None
+                lost, found = error, None
                 with suppress(StorageError):
                     found = self._is_there(version, entry_id)
                 if found is not None:
                     return found
-                if error.kind in _REFUSED:
-                    raise
-                lost = error
+                if error.is_certain or error.kind == "unreachable":
+                    raise  # it was not done, and is not under way
+                if time.monotonic() - begun_s > PUBLISH_S:
+                    break  # whoever waits for the commit knows for how long
         raise CommitUnknownError("the answer to a commit was lost", version=version, reason=lost) from lost
 
     def _is_there(self, version: int, entry_id: str) -> bool | None:

@@ -36,6 +36,7 @@ from tidelake.catalog.sweep import SqlSweeper
 from tidelake.catalog.tables import prepare
 from tidelake.catalog.work import SqlWorkQueue, check_fence
 from tidelake.errors import AlreadyExistsError, InvalidInputError, NotFoundError
+from tidelake.objects.protocol import DEADLINE_S
 from tidelake.schema import Schema
 from tidelake.snapshot import (
     Commit,
@@ -57,9 +58,15 @@ class SqlCatalog(SqlSweeper):
     is_log = False
 
     def __init__(
-        self, where: str | Path, *, clock: Clock = now_us, ids: Callable[[], str] = new_id, at: At = nothing_at
+        self,
+        where: str | Path,
+        *,
+        deadline_s: float = DEADLINE_S,
+        clock: Clock = now_us,
+        ids: Callable[[], str] = new_id,
+        at: At = nothing_at,
     ) -> None:
-        database = Database(where, at=at)
+        database = Database(where, deadline_s=deadline_s, at=at)
         try:
             prepare(database, clock)
         except BaseException:

@@ -24,8 +24,10 @@ from tidelake.catalog import work_statements as s
 from tidelake.catalog.driver import Database, Row, Transaction, Violation
 from tidelake.catalog.protocol import Clock, UnitState, WorkUnit
 from tidelake.codec import dumps
-from tidelake.errors import ConflictError, InvalidInputError, NotFoundError
+from tidelake.errors import ConflictError, InvalidInputError, NotFoundError, UnavailableError
 from tidelake.snapshot import Fence
+
+ENQUEUE_TRIES = 100  # each lost to another that put the same unit there and took it away again
 
 
 class SqlWorkQueue:
@@ -67,7 +69,7 @@ class SqlWorkQueue:
             updated_us=now,
             error=None,
         )
-        while True:
+        for _ in range(ENQUEUE_TRIES):
             try:
                 with self._database.writing() as transaction:
                     open_ones = transaction.rows(s.open_by_key, {"kind": kind, "key": key})
@@ -77,6 +79,7 @@ class SqlWorkQueue:
                     return unit
             except Violation:
                 continue  # another put it there in between: give that one
+        raise UnavailableError("a unit of work comes and goes", work=kind, key=key, tries=ENQUEUE_TRIES)
 
     def claim(self, kinds: Collection[str], *, owner: str, lease_us: int) -> WorkUnit | None:
         """Lease the most urgent ready unit; one whose lease ran out is ready again, and dead after its last attempt."""

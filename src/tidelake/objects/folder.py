@@ -41,10 +41,12 @@ else:
     pa = later("pyarrow")
 
 _NO_PERMISSION = ("permission_denied", "permission denied: check the folder's owner and mode")
-_NO_ROOM = ("disk_full", "no room for the object")
+_READ_ONLY = ("read_only", "the disk is read-only: mount it for writing, or use another folder")
+_NO_ROOM = ("disk_full", "no room for the object: nothing was written; make room and try again")
 _NAME_CLASH = ("name_clash", "a folder cannot hold a file and a folder of one name")
 _ERRNO_RULES: dict[int, tuple[str, str]] = {
-    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), _NO_PERMISSION),
+    **dict.fromkeys((errno.EACCES, errno.EPERM), _NO_PERMISSION),
+    errno.EROFS: _READ_ONLY,
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), _NO_ROOM),
     **dict.fromkeys((errno.EISDIR, errno.ENOTDIR), _NAME_CLASH),
 }

@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 from tidelake.errors import AlreadyExistsError, InvalidInputError, StorageError
 from tidelake.later import later
 from tidelake.objects.folder import open_folder
-from tidelake.objects.protocol import ACCEPTED, ObjectStore
+from tidelake.objects.protocol import ACCEPTED, DEADLINE_S, ObjectStore
 
 if TYPE_CHECKING:
     from tidelake.objects import remote
@@ -33,17 +33,19 @@ def open_store(
     secret: str | None = None,
     region: str | None = None,
     create: bool = True,
+    deadline_s: float = DEADLINE_S,
 ) -> ObjectStore:
     """Open the store at a folder, ``file://``, ``memory://`` or ``s3://`` place; nothing is asked of a bucket yet.
 
     ``create`` makes a missing folder; a bucket is never made. Each ``memory://`` is new and empty, while a named one is
     shared within the process. Without key and secret, the environment's AWS credentials are used. Plain http is spoken
-    only to an endpoint given as ``http://``.
+    only to an endpoint given as ``http://``. A bucket's server may be silent for a third of the deadline.
     """
     text = os.fspath(where)
     scheme = found[1].lower() if (found := _SCHEME.match(text)) else None
     if scheme == "s3":
-        return remote.Bucket(remote.parse_s3(text, endpoint=endpoint, key=key, secret=secret, region=region))
+        told = {"endpoint": endpoint, "key": key, "secret": secret, "region": region}
+        return remote.Bucket(remote.parse_s3(text, **told, deadline_s=deadline_s))
     if any((endpoint, key, secret, region)):
         raise InvalidInputError("endpoint, key, secret and region are for s3:// only", store=text)
     match scheme:

@@ -23,6 +23,7 @@ Buffers: TypeAlias = "list[pa.Buffer]"
 Range: TypeAlias = tuple[int, int]  # start, length
 
 MAX_OFFSET = 2**63 - 1
+DEADLINE_S = 60.0  # by which a call ends if a store or a catalog stops answering, unless told otherwise
 ACCEPTED = "a folder, file:///folder, memory://, memory://name, s3://bucket, s3://bucket/prefix"  # places of stores
 PAST_THE_END = "asked for bytes past the end of the object"
 

@@ -1,6 +1,7 @@
 """Keep objects in an S3 bucket, or in memory, through obstore.
 
-An unreachable server is told within ten seconds, a silent one within half a minute. It does not know folders.
+An unreachable server is told within ten seconds, a silent one within a third of the deadline, twenty seconds by
+default, with whatever was tried before. It does not know folders.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from tidelake.later import later
 from tidelake.objects.keys import UNFIT, check_key, unfit_reason
 from tidelake.objects.protocol import (
     ACCEPTED,
+    DEADLINE_S,
     PAST_THE_END,
     Buffers,
     Data,
@@ -52,9 +54,9 @@ CONNECT_WITHIN = timedelta(seconds=3)
 RETRY_FOR = timedelta(seconds=5)
 MAX_RETRIES = 8  # a server that answers "slow down" at once is asked again for as long as RETRY_FOR allows
 FIRST_BACKOFF, LONGEST_BACKOFF = timedelta(milliseconds=100), timedelta(seconds=1)
-ANSWER_WITHIN = timedelta(seconds=30)  # silence for so long means that the server is gone
+SILENCE = 1 / 3  # of the deadline: silence for so long means that the server is gone
 FINISH_WITHIN = timedelta(minutes=5)  # the largest extent over a slow line
-PART_BYTES = 16 * 1024 * 1024  # a larger object goes up in parts, so that no request outlives ANSWER_WITHIN
+PART_BYTES = 16 * 1024 * 1024  # a larger object goes up in parts, so that no request is silent for long
 COALESCE_BYTES = 1024 * 1024  # reading a gap this small costs less than another request
 CONFLICT_TRIES = 6  # "409, ask again" is an answer, and says that nothing was written
 
@@ -173,6 +175,7 @@ class S3Place:
     region: str | None
     key: str | None = field(repr=False)
     secret: str | None = field(repr=False)
+    deadline_s: float = DEADLINE_S
 
 
 class Bucket(Remote):
@@ -198,7 +201,15 @@ def open_memory(name: str) -> Memory:
     return Memory(f"memory://{name}", _memories.setdefault(name, MemoryStore()) if name else MemoryStore())
 
 
-def parse_s3(url: str, *, endpoint: str | None, key: str | None, secret: str | None, region: str | None) -> S3Place:
+def parse_s3(
+    url: str,
+    *,
+    endpoint: str | None,
+    key: str | None,
+    secret: str | None,
+    region: str | None,
+    deadline_s: float = DEADLINE_S,
+) -> S3Place:
     """Read the place of a bucket; nothing is asked of it."""
     bucket, _, prefix = url.partition("://")[2].partition("/")
     prefix = prefix.rstrip("/")
@@ -211,7 +222,7 @@ def parse_s3(url: str, *, endpoint: str | None, key: str | None, secret: str | N
         raise InvalidInputError("an endpoint begins with http:// or https://", endpoint=ascii(endpoint))
     if endpoint is not None and "@" in endpoint:  # the client repeats its endpoint in errors
         raise InvalidInputError("an endpoint names no user: give key= and secret=", endpoint=endpoint)
-    return S3Place(bucket, prefix, endpoint and endpoint.rstrip("/"), region, key, secret)
+    return S3Place(bucket, prefix, endpoint and endpoint.rstrip("/"), region, key, secret, deadline_s)
 
 
 def _connect_s3(place: S3Place, *, retries: int) -> S3Store:
@@ -221,15 +232,16 @@ def _connect_s3(place: S3Place, *, retries: int) -> S3Store:
         config["aws_endpoint_url_s3"] = place.endpoint  # AWS_ENDPOINT_URL_S3 would win over "endpoint"
     if place.region:
         config["region"] = place.region
+    silence = timedelta(seconds=place.deadline_s * SILENCE)
     client: ClientConfig = {
         "allow_http": (place.endpoint or "").startswith("http://"),
-        "connect_timeout": CONNECT_WITHIN,
-        "read_timeout": ANSWER_WITHIN,
+        "connect_timeout": min(CONNECT_WITHIN, silence),
+        "read_timeout": silence,
         "timeout": FINISH_WITHIN,
     }
     retry: RetryConfig = {
         "max_retries": retries,
-        "retry_timeout": RETRY_FOR,
+        "retry_timeout": min(RETRY_FOR, silence),
         "backoff": {"init_backoff": FIRST_BACKOFF, "max_backoff": LONGEST_BACKOFF, "base": 2},
     }
     return S3Store(

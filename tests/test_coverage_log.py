@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyroaring import BitMap, BitMap64
 
@@ -274,6 +275,19 @@ def context() -> ForkServerContext:
     first.join(WITHIN_S)
     assert first.exitcode == 0
     return found
+
+
+def test_small_appends_to_a_table_without_a_bucket_are_seen_by_the_original(tmp_path: Path) -> None:
+    with tidelake.connect(f"log:{tmp_path}/t") as lake:
+        table = lake.create_table("t", {"ts": "timestamp", "n": "long"})
+        for n in range(3):
+            table.append([{"ts": f"2026-03-14T12:00:0{n}Z", "n": n}])
+        assert table.snapshot.totals.hot_rows == 0
+        assert "bucket" not in table.snapshot.settings
+    original = read_original(tmp_path / "t")
+    paths = [tmp_path / "t" / segment["path"] for segment in original.segments.values()]
+    assert sorted(pq.read_table(path)["n"].to_pylist() for path in paths) == [[0], [1], [2]]
+    assert original.coverage is None  # so the original reads, and does not append under a bucket that nobody chose
 
 
 @pytest.mark.parametrize("kind", ["folder", "log"])

@@ -176,6 +176,37 @@ def test_dropped_files_are_loaded_once_each(spark: SparkSession, lake: Lake, tmp
     assert nothing_is_left_over(lake)
 
 
+def test_a_bad_dropped_file_is_set_aside_and_stops_no_other(spark: SparkSession, lake: Lake, tmp_path: Path) -> None:
+    root = tmp_path / "in"
+    dropped = {
+        "a/rows/good.ndjson": ndjson(range(5)),
+        "a/rows/torn.parquet": b"PAR1 this is no parquet file",
+        "a/rows/timeless.ndjson": b'{"n": 1}\n' * 3,
+        "b/new/broken.ndjson.gz": b"one",  # no table can be made of it
+        "bad name/t/x.ndjson": ndjson(range(2)),
+        "c/rows/good.ndjson": ndjson(range(7)),
+    }
+    for name, data in dropped.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(data)
+    found = {report.table: report for report in watch(lake, root, once=True, spark=spark)}
+    assert {name: (each.rows, each.set_aside) for name, each in found.items()} == {
+        "a.rows": (5, 1), "b.new": (0, 1), "bad name.t": (0, 1), "c.rows": (7, 0),
+    }  # fmt: skip
+    assert lake.tables() == ["a.rows", "a.rows_quarantine", "c.rows"]
+    bad = {str(path.relative_to(root / "_bad")) for path in (root / "_bad").rglob("*") if path.is_file()}
+    aside = {"a/rows/torn.parquet", "b/new/broken.ndjson.gz", "bad name/t/x.ndjson"}
+    assert bad == aside | {f"{name}.reason" for name in aside}
+    assert "inflate failed" in (root / "_bad/b/new/broken.ndjson.gz.reason").read_text()
+    assert (root / "_bad/a/rows/torn.parquet").read_bytes() == dropped["a/rows/torn.parquet"]
+    assert list(watch(lake, root, once=True, spark=spark)) == []  # nothing is tried again
+    (root / "b/new/broken.ndjson.gz").write_bytes(b"two")  # another of the same name
+    list(watch(lake, root, once=True, spark=spark))
+    assert (root / "_bad/b/new/broken.ndjson.gz").read_bytes() == b"one"
+    assert (root / "_bad/b/new/broken.ndjson.gz.2").read_bytes() == b"two"
+    assert nothing_is_left_over(lake)
+
+
 def test_commands_mirror_the_jobs(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "a.ndjson").write_bytes(ndjson(range(10)))
     where = str(tmp_path / "lake")

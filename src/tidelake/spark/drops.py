@@ -4,22 +4,34 @@
 
     {root}/{namespace}/{table}/{file}            a file to load; what begins with . or _ is passed over
     {root}/_done/{namespace}/{table}/{file}      where it goes once its rows are committed
+    {root}/_bad/{namespace}/{table}/{file}       where it goes if it cannot be loaded, with {file}.reason beside it
 
 Each file is one commit under the SHA-256 of its bytes, so a file that comes again, under whatever name and after
-whatever crash, changes nothing. Move files in when they are whole. It does not read files: see ``files``.
+whatever crash, changes nothing. A file that cannot be loaded stops no other: the files of its round are loaded one by
+one, and it is set aside with its reason. Only what is no file's fault (a store or a catalog that is away, a lost
+cluster) ends the watch. Move files in when they are whole. It does not read files: see ``files``.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tidelake.errors import InvalidInputError, NotFoundError
+from tidelake.errors import (
+    CommitUnknownError,
+    ConflictError,
+    InvalidInputError,
+    NotFoundError,
+    StorageError,
+    TidelakeError,
+    UnavailableError,
+)
 from tidelake.lake import Lake
 from tidelake.spark import register, session
 from tidelake.spark.files import cut_pieces, kind_of
@@ -30,7 +42,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-DONE = "_done"
+DONE, BAD = "_done", "_bad"
+REASON = ".reason"  # added to the name of a file that was set aside
 MOST_FILES = 1000  # of one table in one round, so that the first ones do not wait for the last
 
 
@@ -43,6 +56,8 @@ class DropReport:
     rows: int
     replayed: int
     quarantined: int
+    set_aside: int = 0
+    reason: str = ""  # why the first of them was
 
 
 def stream(
@@ -80,7 +95,8 @@ def watch(
 ) -> Iterator[DropReport]:
     """Load files as they are dropped, and give a report for each table that got some; for ever, or one round.
 
-    A loaded file is moved to ``_done``, deleted or kept, as ``done`` says.
+    A loaded file is moved to ``_done``, deleted or kept, as ``done`` says. One that cannot be loaded is moved to
+    ``_bad``, or stays where it is if files are kept; the reason is written to ``_bad`` either way.
     """
     folder = Path(root)
     if not folder.is_dir():
@@ -91,12 +107,54 @@ def watch(
     kept: set[tuple[str, int, int]] = set()
     while True:
         for table, files in sorted(_dropped(folder, kept).items()):
-            yield _load_round(engine, lake, table, files[:MOST_FILES])
+            report, reasons = _load_or_set_aside(engine, lake, table, files[:MOST_FILES])
             for file in files[:MOST_FILES]:
-                _put_away(folder, file, done, kept)
+                if file in reasons:
+                    _set_aside(folder, file, reasons[file], done, kept)
+                else:
+                    _put_away(folder, file, done, kept)
+            yield report
         if once:
             return
         time.sleep(every_s)
+
+
+def _load_or_set_aside(
+    engine: SparkSession, lake: Lake, table: str, files: list[Path]
+) -> tuple[DropReport, dict[Path, str]]:
+    """Load files of one table, and return a report and the reason for each file that cannot be loaded."""
+    try:
+        return _load_round(engine, lake, table, files), {}
+    except Exception as error:
+        reason = _fault_of_file(error)
+        if reason is None:
+            raise
+        if len(files) == 1:
+            return DropReport(table, 1, 0, 0, 0, 1, reason), {files[0]: reason}
+    parts = [_load_or_set_aside(engine, lake, table, [file]) for file in files]  # one by one, to tell which
+    reasons = {file: why for _, found in parts for file, why in found.items()}
+    told = [report for report, _ in parts]
+    rows, replayed, bad = (sum(getattr(each, name) for each in told) for name in ("rows", "replayed", "quarantined"))
+    return DropReport(table, len(files), rows, replayed, bad, len(reasons), next(iter(reasons.values()), "")), reasons
+
+
+_NOT_THE_FILES = (StorageError, UnavailableError, ConflictError, CommitUnknownError)
+# The last line of a Python traceback inside what Spark says of a failed task.
+_TASK_ERROR = re.compile(r"^(?:tidelake\.errors\.)?(\w*(?:Error|Exception|CorruptExtent)): (.+)$", re.MULTILINE)
+
+
+def _fault_of_file(error: Exception) -> str | None:
+    """Return why a file cannot be loaded, or None if the failure is not the file's."""
+    if isinstance(error, TidelakeError):
+        return None if isinstance(error, _NOT_THE_FILES) else str(error)
+    if isinstance(error, OSError | UnicodeError):
+        return f"{type(error).__name__}: {error}"
+    told = _TASK_ERROR.findall(str(error)) if type(error).__module__.partition(".")[0] in ("py4j", "pyspark") else []
+    told = [(name, text) for name, text in told if not name.startswith(("Py4J", "PySpark", "Spark"))]
+    if not told or any(name in {cls.__name__ for cls in _NOT_THE_FILES} for name, _ in told):
+        return None
+    name, text = told[-1]
+    return text if name in ("InvalidInputError", "SchemaError", "OverlapError") else f"{name}: {text}"
 
 
 def _load_round(engine: SparkSession, lake: Lake, table: str, files: list[Path]) -> DropReport:
@@ -149,9 +207,27 @@ def _put_away(folder: Path, file: Path, done: str, kept: set[tuple[str, int, int
     elif done == "keep":
         kept.add(_mark(file))
     else:
-        target = folder / DONE / file.relative_to(folder)
-        target.parent.mkdir(parents=True, exist_ok=True)
+        os.replace(file, _free_place(folder / DONE / file.relative_to(folder)))
+
+
+def _set_aside(folder: Path, file: Path, reason: str, done: str, kept: set[tuple[str, int, int]]) -> None:
+    """Write why a file was not loaded, then move the file beside it: a crash between the two leaves it to be tried."""
+    target = _free_place(folder / BAD / file.relative_to(folder))
+    target.with_name(target.name + REASON).write_text(reason + "\n")
+    if done == "keep":
+        kept.add(_mark(file))
+    else:
         os.replace(file, target)
+
+
+def _free_place(wanted: Path) -> Path:
+    """Return a path in an existing folder that no file has: an earlier one of the same name is not replaced."""
+    wanted.parent.mkdir(parents=True, exist_ok=True)
+    number, place = 1, wanted
+    while place.exists():
+        number += 1
+        place = wanted.with_name(f"{wanted.name}.{number}")
+    return place
 
 
 def _mark(file: Path) -> tuple[str, int, int]:

@@ -58,7 +58,9 @@ def _schema(columns: tuple[str, ...]) -> dict[str, str]:
 @click.argument("columns", nargs=-1, required=True, metavar="NAME:TYPE...")
 @click.option("--time", metavar="COLUMN", help="The time column; needed if there are several timestamps.")
 @click.option("--format", type=click.Choice(FORMATS), help="Of extents; tlm, and parquet in a log.")
-@click.option("--retention", metavar="DURATION", help="How long rows are wanted, 30d; kept with the table, not enforced yet.")
+@click.option(
+    "--retention", metavar="DURATION", help="How long rows are wanted, 30d; kept with the table, not enforced yet."
+)
 @click.option("--bucket", metavar="WIDTH", help="Know which time windows are held, 1m.")
 @click.option("--entity", metavar="COLUMN", multiple=True, help="Know it for each value of a column; may be repeated.")
 @click.option("--coverage", type=click.Choice(["exclusive", "track"]), help="Refuse a window that is held, or take it.")

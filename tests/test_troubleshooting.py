@@ -107,6 +107,8 @@ PRODUCERS: dict[str, Callable[[Path], Any]] = {
     "there is no column": asked("select nope from logs"),
     "unknown operator": asked("logs | were n > 1"),
     "unknown function": asked("logs | extend x = nofunc(n)"),
+    "there is no function": asked("select nofunc(n) from logs"),
+    "a query reads tables of the lake alone": asked("select * from read_text('/etc/passwd')"),
     "only queries can be run": asked("delete from logs"),
     "the query took longer than its budget": asked(
         "select count(*) from range(100000) a, range(100000) b, range(100000) c", budget={"seconds": 0.2}

@@ -39,9 +39,13 @@ _SETTINGS = {
     "temp_directory": "''",  # nothing is spilled
     "TimeZone": "'UTC'",
     "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "allow_community_extensions": "false",
     "python_enable_replacements": "false",  # a name in a query is never a variable of ours
     "ieee_floating_point_ops": "false",  # what is divided by zero is null, as on Spark
     "error_on_division_by_zero": "false",
+    "enable_external_access": "false",  # no files, no network
+    "lock_configuration": "true",  # last: nothing can be set after it
 }
 _NO_FUNCTION = re.compile(r"Function with name \"?(\w+)\"? does not exist")
 _JSON = {b"ARROW:extension:name": b"arrow.json", b"ARROW:extension:metadata": b""}

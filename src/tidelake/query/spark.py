@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
@@ -33,6 +33,8 @@ SETTINGS = {
     "spark.sql.legacy.sizeOfNull": "false",  # what is not there has no size, rather than one of -1
     "spark.sql.variant.allowDuplicateKeys": "true",  # of JSON's equal keys the last counts
 }
+# What holds besides while a query's names are resolved: a name is never a path.
+CLOSED = {"spark.sql.runSQLOnFiles": "false"}
 
 INTERRUPT_EVERY_S = 0.25  # once a query is late
 
@@ -45,7 +47,7 @@ def execute(prepared: Prepared, scans: Sequence[Scan], budget: Budget, spark: Sp
     """Run a query to its end and give its rows."""
     with _stopped_after(budget.seconds, spark) as late:
         try:
-            with _settings(spark):
+            with _settings(spark, SETTINGS):
                 frame, dynamic = _as_text(frame_of(prepared, scans, spark))
                 rows = [_plain_column(column) for column in frame.toArrow().columns]
         except Exception as error:
@@ -65,7 +67,7 @@ def frame_of(prepared: Prepared, scans: Sequence[Scan], spark: SparkSession) -> 
     _know_functions(spark, prepared.rendered["spark"])
     mark = secrets.token_hex(4)
     names = {scan.name: f"{scan.name}_{mark}" for scan in scans}
-    with _settings(spark):
+    with _settings(spark, SETTINGS | CLOSED):
         try:
             for scan in scans:
                 _view(scan, spark).createOrReplaceTempView(names[scan.name])
@@ -151,10 +153,10 @@ def _stopped_after(seconds: float, spark: SparkSession) -> Iterator[Event]:
 
 
 @contextmanager
-def _settings(spark: SparkSession) -> Iterator[None]:
-    before = {name: spark.conf.get(name, None) for name in SETTINGS}
+def _settings(spark: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]:
+    before = {name: spark.conf.get(name, None) for name in wanted}
     try:
-        for name, value in SETTINGS.items():
+        for name, value in wanted.items():
             spark.conf.set(name, value)
         yield
     finally:

@@ -11,6 +11,7 @@ tables there are: see ``bind``.
 
 from __future__ import annotations
 
+import logging
 import re
 from datetime import datetime
 from itertools import pairwise
@@ -23,6 +24,7 @@ from sqlglot.tokenizer_core import TokenType
 
 from tidelake.errors import QueryError
 from tidelake.lexer import did_you_mean, error_at
+from tidelake.query.guard import refusal_of
 
 DIALECT = "databricks"  # Spark's, with paths into variants after a colon
 
@@ -41,6 +43,8 @@ _TAKEN = {"when", "then", "else", "end", "case", "for", "on", "between", "and", 
 _NOW = (exp.CurrentTimestamp, exp.CurrentDate)
 _PLAIN_KEY = re.compile(r"[^\[\]]+")
 
+logging.getLogger("sqlglot").addHandler(logging.NullHandler())  # what it cannot read, it would print
+
 
 def parse_sql(text: str) -> exp.Query:
     """Give the tree of one query, or a QueryError with the place of the mistake."""
@@ -53,6 +57,8 @@ def parse_sql(text: str) -> exp.Query:
         raise _open_quote(text) from None
     except RecursionError:
         raise too_deep() from None
+    except (IndexError, KeyError, AttributeError, TypeError, ValueError) as error:  # builders that count on arguments
+        raise QueryError("a function is given too few arguments, or other ones than it takes", kind="syntax") from error
     if len(trees) != 1:
         raise QueryError(f"expected one query, found {len(trees)}" if trees else "the query is empty", kind="syntax")
     (tree,) = trees
@@ -61,6 +67,8 @@ def parse_sql(text: str) -> exp.Query:
     if not isinstance(tree, exp.Select | exp.SetOperation):
         raise error_at(text, len(text) - len(text.lstrip()), _not_a_query(text), kind="syntax")
     _check_whole(tree, text)
+    if (refusal := refusal_of(tree, OWN_FUNCTIONS)) is not None:
+        raise error_of(text, refusal.node, refusal.message, kind=refusal.kind)
     _name_outputs(tree)
     return cast(exp.Query, tree.transform(_own_calls, copy=False))
 
@@ -102,6 +110,8 @@ def asks_the_time(tree: exp.Query) -> bool:
 
 def place_of(node: exp.Expr) -> int | None:
     """Give where a name begins in the text it was read from."""
+    if isinstance(node, exp.Func) and "start" in node.meta:
+        return cast(int, node.meta["start"])
     for identifier in node.find_all(exp.Identifier):
         if "start" in identifier.meta:
             return cast(int, identifier.meta["start"])

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidelake import cbor
+from tidelake.cbor_encode import encoded
 from tidelake.collect import collect
 from tidelake.dynamic import MISSING, decode, encode, get_path, paths_of, to_json
 from tidelake.errors import CorruptError, InvalidInputError
@@ -197,3 +198,25 @@ def test_stats_of_a_dynamic_column_prune_by_path_value_range_and_word() -> None:
 
 def test_canonical_bytes_are_those_of_rfc_8949() -> None:
     assert encode({"aa": 1.5, "b": [10**3, -1], "": None}).hex() == "a360f66162821903e820626161f93e00"
+
+
+TYPED = [
+    (pa.int64(), st.integers(-(2**63), 2**63 - 1) | st.sampled_from([23, 24, 255, 256, -24, -25, 2**32])),
+    (pa.float64(), st.floats() | st.sampled_from([0.0, -0.0, 0.5, 65504.0, 1e-7, 6e-8, 1e39])),
+    (pa.utf8(), st.text(st.characters(codec="utf-8")) | st.sampled_from(["x" * 23, "x" * 24, "x" * 300])),
+    (pa.bool_(), st.booleans()),
+    (pa.timestamp("us", tz="UTC"), st.datetimes()),
+]
+
+
+@pytest.mark.parametrize(("kind", "values"), TYPED, ids=str)
+@settings(max_examples=50, deadline=None)
+@given(st.data())
+def test_typed_columns_are_encoded_as_each_value_is(
+    kind: pa.DataType, values: st.SearchStrategy[Any], data: st.DataObject
+) -> None:
+    typed = pa.array([None, *data.draw(st.lists(st.none() | values)), None], kind)
+    for array in (typed, typed.slice(1), typed.slice(2, max(len(typed) - 3, 0))):
+        made = encoded(array)
+        made.validate(full=True)
+        assert made.to_pylist() == [None if v is None else encode(v) for v in array.to_pylist()]

@@ -143,13 +143,30 @@ def test_widen_makes_int_long_and_columns_nullable() -> None:
     assert strict.widen([Column(1, "n", DataType("long"))]) == Schema((Column(1, "n", DataType("long")),), version=2)
 
 
+@pytest.mark.parametrize(
+    ("has", "wanted", "found"),
+    [
+        ("int", "real", "real"),
+        ("long", "real", "real"),
+        ("real", "int", "real"),
+        ("string", "dynamic", "dynamic"),
+        ("dynamic", "real", "dynamic"),
+    ],
+)
+def test_widen_merges_two_types_to_the_wider(has: str, wanted: str, found: str) -> None:
+    assert str(Schema.of({"a": has}).widen([("a", DataType.parse(wanted))])["a"].type) == found
+
+
 def test_widen_changes_nothing_when_the_schema_holds_it_already() -> None:
     long = Schema.of({"n": "long"})
     assert long.widen([("n", DataType("int"))]) is long
     assert LOGS.widen([]) is LOGS
 
 
-@pytest.mark.parametrize(("has", "wanted"), [("long", "real"), ("string", "int"), ("vector(2)", "vector(3)")])
+@pytest.mark.parametrize(
+    ("has", "wanted"),
+    [("real", "string"), ("string", "int"), ("vector(2)", "vector(3)"), ("vector(2)", "dynamic"), ("bool", "int")],
+)
 def test_widen_refuses_to_narrow_or_replace(has: str, wanted: str) -> None:
     with pytest.raises(SchemaError, match="only widens") as caught:
         Schema.of({"a": has}).widen([("a", DataType.parse(wanted))])

@@ -172,14 +172,10 @@ def test_scan_is_in_time_order_across_extents_and_hot_rows(logs: Table) -> None:
 def test_unknown_fields_widen_the_schema_and_old_rows_read_null(logs: Table) -> None:
     logs.append(log_rows(2))
     logs.append([{**row, "region": "eu", "nested": {"a": [1]}} for row in log_rows(2, start=NOON + timedelta(hours=1))])
-    table = logs.scan(["region", "_overflow"], ordered=True).read_all()
+    table = logs.scan(["region", "nested"], ordered=True).read_all()
     assert table["region"].to_pylist() == [None, None, "eu", "eu"]
-    assert [value and dynamic.decode(value) for value in table["_overflow"].to_pylist()] == [
-        None,
-        None,
-        {"nested": {"a": [1]}},
-        {"nested": {"a": [1]}},
-    ]
+    held = [value and dynamic.decode(value) for value in table["nested"].to_pylist()]
+    assert held == [None, None, {"a": [1]}, {"a": [1]}]
 
 
 def test_a_value_that_fits_no_column_is_kept_and_never_rejects_the_row(logs: Table) -> None:
@@ -208,8 +204,9 @@ def test_promote_unites_old_dynamic_and_new_typed_values(logs: Table) -> None:
 def test_schema_refuses_to_narrow(logs: Table) -> None:
     logs.add_column("count", "int")
     logs.add_column("count", "long")
-    with pytest.raises(SchemaError, match="only widens"):
-        logs.add_column("count", "string")
+    for kind in ("string", "int"):
+        with pytest.raises(SchemaError, match="only widens"):
+            logs.add_column("count", kind)
     assert str(logs.schema["count"].type) == "long"
 
 
@@ -351,9 +348,8 @@ def test_two_writers_that_widen_a_field_differently_both_succeed(lake: Lake, log
 
     report = logs.append(Slow([{**row, "fresh": 5}]))
     other.close()
-    assert (report.rows, report.overflowed) == (1, 1)
-    found = logs.scan(["fresh", "_overflow"]).read_all().to_pylist()
-    assert sorted(row["fresh"] or str(dynamic.decode(row["_overflow"])) for row in found) == ["text", "{'fresh': 5}"]
+    assert (report.rows, report.overflowed) == (1, 0)
+    assert sorted(logs.scan(["fresh"]).read_all()["fresh"].to_pylist()) == ["5", "text"]
 
 
 def test_scan_reads_wide_columns_only_where_a_row_matches(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -107,8 +107,9 @@ def test_append_on_a_head_that_others_moved_is_rebased(lake: Lake, points: Table
         theirs.add_column("region", "string")
         theirs.flush()
         theirs.append(point_rows(10))
-        report = points.append([{**row, "region": 7} for row in point_rows(20)])
-        assert (report.rows, report.overflowed) == (10, 10)
+        report = points.append([{**row, "region": [7]} for row in point_rows(20)])
+        assert (report.rows, report.overflowed) == (10, 0)
+        assert str(points.schema["region"].type) == "dynamic"  # text, and what is nested: the wider
         assert values(points) == values(theirs) == [n + 0.5 for n in range(30)]
 
 

@@ -6,6 +6,7 @@ some in extents of a few small blocks. What a scan gives must be what a person w
 
 from __future__ import annotations
 
+import json
 import math
 import random
 from collections.abc import Iterator
@@ -141,8 +142,8 @@ def as_read(value: Any, kind: str) -> Any:
             return float(value) if math.isnan(value) or float(value) == value else None
         case "bool" if type(value) is bool:
             return value
-        case "string" if type(value) is str:
-            return value
+        case "string" if isinstance(value, str | bool | int | float):
+            return value if isinstance(value, str) else json.dumps(value)
         case "timestamp" if isinstance(value, datetime):
             return (value - EPOCH) // timedelta(microseconds=1)
         case "dynamic":

@@ -17,7 +17,9 @@ from typing import Any
 import pyarrow as pa
 
 from tidelake.catalog.protocol import At, Catalog, Pending, TableInfo, new_id, nothing_at
-from tidelake.errors import CommitUnknownError, OverlapError, StorageError
+from tidelake.drift import are_exact_in_extents, is_exact_in_table
+from tidelake.errors import CommitUnknownError, ConflictError, OverlapError, StorageError
+from tidelake.exact import is_exact_array
 from tidelake.format import WriteOptions, segment_format
 from tidelake.format.segment import BLOCK_ROWS, ExtentWriteResult
 from tidelake.holdings import Holdings
@@ -25,7 +27,8 @@ from tidelake.hot import hot_payload
 from tidelake.ingest import Coerced
 from tidelake.objects import ObjectStore, extent_key
 from tidelake.recorder import Recorder
-from tidelake.schema import Schema
+from tidelake.scan import widened
+from tidelake.schema import Schema, becoming_real
 from tidelake.settings import TableSettings
 from tidelake.snapshot import Action, AddExtent, AppendHot, Claim, Extent, HotBatch, Snapshot, UpdateTable
 from tidelake.spread import OVERFLOWED, also_in_overflow, spilled_columns, with_promoted
@@ -71,6 +74,7 @@ class Appender:
     widened: Schema | None = None  # the schema that the rows need, if not the table's
     spilled: set[str] = field(default_factory=set)  # columns of which a value is in the overflow column
     _recorder: Recorder | None = None
+    _exact: dict[str, bool] = field(default_factory=dict)  # long columns of the table that were looked at
 
     def __post_init__(self) -> None:
         self._recorder = Recorder.of(self.target.holdings, self.head, self.target.name, is_new=self.is_new)
@@ -104,6 +108,19 @@ class Appender:
     def schema(self) -> Schema:
         return self.widened or self.head.schema
 
+    def __contains__(self, name: object) -> bool:
+        """Whether a long column, as it is in the table and in these rows, may become real: a double holds all of it."""
+        if not isinstance(name, str):
+            return False
+        if name not in self._exact:
+            self._exact[name] = is_exact_in_table(self.target.catalog, self.head, name)
+        added = [action.extent for action in self._actions if isinstance(action, AddExtent)]
+        return (
+            self._exact[name]
+            and are_exact_in_extents(added, name)
+            and all(is_exact_array(batch.column(name)) for batch in self._staged if name in batch.schema.names)
+        )
+
     def take(self, coerced: Coerced) -> None:
         """Stage rows, with the schema they needed."""
         self.widened = coerced.schema
@@ -130,6 +147,9 @@ class Appender:
             self._actions.append(AppendHot(self._hot_batch()))
         elif self._staged:
             self._write_extent()
+        for name in becoming_real(self.head.schema, self.schema):
+            if name not in self:  # as when a job's tasks looked at an older snapshot
+                raise ConflictError("a column cannot become real by now", column=name, kind="schema")
         fresh = also_in_overflow(self.head, self.schema) | {OVERFLOWED + name: True for name in sorted(self.spilled)}
         settings: dict[str, Any] = {name: value for name, value in fresh.items() if name not in self.head.settings}
         settings |= self._recorder.pinned() if self._recorder else {}
@@ -243,7 +263,7 @@ def conformed(batch: pa.RecordBatch, schema: Schema) -> pa.RecordBatch:
         if array is None:
             array = pa.nulls(batch.num_rows, column.type.arrow)
         elif array.type != column.type.arrow:  # only then: Arrow cannot cast null vectors even to their own type
-            array = array.cast(column.type.arrow)
+            array = widened(array, column.type)
         arrays.append(array)
     return pa.RecordBatch.from_arrays(arrays, schema=schema.arrow)
 

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from tidelake.dynamic import MISSING, decode, get_path
+from tidelake.dynamic import MISSING, decode, get_path, real_text
 from tidelake.filters import Grams
 from tidelake.later import later
 from tidelake.schema import DataType
@@ -35,6 +36,8 @@ BLOCK_LEAF_CAP = 200_000  # distinct leaves of a block: past this a filter would
 PATH_TABLE_CAP = 1 << 16  # distinct paths of a block before the walk gives up
 
 MISSING_KIND, NULL_KIND, FALSE_KIND, TRUE_KIND, INT_KIND, REAL_KIND, TEXT_KIND, OTHER_KIND = range(8)
+
+BIG_HEADS = (0x1B, 0x3B, 0xC2, 0xC3)  # what CBOR begins an integer with that is beyond 63 bits
 
 _PATH_SLOT = np.dtype(
     [("hash", np.uint64), ("start", np.int64), ("length", np.int64), ("low", np.float64), ("high", np.float64),
@@ -123,7 +126,7 @@ class Extracted:
         return np.asarray(self.kinds != MISSING_KIND)
 
     def as_type(self, kind: DataType) -> pa.Array:
-        """Give the values that fit a type exactly; the others are null."""
+        """Give the values that are of a type, or equal to one that is; the others are null."""
         match kind.kind:
             case "int" | "long":
                 whole = (
@@ -146,6 +149,39 @@ class Extracted:
             case _:
                 raise TypeError(f"a path is not read as {kind}")
 
+    def as_column(self, kind: DataType) -> pa.Array:
+        """Give the values that a column of a type takes, as coercion has it; the others are null.
+
+        Beside those that are of the type, numbers and booleans as text, and integers of any size that a double holds.
+        """
+        found = self.as_type(kind)
+        if kind.kind == "string" and ((self.kinds != TEXT_KIND) & (self.kinds > NULL_KIND)).any():
+            return pc.coalesce(found, self._plain_texts())
+        if kind.kind == "real" and (bigs := self._bigs()):
+            reals = np.full(len(self.kinds), None, dtype=object)
+            for row, number in bigs.items():
+                reals[row] = float(number) if abs(number) < 2**1023 and int(float(number)) == number else None
+            return pc.coalesce(found, pa.array(reals, pa.float64()))
+        return found
+
+    def _plain_texts(self) -> pa.Array:
+        """Give numbers and booleans as JSON writes them."""
+        flags = pa.array(self.kinds == TRUE_KIND, mask=(self.kinds != TRUE_KIND) & (self.kinds != FALSE_KIND))
+        ints = pa.array(self.ints, mask=self.kinds != INT_KIND)
+        is_real = self.kinds == REAL_KIND
+        rare = np.full(len(self.kinds), None, dtype=object)
+        rare[is_real] = [real_text(real) for real in self.reals[is_real].tolist()]
+        for row, number in self._bigs().items():
+            rare[row] = str(number)
+        return pc.coalesce(flags.cast(pa.utf8()), ints.cast(pa.utf8()), pa.array(rare, pa.utf8()))
+
+    def _bigs(self) -> dict[int, int]:
+        """Give the integers beyond 64 bits, which are rare, by row."""
+        rows = np.flatnonzero((self.kinds == OTHER_KIND) & (self.lengths > 0))
+        rows = rows[np.isin(self.data[self.starts[rows]], BIG_HEADS)] if len(rows) else rows
+        held = {row: self.data[self.starts[row] :][: self.lengths[row]].tobytes() for row in rows.tolist()}
+        return {row: number for row, value in held.items() if type(number := decode(value)) is int}
+
 
 def extract(values: pa.Array, path: str) -> Extracted:
     """Find one path in every row of a dynamic column; nulls are missing."""
@@ -162,7 +198,17 @@ def extract(values: pa.Array, path: str) -> Extracted:
 
 
 def slices(values: pa.Array, path: str) -> pa.Array:
-    """Give what each row has at a path as a dynamic column of its own."""
+    """Give what each row has at a path as a dynamic column of its own; JSON's null there is a value."""
+    if "[" in path:
+        return _slices_slowly(values, path)
+    data, offsets = _buffers(values)
+    starts, lengths = np.zeros(len(values), dtype=np.int64), np.full(len(values), -1, dtype=np.int64)
+    cbor_loops.locate(data, offsets, np.frombuffer(path.encode("utf-8", "surrogatepass"), np.uint8), starts, lengths)
+    missing = (lengths < 0) | values.is_null().to_numpy(zero_copy_only=False)
+    return _gathered(data, starts, np.maximum(lengths, 0), mask=missing, kind=pa.binary())
+
+
+def _slices_slowly(values: pa.Array, path: str) -> pa.Array:
     from tidelake.dynamic import encode
 
     def cut(value: bytes | None) -> bytes | None:
@@ -224,8 +270,8 @@ def _arrays(out: Extracted) -> tuple[Any, ...]:
     return out.kinds, out.ints, out.reals, out.starts, out.lengths
 
 
-def _gathered(data: Any, starts: Any, lengths: Any, mask: Any = None) -> pa.Array:
-    """Copy texts that lie here and there into one string array; masked rows are null."""
+def _gathered(data: Any, starts: Any, lengths: Any, mask: Any = None, kind: pa.DataType | None = None) -> pa.Array:
+    """Copy texts, or other bytes, that lie here and there into one array; masked rows are null."""
     if mask is not None:
         lengths = np.where(mask, 0, lengths)
     offsets = np.zeros(len(starts) + 1, dtype=np.int64)
@@ -234,7 +280,7 @@ def _gathered(data: Any, starts: Any, lengths: Any, mask: Any = None) -> pa.Arra
     cbor_loops.copy(data, starts, lengths, offsets, out)
     nulls = None if mask is None else pa.py_buffer(np.packbits(~mask, bitorder="little"))
     buffers = [nulls, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(out)]
-    return pa.Array.from_buffers(pa.utf8(), len(starts), buffers, 0 if mask is None else int(mask.sum()))
+    return pa.Array.from_buffers(kind or pa.utf8(), len(starts), buffers, 0 if mask is None else int(mask.sum()))
 
 
 def _buffers(values: pa.Array) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32]]:

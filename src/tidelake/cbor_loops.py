@@ -386,3 +386,16 @@ def extract(data: Any, offsets: Any, path: Any, kinds: Any, ints: Any, reals: An
         else:
             kinds[row] = OTHER_KIND
             starts[row], lengths[row] = begin, max(_skip(data, begin, end), begin) - begin
+
+
+@compiled
+def locate(data: Any, offsets: Any, path: Any, starts: Any, lengths: Any) -> None:
+    """Find where the whole value at a path lies in every row; rows without one keep their length."""
+    maps, steps = np.empty(MAX_FIND_MAPS, dtype=np.int64), np.empty(MAX_FIND_MAPS, dtype=np.int64)
+    for row in range(len(offsets) - 1):
+        end = np.int64(offsets[row + 1])
+        at = _find(data, np.int64(offsets[row]), end, path, maps, steps)
+        if at >= 0:
+            after = _skip(data, at, end)
+            if after >= 0:
+                starts[row], lengths[row] = at, after - at

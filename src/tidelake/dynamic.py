@@ -82,6 +82,13 @@ def to_json(value: Any) -> Any:
             return value
 
 
+def real_text(value: float) -> str:
+    """Return a double as JSON writes it; what JSON lacks, as most writers do."""
+    if math.isfinite(value):
+        return repr(value)
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+
+
 def _normalised(value: Any, depth: int) -> Any:
     """Reduce a value to the types that are kept; refuse what is not one of them."""
     if depth > MAX_DEPTH:

@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelake import cbor
+from tidelake.cbor_encode import encoded
 from tidelake.errors import CorruptError
 from tidelake.evaluate import measured, select, stretch
 from tidelake.format import ExtentReader, segment_format
@@ -29,7 +30,7 @@ from tidelake.hot import read_hot
 from tidelake.objects import ObjectStore
 from tidelake.plan import Block, ExtentTask, Question, ScanPlan, surviving, with_blocks
 from tidelake.predicate import Predicate, columns_of
-from tidelake.schema import DYNAMIC_FIELD, Column
+from tidelake.schema import DYNAMIC_FIELD, Column, DataType
 from tidelake.snapshot import Extent, HotBatch
 
 READ_THREADS = max(2, min(8, os.cpu_count() or 2))
@@ -189,7 +190,7 @@ class _Shape:
             wanted = column.type.arrow
             array = batch.column(column.name) if column.name in written else pa.nulls(rows, wanted)
             if array.type != wanted:
-                array = array.cast(wanted)
+                array = widened(array, column.type)
             for other, path in self.spread[column.name]:
                 if other in written and array.null_count:
                     array = _united(array, batch.column(other), path, column)
@@ -257,13 +258,19 @@ def _loaded(reader: ExtentReader, block: Block, shape: _Shape) -> pa.RecordBatch
     return shape.conformed(reader.read_block(block.number, shape.written(written)), written, block.stats.rows)
 
 
+def widened(array: pa.Array, kind: DataType) -> pa.Array:
+    """Give a column that was written under a narrower type as the type that it has now."""
+    return encoded(array) if kind.kind == "dynamic" else array.cast(kind.arrow)
+
+
 def _united(array: pa.Array, other: pa.Array, path: str, column: Column) -> pa.Array:
     """Fill what a column lacks with what a dynamic column has at a path, where the column's type holds it."""
     if column.type.kind in ("vector", "timestamp"):
         return array  # these never take anything but their own
     if column.type.kind == "dynamic":
-        return pc.coalesce(array, cbor.slices(other, path)) if cbor.extract(other, path).is_present().any() else array
-    return pc.coalesce(array, cbor.extract(other, path).as_type(column.type))
+        found = cbor.slices(other, path)
+        return pc.coalesce(array, found) if found.null_count < len(found) else array
+    return pc.coalesce(array, cbor.extract(other, path).as_column(column.type))
 
 
 def _unordered(plan: ScanPlan, footers: Footers) -> Iterator[pa.RecordBatch]:

@@ -48,6 +48,7 @@ _KINDS_BY_SPARK_NAME: dict[str, Kind] = {
     "float8": "real",
     "timestamp_ltz": "timestamp",
 }
+_NUMBER_KINDS: tuple[Kind, ...] = ("int", "long", "real")  # the narrower first
 _PLAIN_KINDS = tuple(kind for kind in _SPARK_NAMES if kind != "vector")
 _VECTOR = re.compile(r"vector\(\s*(\d{1,9})\s*\)")
 
@@ -196,8 +197,9 @@ class Schema:
     def widen(self, added: Iterable[Column | tuple[str, DataType]]) -> Schema:
         """Return this schema with columns added or widened, or this schema itself if nothing changes.
 
-        A column that exists may only keep its type, or go from int to long, or become nullable; anything else is a
-        SchemaError. A new column is nullable whatever was asked, because old extents do not have it.
+        A column that exists may keep its type, go from int to long to real, become dynamic, or become nullable; asked
+        for a narrower type it keeps its own. Anything else is a SchemaError. A new column is nullable whatever was
+        asked, because old extents do not have it.
         """
         columns = {column.name: column for column in self.columns}
         next_id = max(column.id for column in self.columns) + 1
@@ -267,12 +269,38 @@ def _arrow_schema(columns: tuple[Column, ...]) -> pa.Schema:
     return pa.schema([pa.field(c.name, c.type.arrow, nullable=c.nullable) for c in columns])
 
 
+def wider_type(held: DataType, wanted: DataType) -> DataType | None:
+    """Return the type that holds every value of both, exactly; None if neither of them does.
+
+    Of two numbers the wider, where int is narrower than long and long than real. Who makes a long column real sees to
+    it that no value is beyond what a double holds. Dynamic holds everything but vectors.
+    """
+    if held == wanted:
+        return held
+    kinds = (held.kind, wanted.kind)
+    if all(kind in _NUMBER_KINDS for kind in kinds):
+        return max(held, wanted, key=lambda each: _NUMBER_KINDS.index(each.kind))
+    if "dynamic" in kinds and "vector" not in kinds:
+        return held if held.kind == "dynamic" else wanted
+    return None
+
+
+def becoming_real(held: Schema, wanted: Schema) -> list[str]:
+    """Return the columns that are long in one schema and real in another."""
+    longs = {column.name for column in held if column.type.kind == "long"}
+    return [column.name for column in wanted if column.name in longs and column.type.kind == "real"]
+
+
 def _wider(held: Column, wanted: DataType) -> DataType:
-    if held.type == wanted or (held.type.kind, wanted.kind) == ("long", "int"):
-        return held.type
-    if (held.type.kind, wanted.kind) == ("int", "long"):
-        return wanted
-    raise SchemaError(
+    found = wider_type(held.type, wanted)
+    if found is None:
+        raise narrowing(held, wanted)
+    return found
+
+
+def narrowing(held: Column, wanted: DataType) -> SchemaError:
+    """Return the error that refuses a type which does not hold every value of a column."""
+    return SchemaError(
         "a schema only widens: this change would narrow or replace a type",
         column=held.name,
         has=held.type,

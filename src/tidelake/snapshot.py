@@ -10,7 +10,9 @@ that turn one snapshot into the next. Several commits may share one snapshot; ea
 
 1. an append rebases onto anything;
 2. a commit that takes something away (compaction, flush, retention) needs all of it live, or is a ConflictError;
-3. two widenings merge to the wider; the later one takes the earlier one's column ids and a later version;
+3. two widenings merge to the wider, dynamic being the widest; the later one takes the earlier one's column ids and a
+   later version. A long column becomes real only on top of the very rows that were looked at, and rows with whole
+   numbers that no double holds are not added to a column that is real by then: both are a ConflictError;
 4. a claim on a time window that is held by now is an OverlapError;
 5. what is pinned once, the identity of a table of one entity, is not pinned to anything else.
 
@@ -29,7 +31,8 @@ from pyroaring import BitMap64
 from tidelake import codec
 from tidelake.codec import Json
 from tidelake.errors import ConflictError, InvalidInputError, OverlapError, SchemaError, TidelakeError
-from tidelake.schema import Schema
+from tidelake.exact import has_inexact_longs, stream_has_inexact_longs
+from tidelake.schema import Schema, becoming_real
 
 DOCUMENT_VERSION = 1
 MAX_KEY_BYTES = 1024  # of an idempotency key or a stream's name: they are indexed
@@ -345,10 +348,13 @@ def receipt_of(commit: Commit, snapshot: Snapshot) -> Receipt:
     )
 
 
-def rebase(commit: Commit, onto: Snapshot, *, live: Container[str], held: Held = nothing_held) -> Commit:
+def rebase(
+    commit: Commit, onto: Snapshot, *, live: Container[str], held: Held = nothing_held, is_first: bool = True
+) -> Commit:
     """Give the same change on top of another snapshot, or raise what forbids it.
 
-    ``live`` answers for the ids of ``inputs_of(commit)`` in ``onto``. A commit that fits already is returned equal.
+    ``live`` answers for the ids of ``inputs_of(commit)`` in ``onto``. A commit that fits already is returned equal. One
+    that shares its snapshot with others, after some of them, is not the first.
     """
     if commit.scope != onto.scope:
         raise InvalidInputError("a commit belongs to one scope", commit=commit.scope, snapshot=onto.scope)
@@ -361,6 +367,7 @@ def rebase(commit: Commit, onto: Snapshot, *, live: Container[str], held: Held =
                 "the time window is already held", entity=claim.entity, buckets=f"{claim.first}..{claim.last}"
             )
     _check_pinned(commit, onto)
+    _check_exact(commit, onto.schema, is_first=is_first and commit.base == onto.sequence)
     actions = tuple(_rebase_actions(commit, onto)) or (UpdateTable(),)  # all of it was there already
     return replace(commit, base=onto.sequence, actions=actions)
 
@@ -380,7 +387,7 @@ def gather(
 
         left = frozenset(item for item in inputs_of(commit) if item in live and item not in taken)
         try:
-            fitted = rebase(commit, onto, live=left, held=is_held)
+            fitted = rebase(commit, onto, live=left, held=is_held, is_first=not accepted)
             settings = _settings_after(fitted.actions, onto.settings)
             onto = replace(onto, schema=_schema_after(fitted.actions, onto.schema), settings=settings)
         except TidelakeError as error:
@@ -499,6 +506,21 @@ def _rebase_actions(commit: Commit, onto: Snapshot) -> Iterable[Action]:
                 yield action if version == batch.schema_version else AppendHot(replace(batch, schema_version=version))
             case _:
                 yield action
+
+
+def _check_exact(commit: Commit, held: Schema, *, is_first: bool) -> None:
+    """Refuse to make a long column real unseen, and whole numbers that no double holds where a column is real."""
+    wanted = [action.schema for action in commit.actions if isinstance(action, UpdateTable) and action.schema]
+    unseen = not is_first and any(becoming_real(held, schema) for schema in wanted)
+    reals = {column.name for column in held if column.type.kind == "real"}
+    reals.difference_update(*({c.name for c in schema if c.type.kind == "real"} for schema in wanted[-1:]))
+    for action in commit.actions if reals and not unseen else ():
+        if isinstance(action, AddExtent):
+            unseen = unseen or has_inexact_longs(action.extent.column_stats, reals)
+        elif isinstance(action, AppendHot) and (wanted or action.batch.schema_version != held.version):
+            unseen = unseen or stream_has_inexact_longs(action.batch.payload, reals)
+    if unseen:
+        raise ConflictError("a column became real beside other rows", commit=commit.id, kind="schema")
 
 
 def _merge(held: Schema, wanted: Schema, commit: Commit) -> Schema:

@@ -53,7 +53,7 @@ def with_promoted(coerced: Coerced, settings: Mapping[str, Any]) -> pa.RecordBat
     """Copy the values of promoted paths to their columns; they stay where they are, too."""
     batch = coerced.batch
     for name, (column, path) in places(settings, PROMOTED):
-        values = cbor.extract(batch.column(column), path).as_type(coerced.schema[name].type)
+        values = cbor.extract(batch.column(column), path).as_column(coerced.schema[name].type)
         at = batch.schema.get_field_index(name)
         batch = batch.set_column(at, batch.schema.field(at), pc.coalesce(batch.column(name), values))
     return batch

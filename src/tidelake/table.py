@@ -8,7 +8,7 @@ same commit. It does not decide how values fit (``ingest``), what is read (``pla
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, replace
@@ -20,6 +20,7 @@ import pyarrow as pa
 from tidelake.appender import Appender, Target
 from tidelake.catalog.protocol import At, Catalog, TableInfo, new_id, nothing_at, now_us
 from tidelake.commit import Coordinator
+from tidelake.drift import is_exact_in_table
 from tidelake.errors import (
     ConflictError,
     InvalidInputError,
@@ -42,7 +43,7 @@ from tidelake.predicate import And, Predicate, TimeRange, columns_of
 from tidelake.promotion import WINDOW_ROWS, Promotable, settled_paths
 from tidelake.repair import RepairReport, repair
 from tidelake.scan import Footers, prune_blocks, scan
-from tidelake.schema import DataType, Schema
+from tidelake.schema import DataType, Schema, narrowing, wider_type
 from tidelake.series import Series
 from tidelake.settings import TableSettings
 from tidelake.snapshot import (
@@ -168,12 +169,14 @@ class Table:
                 if error.kind != "schema":
                     raise
                 head = self._catalog.head(self._info.scope)
-        return self._append(rows, key, head)
+        return self._append(rows, key, head, is_last=True)
 
-    def _append(self, rows: Any, key: str | None, head: Snapshot) -> AppendReport:
+    def _append(self, rows: Any, key: str | None, head: Snapshot, *, is_last: bool = False) -> AppendReport:
         writer = Appender(self._target, head)
+        exact: Container[str] = frozenset() if is_last else writer  # what others may forbid is not tried for ever
+        rules = Rules(time=TableSettings.of(head.settings).time, exact=exact)
         try:
-            for coerced in coerced_stream(rows, head.schema, Rules(time=TableSettings.of(head.settings).time)):
+            for coerced in coerced_stream(rows, head.schema, rules):
                 writer.take(coerced)
             actions = writer.finish()
             if not actions:
@@ -378,10 +381,37 @@ class Table:
         return self._catalog.extents(self._info.scope, sequence=self.snapshot.sequence)
 
     def add_column(self, name: str, type: str | DataType) -> Schema:
-        """Add a nullable column, or widen one from int to long; anything else is a SchemaError."""
+        """Add a nullable column, or widen one: int to long to real, or anything but a vector to dynamic.
+
+        A type that does not hold every value of the column is a SchemaError, and nothing is changed.
+        """
+        self._refuse_when_pinned()
         kind = DataType.parse(type) if isinstance(type, str) else type
-        head = self._catalog.head(self._info.scope)
-        return self._widen([(name, kind)], also_in_overflow(head, head.schema.widen([(name, kind)])))
+        for tries in range(WIDENING_TRIES):
+            head = self._catalog.head(self._info.scope)
+            self._check_widening(head, name, kind)
+            try:
+                return self._widen([(name, kind)], also_in_overflow(head, head.schema.widen([(name, kind)])))
+            except ConflictError as error:
+                if error.kind != "schema" or tries + 1 == WIDENING_TRIES:
+                    raise
+        raise AssertionError("the last try returns or raises")
+
+    def _check_widening(self, head: Snapshot, name: str, kind: DataType) -> None:
+        """Refuse to narrow a column, and to make real what a double does not hold."""
+        if name not in head.schema:
+            return
+        held = head.schema[name]
+        if wider_type(held.type, kind) != kind or (held.type != kind and kind.kind == "dynamic"):
+            raise narrowing(held, kind)
+        if (held.type.kind, kind.kind) == ("long", "real") and not is_exact_in_table(self._catalog, head, name):
+            raise SchemaError(
+                "the column has whole numbers that a real cannot hold, or no statistics to tell",
+                column=name,
+                has=held.type,
+                wanted=kind,
+                kind="inexact",
+            )
 
     def promote(self, path: str, type: str | DataType, *, name: str | None = None) -> Schema:
         """Make a typed column of a dynamic path, ``attributes.http.status``.

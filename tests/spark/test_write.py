@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import tidelake
+from tidelake.dynamic import decode
 from tidelake.lake import Lake
 
 SCHEMA = {"ts": "timestamp", "n": "int", "name": "string", "doc": "dynamic", "v": "vector(2)"}
@@ -22,7 +23,7 @@ def lake(tmp_path: Path) -> Iterator[Lake]:
 
 
 def save(frame: DataFrame, lake: Lake, **options: str) -> None:
-    frame.write.format("tidelake").options(lake=lake.where, table="t", **options).mode("append").save()
+    frame.write.format("tidelake").options(**{"lake": lake.where, "table": "t"} | options).mode("append").save()
 
 
 def numbers(spark: SparkSession, count: int, more: str = "") -> DataFrame:
@@ -155,3 +156,16 @@ def test_vanished_object_fails_the_job(spark: SparkSession, lake: Lake) -> None:
     lake.store.delete([extent.key])
     with pytest.raises(Exception, match="no such object"):
         frame.count()
+
+
+def test_write_of_reals_widens_a_column_of_whole_numbers_or_keeps_it_exact(spark: SparkSession, lake: Lake) -> None:
+    columns = {"ts": "timestamp", "small": "long", "large": "long", "s": "string"}
+    table = lake.create_table("wide", columns, time="ts", flush_age="off")
+    table.append([{"ts": "2026-01-01T00:00:00Z", "small": 3, "large": 2**53 + 1, "s": "x"}])
+    frame = spark.sql("select current_timestamp() as ts, 0.5d as small, 0.5d as large, 12 as s")
+    save(frame, lake, table="wide")
+    assert {c.name: str(c.type) for c in table.schema} == columns | {"small": "real", "large": "dynamic"}
+    rows = table.to_arrow(["small", "large", "s"], "small > 0").sort_by("small").to_pylist()
+    assert [row["small"] for row in rows] == [0.5, 3.0]
+    assert [decode(row["large"]) for row in rows] == [0.5, 2**53 + 1]
+    assert [row["s"] for row in rows] == ["12", "x"]

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidelake.dynamic import real_text
 from tidelake.errors import InvalidInputError, SchemaError
 from tidelake.ingest.columns import SHOWN_BYTES, Flags, vector_array
 from tidelake.ingest.instants import NO_TIME, times_of_decimals, times_of_ints, times_of_texts
@@ -83,6 +84,12 @@ class Arrays:
             return None
         return proposed if proposed.kind != "dynamic" or name in self._dynamic else None
 
+    def has_reals(self, name: str) -> bool:
+        """Whether a column has numbers that need not be whole."""
+        array = self._columns[name]
+        is_real = pa.types.is_floating(array.type) or (pa.types.is_decimal(array.type) and array.type.scale > 0)
+        return bool(is_real and array.null_count < len(array))
+
     def spill_others(self, kept: Collection[str]) -> None:
         """Send all values of all other columns to the overflow column."""
         for name in self._columns:
@@ -113,7 +120,7 @@ class Arrays:
             case "string":
                 if pa.types.is_time(array.type):
                     return array.cast(pa.string())
-                return array if pa.types.is_string(array.type) else self._none(name, kind)
+                return array if pa.types.is_string(array.type) else self._texts(name, kind)
             case "timestamp":
                 return self._times(name, kind)
             case "vector":
@@ -126,6 +133,16 @@ class Arrays:
     def _none(self, name: str, kind: DataType) -> pa.Array:
         self._spill_all(name)
         return pa.nulls(self.rows, kind.arrow)
+
+    def _texts(self, name: str, kind: DataType) -> pa.Array:
+        """Give numbers and booleans as JSON writes them."""
+        array = self._columns[name]
+        if pa.types.is_integer(array.type) or pa.types.is_boolean(array.type):
+            return array.cast(pa.string())
+        if pa.types.is_floating(array.type):
+            reals = array.cast(pa.float64()).to_pylist()
+            return pa.array([None if real is None else real_text(real) for real in reals], pa.string())
+        return self._none(name, kind)
 
     def _one_by_one(self, name: str, kind: DataType) -> pa.Array:
         rows, values = _values_of(self._columns[name], name)

@@ -3,28 +3,28 @@
 What fits a column, whatever the rows came as:
 
 ==========  ===========================================================================================================
-int, long   whole numbers; one beyond 32 bits makes an int column a long one
+int, long   whole numbers; one beyond 32 bits makes an int column a long one, and any other number makes it real
 real        numbers that a double holds exactly (a double as written, or a whole number it does not round)
 bool        true and false
-string      text, and decimals that no double holds
+string      text; numbers and booleans as JSON writes them
 timestamp   RFC 3339 text, numbers since 1970 by size, Python and Arrow times; see ``instants``
 vector(N)   exactly N numbers, else an error
 dynamic     anything
 ==========  ===========================================================================================================
 
-So ``5.0`` does not fit a long column and ``5`` does not fit a string column: reading them back must tell them apart. A
-value that does not fit its column goes to the overflow column, a map a row, under its own key, and its column is null
-there. So does a key that is no column yet, unless all its values in this call are scalars of one type: then it becomes
-a column of that type (whole numbers and others together: real), as long as the rules allow more columns and the key can
-name one. Of a key that occurs twice in an object the last counts. Null and a missing key are the same. A key that has
-the overflow column's name goes into the map under that name.
+A long column becomes real only where ``Rules.exact`` says that no value in it is beyond what a double holds. A value
+that does not fit its column goes to the overflow column, a map a row, under its own key, and its column is null there.
+A key that is no column yet becomes one, as long as the rules allow more columns and the key can name one: of the type
+that all its values in this call have (whole numbers and others together: real), and dynamic if they have no such type
+or are nested. Beyond the limits it goes to the overflow column. Of a key that occurs twice in an object the last one
+counts. Null and a missing key are the same. A key that has the overflow column's name goes into the map under that name.
 
 Nothing is half done: an error means that nothing is returned. It does not write anything anywhere.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -56,6 +56,7 @@ FIRST_NUMBER_US = 10**14  # numbers before March 1973 are more likely durations 
 
 _PLAIN_KINDS = frozenset({"int", "long", "real", "bool", "string", "timestamp"})
 _DYNAMIC, _LONG, _TIMESTAMP = DataType("dynamic"), DataType("long"), DataType("timestamp")
+_REAL = DataType("real")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,7 @@ class Rules:
     overflow: str = OVERFLOW_COLUMN
     max_new_columns: int = 32  # in one call
     max_columns: int = 1000  # of the table
+    exact: Container[str] = frozenset()  # long columns whose values a double holds exactly, so that they may be real
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,7 @@ class Source(Protocol):
     def spilled(self) -> int: ...
     def names(self) -> Iterator[str]: ...
     def proposed(self, name: str) -> DataType | None: ...
+    def has_reals(self, name: str) -> bool: ...
     def column(self, name: str, kind: DataType) -> pa.Array: ...
     def spill_others(self, kept: Collection[str]) -> None: ...
     def overflow(self) -> pa.Array: ...
@@ -175,10 +178,12 @@ def _coerce(source: Source, schema: Schema, rules: Rules) -> Coerced:
         if kind is None:
             if room <= 0:
                 break
-            kind = source.proposed(name) if _may_name_column(name) else None
-            if kind is None:
+            if not _may_name_column(name):
                 continue
+            kind = source.proposed(name) or _DYNAMIC
             room -= 1
+        elif _becomes_real(source, name, kind, rules):
+            kind = _REAL
         arrays[name] = source.column(name, kind)
         if kind.kind == "int" and arrays[name].type == _LONG.arrow:
             kind = _LONG
@@ -191,6 +196,13 @@ def _coerce(source: Source, schema: Schema, rules: Rules) -> Coerced:
             wider.append((rules.overflow, _DYNAMIC))
     widened = schema.widen(wider) if wider else schema
     return Coerced(_batch(source, arrays, widened, rules), widened, spilled)
+
+
+def _becomes_real(source: Source, name: str, kind: DataType, rules: Rules) -> bool:
+    """Whether a column of whole numbers is offered others, and its own are exact as such."""
+    if kind.kind not in ("int", "long") or not source.has_reals(name):
+        return False
+    return kind.kind == "int" or name in rules.exact
 
 
 def _fits_as_it_is(data: pa.RecordBatch, schema: Schema, rules: Rules) -> bool:

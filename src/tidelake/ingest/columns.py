@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidelake.dynamic import real_text
 from tidelake.errors import InvalidInputError, SchemaError
 from tidelake.ingest.instants import NO_TIME, time_of_decimal, time_of_int, time_of_text, times_of_texts
 from tidelake.ingest.jsontext import BIG, FALSE, INT, LIST, REAL, TEXT, TRUE, WIDE, copy_bytes, copy_text, scan_number
@@ -80,6 +81,10 @@ class Lines:
             return _REAL
         return _TYPES.get(kinds)
 
+    def has_reals(self, name: str) -> bool:
+        """Whether a key has a number that is not whole, or is written as such."""
+        return bool(self._shredded.kinds[self._keys[name]] & 1 << REAL)
+
     def spill_others(self, kept: Collection[str]) -> None:
         """Send all values of all other keys to the overflow column."""
         is_other = np.ones(len(self._shredded.keys) + 1, dtype=np.bool_)
@@ -128,7 +133,9 @@ class Lines:
                 return fixed_array(kind.arrow, times, valid)
             case "string":
                 offsets, letters = _texts(data, entries, picks, valid, spilled)
-                return binary_array(kind.arrow, offsets, letters, valid)
+                texts = binary_array(kind.arrow, offsets, letters, valid)
+                has_reals = shredded.kinds[self._keys[name]] & 1 << REAL
+                return _with_reals(texts, entries, picks, spilled) if has_reals else texts
             case "dynamic":
                 out = _room(_values_size(entries, picks))
                 offsets, letters = _dynamics(data, shredded.cbor, entries, picks, valid, out)
@@ -313,16 +320,31 @@ def _fill_times(data: Any, entries: Any, picks: Any, values: Any, valid: Any, sp
             values[row], valid[row] = time, True
 
 
+def _with_reals(texts: pa.Array, entries: Any, picks: Any, spilled: Flags) -> pa.Array:
+    """Add the doubles among the values as the text that JSON has for them."""
+    reals = picks[entries["kind"][picks] == REAL]
+    spilled[reals] = False
+    several = [real_text(real) for real in entries["word"][reals].astype(np.int64).view(np.float64).tolist()]
+    others = np.zeros(len(texts), dtype=np.int64)
+    others[entries["row"][reals]] = np.arange(1, len(reals) + 1)
+    return pc.coalesce(texts, pa.array([None, *several], pa.string()).take(pa.array(others)))
+
+
 @compiled
 def _texts(data: Any, entries: Any, picks: Any, valid: Any, spilled: Any) -> Any:
+    """Copy texts, and whole numbers and booleans as they are written; doubles are left to the caller."""
     size = 0
     for pick in picks:
-        if entries[pick].kind == TEXT:
+        kind = entries[pick].kind
+        if kind == TEXT:
             size += entries[pick].word
+        elif kind in (INT, WIDE, BIG, TRUE, FALSE):
+            size += entries[pick].end - entries[pick].start
     offsets, letters = np.empty(len(valid) + 1, dtype=np.int32), np.empty(size, dtype=np.uint8)
     to, next_row = np.int64(0), np.int64(0)
     for pick in picks:
-        if entries[pick].kind != TEXT:
+        kind = entries[pick].kind
+        if kind not in (TEXT, INT, WIDE, BIG, TRUE, FALSE):
             spilled[pick] = True
             continue
         row = np.int64(entries[pick].row)
@@ -330,7 +352,12 @@ def _texts(data: Any, entries: Any, picks: Any, valid: Any, spilled: Any) -> Any
             offsets[next_row] = to
             next_row += 1
         start, end = np.int64(entries[pick].start), np.int64(entries[pick].end)
-        to = copy_text(data, start, end, np.int64(entries[pick].word), letters, to)
+        if kind == TEXT:
+            to = copy_text(data, start, end, np.int64(entries[pick].word), letters, to)
+        else:
+            is_below_zero = kind == INT and entries[pick].word == 0 and data[_U(start)] == 45  # -0 is 0
+            start += is_below_zero
+            to = copy_bytes(data, start, end - start, letters, to)
         valid[row] = True
     offsets[next_row:] = to
     return offsets, letters

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import uuid
 from array import array
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any, cast
@@ -58,6 +58,14 @@ _PROPOSED: dict[frozenset[type], DataType] = {
     frozenset({date}): DataType("timestamp"),
     frozenset({datetime, date}): DataType("timestamp"),
 }
+
+
+_TEXTS: dict[type, Callable[[Any], str]] = {
+    bool: lambda value: "true" if value else "false",
+    int: str,
+    float: dynamic.real_text,
+    Decimal: str,
+}  # of what a string column takes as text
 
 
 class Spill:
@@ -143,6 +151,14 @@ class Rows:
         if types == {int} and any(fit(value, DataType("long")) is MISFIT for value in values):
             return None
         return _PROPOSED.get(types)
+
+    def has_reals(self, name: str) -> bool:
+        """Whether a key has a number that is not whole, or is written as such."""
+        _, values = self._held[name]
+        types = set(map(type, values))
+        if float in types:
+            return True
+        return Decimal in types and any(type(value) is Decimal and _is_short(value) for value in values)
 
     def spill_others(self, kept: Collection[str]) -> None:
         """Send all values of all other keys to the overflow column."""
@@ -262,7 +278,7 @@ def fit(value: Any, kind: DataType) -> Any:
         case "bool":
             return value if exact is bool else MISFIT
         case "string":
-            return value if exact is str else str(value) if exact is Decimal else MISFIT
+            return value if exact is str else _TEXTS[exact](value) if exact in _TEXTS else MISFIT
     raise TypeError(f"{kind} is not fitted value by value")
 
 

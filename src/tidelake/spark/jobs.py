@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from tidelake.catalog.protocol import new_id, now_us
+from tidelake.drift import exact_columns
 from tidelake.errors import InvalidInputError, NotFoundError
 from tidelake.format import segment_format
 from tidelake.ingest import Coerced
 from tidelake.lake import Lake
 from tidelake.objects import extent_key
 from tidelake.scan import scan
-from tidelake.schema import DataType, Schema
+from tidelake.schema import Schema
 from tidelake.settings import TableSettings
 from tidelake.sidecar import encode
 from tidelake.snapshot import Action, Receipt, RemoveExtent, UpdateTable
@@ -318,7 +319,11 @@ def _job(
     info = table._info
     folder = extent_key(info.namespace, info.name, f"job-{id}", "")
     place = Place.of_lake(lake)
-    return Job(id, place, lake.store.url, table.name, folder, table.schema, dict(settings), extent_bytes, block_rows)
+    head = table.snapshot
+    return Job(
+        id, place, lake.store.url, table.name, folder, head.schema, dict(settings), extent_bytes, block_rows,
+        exact=exact_columns(table._catalog, head, head.schema.names),
+    )  # fmt: skip
 
 
 def target_of(
@@ -339,7 +344,7 @@ def target_of(
         return table, held.widen(Schema.of(schema).columns)
     sampled, _ = sample_schema(pieces[0], None, outside)
     fresh = [(column.name, column.type) for column in sampled if column.name not in held]
-    return table, held.widen([each for each in fresh if each[1] != DataType("dynamic")])
+    return table, held.widen(fresh)
 
 
 def _make_target(lake: Lake, name: str, frame: DataFrame, settings: TableSettings) -> None:

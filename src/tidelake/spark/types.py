@@ -54,7 +54,13 @@ _TABLE_TYPES: tuple[tuple[type[t.DataType], str], ...] = (
     (t.BinaryType, "dynamic"),
 )
 # What a column takes besides its own type, because all of its values, or nearly all, fit; the rest overflows.
-_TAKES: dict[str, tuple[str, ...]] = {"long": ("int",), "real": ("int", "long"), "int": ("long",)}
+_TAKES: dict[str, tuple[str, ...]] = {
+    "int": ("long", "real"),
+    "long": ("int", "real"),
+    "real": ("int", "long"),
+    "string": ("int", "long", "real", "bool"),
+}
+_WIDER = {("int", "long"), ("int", "real"), ("long", "real")}  # what makes the column another
 _REAL_DIGITS, _LONG_DIGITS = 15, 18  # decimals of so many digits come back as they were
 
 
@@ -96,7 +102,7 @@ def widened(schema: Schema, rows: t.StructType, table: str) -> Schema:
             if held.kind == "vector" and isinstance(field.dataType, t.ArrayType):
                 continue
             if kind.kind in (held.kind, *_TAKES.get(held.kind, ())):
-                wider.append((field.name, kind if (held.kind, kind.kind) == ("int", "long") else held))
+                wider.append((field.name, kind if (held.kind, kind.kind) in _WIDER else held))
                 continue
             raise SchemaError(
                 "a write cannot narrow or replace a column's type",

@@ -28,13 +28,15 @@ from pyspark.sql.types import StructType
 from tidelake.appender import Appender, block_rows_for, conformed, extent_of
 from tidelake.catalog.protocol import Pending, new_id
 from tidelake.coverage import cells_of
+from tidelake.drift import exact_columns
 from tidelake.errors import ConflictError, InvalidInputError, OverlapError, SchemaError
+from tidelake.exact import has_inexact_longs, stream_has_inexact_longs
 from tidelake.format import WriteOptions, segment_format
 from tidelake.holdings import Rules as CoverageRules
 from tidelake.holdings import rules_of, same_time
 from tidelake.ingest import Coerced, Rules, coerce_arrow
 from tidelake.objects import ObjectStore, extent_key
-from tidelake.schema import Schema
+from tidelake.schema import DataType, Schema, becoming_real, wider_type
 from tidelake.settings import TableSettings
 from tidelake.sidecar import decode, encode
 from tidelake.snapshot import Action, AddExtent, Commit, Extent, Receipt, RecordOffset, UpdateTable
@@ -47,6 +49,7 @@ EXTENT_BYTES = 256 << 20  # of rows in memory that become one extent; a task hol
 EXTENT_ROWS = 4_000_000
 INLINE_BYTES = 1 << 20  # fewer rows of a task than this travel in its message: the driver joins them with others'
 COERCE_ROWS = 65_536  # rows are coerced so many at a time
+_DYNAMIC = DataType("dynamic")
 QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"  # of a task's local properties
 
 
@@ -65,10 +68,11 @@ class Job:
     block_rows: int | None  # as many as suit the rows, if not given
     is_replay: bool = False  # the key is in already: there is nothing to write
     held: bytes | None = None  # coverage of windows whose rows are left out
+    exact: frozenset[str] = frozenset()  # long columns that may become real
 
     @property
     def rules(self) -> Rules:
-        return Rules(time=TableSettings.of(self.settings).time)
+        return Rules(time=TableSettings.of(self.settings).time, exact=self.exact)
 
     @property
     def coverage(self) -> CoverageRules | None:
@@ -268,6 +272,9 @@ def plan_job(table: Table, place: Place, schema: StructType, options: Mapping[st
     if table._pinned is not None:
         raise InvalidInputError("an older snapshot can only be read", table=table.name, snapshot=head.sequence)
     wider = widened(head.schema, schema, table.name)
+    real = becoming_real(head.schema, wider)
+    inexact = set(real) - exact_columns(table._catalog, head, real)
+    wider = wider.widen([(name, DataType("dynamic")) for name in inexact])  # which holds both, each as it is
     time = TableSettings.of(head.settings).time
     if time is not None and time not in schema.fieldNames():
         raise SchemaError("the rows have no time column", table=table.name, column=time, kind="no_time")
@@ -370,12 +377,9 @@ def forget_folder(table: Table, folder: str, kept: Iterable[str]) -> None:
 
 def _actions(appender: Appender, messages: Sequence[Written]) -> list[Action]:
     """Give the actions of a job's commit; rows that travelled in messages become hot rows, or one more extent."""
-    schema = appender.head.schema
-    for message in messages:
-        if message.rows:
-            schema = schema.widen(message.schema.columns)
-            appender.spilled |= message.spilled
-    appender.widened = schema
+    filled = [message for message in messages if message.rows]
+    appender.spilled.update(*(message.spilled for message in filled))
+    appender.widened = schema = _merged(appender.head.schema, filled)
     fitted = [replace(extent, schema_version=schema.version) for message in messages for extent in message.extents]
     extents = [AddExtent(appender.admit(extent)) for extent in fitted]
     for message in messages:
@@ -385,6 +389,28 @@ def _actions(appender: Appender, messages: Sequence[Written]) -> list[Action]:
     actions = appender.finish()
     updates = [action for action in actions if isinstance(action, UpdateTable)]
     return [*updates, *extents, *(action for action in actions if not isinstance(action, UpdateTable))]
+
+
+def _merged(schema: Schema, messages: Sequence[Written]) -> Schema:
+    """Give the schema that holds what every task wrote: dynamic where tasks found types that do not widen."""
+    for message in messages:
+        held = {column.name: column for column in schema}
+        mixed = [
+            (column.name, _DYNAMIC)
+            for column in message.schema
+            if column.name in held and "vector" not in (column.type.kind, held[column.name].type.kind)
+            and wider_type(held[column.name].type, column.type) is None
+        ]  # fmt: skip
+        schema = schema.widen(mixed)
+        schema = schema.widen(column for column in message.schema.columns if column.name not in dict(mixed))
+    reals = {column.name for column in schema if column.type.kind == "real"}
+    inexact = [
+        (name, _DYNAMIC)
+        for name in sorted(reals)
+        if any(has_inexact_longs(extent.column_stats, [name]) for each in messages for extent in each.extents)
+        or any(each.inline and stream_has_inexact_longs(each.inline, [name]) for each in messages)
+    ]
+    return schema.widen(inexact)
 
 
 def _happened(table: Table, key: str | None, offset: RecordOffset | None) -> Receipt | None:

@@ -17,7 +17,7 @@ that does not fit its column goes to the overflow column, a map a row, under its
 A key that is no column yet becomes one, as long as the rules allow more columns and the key can name one: of the type
 that all its values in this call have (whole numbers and others together: real), and dynamic if they have no such type
 or are nested. Beyond the limits it goes to the overflow column. Of a key that occurs twice in an object the last one
-counts. Null and a missing key are the same. A key that has the overflow column's name goes into the map under that name.
+counts. Null and a missing key are the same. A key that is the overflow column's name goes into the map under it.
 
 Nothing is half done: an error means that nothing is returned. It does not write anything anywhere.
 """

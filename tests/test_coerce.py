@@ -885,6 +885,11 @@ def time_us(value: Any) -> int | None:
 
 
 def _text_us(text: str) -> int | None:
+    if re.fullmatch(r"[0-9]{9,}(?:\.[0-9]+)?", text):
+        with localcontext(prec=400):
+            exact = Decimal(text)
+            scale = -3 if exact >= 10**16 else 0 if exact >= 10**14 else 3 if exact >= 10**11 else 6
+            return _ranged(int((exact.scaleb(scale)).to_integral_value("ROUND_FLOOR")))
     match = re.fullmatch(
         r"(\d{4})-(\d\d)-(\d\d)(?:[Tt ](\d\d):(\d\d):(\d\d)(?:\.([0-9]+))?(?:[Zz]|([+-])(\d\d):?(\d\d)?)?)?",
         text,

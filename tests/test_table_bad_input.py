@@ -60,7 +60,7 @@ def line(**fields: Any) -> bytes:
         (17, InvalidInputError, ("a list of dicts",)),
         ("nowhere.ndjson", NotFoundError, ("no such file",)),
         ("nowhere.xlsx", NotFoundError, ("no such file",)),
-        (__file__, InvalidInputError, ("cannot tell",)),
+        (__file__, InvalidInputError, ("no time was found in the lines",)),
         (pa.table({"ts": [None], "n": [1]}), InvalidInputError, ("no time",)),
         (pa.table({"n": [1]}), InvalidInputError, ("no time",)),
         (pa.table({"ts": ["never"]}), InvalidInputError, ("no time", "never")),

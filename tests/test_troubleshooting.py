@@ -29,9 +29,14 @@ def other(folder: Path) -> Path:
     return folder / "other"
 
 
-def latin_file(folder: Path) -> Path:
-    (folder / "names.csv").write_bytes(b"ts,s\n2026-03-14,caf\xe9\n")
-    return folder / "names.csv"
+def dated_file(folder: Path) -> Path:
+    (folder / "dated.csv").write_bytes(b"ts,s\n3/4/2026 12:00,web\n")
+    return folder / "dated.csv"
+
+
+def binary_file(folder: Path) -> Path:
+    (folder / "program").write_bytes(bytes(range(256)))
+    return folder / "program"
 
 
 def make_twice(folder: Path) -> None:
@@ -91,10 +96,11 @@ PRODUCERS: dict[str, Callable[[Path], Any]] = {
     "bad JSON": lambda folder: logs(folder).append(b'{"ts": 1773489601}\n{"ts": \n'),
     "not a vector of the column's length": lambda folder: logs(folder).append([GOOD | {"v": [1.0, 2.0]}]),
     "no such file": lambda folder: logs(folder).append("missing.ndjson"),
-    "cannot tell what": lambda folder: logs(folder).append(other(folder) / "notes.txt"),
+    "no time was found in the lines": lambda folder: logs(folder).append(other(folder) / "notes.txt"),
+    "day and month cannot be told apart": lambda folder: logs(folder).append(dated_file(folder)),
+    "the file is not text": lambda folder: logs(folder).append(binary_file(folder)),
     "no time column was found": lambda folder: tidelake.connect(folder / "lake").ingest("t", [{"a": 1}]),
     "not every row has a time there": lambda folder: tidelake.connect(folder / "lake").ingest("t", [{"ts": "1/2/26"}]),
-    "the file is not UTF-8": lambda folder: logs(folder).append(latin_file(folder)),
     "a folder is not a file": lambda folder: logs(folder).append(folder),
     "an older snapshot can only be read": lambda folder: (
         logs(folder),

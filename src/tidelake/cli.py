@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import difflib
 import io
+import os
 import re
 import sys
+from contextlib import suppress
 from importlib import import_module
 from typing import IO, Any
 
@@ -47,14 +49,19 @@ COMMANDS = {
 
 STOPPED = 130  # the exit code of what Ctrl-C ended, as shells have it
 
-_WORD = re.compile(r"\b(bucket|objects|time)=(?=\W|$)|\b(engine)='(\w+)'")  # of the library, in a message
+# Words of the library, in a message: ``time=`` is ``--time`` here, and ``missing_time=now`` is ``--missing-time now``.
+_WORD = re.compile(
+    r"\b(bucket|objects|time|time_format|skip_bad|quarantine)=(?=\W|$)|\b(engine|missing_time)='?(\w+)'?"
+)
 
 
 class _Failure(click.ClickException):
     """One line on stderr; a query's caret keeps its own lines. What the library calls ``time=`` is ``--time`` here."""
 
     def __init__(self, error: TidelakeError) -> None:
-        error.message = _WORD.sub(lambda word: f"--{word[1] or f'{word[2]} {word[3]}'}", error.message)
+        error.message = _WORD.sub(
+            lambda word: f"--{word[1] or f'{word[2]} {word[3]}'}".replace("_", "-"), error.message
+        )
         super().__init__(str(error) if isinstance(error, QueryError) else " ".join(str(error).split()))
 
     def show(self, file: IO[Any] | None = None) -> None:
@@ -88,7 +95,9 @@ class _Group(click.Group):
             if sys.stdout is None:  # closed by who called us
                 raise StorageError("standard output is closed")
             _prepare_terminal()
-            return super().invoke(ctx)
+            answer = super().invoke(ctx)
+            sys.stdout.flush()
+            return answer
         except TidelakeError as error:
             raise _Failure(error) from error
         except ModuleNotFoundError as error:
@@ -98,6 +107,16 @@ class _Group(click.Group):
         except KeyboardInterrupt:
             click.echo("tidelake: stopped", err=True)
             sys.exit(STOPPED)
+        except BrokenPipeError:  # who reads has enough, as head does
+            _close_output()
+            sys.exit(0)
+
+
+def _close_output() -> None:
+    """Have what is still to be written go nowhere: nobody reads it."""
+    with suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
 
 
 def _prepare_terminal() -> None:

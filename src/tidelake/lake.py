@@ -12,15 +12,17 @@ with it, and is imported when a table is first held. It does not read or write r
 
 from __future__ import annotations
 
+import io
 import math
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, BinaryIO, Self, cast
 
 from tidelake.catalog import Catalog, open_catalog
 from tidelake.catalog.protocol import At, nothing_at
@@ -48,6 +50,7 @@ else:
     log = later("tidelake.catalog.log")
 
 LOG_SCHEME = "log:"
+FIRST_SEQUENCE = 1  # of a table that holds nothing yet
 
 
 def connect(
@@ -209,26 +212,85 @@ class Lake:
             return self.catalog.snapshot(scope, sequence=snapshot)
         return self.catalog.head(scope) if snapshot is None else self.catalog.snapshot(scope, snapshot_id=snapshot)
 
-    def ingest(self, name: str, rows: Any, *, time: str | None = None, key: str | None = None) -> AppendReport:
+    def ingest(
+        self,
+        name: str,
+        rows: Any,
+        *,
+        time: str | None = None,
+        key: str | None = None,
+        time_format: str | None = None,
+        missing_time: str = "fail",
+        lines: bool = False,
+        delimiter: str | None = None,
+        constants: Mapping[str, str] | None = None,
+        skip_bad: bool = False,
+        quarantine: str | os.PathLike[str] | None = None,
+    ) -> AppendReport:
         """Append rows as ``Table.append`` does, to a table that is made to fit the first of them if it is not there.
 
-        The time column is the one named, or found among the usual names.
+        The time column is the one named, or found; ``time`` may also name a date and a time of day (``"Date+Time"``) or
+        a path (``"System.TimeCreated"``). The other options are for files, as paths or open in binary: a
+        ``time_format`` as ``strptime`` has it; what becomes of rows without a time (``missing_time``: ``"fail"``,
+        ``"skip"`` or ``"now"``); ``lines`` to read text line by line whatever it looks like; the ``delimiter`` of CSV;
+        ``constants`` that every row gets; ``skip_bad`` to pass over what cannot be read. Rows that are passed over are
+        kept in the ``quarantine`` file, by default beside the program, and counted in the report.
         """
+        from tidelake.ingest import FileRows, ReadOptions
+
+        aside = None if quarantine is None else Path(quarantine)
+        options = ReadOptions(
+            time=time, time_format=time_format, missing_time=missing_time, lines=lines, delimiter=delimiter,
+            constants=dict(constants or {}), skip_bad=skip_bad, quarantine=aside,
+        )  # fmt: skip
+        source = rows
+        if isinstance(rows, str | os.PathLike):
+            source = FileRows(Path(rows), options)
+        elif isinstance(rows, bytes) and options != ReadOptions(time=time):
+            source = FileRows(io.BytesIO(rows), options)
+        elif isinstance(rows, io.RawIOBase | io.BufferedIOBase):
+            source = FileRows(cast(BinaryIO, rows), options)
+        elif not isinstance(rows, FileRows) and options != ReadOptions(time=time):
+            raise InvalidInputError("these options are for files", got=type(rows).__name__, kind="bad_option")
+        if not isinstance(source, FileRows):
+            return self._ingest(name, source, time, key)
+        try:
+            report = self._ingest(name, source, time, key)
+        except BaseException:
+            source.abandon()
+            raise
+        source.finish()
+        return report if source.quarantine is None else replace(report, skipped=source.quarantine.count)
+
+    def _ingest(self, name: str, rows: Any, time: str | None, key: str | None) -> AppendReport:
+        """Append rows to a table, which is made if need be; what fails or is stopped leaves none that was made."""
         try:
             table = self.table(name)
         except NotFoundError:
-            table, rows = self._made_to_fit(name, rows, time)
+            rows, schema, found = self._fitting(rows, time)
+            try:
+                with suppress(AlreadyExistsError):  # another writer was as fast
+                    self.create_table(name, schema, time=found)
+                return self.table(name).append(rows, key=key)
+            except BaseException:
+                self._drop_unused(name)
+                raise
         return table.append(rows, key=key)
 
-    def _made_to_fit(self, name: str, rows: Any, time: str | None) -> tuple[Table, Any]:
-        """Make a table for rows, and give it with all of them."""
-        from tidelake.ingest import first_rows, timed_schema
+    def _fitting(self, rows: Any, time: str | None) -> tuple[Any, Schema, str]:
+        """Choose columns and the time column for rows; give all of them again, for some are read by then."""
+        from tidelake.ingest import FileRows, first_rows, timed_schema
 
+        if isinstance(rows, FileRows):
+            return (rows, *rows.schema())
         sample, rows = first_rows(rows)
-        schema, found = timed_schema(sample, time=time)
-        with suppress(AlreadyExistsError):  # another writer was as fast
-            self.create_table(name, schema, time=found)
-        return self.table(name), rows
+        return (rows, *timed_schema(sample, time=time))
+
+    def _drop_unused(self, name: str) -> None:
+        """Take away a table that was made for rows which did not come, unless others have used it since."""
+        with suppress(Exception):  # what went wrong before is what the caller hears of
+            if self.snapshot(name).sequence == FIRST_SEQUENCE:
+                self.drop_table(name)
 
     def tables(self, namespace: str | None = None) -> list[str]:
         """List the names of the tables."""

@@ -82,6 +82,7 @@ class AppendReport:
     replayed: bool = False
     overlap: int = 0  # rows in time windows that were already held
     overflowed: int = 0  # values that fitted no column
+    skipped: int = 0  # rows of a file that were passed over, and are in its quarantine file
 
 
 @dataclass(frozen=True, slots=True)

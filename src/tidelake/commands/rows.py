@@ -5,68 +5,95 @@ It does not start a JVM: files of any size are read here, in this process, a pie
 
 from __future__ import annotations
 
+import io
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
 from tidelake.commands.options import json_option, lake_options
-from tidelake.errors import InvalidInputError, NotFoundError, SchemaError, StorageError
+from tidelake.commands.progress import shown_progress
+from tidelake.errors import InvalidInputError, NotFoundError, StorageError
 
 if TYPE_CHECKING:
+    from tidelake.ingest import FileRows
     from tidelake.lake import Lake
+    from tidelake.table import AppendReport
 
-PROGRESS_BYTES = 32 << 20  # a file that is likely to take more than a second
+READ_OPTIONS = ("time", "time_format", "missing_time", "lines", "delimiter", "constants", "skip_bad")
 
 
-def check_files(table: str, files: tuple[str, ...], time: str | None, **_: Any) -> None:
+def check_files(table: str, files: tuple[str, ...], **options: Any) -> None:
     """Look at the first rows of what is to be ingested, before a lake is made for it."""
     from tidelake.catalog.protocol import parse_table_name
-    from tidelake.ingest import first_rows, timed_schema
 
     parse_table_name(table)
     for at, file in enumerate(files):
-        with _named(file):
-            sample, _ = first_rows(_rows_of(file))
-            if at == 0:  # the table is made to fit it
-                timed_schema(sample, time=time)
+        rows = _rows_of(file, options)
+        if at == 0:  # the table is made to fit it
+            rows.schema()
+        else:
+            rows.check()
+
+
+def _constants(context: click.Context, parameter: click.Parameter, pairs: tuple[str, ...]) -> dict[str, str]:
+    made = dict(pair.partition("=")[::2] for pair in pairs)
+    if bad := next((pair for pair in pairs if "=" not in pair or pair.startswith("=")), None):
+        raise click.BadParameter(f"{bad!r} is not name=value", context, parameter)
+    return made
 
 
 @click.command()
 @click.argument("table")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
-@click.option("--time", metavar="COLUMN", help="The time column of a table that is made; found by its name otherwise.")
+@click.option("--time", metavar="COLUMN", help="Where the time is, if it is not found: a column, DATE+TIME, or a.path.")
+@click.option("--time-format", metavar="FORMAT", help="How times are written, such as '%d/%m/%Y %H:%M'.")
+@click.option(
+    "--missing-time",
+    type=click.Choice(["fail", "skip", "now"]),
+    default="fail",
+    show_default=True,
+    help="What becomes of rows without a time; skipped ones are kept in the quarantine file.",
+)
+@click.option("--lines", is_flag=True, help="Read text line by line, whatever it looks like.")
+@click.option("--delimiter", metavar="CHARACTER", help="What separates the columns of CSV, if it is not found.")
+@click.option("--set", "constants", multiple=True, callback=_constants, metavar="NAME=VALUE",
+              help="A column with this value in every row; may be given several times.")  # fmt: skip
+@click.option("--skip-bad", is_flag=True, help="Leave out lines that cannot be read, and keep them for later.")
+@click.option("--quarantine", type=click.Path(dir_okay=False), metavar="FILE",
+              help="Where rows that are left out go; FILE.quarantine.ndjson, here, by default.")  # fmt: skip
 @click.option("--once", is_flag=True, help="Leave out files whose bytes were ingested into this table before.")
 @json_option
 @lake_options(create=True, check=check_files)
-def ingest(lake: Lake, table: str, files: tuple[str, ...], time: str | None, once: bool, as_json: bool) -> None:
+def ingest(lake: Lake, table: str, files: tuple[str, ...], once: bool, as_json: bool, **options: Any) -> None:
     """Append files to a table, which is made if it is not there.
 
-    FILE is NDJSON (.ndjson, .jsonl, .json), CSV, Parquet or Arrow, the first two also compressed (.gz, .zst, .bz2), or
-    - for NDJSON from standard input. Each file is one commit: all of its rows or none.
+    FILE is JSON (lines, a list, or a document with a list), CSV, Parquet, Arrow, or any text, which is read line by
+    line; compressed or not (gzip, zstd, bzip2); or - for standard input. What it holds, and where its times are, is
+    found in it. Each file is one commit: all of its rows or none. docs/ingest.md has examples.
 
     \b
     Examples:
       tidelake ingest app.logs app.ndjson
       kubectl logs web | tidelake ingest app.logs -
+      tidelake ingest web.access /var/log/nginx/access.log* --set host=web1
       tidelake ingest app.logs drop/*.ndjson.zst --once
     """
     import orjson
 
     for file in files:
-        rows = _rows_of(file)
-        key = _key_of(rows) if once else None
-        with _progress(file, rows), _named(file):
-            report = lake.ingest(table, rows, time=time, key=key)
+        key = _key_of(file) if once else None
+        rows = _rows_of(file, options)
+        with shown_progress(file, rows):
+            report = lake.ingest(table, rows, key=key)
         if as_json:
             shape = {"file": file, "rows": report.rows, "snapshot": report.snapshot, "extents": report.extents,
-                     "replayed": report.replayed, "overflowed": report.overflowed}  # fmt: skip
+                     "replayed": report.replayed, "overflowed": report.overflowed,
+                     "skipped": report.skipped}  # fmt: skip
             click.echo(orjson.dumps(shape))
         else:
-            click.echo(_told(file, table, report))
+            click.echo(_told(file, table, report, rows))
 
 
 @click.command()
@@ -84,40 +111,36 @@ def flush(lake: Lake, table: str) -> None:
     click.echo(f"flushed {report.rows:,} rows of {table} into {extents}, snapshot {report.snapshot}")
 
 
-def _rows_of(file: str) -> bytes | Path:
-    """Give a file's path, or what standard input holds, which can be read once and is kept."""
-    if file != "-":
-        return Path(file)
-    held: bytes = click.get_current_context().meta.setdefault("tidelake.input", b"")
-    if not held:
-        held = click.get_current_context().meta["tidelake.input"] = sys.stdin.buffer.read()
+def _rows_of(file: str, options: dict[str, Any]) -> FileRows:
+    """Return the rows of a file or of standard input, which is opened once for all who look at it."""
+    from tidelake.ingest import FileRows, ReadOptions
+
+    held: dict[str, FileRows] = click.get_current_context().meta.setdefault("tidelake.rows", {})
+    if file not in held:
+        known = {name: options[name] for name in READ_OPTIONS}
+        place = _standard_input() if file == "-" else Path(file)
+        quarantine = options["quarantine"]
+        held[file] = FileRows(place, ReadOptions(**known, quarantine=Path(quarantine) if quarantine else None))
+    return held[file]
+
+
+def _standard_input() -> BinaryIO:
+    """Return standard input, or what was read of it before to know its bytes."""
+    held: BinaryIO = click.get_current_context().meta.get("tidelake.input", sys.stdin.buffer)
     return held
 
 
-@contextmanager
-def _named(file: str) -> Iterator[None]:
-    """Say which file is wrong, and what to do with JSON that is not a line an object."""
-    try:
-        yield
-    except (InvalidInputError, SchemaError) as error:
-        message, near = error.message, str(error.facts.get("near", "")).strip("'\"")
-        if error.facts.get("line") == 1 and near.startswith("["):
-            message += ": the file is a list, make it lines with jq -c '.[]'"
-        elif error.facts.get("line") == 1 and near == "{":
-            message += ": give each object its own line, with jq -c ."
-        facts = error.facts if "path" in error.facts else {**error.facts, "file": file}
-        raise type(error)(message, kind=error.kind, **facts) from error
-
-
-def _key_of(rows: bytes | Path) -> str:
-    """Give the SHA-256 of what is to be ingested, so that the same bytes count once."""
+def _key_of(file: str) -> str:
+    """Return the SHA-256 of what is to be ingested, so that the same bytes count once."""
     import hashlib
 
-    if isinstance(rows, bytes):
-        return "sha256:" + hashlib.sha256(rows).hexdigest()
+    if file == "-":
+        data = click.get_current_context().meta.setdefault("tidelake.input", io.BytesIO(sys.stdin.buffer.read()))
+        return "sha256:" + hashlib.sha256(data.getbuffer()).hexdigest()
+    rows = Path(file)
     try:
-        with rows.open("rb") as file:
-            return "sha256:" + hashlib.file_digest(file, "sha256").hexdigest()
+        with rows.open("rb") as opened:
+            return "sha256:" + hashlib.file_digest(opened, "sha256").hexdigest()
     except FileNotFoundError:
         raise NotFoundError("no such file", path=rows) from None
     except IsADirectoryError:
@@ -126,22 +149,11 @@ def _key_of(rows: bytes | Path) -> str:
         raise StorageError("the file cannot be read", path=rows, reason=error.strerror) from error
 
 
-def _told(file: str, table: str, report: Any) -> str:
+def _told(file: str, table: str, report: AppendReport, rows: FileRows) -> str:
     if report.replayed:
         return f"{file}: ingested before, in snapshot {report.snapshot} of {table}"
     where = "hot" if not report.extents else "1 extent" if report.extents == 1 else f"{report.extents} extents"
     spilled = f", {report.overflowed:,} values that fit no column are in _overflow" if report.overflowed else ""
-    rows = "1 row" if report.rows == 1 else f"{report.rows:,} rows"
-    return f"{file}: {rows} into {table} ({where}), snapshot {report.snapshot}{spilled}"
-
-
-def _progress(file: str, rows: Any) -> Any:
-    """Show on a terminal that a large file is under way."""
-    from contextlib import nullcontext
-
-    large = isinstance(rows, bytes) or (rows.exists() and rows.stat().st_size > PROGRESS_BYTES)
-    if not large or not sys.stderr.isatty():
-        return nullcontext()
-    from rich.console import Console
-
-    return Console(stderr=True).status(f"ingesting {file}")
+    skipped = f", {report.skipped:,} left out: {rows.quarantine.path}" if report.skipped and rows.quarantine else ""
+    count = "1 row" if report.rows == 1 else f"{report.rows:,} rows"
+    return f"{file}: {count} into {table} ({where}), snapshot {report.snapshot}{spilled}{skipped}"

@@ -14,12 +14,15 @@ from tidelake.ingest.coerce import (
     infer_schema,
     timed_schema,
 )
+from tidelake.ingest.files import FileRows, ReadOptions
 from tidelake.ingest.source import coerced_stream, first_rows, is_rereadable
 
 __all__ = [
     "OVERFLOW_COLUMN",
     "TIME_NAMES",
     "Coerced",
+    "FileRows",
+    "ReadOptions",
     "Rules",
     "coerce_arrow",
     "coerce_ndjson",

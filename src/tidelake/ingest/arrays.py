@@ -8,6 +8,7 @@ which columns a table gets.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, cast
@@ -101,6 +102,11 @@ class Arrays:
 
     def where(self, row: int) -> dict[str, int]:
         return {"row": row + 1}
+
+    def raw(self, rows: Sequence[int]) -> list[tuple[int, str]]:
+        """Return the numbers and the values of rows, as text."""
+        made = [{name: array[row].as_py() for name, array in self._columns.items()} for row in rows]
+        return [(row + 1, json.dumps(found, default=str)) for row, found in zip(rows, made, strict=True)]
 
     def shown(self, name: str, row: int) -> str:
         return str(self._columns[name][row])[:SHOWN_BYTES] if name in self._columns else "none"

@@ -36,6 +36,7 @@ import pyarrow.compute as pc
 
 from tidelake.errors import InvalidInputError, SchemaError, TidelakeError
 from tidelake.ingest.few import few_rows
+from tidelake.ingest.quarantine import Quarantine
 from tidelake.later import later
 from tidelake.schema import Column, DataType, Schema
 
@@ -43,9 +44,10 @@ if TYPE_CHECKING:
     from tidelake.ingest import arrays as from_arrow
     from tidelake.ingest import columns as from_lines
     from tidelake.ingest import rows as from_rows
+    from tidelake.ingest import time_detection
 else:  # they bring a compiler, which who only reads does without
     from_arrow, from_lines = later("tidelake.ingest.arrays"), later("tidelake.ingest.columns")
-    from_rows = later("tidelake.ingest.rows")
+    from_rows, time_detection = later("tidelake.ingest.rows"), later("tidelake.ingest.time_detection")
 
 OVERFLOW_COLUMN = "_overflow"
 TIME_NAMES = (
@@ -59,6 +61,19 @@ _DYNAMIC, _LONG, _TIMESTAMP = DataType("dynamic"), DataType("long"), DataType("t
 _REAL = DataType("real")
 
 
+MISSING_TIMES = ("fail", "skip", "now")  # what becomes of a row without a time
+
+
+@dataclass(frozen=True, slots=True)
+class TimeRules:
+    """How the times of rows are read, and what becomes of a row without one."""
+
+    source: time_detection.TimeSource | None = None  # None for the time column itself, as it is
+    missing: str = "fail"
+    now_us: int = 0
+    quarantine: Quarantine | None = None  # where rows that are passed over go
+
+
 @dataclass(frozen=True, slots=True)
 class Rules:
     """How far a table's schema may follow its rows."""
@@ -68,6 +83,7 @@ class Rules:
     max_new_columns: int = 32  # in one call
     max_columns: int = 1000  # of the table
     exact: Container[str] = frozenset()  # long columns whose values a double holds exactly, so that they may be real
+    times: TimeRules | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +110,7 @@ class Source(Protocol):
     def overflow(self) -> pa.Array: ...
     def where(self, row: int) -> dict[str, int]: ...
     def shown(self, name: str, row: int) -> str: ...
+    def raw(self, rows: Sequence[int]) -> list[tuple[int, str]]: ...
 
 
 def coerce_ndjson(
@@ -113,6 +130,34 @@ def coerce_arrow(data: pa.RecordBatch | pa.Table, schema: Schema, rules: Rules) 
     if isinstance(data, pa.RecordBatch) and _fits_as_it_is(data, schema, rules):
         return Coerced(data, schema, 0)
     return _coerce(from_arrow.Arrays(data, schema.names, rules.overflow), schema, rules)
+
+
+def coerce_source(source: Source, schema: Schema, rules: Rules) -> Coerced:
+    """Coerce rows of any sort."""
+    return _coerce(source, schema, rules)
+
+
+def require_times(source: Source, times: pa.Array, column: str) -> None:
+    """Raise if a row has no time, as ``coerce_source`` would."""
+    if times.null_count:
+        raise _missing(source, Column(1, column, _TIMESTAMP), times, Rules(time=column, times=TimeRules()))
+
+
+def infer_columns(source: Source, *, time: str, consumed: Collection[str] = ()) -> Schema:
+    """Choose the columns of a table that is to hold rows like these, whose times are known.
+
+    A column that the times are taken from, and that has another name than the table's time column, is not chosen.
+    """
+    types = {
+        name: source.proposed(name) or _DYNAMIC
+        for name in source.names()
+        if name not in (OVERFLOW_COLUMN, time, *consumed) and _may_name_column(name)
+    }
+    order = [name for name in source.names() if name in types or name == time]
+    if time not in order:
+        order.insert(0, time)
+    types[time] = _TIMESTAMP
+    return Schema.of({name: types[name] for name in order[: Rules().max_columns - 1]})
 
 
 def infer_schema(
@@ -171,8 +216,9 @@ def _coerce(source: Source, schema: Schema, rules: Rules) -> Coerced:
     room = min(rules.max_new_columns, rules.max_columns - len(held) - (rules.overflow not in held))
     arrays: dict[str, pa.Array] = {}
     wider: list[tuple[str, DataType]] = []
+    consumed = _read_times(source, rules, arrays)
     for name in source.names():
-        if name == rules.overflow:
+        if name == rules.overflow or name in consumed:
             continue
         kind = held.get(name)
         if kind is None:
@@ -189,7 +235,7 @@ def _coerce(source: Source, schema: Schema, rules: Rules) -> Coerced:
             kind = _LONG
         if held.get(name) != kind:
             wider.append((name, kind))
-    source.spill_others(arrays)
+    source.spill_others({*arrays, *consumed}.intersection(source.names()) if consumed else arrays)
     if spilled := source.spilled:
         arrays[rules.overflow] = source.overflow()
         if rules.overflow not in held:
@@ -218,17 +264,49 @@ def _batch(source: Source, arrays: Mapping[str, pa.Array], schema: Schema, rules
     columns = [
         arrays[column.name] if column.name in arrays else pa.nulls(source.rows, column.type.arrow) for column in schema
     ]
+    columns = _with_every_time(source, columns, schema, rules)
     for column, array in zip(schema, columns, strict=True):
         if (column.name == rules.time or not column.nullable) and array.null_count:
             raise _missing(source, column, array, rules)
     return pa.RecordBatch.from_arrays(columns, schema=schema.arrow)
 
 
+def _read_times(source: Source, rules: Rules, arrays: dict[str, pa.Array]) -> set[str]:
+    """Read the table's times from where the rules say; return the columns that need no place of their own then."""
+    if rules.times is None or rules.times.source is None or rules.time is None:
+        return set()
+    found = rules.times.source
+    arrays[rules.time] = found.times(source, now_us=rules.times.now_us)
+    is_whole = len(found.columns) == 1 and found.path is None and not arrays[rules.time].null_count
+    return {rules.time, *(found.columns if is_whole else ())}
+
+
+def _with_every_time(source: Source, columns: list[pa.Array], schema: Schema, rules: Rules) -> list[pa.Array]:
+    """Give every row a time, or leave it out, where the rules allow that."""
+    times = rules.times
+    if times is None or times.missing == "fail" or rules.time is None:
+        return columns
+    at = schema.names.index(rules.time)
+    if not columns[at].null_count:
+        return columns
+    if times.missing == "now":
+        columns[at] = columns[at].fill_null(pa.scalar(times.now_us, columns[at].type))
+        return columns
+    held = columns[at].is_valid()
+    if times.quarantine is not None:
+        rows = np.flatnonzero(~np.asarray(held)).tolist()
+        for row, (line, raw) in zip(rows, source.raw(rows), strict=True):
+            times.quarantine.add(line, f"no time in {rules.time}: {source.shown(rules.time, row)}", raw)
+    return [column.filter(held) for column in columns]
+
+
 def _missing(source: Source, column: Column, array: pa.Array, rules: Rules) -> InvalidInputError:
     row = pc.index(array.is_null(), True).as_py()
     facts: dict[str, Any] = {**source.where(row), "column": column.name, "value": source.shown(column.name, row)}
     if column.name == rules.time:
-        return InvalidInputError("a row has no time in the table's time column", **facts, kind="bad_time")
+        hint = ": leave such rows out with missing_time=skip, or give them the present with missing_time=now"
+        told = hint if rules.times is not None else ""
+        return InvalidInputError(f"a row has no time in the table's time column{told}", **facts, kind="bad_time")
     return InvalidInputError("a row has no value in a column that needs one", **facts, kind="null_value")
 
 

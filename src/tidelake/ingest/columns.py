@@ -8,7 +8,7 @@ It does not choose which keys become columns.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, cast
 
 import numba
@@ -96,6 +96,12 @@ class Lines:
         """Say where a row is, for a message."""
         return {"line": self._shredded.line(row) + self._first_line - 1}
 
+    def raw(self, rows: Sequence[int]) -> list[tuple[int, str]]:
+        """Return the numbers and the texts of the lines that rows came from."""
+        lines = enumerate(self._shredded.data.tobytes().split(b"\n"), start=self._first_line)
+        held = [(number, line) for number, line in lines if line.removeprefix(b"\xef\xbb\xbf").strip(b" \t\r")]
+        return [(held[row][0], held[row][1].decode("utf-8", "replace")) for row in rows]
+
     def shown(self, name: str, row: int) -> str:
         """Show what a row has under a key, for a message."""
         picks = self._shredded.of_key(self._keys[name]) if name in self._keys else np.zeros(0, dtype=np.int64)
@@ -171,6 +177,11 @@ class Lines:
             values[row] = vector_of(found, dimension, name, self.where(row))
             valid[row] = True
         return vector_array(kind.arrow, values, valid)
+
+
+def bytes_of(data: bytes | memoryview | pa.Buffer) -> npt.NDArray[np.uint8]:
+    """Return bytes as the loops take them."""
+    return np.frombuffer(data, dtype=np.uint8) if len(memoryview(data)) else np.zeros(0, dtype=np.uint8)
 
 
 def vector_of(found: Any, dimension: int, name: str, where: dict[str, int]) -> npt.NDArray[np.float32]:
@@ -311,7 +322,7 @@ def _fill_times(data: Any, entries: Any, picks: Any, values: Any, valid: Any, sp
             time = time_of_text(data, start, end)
         elif kind == INT:
             time = time_of_int(word)
-        elif kind == REAL:
+        elif kind == REAL and np.isfinite(word.view(np.float64)):
             time = time_of_decimal(data, start, end, abs(word.view(np.float64)))
         if time == NO_TIME:
             spilled[pick] = True

@@ -4,7 +4,8 @@ Text is ``2026-01-31T23:59:59.123456789+01:00``: a space or a small ``t`` may st
 ``Z``, ``+01:00``, ``+0100`` or ``+01``. Without an offset it is UTC, and a date alone is its midnight. A leap second is
 the second after it. Numbers are nanoseconds from 1e16, microseconds from 1e14, milliseconds from 1e11, else seconds,
 above and below zero alike, with decimals as they are written. What is finer than a microsecond is floored. Times
-outside the years 1 to 9999, which neither Python nor Spark can show, are not times. It does not guess other formats.
+outside the years 1 to 9999, which neither Python nor Spark can show, are not times. A number of at least nine digits
+may also come as text. It does not guess other formats: see ``time_formats``.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ MAX_US = 253_402_300_799_999_999  # the end of 9999-12-31
 
 NANOS_FROM, MICROS_FROM, MILLIS_FROM = 10**16, 10**14, 10**11
 
+LEAST_EPOCH_DIGITS = 9  # of a number since 1970 in text: from 1973 on, and never a date of eight digits
+
 NO_TIME = np.iinfo(np.int64).min
 FEW_TEXTS = 512  # which take less time to read than the loops to load
 
@@ -43,13 +46,13 @@ def times_of_texts(texts: pa.Array) -> npt.NDArray[np.int64]:
     """Give the microseconds of each text, NO_TIME where it is none or null."""
     if len(texts) <= FEW_TEXTS and not _is_ready() and (few := _few_texts(texts)) is not None:
         return few
-    data, offsets = _buffers(texts)
+    data, offsets = text_buffers(texts)
     return _masked(texts, _all_texts(data, offsets))
 
 
 def times_of_decimals(texts: pa.Array) -> npt.NDArray[np.int64]:
     """Give the microseconds of each number in text, NO_TIME where it is not finite or null."""
-    data, offsets = _buffers(texts)
+    data, offsets = text_buffers(texts)
     sizes = np.abs(texts.cast(pa.float64()).fill_null(np.inf).to_numpy())
     return _masked(texts, _all_decimals(data, offsets, sizes))
 
@@ -84,8 +87,10 @@ def _few_texts(texts: pa.Array) -> npt.NDArray[np.int64] | None:
 def time_of_text(data: Any, at: Any, end: Any) -> Any:
     """Give the microseconds of a time in text, or NO_TIME."""
     size = end - at
-    if size < 10 or data[_U(at + 4)] != 45 or data[_U(at + 7)] != 45:
+    if size < LEAST_EPOCH_DIGITS:
         return NO_TIME
+    if size < 10 or data[_U(at + 4)] != 45 or data[_U(at + 7)] != 45:
+        return _time_of_digits(data, at, end)
     year = _two_digits(data, at) * 100 + _two_digits(data, at + 2)
     month, day = _two_digits(data, at + 5), _two_digits(data, at + 8)
     if year < 1 or year > 9999 or month < 1 or month > 12 or day < 1:
@@ -121,6 +126,24 @@ def time_of_text(data: Any, at: Any, end: Any) -> Any:
         return NO_TIME
     seconds = days * 86_400 + hour * 3600 + (minute - offset) * 60 + second
     return _in_range(seconds * 1_000_000 + fraction)
+
+
+@numba.njit
+def _time_of_digits(data: Any, at: Any, end: Any) -> Any:
+    """Read a number since 1970 in text, as journald and many exports write it; a short one is more likely a date."""
+    begin, size, point = at, 0.0, end
+    while at < end:
+        letter = data[_U(at)]
+        if letter == 46 and point == end and at > begin:
+            point = at
+        elif _U(letter) - _U(48) > _U(9):
+            return NO_TIME
+        elif point == end:
+            size = size * 10.0 + (int(letter) - 48)
+        at += 1
+    if point - begin < LEAST_EPOCH_DIGITS or point + 1 == end:
+        return NO_TIME
+    return time_of_decimal(data, begin, end, size)
 
 
 @numba.njit
@@ -178,7 +201,8 @@ def time_of_decimal(data: Any, at: Any, end: Any, size: Any) -> Any:
     return _in_range(value)
 
 
-def _buffers(texts: pa.Array) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
+def text_buffers(texts: pa.Array) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
+    """Return the bytes and the offsets of a string array, of the one type that compiled loops take."""
     _, offsets, letters = texts.buffers()
     places = np.frombuffer(offsets, dtype=np.int32) if offsets else np.zeros(1, dtype=np.int32)
     data = np.frombuffer(letters, dtype=np.uint8) if letters else np.zeros(0, dtype=np.uint8)

@@ -2,7 +2,9 @@
 
 The text must end with a newline. No word of JSON may hold one, so every loop here stops there at the latest and needs
 no other bound. A double is the nearest to what was written (the method of Eisel and Lemire); the few numbers of more
-than nineteen digits that it cannot settle are told apart as ``SLOW``. It does not know objects, rows or columns.
+than nineteen digits that it cannot settle are told apart as ``SLOW``. A number beyond all doubles is infinite, and the
+words ``NaN``, ``Infinity`` and ``-Infinity`` are numbers, as Python writes them. It does not know objects, rows or
+columns.
 """
 
 from __future__ import annotations
@@ -39,6 +41,7 @@ for _letter, _meaning in zip('"\\/bfnrt', '"\\/\b\f\n\r\t', strict=True):
 _ONES, _TOPS = _U(0x0101_0101_0101_0101), _U(0x8080_8080_8080_8080)
 _PLACES = _U(0x0001_0203_0405_0607)  # times 1 << 8 * n, the top byte is n
 
+_INFINITY = np.frombuffer(b"Infinity", dtype=np.uint8)
 _LEAST_POWER, _MOST_POWER = -342, 308
 
 
@@ -178,6 +181,8 @@ def scan_number(data: Any, at: Any) -> Any:
     if negative:
         at += 1
     first = at
+    if data[_U(at)] == 73 or (data[_U(at)] == 78 and not negative):
+        return _scan_word(data, at, negative)
     word = _U(0)
     while True:
         digit = _U(data[_U(at)]) - _U(48)
@@ -227,9 +232,21 @@ def scan_number(data: Any, at: Any) -> Any:
         bits = nearest_double(word, power + dropped)
         if not exact and nearest_double(word + _U(1), power + dropped) != bits:
             kind = SLOW
-    if kind == REAL and bits == _U(0x7FF0_0000_0000_0000):
-        return first, -1 - BAD_RANGE, np.int64(0)
     return at, kind, np.int64(bits | _U(0x8000_0000_0000_0000) if negative else bits)
+
+
+@numba.njit
+def _scan_word(data: Any, at: Any, negative: Any) -> Any:
+    """Read ``NaN`` or ``Infinity``, which JSON has not and many writers of it have."""
+    if data[_U(at)] == 78:
+        if data[_U(at + 1)] == 97 and data[_U(at + 2)] == 78:
+            return at + 3, REAL, np.int64(0x7FF8_0000_0000_0000)
+        return at, -1 - NO_VALUE, np.int64(0)
+    for i in range(8):
+        if data[_U(at + i)] != _INFINITY[i]:
+            return at, -1 - NO_VALUE, np.int64(0)
+    bits = _U(0x7FF0_0000_0000_0000)
+    return at + 8, REAL, np.int64(bits | _U(0x8000_0000_0000_0000) if negative else bits)
 
 
 @numba.njit

@@ -7,6 +7,7 @@ what has one type then goes to Arrow as a whole. It does not choose which keys b
 
 from __future__ import annotations
 
+import json
 import math
 import uuid
 from array import array
@@ -173,6 +174,12 @@ class Rows:
     def where(self, row: int) -> dict[str, int]:
         """Say where a row is, for a message."""
         return {"row": row + 1}
+
+    def raw(self, rows: Sequence[int]) -> list[tuple[int, str]]:
+        """Return the numbers and the values of rows, as text."""
+        held = {name: dict(zip(places, values, strict=True)) for name, (places, values) in self._held.items()}
+        made = [{name: values[row] for name, values in held.items() if row in values} for row in rows]
+        return [(row + 1, json.dumps(found, default=str)) for row, found in zip(rows, made, strict=True)]
 
     def shown(self, name: str, row: int) -> str:
         """Show what a row has under a key, for a message."""

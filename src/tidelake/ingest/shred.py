@@ -142,7 +142,7 @@ def shred(data: Bytes, names: tuple[str, ...], *, first_line: int = 1) -> Shredd
         if answer > 0:
             raise bad_json(data, int(work.place[_WRONG]), answer, first_line=first_line)
         work.grow(answer)
-    return work.finish(first_line)
+    return work.finish()
 
 
 def lines_of(data: Bytes) -> Bytes:
@@ -221,14 +221,14 @@ class _Work:
                 self.slots = np.full(len(self.slots) * 2, -1, dtype=np.int32)
                 _reinsert(self.keys[: self.place[_KEYS]], self.slots)
 
-    def finish(self, first_line: int) -> Shredded:
+    def finish(self) -> Shredded:
         keys = int(self.place[_KEYS])
         entries = self.entries[: self.place[_COUNT]]
         starts, kinds = np.zeros(keys + 1, dtype=np.int64), np.zeros(keys, dtype=np.int64)
         order = np.empty(len(entries), dtype=np.int64)
         out = self.out[: self.place[_OUT]]
         if self.place[_LEFT]:
-            out = np.concatenate([out, np.frombuffer(self._convert_left(entries, first_line), dtype=np.uint8)])
+            out = np.concatenate([out, np.frombuffer(self._convert_left(entries), dtype=np.uint8)])
         _group(entries, starts, kinds, order)
         letters = self.letters[:]
         out.flags.writeable = letters.flags.writeable = False  # one type for the loops that read
@@ -244,7 +244,7 @@ class _Work:
         larger[:used] = table[:used]
         return larger
 
-    def _convert_left(self, entries: Any, first_line: int) -> bytes:
+    def _convert_left(self, entries: Any) -> bytes:
         """Convert one by one, in Python, what the loop left: deep nesting, numbers beyond 64 bits, close decimals."""
         made = bytearray()
         base = int(self.place[_OUT])
@@ -254,10 +254,7 @@ class _Work:
             start, end = int(entries["start"][at]), int(entries["end"][at])
             text = self.data[start:end].tobytes()
             if entries["kind"][at] == SLOW:
-                value = float(text)
-                if value in (float("inf"), float("-inf")):
-                    raise bad_json(self.data, start, BAD_RANGE, first_line=first_line)
-                entries["word"][at] = np.float64(value).view(np.int64)
+                entries["word"][at] = np.float64(float(text)).view(np.int64)
                 entries["kind"][at] = REAL
                 continue
             encoded = cbor2.dumps(json.loads(text), canonical=True)
@@ -329,7 +326,7 @@ def _shred(
                     place[_WRONG] = end
                     return wrong
                 at, kind = end + 1, np.int64(TEXT)
-            elif letter == 45 or _U(letter) - _U(48) <= _U(9):
+            elif letter == 45 or letter == 73 or letter == 78 or _U(letter) - _U(48) <= _U(9):
                 end, kind, word = scan_number(data, at)
                 if kind < 0:
                     place[_WRONG] = end

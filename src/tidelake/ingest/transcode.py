@@ -109,7 +109,7 @@ def transcode(data: Any, at: Any, out: Any, to: Any, scratch: Any, marks: Any, l
                 in_key = letter == 123
                 to += 1
                 continue
-        elif letter == 45 or _U(letter) - _U(48) <= _U(9):
+        elif letter == 45 or letter == 73 or letter == 78 or _U(letter) - _U(48) <= _U(9):
             end, kind, bits = scan_number(data, at)
             if kind < 0:
                 return end, to, -1 - kind
@@ -211,6 +211,9 @@ def _put_real(out: Any, to: Any, bits: Any) -> Any:
     if exponent == -1023 and fraction == _U(0):
         out[_U(to)] = 0xF9
         return _put_bytes(out, to + 1, sign << _U(15), np.int64(2))
+    if exponent == 1024:  # infinite, or not a number
+        out[_U(to)] = 0xF9
+        return _put_bytes(out, to + 1, _U(0x7E00) if fraction else sign << _U(15) | _U(0x7C00), np.int64(2))
     whole = fraction | _U(1) << _U(52)
     lost = 42 if exponent >= -14 else 28 - exponent  # bits of the fraction that a half float has no place for
     if -24 <= exponent <= 15 and whole & ((_U(1) << _U(lost)) - _U(1)) == _U(0):

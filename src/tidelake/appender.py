@@ -158,6 +158,12 @@ class Appender:
             self._actions.insert(0, UpdateTable(widened, settings))
         return self._actions
 
+    def discard(self) -> None:
+        """Delete what was written: no commit was tried with it. What cannot be deleted is left to collection."""
+        with suppress(StorageError):
+            self.target.store.delete(self._keys)
+        self.give_up()
+
     def give_up(self) -> None:
         """Leave what was written to collection; if that cannot be told now, its registration grows old."""
         if self._keys:

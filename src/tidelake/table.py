@@ -176,6 +176,7 @@ class Table:
         writer = Appender(self._target, head)
         exact: Container[str] = frozenset() if is_last else writer  # what others may forbid is not tried for ever
         rules = Rules(time=TableSettings.of(head.settings).time, exact=exact)
+        is_offered = False
         try:
             for coerced in coerced_stream(rows, head.schema, rules):
                 writer.take(coerced)
@@ -183,6 +184,7 @@ class Table:
             if not actions:
                 return AppendReport(0, head.sequence, 0)
             commit = Commit(new_id(), self._info.scope, head.sequence, tuple(actions), key=key, claims=writer.claims())
+            is_offered = True
             receipt = self._coordinator.commit(commit)
         except OverlapError as error:
             writer.give_up()
@@ -190,7 +192,10 @@ class Table:
                 return _replay(twin)  # it holds what this very append did, only faster
             raise writer.explained(error) from None
         except BaseException:
-            writer.give_up()
+            if is_offered:  # the commit may have happened
+                writer.give_up()
+            else:
+                writer.discard()
             raise
         if receipt.replayed:
             writer.give_up()

@@ -25,11 +25,11 @@ import pyarrow as pa
 from tidelake.errors import NotFoundError, QueryError
 from tidelake.query.kql import lower, parse
 from tidelake.query.kql.aggregates import AGGREGATES, SEVERAL
-from tidelake.query.kql.binder import SPECIAL
 from tidelake.query.kql.expanding import PLUGINS
 from tidelake.query.kql.lowering import OPERATORS
 from tidelake.query.kql.operators import ALIASES, RULES
 from tidelake.query.kql.scalar_functions import FUNCTIONS
+from tidelake.query.kql.specials import SPECIAL
 from tidelake.schema import DataType
 
 CORPUS = Path(__file__).resolve().parents[2] / "shared" / "data" / "kql" / "queries.jsonl.zst"

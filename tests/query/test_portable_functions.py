@@ -16,7 +16,7 @@ from tests.query.engines import connect_duckdb
 from tidelake.dynamic import MISSING, get_path
 from tidelake.predicate import StartsWith, StringContains, StringHas, text_holds
 from tidelake.query.functions import FUNCTIONS, render
-from tidelake.query.kql.scalar_functions import _PLAIN
+from tidelake.query.kql.plain_functions import LINES
 from tidelake.query.text_patterns import path_ways
 from tools.kql_corpus import PAGE, reference
 
@@ -68,7 +68,7 @@ def test_paths_have_few_ways_and_the_longest_key_first(path: str) -> None:
 
 
 def test_every_scalar_function_has_a_form_on_both_engines() -> None:
-    targets = {line.split(": ")[1].split()[0] for line in _PLAIN.strip().splitlines()}
+    targets = {line.split(": ")[1].split()[0] for line in LINES.strip().splitlines()}
     assert targets - set(FUNCTIONS) == set()
 
 

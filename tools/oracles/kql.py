@@ -16,6 +16,8 @@ from tools.oracles.outcomes import Ask, Entry, File, Outcome, Rows, judged
 
 OUT_OF_SCOPE = re.compile(r"\bgeo_\w+|\bgraph\b|make-graph|graph-\w+|\bgraph_\w+|\ball_different|\binner_nodes")
 _SORTS_LAST = re.compile(r"\|\s*(sort|order|top)\s[^|]*$")
+_GIVEN = re.compile(r"print_\d+|column\d+")  # names that nobody chose
+_BY_CHANCE = re.compile(r"\brand\(|\bsample \d|new_guid\(")
 _SETS = re.compile(r"make_set|set_\w+\(|buildschema|bag_keys|dcount|make_list|hash_many|\btake_any")
 
 
@@ -83,12 +85,17 @@ def _judge_table(
     query = entry["query"]
     ordered = _SORTS_LAST.search(query) is not None
     sets = _SETS.search(query) is not None
+    by_chance = _BY_CHANCE.search(query) is not None
 
     def compare() -> tuple[bool, str]:
         found = ask(query)
         text = "\n".join("\t".join(line) for line in [found.columns, *(map(_cell, row) for row in found.rows)])
         aligned = _aligned(found, columns)
-        return aligned is not None and same_rows(printed, aligned, ordered=ordered, sets=sets), text
+        if aligned is None or (by_chance and len(aligned) == len(printed)):  # of chance, only the shape is compared
+            return aligned is not None, text
+        if ordered and same_rows(printed, aligned, sets=sets):
+            return _in_order(printed, aligned, _sort_places(query, columns)), text
+        return same_rows(printed, aligned, ordered=ordered, sets=sets), text
 
     expected = "\n".join("\t".join(line) for line in [columns, *printed])
     return judged(name, query, expected, compare)
@@ -100,12 +107,25 @@ def _aligned(found: Rows, columns: Sequence[str]) -> Sequence[Sequence[Any]] | N
     theirs = [column.lower() for column in columns]
     if len(ours) != len(theirs):
         return None
-    if ours == theirs or any(not name for name in theirs):
+    if all(own == their or not their or _GIVEN.fullmatch(own) for own, their in zip(ours, theirs, strict=True)):
         return found.rows
     if sorted(ours) != sorted(theirs) or len(set(ours)) != len(ours):
         return None
     places = [ours.index(name) for name in theirs]
     return [[row[at] for at in places] for row in found.rows]
+
+
+def _sort_places(query: str, columns: Sequence[str]) -> list[int]:
+    """Return where the columns stand that a query sorts by last; what is no column is left out."""
+    match = _SORTS_LAST.search(query)
+    names = [column.lower() for column in columns]
+    keys = re.findall(r"(?:\bby|,)\s*(\w+)", match[0] if match else "")
+    return [names.index(key.lower()) for key in keys if key.lower() in names]
+
+
+def _in_order(printed: Sequence[Sequence[str]], ours: Sequence[Sequence[Any]], places: Sequence[int]) -> bool:
+    """Whether rows follow each other as printed ones do, as far as what they are sorted by tells."""
+    return all(same_value(row[at], own[at]) for row, own in zip(printed, ours, strict=True) for at in places)
 
 
 def _named(column: str) -> str:

@@ -7,22 +7,23 @@ from __future__ import annotations
 
 import base64
 import gzip
-import ipaddress
 import json
+import math
 import uuid
 import zlib
 from collections.abc import Callable
 from typing import Any
 
-from tidelake.query.functions_series import dumped
+from tidelake.query.functions_series import dumped, number
 from tidelake.query.kql.literals import format_span
 
 MAX_UNPACKED = 64 << 20  # bytes that one compressed text may become
 MAX_REPEAT = 1_000_000
 
 
-def _bytes(text: str) -> bytes:
-    return base64.b64decode(text + "=" * (-len(text) % 4))
+def decoded(text: str) -> bytes:
+    """Read base64, which is padded and has no other signs."""
+    return base64.b64decode(text, validate=True)
 
 
 def _text(data: bytes) -> str:
@@ -31,7 +32,7 @@ def _text(data: bytes) -> str:
 
 def _unpacked(text: str, wbits: int) -> str:
     opened = zlib.decompressobj(wbits)
-    data = opened.decompress(_bytes(text), MAX_UNPACKED)
+    data = opened.decompress(decoded(text), MAX_UNPACKED)
     if opened.unconsumed_tail:
         raise ValueError("too large")
     return data.decode("utf-8")
@@ -47,12 +48,43 @@ def array_shift(array: str, options: str, direction: int) -> str:
 
 def array_iff(conditions: str, yes: str, no: str) -> str:
     """Choose item by item; a side that is no array stands for each item."""
-    tests, sides = json.loads(conditions), [_plain(side) for side in (yes, no)]
+    tests, sides = json.loads(conditions), [json.loads(side) for side in (yes, no)]
 
     def item(side: Any, at: int) -> Any:
         return (side[at] if at < len(side) else None) if isinstance(side, list) else side
 
-    return dumped([None if test is None else item(sides[not test], at) for at, test in enumerate(tests)])
+    def chosen(test: Any, at: int) -> Any:
+        return item(sides[not test], at) if isinstance(test, bool | int | float) else None
+
+    return dumped([chosen(test, at) for at, test in enumerate(tests)])
+
+
+def build_schema(values: str) -> str:
+    """Describe the types that values have: one, or several as a list; bags by key, arrays under ``indexer``."""
+    kinds: list[Any] = []
+    bags: dict[str, list[Any]] = {}
+    items: list[Any] = []
+    for value in json.loads(values):
+        match value:
+            case dict():
+                for key, inner in value.items():
+                    bags.setdefault(key, []).append(inner)
+                kinds.append("bag")
+            case list():
+                items += value
+                kinds.append("array")
+            case bool() | int() | float() | str():
+                name = {bool: "bool", int: "long", float: "double", str: "string"}[type(value)]
+                kinds.append(name)
+    found: list[Any] = []
+    for kind in dict.fromkeys(kinds):
+        if kind == "bag":
+            found.append({key: json.loads(build_schema(json.dumps(inner))) for key, inner in bags.items()})
+        elif kind == "array":
+            found.append({"`indexer`": json.loads(build_schema(json.dumps(items)))})
+        else:
+            found.append(kind)
+    return dumped(found[0] if len(found) == 1 else found or None)
 
 
 def range_timespan(first: str, last: str, step: str) -> str:
@@ -81,7 +113,9 @@ def arrays_sorted(arrays: str, options: str) -> str:
     first = held[0]
     known = [at for at, item in enumerate(first) if item is not None]
     nulls = [at for at, item in enumerate(first) if item is None]
-    known.sort(key=lambda at: _rank(first[at]), reverse=bool(descending))
+    for kind in (2, 1, 0):  # from the last kind on, each is put before those after it
+        of_kind = sorted((at for at in known if _rank(first[at])[0] == kind), key=lambda at: _rank(first[at])[1])
+        known = (of_kind[::-1] if descending else of_kind) + [at for at in known if _rank(first[at])[0] != kind]
     order = known + nulls if nulls_last else nulls + known
     found = [[each[at] for at in order] if each and len(each) == len(first) else None for each in held]
     return dumped(found if len(found) > 1 else found[0] if first else [])
@@ -118,6 +152,17 @@ def percentile_weighted(pairs: str, share: str) -> float | None:
     return None
 
 
+def percentile_of(values: str, share: str) -> float | None:
+    """Give the least of some values that a share of them is not above."""
+    held = sorted(value for value in json.loads(values) if isinstance(value, int | float))
+    place = math.ceil(len(held) * min(max(float(share), 0.0), 100.0) / 100)
+    return float(held[max(place - 1, 0)]) if held else None
+
+
+def rank_of(values: str, value: str) -> int:
+    return sum(held <= float(value) for held in json.loads(values))
+
+
 def bag_set_key(bag: str, options: str) -> str:
     found, (key, value) = json.loads(bag), json.loads(options)
     path = str(key)[2:].split(".") if str(key).startswith("$.") else [str(key)]
@@ -132,14 +177,7 @@ def repeat(value: str, options: str) -> str:
     (count,) = json.loads(options)
     if not 0 <= int(count) <= MAX_REPEAT:
         raise ValueError("too many")
-    return dumped([_plain(value)] * int(count))
-
-
-def _plain(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
+    return dumped([json.loads(value)] * int(count))
 
 
 def treepath(value: str) -> str:
@@ -159,45 +197,11 @@ def treepath(value: str) -> str:
     return dumped(found)
 
 
-def ipv6_compare(one: str, other: str, prefix: str | None) -> int:
-    (first, first_size), (second, second_size) = wide_address(one), wide_address(other)
-    drop = 128 - min(first_size, second_size, int(prefix) if prefix else 128)
-    first, second = first >> drop, second >> drop
-    return (first > second) - (first < second)
-
-
-def wide_address(text: str) -> tuple[int, int]:
-    """Give an address, or a network's, as a number of 128 bits and the length of its prefix."""
-    host, _, length = text.strip().partition("/")
-    parsed = ipaddress.ip_address(host)
-    shift = 96 if parsed.version == 4 else 0
-    value = int(parsed) | (0xFFFF << 32 if parsed.version == 4 else 0)
-    return value, (int(length) + shift) if length else 128
-
-
-def ipv6_is_in_any(address: str, options: str) -> bool:
-    ranges: list[str] = []
-    for option in json.loads(options):
-        ranges += option if isinstance(option, list) else [option] if option else []
-    return any(ipv6_compare(address, each, None) == 0 for each in ranges)
-
-
-def ipv6_mask(text: str, prefix: str) -> str:
-    value, size = wide_address(text)
-    drop = 128 - min(size, int(prefix))
-    return ipaddress.IPv6Address(value >> drop << drop).exploded
-
-
-def cidr_list(first: str, last: str) -> str:
-    ends = ipaddress.IPv4Address(first), ipaddress.IPv4Address(last)
-    return dumped([str(network) for network in ipaddress.summarize_address_range(*ends)])
-
-
 # name, function, how many texts it takes, what it gives
 CODEC: tuple[tuple[str, Callable[..., Any], int, str], ...] = (
     ("tide_base64_from_array", lambda array: _text(bytes(json.loads(array))), 1, "text"),
     ("tide_base64_from_guid", lambda text: _text(uuid.UUID(text).bytes_le), 1, "text"),
-    ("tide_base64_to_guid", lambda text: str(uuid.UUID(bytes_le=_bytes(text))), 1, "text"),
+    ("tide_base64_to_guid", lambda text: str(uuid.UUID(bytes_le=decoded(text))), 1, "text"),
     ("tide_zlib_pack", lambda text: _text(zlib.compress(text.encode())), 1, "text"),
     ("tide_zlib_unpack", lambda text: _unpacked(text, zlib.MAX_WBITS), 1, "text"),
     ("tide_gzip_pack", lambda text: _text(gzip.compress(text.encode(), mtime=0)), 1, "text"),
@@ -211,10 +215,16 @@ CODEC: tuple[tuple[str, Callable[..., Any], int, str], ...] = (
     ("tide_array_iff", array_iff, 3, "json"),
     ("tide_range_timespan", range_timespan, 3, "json"),
     ("tide_bag_set_key", bag_set_key, 2, "json"),
+    ("tide_percentile_of", percentile_of, 2, "real"),
+    (
+        "tide_percentiles_of",
+        lambda a, o: dumped([number(percentile_of(a, share)) for share in json.loads(o)[0]]),
+        2,
+        "json",
+    ),
+    ("tide_rank_of", rank_of, 2, "long"),
+    ("tide_percentrank_of", lambda a, v: 100.0 * rank_of(a, v) / len(json.loads(a)), 2, "real"),
+    ("tide_build_schema", build_schema, 1, "json"),
     ("tide_repeat", repeat, 2, "json"),
     ("tide_treepath", treepath, 1, "json"),
-    ("tide_ipv6_compare", ipv6_compare, 3, "long"),
-    ("tide_ipv6_is_in_any", ipv6_is_in_any, 2, "bool"),
-    ("tide_ipv6_mask", ipv6_mask, 2, "text"),
-    ("tide_cidr_list", cidr_list, 2, "json"),
 )

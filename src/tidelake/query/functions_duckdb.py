@@ -35,7 +35,7 @@ _TIME = (
     "THEN TRY_CAST(trim(@) || CASE WHEN contains(@, '-') THEN '-01' ELSE '-01-01' END AS TIMESTAMPTZ) "
     "WHEN regexp_matches(@, '\\d') THEN TRY_CAST(try_strptime(regexp_replace(regexp_replace(trim(@), '^[A-Za-z]+,\\s*', ''), '\\s+(GMT|UTC)$', ''), "
     "['%m/%d/%Y %H:%M:%S', '%m/%d/%Y %I:%M:%S %p', '%m/%d/%Y', '%d %b %y %H:%M:%S', '%d %b %y %H:%M', '%d-%b-%y %H:%M:%S', "
-    "'%d %b %Y %H:%M:%S', '%d %b %Y', '%b %d, %Y', '%Y/%m/%d %H:%M:%S', '%Y/%m/%d', '%Y%m%d']) AS TIMESTAMPTZ) END"
+    "'%m-%d-%Y', '%m-%d-%Y %H:%M:%S', '%H:%M %d %b %Y', '%H:%M:%S %d %b %Y', '%d %b %Y %H:%M:%S', '%d %b %Y', '%b %d, %Y', '%Y/%m/%d %H:%M:%S', '%Y/%m/%d', '%Y%m%d']) AS TIMESTAMPTZ) END"
 )
 _SPAN_TEXT = (
     "CASE WHEN @ < 0 THEN '-' ELSE '' END || CASE WHEN abs(@) >= 864000000000 THEN (abs(@) // 864000000000)::VARCHAR || '.' ELSE '' END || "
@@ -47,6 +47,12 @@ _REAL_TEXT = (
     "WHEN @ = trunc(@) AND abs(@) < 1e16 THEN CAST(CAST(@ AS BIGINT) AS VARCHAR) ELSE upper(CAST(@ AS VARCHAR)) END"
 )
 
+
+_GUID_SHAPE = "^" + "-?".join(f"({'[0-9a-fA-F]' * size})" for size in (8, 4, 4, 4, 12))
+_GUID = (
+    f"CASE WHEN regexp_matches(@, '{_GUID_SHAPE}') THEN "
+    f"lower(regexp_replace(regexp_extract(@, '{_GUID_SHAPE}'), '{_GUID_SHAPE}', '\\1-\\2-\\3-\\4-\\5')) END"
+)
 
 _TEMPLATES = r"""
 contains: contains(lower({0}), lower({1}))
@@ -106,8 +112,8 @@ to_dynamic_from_real: to_json({0})
 to_dynamic_from_bool: to_json({0})
 to_dynamic_from_datetime: to_json(<TIMETEXT 0>)
 to_dynamic_from_timespan: let to_json(<SPANTEXT>)
-to_guid_from_string: let CASE WHEN length(@) = 36 AND regexp_full_match(lower(@), '[0-9a-f]+-[0-9a-f]+-[0-9a-f]+-[0-9a-f]+-[0-9a-f]+') THEN lower(@) END
-to_guid_from_dynamic: lower({0} ->> '$')
+to_guid_from_string: let <GUID>
+to_guid_from_dynamic: OF[[({0} ->> '$')]][[<GUID>]]
 to_micros: epoch_us({0})
 at: nullif(json_extract({0}, CASE WHEN {1} < 0 THEN '$[#' || CAST({1} AS VARCHAR) || ']' ELSE '$[' || CAST({1} AS VARCHAR) || ']' END), 'null'::JSON)
 key: nullif(json_extract({0}, '/' || replace(replace({1}, '~', '~0'), '/', '~1')), 'null'::JSON)
@@ -119,8 +125,8 @@ explode: unnest({0})
 item: list_extract({0}, CAST({1} + 1 AS BIGINT))
 row: struct_pack({*})
 field: struct_extract({0}, {1})
-arg_max: arg_max({0}, {1})
-arg_min: arg_min({0}, {1})
+arg_max: coalesce(arg_max({0}, {1}), first({0}))
+arg_min: coalesce(arg_min({0}, {1}), first({0}))
 any: any_value({0})
 stdev: stddev_samp({0})
 stdevp: stddev_pop({0})
@@ -138,9 +144,11 @@ make_set_of_datetime: to_json(list_slice(coalesce(list_sort(list(DISTINCT <TIMET
 make_set_of_dynamic: to_json(list_slice(list_transform(list_sort(list_distinct(flatten(coalesce(list(CASE WHEN json_type({0}) = 'ARRAY' THEN CAST(CAST({0} AS JSON[]) AS VARCHAR[]) ELSE [CAST({0} AS VARCHAR)] END) FILTER ({0} IS NOT NULL), [])))), lambda e: CAST(e AS JSON)), 1, {1|1048576}))
 make_list: to_json(list_slice(coalesce(list({0}) FILTER ({0} IS NOT NULL), []), 1, {1|1048576}))
 make_list_of_datetime: to_json(list_slice(coalesce(list(<TIMETEXT 0>) FILTER ({0} IS NOT NULL), []), 1, {1|1048576}))
-make_list_of_dynamic: to_json(list_slice(coalesce(list({0}) FILTER ({0} IS NOT NULL), []), 1, {1|1048576}))
+make_list_of_dynamic: to_json(list_slice(flatten(coalesce(list(<ASLIST 0>) FILTER ({0} IS NOT NULL), [])), 1, {1|1048576}))
+make_list_whole: to_json(coalesce(list({0}) FILTER ({0} IS NOT NULL), []))
 make_list_ordered: to_json(list_slice(coalesce(list({0} ORDER BY {2*}) FILTER ({0} IS NOT NULL), []), 1, coalesce({1}, 1048576)))
-make_list_ordered_of_dynamic: to_json(list_slice(coalesce(list({0} ORDER BY {2*}) FILTER ({0} IS NOT NULL), []), 1, coalesce({1}, 1048576)))
+make_list_ordered_of_dynamic: to_json(list_slice(flatten(coalesce(list(<ASLIST 0> ORDER BY {2*}) FILTER ({0} IS NOT NULL), [])), 1, coalesce({1}, 1048576)))
+make_list_ordered_whole: to_json(list_slice(coalesce(list({0} ORDER BY {2*}) FILTER ({0} IS NOT NULL), []), 1, coalesce({1}, 1048576)))
 make_list_ordered_of_datetime: to_json(list_slice(coalesce(list(<TIMETEXT 0> ORDER BY {2*}) FILTER ({0} IS NOT NULL), []), 1, coalesce({1}, 1048576)))
 make_bag: coalesce(to_json(list_reduce(list(CAST({0} AS MAP(VARCHAR, JSON))) FILTER (json_type({0}) = 'OBJECT'), lambda a, e: map_concat(a, e))), '{}'::JSON)
 strcat: concat({*})
@@ -152,7 +160,7 @@ upper: upper({0})
 reverse: reverse({0})
 replace: replace({0}, {1}, {2})
 replace_regex: regexp_replace({0}, {1}, {2}, 'g')
-translate: translate({2}, {0}, {1})
+translate: translate({2}, {0}, CASE WHEN {1} = '' THEN '' ELSE rpad({1}, CAST(length({0}) AS INTEGER), right({1}, 1)) END)
 trim: regexp_replace(regexp_replace({1}, '^(?:' || {0} || ')', ''), '(?:' || {0} || ')$', '')
 trim_start: regexp_replace({1}, '^(?:' || {0} || ')', '')
 trim_end: regexp_replace({1}, '(?:' || {0} || ')$', '')
@@ -173,14 +181,15 @@ array_length: CAST(json_array_length(CASE WHEN json_type({0}) = 'ARRAY' THEN {0}
 array_join: array_to_string(<TEXTS 0>, {1})
 array_reverse: to_json(list_reverse(<LIST 0>))
 array_sum: list_sum(list_transform(<TEXTS 0>, lambda e: TRY_CAST(e AS DOUBLE)))
-array_sort_asc: OF[[TRY_CAST({0} AS JSON[])]][[CASE WHEN len(list_filter(@, lambda e: json_type(e) = 'VARCHAR')) = 0 THEN to_json(list_transform(list_sort(list_transform(@, lambda e: {'k': TRY_CAST(e AS DOUBLE), 'v': e})), lambda s: s.v)) ELSE to_json(list_sort(@)) END]]
-array_sort_desc: OF[[TRY_CAST({0} AS JSON[])]][[CASE WHEN len(list_filter(@, lambda e: json_type(e) = 'VARCHAR')) = 0 THEN to_json(list_transform(list_reverse_sort(list_transform(@, lambda e: {'k': TRY_CAST(e AS DOUBLE), 'v': e})), lambda s: s.v)) ELSE to_json(list_reverse_sort(@)) END]]
+array_sort_asc: OF[[TRY_CAST({0} AS JSON[])]][[CASE WHEN @ IS NOT NULL THEN to_json(flatten([list_transform(list_sort(list_transform(list_filter(@, lambda e: <NUMERIC>), lambda e: {'k': TRY_CAST(e AS DOUBLE), 'v': e})), lambda s: s.v), list_sort(list_filter(@, lambda e: json_type(e) = 'VARCHAR')), list_filter(@, lambda e: NOT <NUMERIC> AND json_type(e) NOT IN ('VARCHAR', 'NULL')), list_filter(@, lambda e: coalesce(json_type(e), 'NULL') = 'NULL')])) END]]
+array_sort_desc: OF[[TRY_CAST({0} AS JSON[])]][[CASE WHEN @ IS NOT NULL THEN to_json(flatten([list_transform(list_reverse_sort(list_transform(list_filter(@, lambda e: <NUMERIC>), lambda e: {'k': TRY_CAST(e AS DOUBLE), 'v': e})), lambda s: s.v), list_reverse_sort(list_filter(@, lambda e: json_type(e) = 'VARCHAR')), list_filter(@, lambda e: NOT <NUMERIC> AND json_type(e) NOT IN ('VARCHAR', 'NULL')), list_filter(@, lambda e: coalesce(json_type(e), 'NULL') = 'NULL')])) END]]
 array_index_of: coalesce(list_position(<TEXTS 0>, CAST({1} AS VARCHAR)), 0) - 1
 array_slice: OF[[TRY_CAST({0} AS JSON[])]][[to_json(list_slice(@, CASE WHEN {1} < 0 THEN greatest(len(@) + {1}, 0) ELSE {1} END + 1, CASE WHEN {2} < 0 THEN len(@) + {2} ELSE {2} END + 1))]]
 bag_keys: to_json(json_keys(CASE WHEN json_type({0}) = 'OBJECT' THEN {0} END))
 bag_has_key: coalesce(list_contains(json_keys({0}), {1}), FALSE)
 prefix_keys: let CASE WHEN json_type(@) = 'OBJECT' THEN to_json(map_from_entries(list_transform(json_keys(@), lambda k: {'k': {1} || k, 'v': json_extract(@, '/' || replace(replace(k, '~', '~0'), '/', '~1'))}))) END
 bag_remove_keys: let to_json(map_from_entries(list_transform(list_filter(json_keys(@), lambda k: NOT list_contains(<TEXTS 1>, k)), lambda k: {'k': k, 'v': json_extract(@, '/' || replace(replace(k, '~', '~0'), '/', '~1'))})))
+bag_filled: let to_json(map_from_entries(list_transform(list_filter(json_keys(@), lambda k: coalesce(json_extract_string(@, '/' || replace(replace(k, '~', '~0'), '/', '~1')), '') <> ''), lambda k: {'k': k, 'v': json_extract(@, '/' || replace(replace(k, '~', '~0'), '/', '~1'))})))
 sqrt: CASE WHEN {0} >= 0 THEN sqrt({0}) END
 exp: exp({0})
 exp2: pow(2, {0})
@@ -256,7 +265,7 @@ from_unix_millis: make_timestamptz(CAST(CASE WHEN {0} BETWEEN -62135596800000 AN
 from_unix_micros: make_timestamptz(CAST(CASE WHEN {0} BETWEEN -62135596800000000 AND 253402300799999999 THEN {0} END AS BIGINT))
 from_unix_nanos: make_timestamptz(CAST(({0}) // 1000 AS BIGINT))
 utc_to_local: (({0} AT TIME ZONE {1}) AT TIME ZONE 'UTC')
-local_to_utc: (({0} AT TIME ZONE 'UTC') AT TIME ZONE {1})
+local_to_utc: OF[[(({0} AT TIME ZONE 'UTC') AT TIME ZONE {1})]][[@ - (((@ AT TIME ZONE {1}) AT TIME ZONE 'UTC') - {0})]]
 make_datetime: CASE WHEN TRY_CAST(printf('%04d-%02d-%02d', {0}, {1}, {2}) AS DATE) IS NOT NULL AND {3|0} BETWEEN 0 AND 23 AND {4|0} BETWEEN 0 AND 59 AND {5|0} >= 0 AND {5|0} < 60 THEN make_timestamptz({0}, {1}, {2}, {3|0}, {4|0}, CAST({5|0} AS DOUBLE)) END
 to_hex: OF[[lower(to_hex(CAST({0} AS BIGINT)))]][[CASE WHEN length(@) < {1|0} THEN lpad(@, CAST({1|0} AS INTEGER), '0') ELSE @ END]]
 part_year: CAST(year({0}) AS BIGINT)
@@ -305,10 +314,13 @@ _MACROS = {
     "<ITEMS>": _ITEMS,
     "<WHOLE>": _WHOLE,
     "<TIME>": _TIME,
+    "<NUMERIC>": "json_type(e) IN ('BIGINT', 'UBIGINT', 'DOUBLE')",
+    "<GUID>": _GUID,
     "<REALTEXT>": _REAL_TEXT,
     "<SPANTEXT>": _SPAN_TEXT,
     "<ORIGIN>": str(ORIGIN_US),
     "<TEXTS #>": "list_transform(coalesce(TRY_CAST({#} AS JSON[]), []), lambda e: e ->> '$')",
+    "<ASLIST #>": "CASE WHEN json_type({#}) = 'ARRAY' THEN CAST({#} AS JSON[]) ELSE [{#}] END",
     "<LIST #>": "coalesce(TRY_CAST({#} AS JSON[]), [])",
     "<TIMETEXT #>": "strftime({#}, '%Y-%m-%dT%H:%M:%S.%f0Z')",
 }

@@ -6,37 +6,53 @@ not touch values that SQL can.
 
 from __future__ import annotations
 
-import base64
 import csv
-import ipaddress
+import io
 import json
 import math
-import ntpath
 import re
-import shlex
+import struct
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import zip_longest
 from typing import Any
 from urllib.parse import parse_qsl, quote, quote_plus, unquote_plus, urlsplit
 from xml.parsers import expat
 
 import pyarrow as pa
 
-from tidelake.query.functions_codec import CODEC, ipv6_compare
+from tidelake.query.functions_addresses import ADDRESSES
+from tidelake.query.functions_codec import CODEC, decoded
 from tidelake.query.functions_pairs import PAIRS
 from tidelake.query.functions_places import PLACES
 from tidelake.query.functions_series import SERIES, dumped
 from tidelake.query.functions_text import TEXT
+from tidelake.query.functions_units import UNITS
 from tidelake.query.kql.literals import TICKS_PER_DAY, TICKS_PER_SECOND, parse_span
 from tidelake.query.text_patterns import TIME_PART
 
 MAX_ROWS_SEEN = 10_000  # results kept for rows that repeat
+# What a function raises for a row that it has no answer for: the answer is null.
+_NO_ANSWER = (
+    ValueError,
+    TypeError,
+    LookupError,
+    ArithmeticError,
+    AttributeError,
+    RecursionError,
+    StopIteration,
+    csv.Error,
+    re.error,
+    struct.error,
+    zlib.error,
+    expat.ExpatError,
+)
 
 _ARROW = {"text": pa.string(), "json": pa.string(), "bool": pa.bool_(), "long": pa.int64(), "real": pa.float64()}
 _DUCKDB = {"text": "VARCHAR", "json": "VARCHAR", "bool": "BOOLEAN", "long": "BIGINT", "real": "DOUBLE"}
 _SPARK = {"text": "string", "json": "string", "bool": "boolean", "long": "bigint", "real": "double"}
-_PRIVATE = tuple(ipaddress.ip_network(text) for text in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,16 +91,7 @@ class PythonFunction:
             return None
         try:
             return self.apply(*row)
-        except (
-            ValueError,
-            TypeError,
-            KeyError,
-            IndexError,
-            OverflowError,
-            ZeroDivisionError,
-            UnicodeError,
-            expat.ExpatError,
-        ):
+        except _NO_ANSWER:
             return None
 
     def register_duckdb(self, connection: Any) -> None:
@@ -117,102 +124,6 @@ def _annotated(function: Any, arity: int) -> Any:
     return function
 
 
-def _address(text: str) -> tuple[int, int]:
-    """Give an IPv4 address, or a network's, as a number and the length of its prefix."""
-    host, _, prefix = text.strip().partition("/")
-    return int(ipaddress.IPv4Address(host)), int(prefix) if prefix else 32
-
-
-def _mask(length: int) -> int:
-    return (0xFFFFFFFF << (32 - max(0, min(length, 32)))) & 0xFFFFFFFF
-
-
-def ipv4_is_private(text: str) -> bool:
-    value, length = _address(text)
-    address = ipaddress.IPv4Address(value & _mask(length))
-    return any(address in network for network in _PRIVATE)
-
-
-def ipv4_compare(one: str, other: str, prefix: str | None) -> int:
-    (first, first_length), (second, second_length) = _address(one), _address(other)
-    mask = _mask(min(first_length, second_length, int(prefix) if prefix else 32))
-    first, second = first & mask, second & mask
-    return (first > second) - (first < second)
-
-
-def ipv4_is_in_range(address: str, network: str) -> bool:
-    value, _ = _address(address)
-    base, length = _address(network)
-    return value & _mask(length) == base & _mask(length)
-
-
-def ipv4_is_in_any(address: str, networks: str) -> bool:
-    return any(ipv4_is_in_range(address, network) for network in json.loads(networks))
-
-
-def parse_ipv4(text: str) -> int:
-    value, length = _address(text)
-    return value & _mask(length)
-
-
-def format_ipv4(value: str, prefix: str | None) -> str:
-    number = int(value) if value.isdecimal() else _address(value)[0]
-    return str(ipaddress.IPv4Address(number & _mask(int(prefix) if prefix else 32)))
-
-
-def format_ipv4_mask(value: str, prefix: str | None) -> str:
-    length = int(prefix) if prefix else 32 if value.isdecimal() else _address(value)[1]
-    return f"{format_ipv4(value, str(length))}/{length}"
-
-
-def ipv6_is_match(one: str, other: str, prefix: str | None) -> bool:
-    return ipv6_compare(one, other, prefix) == 0
-
-
-def parse_ipv6(text: str) -> str:
-    address = ipaddress.ip_address(text.strip().partition("/")[0])
-    if address.version == 4:
-        address = ipaddress.IPv6Address(f"::ffff:{address}")
-    return ipaddress.IPv6Address(int(address)).exploded
-
-
-def texts_of(array: str) -> list[str]:
-    """Give the items of an array, or the one value that is none, as texts."""
-    held = json.loads(array)
-    return [str(each) for each in (held if isinstance(held, list) else [held])]
-
-
-def has_ipv4(text: str, address: str) -> bool:
-    return _is_ipv4(address) and _ipv4_near(text, address, lambda found, sought: found == sought)
-
-
-def has_ipv4_prefix(text: str, prefix: str) -> bool:
-    return _ipv4_near(
-        text, prefix, lambda found, sought: (found + ".").startswith(sought if sought.endswith(".") else sought + ".")
-    )
-
-
-def _is_ipv4(text: str) -> bool:
-    try:
-        return ipaddress.IPv4Address(text) is not None
-    except ValueError:
-        return False
-
-
-def _ipv4_near(text: str, sought: str, test: Callable[[str, str], bool]) -> bool:
-    word = ""
-    for letter in f"{text} ":
-        if letter.isdigit() or letter == ".":
-            word += letter
-            continue
-        if word and not letter.isalnum():
-            candidate = word.strip(".")
-            if candidate.count(".") == 3 and test(candidate, sought):
-                return True
-        word = "" if not letter.isalnum() else "x"
-    return False
-
-
 def parse_url(text: str) -> str:
     parts = urlsplit(text)
     host = parts.hostname or ""
@@ -229,20 +140,23 @@ def parse_urlquery(text: str) -> str:
 
 
 def parse_path(text: str) -> str:
+    """Take a path apart: of its drive and of a stream only a letter and a name after the file's count."""
     scheme, mark, rest = text.partition("://")
     path = rest if mark else text
-    drive, _ = ntpath.splitdrive(path)
-    folder, name = ntpath.split(path)
-    extension = name.rpartition(".")[2] if "." in name else ""
+    drive = path[:2] if path[1:2] == ":" and path[:1].isalpha() else ""
+    last = max(path.rfind("/"), path.rfind("\\"))
+    folder = path[len(drive) : max(last, len(drive))]
+    name, _, stream = path[max(last + 1, len(drive)) :].partition(":")
     return dumped({
-        "Scheme": scheme if mark else "", "RootPath": drive, "DirectoryPath": folder,
-        "DirectoryName": ntpath.basename(folder), "Filename": name, "Extension": extension,
-        "AlternateDataStreamName": "",
+        "Scheme": scheme if mark else "", "RootPath": drive, "DirectoryPath": drive + folder,
+        "DirectoryName": re.split(r"[/\\]", folder)[-1], "Filename": name,
+        "Extension": name.rpartition(".")[2] if "." in name else "", "AlternateDataStreamName": stream,
     })  # fmt: skip
 
 
 def parse_csv(text: str) -> str:
-    return dumped(next(csv.reader([text])))
+    """Give the fields of the first record."""
+    return dumped(next(csv.reader(io.StringIO(text, newline="")), None) or [""])
 
 
 def parse_xml(text: str) -> str:
@@ -281,7 +195,32 @@ def _refuse(*_: Any) -> None:
 
 
 def parse_command_line(text: str, kind: str | None) -> str:
-    return dumped(shlex.split(text, posix=False))
+    """Split a command as Windows does: quotes hold words together, and backslashes count only before a quote."""
+    if kind is not None and kind.lower() != "windows":
+        raise ValueError("only windows is known")
+    found: list[str] = []
+    word: str | None = None
+    at, quoted = 0, False
+    while at < len(text):
+        slashes = len(text[at:]) - len(text[at:].lstrip("\\"))
+        at += slashes
+        is_quote = text[at : at + 1] == '"'
+        if slashes:
+            word = (word or "") + "\\" * (slashes // 2 if is_quote else slashes)
+        if is_quote and slashes % 2:
+            word = (word or "") + '"'
+        elif is_quote:
+            doubled = quoted and text[at + 1 : at + 2] == '"'
+            word = (word or "") + ('"' if doubled else "")
+            at += doubled
+            quoted = not quoted
+        elif text[at : at + 1] in (" ", "\t") and not quoted:
+            found += [word] if word is not None else []
+            word = None
+        else:
+            word = (word or "") + text[at : at + 1] if at < len(text) else word
+        at += 1
+    return dumped([*found, word] if word is not None else found)
 
 
 def format_timespan(ticks: str, pattern: str) -> str:
@@ -310,7 +249,8 @@ def format_datetime(micros: str, pattern: str) -> str:
     fraction = f"{int(micros) % 1_000_000:06}0"
     hour = value.hour % 12 or 12
     simple = {
-        "yyyy": f"{value.year:04}", "yy": f"{value.year % 100:02}", "MM": f"{value.month:02}", "M": str(value.month),
+        "yyyy": f"{value.year:04}", "yy": f"{value.year % 100:02}", "y": str(value.year % 100),
+        "MM": f"{value.month:02}", "M": str(value.month),
         "dd": f"{value.day:02}", "d": str(value.day), "HH": f"{value.hour:02}", "H": str(value.hour),
         "hh": f"{hour:02}", "h": str(hour), "mm": f"{value.minute:02}", "m": str(value.minute),
         "ss": f"{value.second:02}", "s": str(value.second), "tt": "AM" if value.hour < 12 else "PM",
@@ -339,12 +279,8 @@ def url_encode(text: str) -> str:
     return quote(text, safe="")
 
 
-def base64_decode(text: str) -> str | None:
-    return base64.b64decode(text + "=" * (-len(text) % 4)).decode("utf-8", "replace")
-
-
 def base64_to_array(text: str) -> str:
-    return dumped(list(base64.b64decode(text + "=" * (-len(text) % 4))))
+    return dumped(list(decoded(text)))
 
 
 def codepoints(text: str) -> str:
@@ -368,13 +304,21 @@ def punycode_decode(text: str) -> str:
 
 
 def punycode_domain_encode(text: str) -> str:
-    return ".".join(part if part.isascii() else "xn--" + part.encode("punycode").decode() for part in text.split("."))
+    parts = re.split("[.\u3002\uff0e\uff61]", text)  # the dots of other scripts part a domain too
+    return ".".join(part if part.isascii() else "xn--" + punycode_encode(part) for part in parts)
 
 
 def punycode_domain_decode(text: str) -> str:
-    return ".".join(
-        part[4:].encode().decode("punycode") if part.startswith("xn--") else part for part in text.split(".")
-    )
+    return ".".join(punycode_decode(part[4:]) if part[:4].lower() == "xn--" else part for part in text.split("."))
+
+
+def bag_zip(keys: str, values: str) -> str:
+    """Make a bag of keys and values: a key without a value has null, and what is no text is no key."""
+    names, held = json.loads(keys), json.loads(values)
+    if not isinstance(names, list) or not isinstance(held, list):
+        raise ValueError("no arrays")
+    given = zip_longest(names, held[: len(names)])
+    return dumped({name: value for name, value in given if isinstance(name, str)})
 
 
 def session_starts(rows: str, first: str, between: str) -> str:
@@ -419,33 +363,12 @@ def _entry(name: str, apply: Callable[..., Any], arity: int, result: str) -> tup
 
 PYTHON_FUNCTIONS: dict[str, PythonFunction] = dict(
     (
-        *(_entry(*each) for each in (*SERIES, *CODEC, *PLACES, *TEXT, *PAIRS)),
-        _entry("tide_ipv4_is_private", ipv4_is_private, 1, "bool"),
-        _entry("tide_ipv4_compare", ipv4_compare, 3, "long"),
-        _entry("tide_ipv4_is_match", lambda a, b, p: ipv4_compare(a, b, p) == 0, 3, "bool"),
-        _entry("tide_ipv4_is_in_range", ipv4_is_in_range, 2, "bool"),
-        _entry("tide_ipv4_is_in_any", ipv4_is_in_any, 2, "bool"),
-        _entry("tide_ipv4_netmask_suffix", lambda text: _address(text)[1], 1, "long"),
-        _entry("tide_parse_ipv4", parse_ipv4, 1, "long"),
-        _entry("tide_parse_ipv4_mask", lambda text, n: _address(text)[0] & _mask(int(n)), 2, "long"),
-        _entry("tide_format_ipv4", format_ipv4, 2, "text"),
-        _entry("tide_format_ipv4_mask", format_ipv4_mask, 2, "text"),
+        *(_entry(*each) for each in (*SERIES, *CODEC, *ADDRESSES, *PLACES, *UNITS, *TEXT, *PAIRS)),
         _entry("tide_erf", lambda x: math.erf(float(x)), 1, "real"),
         _entry("tide_erfc", lambda x: math.erfc(float(x)), 1, "real"),
         _entry("tide_gamma", lambda x: math.gamma(float(x)), 1, "real"),
         _entry("tide_loggamma", lambda x: math.lgamma(float(x)), 1, "real"),
         _entry("tide_session_starts", session_starts, 3, "json"),
-        _entry("tide_ipv6_is_match", ipv6_is_match, 3, "bool"),
-        _entry("tide_parse_ipv6", parse_ipv6, 1, "text"),
-        _entry("tide_has_ipv4", has_ipv4, 2, "bool"),
-        _entry("tide_has_ipv4_prefix", has_ipv4_prefix, 2, "bool"),
-        _entry("tide_has_ipv4_of", lambda text, many: any(has_ipv4(text, each) for each in texts_of(many)), 2, "bool"),
-        _entry(
-            "tide_has_ipv4_prefix_of",
-            lambda text, many: any(has_ipv4_prefix(text, each) for each in texts_of(many)),
-            2,
-            "bool",
-        ),
         _entry("tide_parse_url", parse_url, 1, "json"),
         _entry("tide_parse_urlquery", parse_urlquery, 1, "json"),
         _entry("tide_parse_path", parse_path, 1, "json"),
@@ -458,7 +381,7 @@ PYTHON_FUNCTIONS: dict[str, PythonFunction] = dict(
         _entry("tide_url_encode", url_encode, 1, "text"),
         _entry("tide_url_encode_form", url_encode_form, 1, "text"),
         _entry("tide_url_decode", unquote_plus, 1, "text"),
-        _entry("tide_base64_decode", base64_decode, 1, "text"),
+        _entry("tide_base64_decode", lambda text: decoded(text).decode(), 1, "text"),
         _entry("tide_base64_to_array", base64_to_array, 1, "json"),
         _entry("tide_codepoints", codepoints, 1, "json"),
         _entry("tide_from_codepoints", from_codepoints, 1, "text"),
@@ -466,7 +389,7 @@ PYTHON_FUNCTIONS: dict[str, PythonFunction] = dict(
         _entry("tide_array_rotate_left", lambda a, n: array_rotate(a, n, 1), 2, "json"),
         _entry("tide_array_rotate_right", lambda a, n: array_rotate(a, n, -1), 2, "json"),
         _entry("tide_format_bytes", format_bytes, 3, "text"),
-        _entry("tide_bag_zip", lambda k, v: dumped(dict(zip(json.loads(k), json.loads(v), strict=False))), 2, "json"),
+        _entry("tide_bag_zip", bag_zip, 2, "json"),
         _entry("tide_punycode_encode", punycode_encode, 1, "text"),
         _entry("tide_punycode_decode", punycode_decode, 1, "text"),
         _entry("tide_punycode_domain_encode", punycode_domain_encode, 1, "text"),

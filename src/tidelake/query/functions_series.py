@@ -82,7 +82,8 @@ def stats(array: str) -> dict[str, Any]:
     variance = sum((value - mean) ** 2 for value in values) / (len(values) - 1) if len(values) > 1 else 0.0
     low, high = min(values), max(values)
     items = {"min": low, "min_idx": values.index(low), "max": high, "max_idx": values.index(high), "avg": mean}
-    return {name: number(value) for name, value in items.items()} | {"stdev": variance**0.5, "variance": variance}
+    found = {name: number(value) for name, value in items.items()} | {"stdev": variance**0.5, "variance": variance}
+    return found | {"sum": number(sum(values)), "len": len(values)}
 
 
 def fill(array: str, how: str, options: str) -> str:
@@ -114,12 +115,20 @@ def fill(array: str, how: str, options: str) -> str:
     return dumped([number(value) for value in out])
 
 
-def dot(one: str, other: str) -> float:
-    return sum((a or 0.0) * (b or 0.0) for a, b in zip(numbers(one), numbers(other), strict=True))
+def dot(one: str, other: str) -> float | None:
+    """Sum the products of two series, as far as the shorter goes; a number stands for a series of it."""
+    first, second = _side(one), _side(other)
+    size = min((len(side) for side in (first, second) if isinstance(side, list)), default=1)
+    pairs = zip(_spread(first, size), _spread(second, size), strict=False)
+    return sum((a or 0.0) * (b or 0.0) for a, b in pairs) if size else None
 
 
 def cosine(one: str, other: str) -> float:
-    return dot(one, other) / math.sqrt(dot(one, one) * dot(other, other))
+    return _dot(one, other) / math.sqrt(_dot(one, one) * _dot(other, other))
+
+
+def _dot(one: str, other: str) -> float:
+    return dot(one, other) or 0.0
 
 
 def pearson(one: str, other: str) -> float | None:
@@ -133,7 +142,7 @@ def product(array: str) -> float:
 
 
 def magnitude(array: str) -> float:
-    return math.sqrt(dot(array, array))
+    return math.sqrt(_dot(array, array))
 
 
 def _whole(values: Sequence[float | None]) -> Floats:
@@ -150,9 +159,12 @@ def fit_line(array: str) -> dict[str, Any]:
     values = _whole(numbers(array))
     slope, start = _line(values)
     line: Floats = start + slope * np.arange(len(values), dtype=np.float64)
-    variance, rest = float(values.var()), float((values - line).var())
+    spread = max(len(values) - 1, 1)  # one less, for the mean is of the same values
+    variance = float(((values - values.mean()) ** 2).sum()) / spread
+    rest = float(((values - line) ** 2).sum()) / spread
     share = 1.0 - rest / variance if variance else 1.0
-    found = {"rsquare": share, "slope": slope, "variance": variance, "rvariance": rest, "interception": start}
+    found = {"rsquare": share, "slope": slope, "variance": variance, "rvariance": rest}
+    found["interception"] = start - slope  # the first point is at one
     return {name: number(value) for name, value in found.items()} | {"line_fit": _listed(line)}
 
 

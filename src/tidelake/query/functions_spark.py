@@ -38,6 +38,10 @@ _TIME = (
             "d-MMM-yy H:mm:ss",
             "d MMM yyyy H:mm:ss",
             "d MMM yyyy",
+            "M-d-yyyy",
+            "M-d-yyyy H:mm:ss",
+            "H:mm d MMM yyyy",
+            "H:mm:ss d MMM yyyy",
             "MMM d, yyyy",
             "yyyy/M/d H:mm:ss",
             "yyyy/M/d",
@@ -61,6 +65,12 @@ _REAL_TEXT = (
     "'E([+-])([0-9])$', 'E$10$2') END"
 )
 _TIME_SHAPE = "\"yyyy-MM-dd'T'HH:mm:ss.SSSSSS'0Z'\""
+
+_GUID_SHAPE = "^" + "-?".join(f"({'[0-9a-fA-F]' * size})" for size in (8, 4, 4, 4, 12))
+_GUID = (
+    f"CASE WHEN regexp_like(@, '{_GUID_SHAPE}') THEN "
+    f"lower(regexp_replace(regexp_extract(@, '{_GUID_SHAPE}', 0), '{_GUID_SHAPE}', '$1-$2-$3-$4-$5')) END"
+)
 
 _TEMPLATES = r"""
 contains: contains(lower({0}), lower({1}))
@@ -119,16 +129,16 @@ to_dynamic_from_real: CAST({0} AS VARIANT)
 to_dynamic_from_bool: CAST({0} AS VARIANT)
 to_dynamic_from_datetime: CAST(<TIMETEXT 0> AS VARIANT)
 to_dynamic_from_timespan: CAST(OF[[{0}]][[<SPANTEXT>]] AS VARIANT)
-to_guid_from_string: let CASE WHEN length(@) = 36 AND regexp_like(lower(@), '^[0-9a-f]+-[0-9a-f]+-[0-9a-f]+-[0-9a-f]+-[0-9a-f]+') THEN lower(@) END
-to_guid_from_dynamic: lower(try_cast({0} AS STRING))
+to_guid_from_string: let <GUID>
+to_guid_from_dynamic: OF[[try_cast({0} AS STRING)]][[<GUID>]]
 to_micros: unix_micros({0})
 items_bag: let <ITEMS> WHEN startswith(schema_of_variant(@), 'OBJECT') THEN transform(map_entries(try_cast(@ AS MAP<STRING, VARIANT>)), e -> to_variant_object(map(e.key, e.value))) ELSE array(@) END
 items_array: let <ITEMS> WHEN startswith(schema_of_variant(@), 'OBJECT') THEN transform(map_entries(try_cast(@ AS MAP<STRING, VARIANT>)), e -> CAST(array(CAST(e.key AS VARIANT), e.value) AS VARIANT)) ELSE array(@) END
 list_length: CAST(size({0}) AS BIGINT)
 indexes: OF[[CAST({0} AS BIGINT)]][[CASE WHEN @ <= 0 THEN array() ELSE sequence(0L, @ - 1) END]]
 explode: explode({0})
-arg_max: max_by({0}, {1})
-arg_min: min_by({0}, {1})
+arg_max: coalesce(max_by({0}, {1}), first({0}))
+arg_min: coalesce(min_by({0}, {1}), first({0}))
 any: any_value({0}, true)
 stdev: stddev_samp({0})
 stdevp: stddev_pop({0})
@@ -145,7 +155,8 @@ make_set_of_datetime: CAST(slice(sort_array(collect_set(<TIMETEXT 0>)), 1, CAST(
 make_set_of_dynamic: CAST(slice(transform(sort_array(array_distinct(flatten(collect_list(CASE WHEN startswith(schema_of_variant({0}), 'ARRAY') THEN transform(try_cast({0} AS ARRAY<VARIANT>), e -> to_json(e)) ELSE array(to_json({0})) END)))), e -> parse_json(e)), 1, CAST({1|1048576} AS INT)) AS VARIANT)
 make_list: CAST(slice(collect_list({0}), 1, CAST({1|1048576} AS INT)) AS VARIANT)
 make_list_of_datetime: CAST(slice(collect_list(<TIMETEXT 0>), 1, CAST({1|1048576} AS INT)) AS VARIANT)
-make_list_of_dynamic: CAST(slice(collect_list({0}), 1, CAST({1|1048576} AS INT)) AS VARIANT)
+make_list_of_dynamic: CAST(slice(flatten(collect_list(<ASLIST 0>)), 1, CAST({1|1048576} AS INT)) AS VARIANT)
+make_list_whole: CAST(collect_list({0}) AS VARIANT)
 make_bag: coalesce(to_variant_object(aggregate(collect_list(try_cast({0} AS MAP<STRING, VARIANT>)), CAST(map() AS MAP<STRING, VARIANT>), (a, e) -> map_concat(map_filter(a, (k, v) -> NOT map_contains_key(e, k)), e))), parse_json('{}'))
 strcat: concat({*})
 strcat_delim: concat_ws({*})
@@ -155,7 +166,7 @@ lower: lower({0})
 upper: upper({0})
 reverse: reverse({0})
 replace: replace({0}, {1}, {2})
-translate: translate({2}, {0}, {1})
+translate: translate({2}, {0}, CASE WHEN {1} = '' THEN '' ELSE rpad({1}, length({0}), right({1}, 1)) END)
 trim: regexp_replace(regexp_replace({1}, concat('^(?:', {0}, ')'), ''), concat('(?:', {0}, ')$'), '')
 trim_start: regexp_replace({1}, concat('^(?:', {0}, ')'), '')
 trim_end: regexp_replace({1}, concat('(?:', {0}, ')$'), '')
@@ -176,14 +187,15 @@ array_length: CAST(size(try_cast({0} AS ARRAY<VARIANT>)) AS BIGINT)
 array_join: array_join(<TEXTS 0>, {1})
 array_reverse: CAST(reverse(<LIST 0>) AS VARIANT)
 array_sum: aggregate(<TEXTS 0>, 0D, (a, e) -> a + coalesce(try_cast(e AS DOUBLE), 0D))
-array_sort_asc: OF[[<LIST 0>]][[CASE WHEN exists(@, e -> schema_of_variant(e) = 'STRING') THEN CAST(array_sort(transform(@, e -> try_cast(e AS STRING))) AS VARIANT) ELSE CAST(transform(array_sort(transform(@, e -> CASE WHEN try_cast(e AS DOUBLE) IS NOT NULL THEN named_struct('k', try_cast(e AS DOUBLE), 'v', to_json(e)) END)), s -> parse_json(s.v)) AS VARIANT) END]]
-array_sort_desc: OF[[<LIST 0>]][[CASE WHEN exists(@, e -> schema_of_variant(e) = 'STRING') THEN CAST(sort_array(transform(@, e -> try_cast(e AS STRING)), false) AS VARIANT) ELSE CAST(transform(sort_array(transform(@, e -> named_struct('k', try_cast(e AS DOUBLE), 'v', to_json(e))), false), s -> parse_json(s.v)) AS VARIANT) END]]
+array_sort_asc: OF[[<LISTORNULL 0>]][[CASE WHEN @ IS NOT NULL THEN CAST(concat(transform(sort_array(transform(filter(@, e -> <NUMERIC>), e -> named_struct('k', try_cast(e AS DOUBLE), 'v', to_json(e)))), s -> parse_json(s.v)), transform(sort_array(transform(filter(@, e -> schema_of_variant(e) = 'STRING'), e -> try_cast(e AS STRING))), s -> CAST(s AS VARIANT)), filter(@, e -> NOT <NUMERIC> AND schema_of_variant(e) NOT IN ('STRING', 'VOID')), filter(@, e -> coalesce(schema_of_variant(e), 'VOID') = 'VOID')) AS VARIANT) END]]
+array_sort_desc: OF[[<LISTORNULL 0>]][[CASE WHEN @ IS NOT NULL THEN CAST(concat(transform(sort_array(transform(filter(@, e -> <NUMERIC>), e -> named_struct('k', try_cast(e AS DOUBLE), 'v', to_json(e))), false), s -> parse_json(s.v)), transform(sort_array(transform(filter(@, e -> schema_of_variant(e) = 'STRING'), e -> try_cast(e AS STRING)), false), s -> CAST(s AS VARIANT)), filter(@, e -> NOT <NUMERIC> AND schema_of_variant(e) NOT IN ('STRING', 'VOID')), filter(@, e -> coalesce(schema_of_variant(e), 'VOID') = 'VOID')) AS VARIANT) END]]
 array_index_of: CAST(coalesce(array_position(<TEXTS 0>, CAST({1} AS STRING)), 0) - 1 AS BIGINT)
 array_slice: OF[[<LISTORNULL 0>]][[CAST(slice(@, CAST(CASE WHEN {1} < 0 THEN greatest(size(@) + {1}, 0) ELSE {1} END + 1 AS INT), CAST(greatest(CASE WHEN {2} < 0 THEN size(@) + {2} ELSE {2} END - CASE WHEN {1} < 0 THEN greatest(size(@) + {1}, 0) ELSE {1} END + 1, 0) AS INT)) AS VARIANT)]]
 bag_keys: CAST(map_keys(try_cast({0} AS MAP<STRING, VARIANT>)) AS VARIANT)
 bag_has_key: coalesce(array_contains(map_keys(try_cast({0} AS MAP<STRING, VARIANT>)), {1}), FALSE)
 prefix_keys: to_variant_object(transform_keys(try_cast({0} AS MAP<STRING, VARIANT>), (k, v) -> concat({1}, k)))
 bag_remove_keys: to_variant_object(map_filter(try_cast({0} AS MAP<STRING, VARIANT>), (k, v) -> NOT array_contains(<TEXTS 1>, k)))
+bag_filled: to_variant_object(map_filter(try_cast({0} AS MAP<STRING, VARIANT>), (k, v) -> v IS NOT NULL AND NOT is_variant_null(v) AND coalesce(try_cast(v AS STRING), '-') <> ''))
 sqrt: CASE WHEN {0} >= 0 THEN sqrt({0}) END
 exp: exp({0})
 exp2: pow(2, {0})
@@ -259,7 +271,7 @@ from_unix_millis: timestamp_micros(CAST(CASE WHEN {0} BETWEEN -62135596800000 AN
 from_unix_micros: timestamp_micros(CAST(CASE WHEN {0} BETWEEN -62135596800000000 AND 253402300799999999 THEN {0} END AS BIGINT))
 from_unix_nanos: timestamp_micros(CAST({0} AS BIGINT) div 1000)
 utc_to_local: from_utc_timestamp({0}, {1})
-local_to_utc: to_utc_timestamp({0}, {1})
+local_to_utc: OF[[to_utc_timestamp({0}, {1})]][[timestamp_micros(unix_micros(@) - (unix_micros(from_utc_timestamp(@, {1})) - unix_micros({0})))]]
 make_datetime: try_make_timestamp(CAST({0} AS INT), CAST({1} AS INT), CAST({2} AS INT), CAST({3|0} AS INT), CAST({4|0} AS INT), CAST({5|0} AS DECIMAL(16, 6)))
 to_hex: OF[[lower(hex(CAST({0} AS BIGINT)))]][[CASE WHEN length(@) < {1|0} THEN lpad(@, CAST({1|0} AS INT), '0') ELSE @ END]]
 part_year: CAST(year({0}) AS BIGINT)
@@ -308,15 +320,19 @@ _MACROS = {
     "<ITEMS>": _ITEMS,
     "<WHOLE>": _WHOLE,
     "<TIME>": _TIME,
+    "<NUMERIC>": "regexp_like(schema_of_variant(e), '^(BIGINT|DOUBLE|DECIMAL|FLOAT|INT|SMALLINT|TINYINT)')",
+    "<GUID>": _GUID,
     "<REALTEXT>": _REAL_TEXT,
     "<SPANTEXT>": _SPAN_TEXT,
     "<ORIGIN>": str(ORIGIN_US),
     "<TIMESHAPE>": _TIME_SHAPE,
     "<TEXTS #>": "transform(coalesce(try_cast({#} AS ARRAY<VARIANT>), array()), e -> try_cast(e AS STRING))",
+    "<ASLIST #>": "CASE WHEN {#} IS NULL THEN NULL WHEN startswith(schema_of_variant({#}), 'ARRAY') THEN try_cast({#} AS ARRAY<VARIANT>) ELSE array({#}) END",
     "<LIST #>": "coalesce(try_cast({#} AS ARRAY<VARIANT>), array())",
     "<LISTORNULL #>": "try_cast({#} AS ARRAY<VARIANT>)",
     "<TIMETEXT #>": f"date_format({{#}}, {_TIME_SHAPE})",
 }
+_FLAT = "v -> CASE WHEN startswith(schema_of_variant(v), 'ARRAY') THEN try_cast(v AS ARRAY<VARIANT>) ELSE array(v) END"
 _COUNTED = r"(CASE WHEN (\1) <= 0 THEN CAST(array() AS ARRAY<BIGINT>) ELSE sequence(0L, CAST((\1) - 1 AS BIGINT)) END)"
 
 
@@ -501,13 +517,14 @@ def _zip(nodes: Sequence[exp.Expr], texts: Sequence[str]) -> str:
     return f"CAST(transform({indexes}, i -> array({cells})) AS VARIANT)"
 
 
-def _make_list_ordered(before: str, after: str) -> Writer:
+def _make_list_ordered(before: str, after: str, *, flat: bool = False) -> Writer:
     """Collect in the order of the last argument, a row's number; nulls are left out."""
 
     def write(nodes: Sequence[exp.Expr], texts: Sequence[str]) -> str:
         value, limit, order = texts[0], texts[1], texts[2].split(" ASC")[0]
         pair = f"CASE WHEN {value} IS NOT NULL THEN named_struct('k', {order}, 'v', {before % value}) END"
         items = f"transform(sort_array(collect_list({pair})), s -> {after % 's.v'})"
+        items = f"flatten(transform({items}, {_FLAT}))" if flat else items
         count = "1048576" if limit == "NULL" else limit
         return f"CAST(slice({items}, 1, CAST({count} AS INT)) AS VARIANT)"
 
@@ -527,7 +544,8 @@ _WRITTEN: dict[str, Writer] = {
     "tide_pack_array": _pack_array, "tide_bag_merge": _bag_merge, "tide_zip": _zip,
     "tide_make_list_ordered": _make_list_ordered("%s", "%s"),
     "tide_make_list_ordered_of_datetime": _make_list_ordered(f"date_format(%s, {_TIME_SHAPE})", "%s"),
-    "tide_make_list_ordered_of_dynamic": _make_list_ordered("to_json(%s)", "parse_json(%s)"),
+    "tide_make_list_ordered_of_dynamic": _make_list_ordered("to_json(%s)", "parse_json(%s)", flat=True),
+    "tide_make_list_ordered_whole": _make_list_ordered("to_json(%s)", "parse_json(%s)"),
 }  # fmt: skip
 
 _COUNTED_TEMPLATES = re.sub(r"OF2\[\[(.*?)\]\]", _COUNTED, _TEMPLATES)

@@ -130,6 +130,37 @@ def bag_without(bag: str, keys: str) -> str:
     return json.dumps(found, ensure_ascii=False)
 
 
+def replace_strings(text: str, olds: str, news: str) -> str:
+    """Replace texts by others in one pass; of several that begin at a place the first of the list counts.
+
+    What is to become no text is found as well, and stays.
+    """
+    held, given = json.loads(olds), json.loads(news)
+    given = given if isinstance(given, list) else [given] * len(held)
+    pairs = {
+        old: new if isinstance(new, str) else old
+        for old, new in reversed(list(zip(held, given, strict=False)))
+        if isinstance(old, str) and old
+    }
+    ordered = [old for old in held if old in pairs] if pairs else []
+    if not ordered:
+        return text
+    found: str = _pattern("|".join(re.escape(old) for old in ordered)).sub(lambda match: pairs[match[0]], text)
+    return found
+
+
+def has_any_index(text: str, words: str) -> int:
+    """Find the first word of a list that a text has as a whole term, whatever its case."""
+    for at, word in enumerate(json.loads(words)):
+        before, after = (
+            (r"(?<![^\W_])" if str(word)[:1].isalnum() else ""),
+            (r"(?![^\W_])" if str(word)[-1:].isalnum() else ""),
+        )
+        if _pattern(f"(?i){before}{re.escape(str(word))}{after}").search(text):
+            return at
+    return -1
+
+
 # name, function, how many texts it takes, what it gives
 TEXT: tuple[tuple[str, Callable[..., Any], int, str], ...] = (
     ("tide_indexof_from", indexof, 3, "long"),
@@ -137,5 +168,7 @@ TEXT: tuple[tuple[str, Callable[..., Any], int, str], ...] = (
     ("tide_countof_plain", countof, 2, "long"),
     ("tide_version_text", version, 1, "text"),
     ("tide_hashed", hashed, 3, "long"),
+    ("tide_replace_strings", replace_strings, 3, "text"),
+    ("tide_has_any_index", has_any_index, 2, "long"),
     ("tide_bag_without", bag_without, 2, "json"),
 )

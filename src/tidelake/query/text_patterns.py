@@ -14,9 +14,9 @@ EDGE_BEFORE = r"(?:^|[^\p{L}\p{N}])"
 EDGE_AFTER = r"(?:$|[^\p{L}\p{N}])"
 MAX_WAYS = 32  # ways to read one path: five dots in it; of longer ones, the longest keys and the fully nested way
 
-_NAMED_GROUP = re.compile(r"\\.|\(\?P?<[A-Za-z_]\w*>", re.DOTALL)
+_NAMED_GROUP = re.compile(r"\\u[0-9A-Fa-f]{4}|\\U[0-9A-Fa-f]{8}|\\.|\(\?P?<[A-Za-z_]\w*>", re.DOTALL)
 _INDEX = re.compile(r"\[(\d{1,9})\]$")
-TIME_PART = re.compile(r"yyyy|yy|MM|M|dd|d|HH|H|hh|h|mm|m|ss|s|f{1,7}|F{1,7}|tt|.", re.DOTALL)
+TIME_PART = re.compile(r"yyyy|yy|y|MM|M|dd|d|HH|H|hh|h|mm|m|ss|s|f{1,7}|F{1,7}|tt|.", re.DOTALL)
 
 
 def escaped(words: str) -> str:
@@ -25,8 +25,17 @@ def escaped(words: str) -> str:
 
 
 def plain_groups(pattern: str) -> str:
-    """Give a pattern whose groups have no names, for engines write those differently; their numbers stay."""
-    return _NAMED_GROUP.sub(lambda match: match[0] if match[0].startswith("\\") else "(", pattern)
+    """Give a pattern whose groups have no names, for engines write those differently; their numbers stay.
+
+    A character that is written by its number, as ``\\u00e9``, is written as all engines read it.
+    """
+
+    def plain(match: re.Match[str]) -> str:
+        if match[0][:2] in ("\\u", "\\U") and len(match[0]) > 2:
+            return f"\\x{{{match[0][2:].lstrip('0') or '0'}}}"
+        return match[0] if match[0].startswith("\\") else "("
+
+    return _NAMED_GROUP.sub(plain, pattern)
 
 
 def term_pattern(term: str, *, cased: bool = False, prefix: bool = False, suffix: bool = False) -> str:
@@ -107,7 +116,7 @@ def _translated(pattern: str, parts: dict[str, str], plain: object) -> str | Non
     for piece in TIME_PART.findall(pattern):
         if piece in parts:
             out.append(parts[piece])
-        elif piece[0] in "fF":
+        elif piece[0] in "fFy":
             return None
         else:
             assert callable(plain)

@@ -13,7 +13,9 @@ from sqlglot import exp
 
 from tidelake.query.kql.arguments import Arguments
 from tidelake.query.kql.conversions import convert
-from tidelake.query.kql.values import NUMERIC, TEXTUAL, Value, call, cast, literal, text
+from tidelake.query.kql.values import NUMERIC, TEXTUAL, Value, call, cast, coalesced, literal, text
+
+MAX_KEPT = 2**31 - 1  # values of a set that stands for a sketch: all of them
 
 Rule = Callable[[Arguments], Value]
 
@@ -119,7 +121,12 @@ def _extreme(kind: type[exp.AggFunc]) -> Rule:
 
 
 def _deviation(target: str) -> Rule:
-    return lambda args: Value(call(target, cast(_number(args).sql, "real")), "real")
+    """Measure how far values lie apart: of one or none, not at all."""
+
+    def rule(args: Arguments) -> Value:
+        return Value(coalesced(call(target, cast(_number(args).sql, "real")), literal(0.0, "real").sql), "real")
+
+    return rule
 
 
 def _covariance(target: str) -> Rule:
@@ -165,9 +172,7 @@ def _weighted_percentile(args: Arguments) -> Value:
         raise args.error("a percentile lies between 0 and 100", 2)
     plain = Value(value.sql, "long") if value.type == "timespan" else value
     pair = call("tide_pack_array", *(convert(each, "dynamic").sql for each in (plain, args.as_type(1, "long"))))
-    found = call(
-        "tide_percentile_weighted", call("tide_make_list_of_dynamic", pair), text(literal(str(share), "string"))
-    )
+    found = call("tide_percentile_weighted", call("tide_make_list_whole", pair), text(literal(str(share), "string")))
     return Value(cast(found, "long" if value.type == "timespan" else value.type), value.type)
 
 
@@ -200,6 +205,38 @@ def _collected(target: str, args: Arguments) -> Value:
 
 def _make_bag(args: Arguments) -> Value:
     return Value(call("tide_make_bag", args.as_type(0, "dynamic").sql), "dynamic")
+
+
+def _hll(args: Arguments) -> Value:
+    """Keep the distinct values themselves, as texts: counts of them are exact."""
+    value = convert(args[0], "string")
+    held = _Chosen(value.sql, "string") if isinstance(args[0], _Chosen) or args[0].type not in TEXTUAL else value
+    return Value(call("tide_make_set", _kept(held), exp.Literal.number(MAX_KEPT)), "dynamic")
+
+
+def _hll_merge(args: Arguments) -> Value:
+    return Value(
+        call("tide_make_set_of_dynamic", args.as_type(0, "dynamic").sql, exp.Literal.number(MAX_KEPT)), "dynamic"
+    )
+
+
+def _tdigest(args: Arguments) -> Value:
+    """Keep the values themselves: percentiles of them are exact."""
+    value = _number(args)
+    if value.type == "timespan":
+        raise args.error("tdigest keeps numbers: use tolong(…)", 0, kind="type")
+    return Value(call("tide_make_list", value.sql, exp.Literal.number(MAX_KEPT)), "dynamic")
+
+
+def _merge_tdigest(args: Arguments) -> Value:
+    return Value(
+        call("tide_make_list_of_dynamic", args.as_type(0, "dynamic").sql, exp.Literal.number(MAX_KEPT)), "dynamic"
+    )
+
+
+def _build_schema(args: Arguments) -> Value:
+    held = call("tide_to_json", call("tide_make_list_whole", args.as_type(0, "dynamic").sql))
+    return Value(call("tide_build_schema", held), "dynamic")
 
 
 def _any(args: Arguments) -> Value:
@@ -243,6 +280,11 @@ _ENTRIES: dict[str, tuple[int, int, Rule, str, str]] = {
     "make_list_if": (2, 3, _conditional(_make_list), "dynamic", "list"),
     "make_bag": (1, 2, _make_bag, "dynamic", "bag"), "make_dictionary": (1, 2, _make_bag, "dynamic", "dictionary"),
     "make_bag_if": (2, 3, _conditional(_make_bag), "dynamic", "bag"),
+    "hll": (1, 2, _hll, "dynamic", "hll"), "hll_if": (2, 3, _conditional(_hll), "dynamic", "hll"),
+    "hll_merge": (1, 1, _hll_merge, "dynamic", "hll_merge"), "tdigest": (1, 1, _tdigest, "dynamic", "tdigest"),
+    "merge_tdigest": (1, 1, _merge_tdigest, "dynamic", "merge_tdigest"),
+    "tdigest_merge": (1, 1, _merge_tdigest, "dynamic", "tdigest_merge"),
+    "buildschema": (1, 1, _build_schema, "dynamic", "schema"),
     "take_any": (1, 1, _any, "of its argument", ""), "any": (1, 1, _any, "of its argument", "any"),
     "anyif": (2, 2, _conditional(_any), "of its argument", "anyif"),
     "take_anyif": (2, 2, _conditional(_any), "of its argument", ""),
@@ -252,6 +294,8 @@ _ENTRIES: dict[str, tuple[int, int, Rule, str, str]] = {
 }  # fmt: skip
 
 AGGREGATES: Mapping[str, Aggregate] = {name: Aggregate(name, *entry) for name, entry in _ENTRIES.items()}
+
+EXTREMES = {"arg_max": "max", "argmax": "max", "arg_min": "min", "argmin": "min"}
 
 # Aggregates that give several columns; summarize knows them by name.
 SEVERAL = {

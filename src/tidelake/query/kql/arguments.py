@@ -11,7 +11,8 @@ from typing import Any
 
 from tidelake.query.kql.conversions import convert, implicit
 from tidelake.query.kql.scope import Scope
-from tidelake.query.kql.values import TEXTUAL, Value
+from tidelake.query.kql.values import TEXTUAL, Value, literal
+from tidelake.query.text_patterns import plain_groups
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +40,17 @@ class Arguments:
         value = self.values[index]
         if kind == "any":
             return value
+        if kind == "regex":
+            found = self.as_type(index, "text")
+            return literal(plain_groups(found.constant), "string") if found.is_constant and found.constant else found
         if kind == "text":
             return Value(value.sql, "string", value.constant) if value.type in TEXTUAL else convert(value, "string")
-        found = implicit(value, kind)
-        if found is None:
+        converted = implicit(value, kind)
+        if converted is None:
             raise self.error(
                 f"argument {index + 1} of {self.name} must be {kind}, this is {value.type}", index, kind="type"
             )
-        return found
+        return converted
 
     def constant(self, index: int, what: str) -> Any:
         if not self.values[index].is_constant:

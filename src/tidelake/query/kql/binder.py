@@ -17,16 +17,16 @@ from tidelake.errors import InvalidInputError, NotFoundError, QueryError
 from tidelake.lexer import did_you_mean
 from tidelake.query.kql import advice, syntax
 from tidelake.query.kql.advice import refusal
-from tidelake.query.kql.aggregates import AGGREGATES, SEVERAL
+from tidelake.query.kql.aggregates import AGGREGATES, EXTREMES, SEVERAL
 from tidelake.query.kql.arguments import Arguments
 from tidelake.query.kql.conversions import convert, implicit
 from tidelake.query.kql.expressions import PLACES
 from tidelake.query.kql.mistakes import error_at
-from tidelake.query.kql.naming import name_of
 from tidelake.query.kql.relations import Relation, Steps, keyed
 from tidelake.query.kql.scalar_functions import FUNCTIONS
-from tidelake.query.kql.scalars import RowValue, Scalars
+from tidelake.query.kql.scalars import RowValue
 from tidelake.query.kql.scope import Clock, Closure, Deferred, Names, Scope, Unset, column_sql
+from tidelake.query.kql.specials import SPECIAL, Specials
 from tidelake.query.kql.values import (
     Column,
     Value,
@@ -37,14 +37,10 @@ from tidelake.query.kql.values import (
     text_literal,
     type_of,
 )
-from tidelake.query.kql.windows import WINDOWS, bind_window
 from tidelake.query.tables import ANSWER_PLACES, ANSWERS, Answering, Outside, Tables
 
 MAX_NODES = 20_000  # parts of one bound expression: functions that call functions can double it each time
 MAX_CALLS = 5_000  # calls of the author's own functions, each of which is written out
-
-SPECIAL = ("toscalar", "materialize", "column_ifexists", "columnifexists", "iscolumnexists", "pack_all",
-           "bag_pack_columns", "table", "database", "cluster", "view", *WINDOWS)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +54,7 @@ class Place:
 OperatorRule = Callable[["Binder", Relation, syntax.Operator, Place], Relation]
 
 
-class Binder(Scalars):
+class Binder(Specials):
     """Bind one query."""
 
     def __init__(self, tables: Tables, text: str, now: datetime, rules: Mapping[str, OperatorRule]) -> None:
@@ -318,14 +314,12 @@ class Binder(Scalars):
         raise self.error(at, f"unknown function '{name}'{hint}", kind="unknown_table", name=name)
 
     def _datatable(self, columns: Any, values: Any, at: int, place: Place) -> Relation:
-        if not columns:
-            raise self.error(at, "a datatable needs columns")
-        if len(values) % len(columns):
+        if len(values) % max(len(columns), 1) or (values and not columns):
             raise self.error(at, f"a datatable of {len(columns)} columns cannot have {len(values)} values")
         scope = self.scope(None, place)
         typed = keyed((name, kind) for name, kind in columns)
         rows: list[list[exp.Expr]] = []
-        for start in range(0, len(values), len(columns)):
+        for start in range(0, len(values), max(len(columns), 1)):
             row = values[start : start + len(columns)]
             rows.append([self._cell(node, column.type, scope) for node, column in zip(row, typed, strict=True)])
         return self.constant_rows(typed, rows)
@@ -356,7 +350,7 @@ class Binder(Scalars):
     def constant_rows(self, columns: tuple[Column, ...], rows: list[list[exp.Expr]]) -> Relation:
         """Give rows that the query itself holds."""
         source, alias = self.steps.add(rows_query(columns, rows))
-        return Relation(source, alias, columns)
+        return Relation(source, alias, columns, serialized=True)
 
     # functions
 
@@ -446,16 +440,21 @@ class Binder(Scalars):
         query = exp.select(exp.alias_(relation.item(first), "v", quoted=True)).from_(relation.source.copy())
         return query, first.type
 
+    def columns_of(self, node: syntax.Expression, scope: Scope) -> list[str]:
+        return [column.name for column in self.table(node, Place(scope.names, self.text)).columns]
+
     def bind_call(self, node: syntax.Call, scope: Scope) -> Value:
         found = scope.names.find(node.name)
         if isinstance(found, Closure):
             return self._called(found, node, scope)
         if node.name in SPECIAL:
-            return self._special(node, scope)
+            return self.special(node, scope)
         if scope.aggregates and node.name in AGGREGATES:
             return self._aggregate(node, scope)
+        if scope.aggregates and node.name in EXTREMES:  # within an expression it is the extreme itself
+            return self._aggregate(syntax.Call(EXTREMES[node.name], node.arguments[:1], node.at), scope)
         if function := FUNCTIONS.get(node.name):
-            arguments = self._arguments(node, scope)
+            arguments = self.arguments(node, scope)
             self._check_count(node, len(arguments), function.least, function.most, scope)
             try:
                 return convert_text_limit(function.rule(arguments), scope, node.at)
@@ -485,7 +484,7 @@ class Binder(Scalars):
             raise scope.error(node.at, "the expression grows too large", kind="too_large")
         return value
 
-    def _arguments(self, node: syntax.Call, scope: Scope) -> Arguments:
+    def arguments(self, node: syntax.Call, scope: Scope) -> Arguments:
         values = tuple(self.bind(argument, scope) for argument in node.arguments)
         return Arguments(node.name, values, scope, node.at, tuple(argument.at for argument in node.arguments))
 
@@ -498,61 +497,16 @@ class Binder(Scalars):
         aggregate = AGGREGATES[node.name]
         self._check_count(node, len(node.arguments), aggregate.least, aggregate.most, scope)
         rows = replace(scope, aggregates=False)
-        arguments = self._arguments(node, rows)
+        arguments = self.arguments(node, rows)
         return aggregate.rule(arguments)
-
-    def _special(self, node: syntax.Call, scope: Scope) -> Value:
-        match node.name, node.arguments:
-            case "toscalar", (argument,):
-                return self._toscalar(argument, scope)
-            case "materialize", (argument,):
-                return self.bind(argument, scope)
-            case (("column_ifexists" | "columnifexists"), (name, fallback)):
-                return self._column_if_exists(name, fallback, scope)
-            case "iscolumnexists", (name,):
-                return literal(self.constant(name, scope, "a column's name") in scope.columns, "bool")
-            case "pack_all", _:
-                return self._pack_all(scope)
-            case (window, _) if window in WINDOWS:
-                return bind_window(node, self._arguments(node, scope), scope)
-            case "bag_pack_columns", (_, *_):
-                pairs = [
-                    (name_of(each) or "", convert(self.bind(each, scope), "dynamic").sql) for each in node.arguments
-                ]
-                return Value(
-                    call("tide_pack", *(part for name, sql in pairs for part in (text_literal(name), sql))), "dynamic"
-                )
-        if node.name in ("table", "database", "cluster", "view"):
-            raise scope.error(node.at, "a table cannot stand where a value is expected", kind="type")
-        raise scope.error(node.at, f"{node.name} takes another number of arguments", kind="arity")
-
-    def _toscalar(self, node: syntax.Expression, scope: Scope) -> Value:
-        found = self.bind_query(node, scope)
-        if found is None:
-            return self.bind(node, scope)
-        query, kind = found
-        assert isinstance(query, exp.Select)
-        return Value(exp.Subquery(this=query.limit(1)), kind)
-
-    def _column_if_exists(self, name: syntax.Expression, fallback: syntax.Expression, scope: Scope) -> Value:
-        wanted = name.name if isinstance(name, syntax.Name) else self.constant(name, scope, "a column's name")
-        column = scope.columns.get(str(wanted))
-        return self.bind(syntax.Name(column.name, name.at), scope) if column else self.bind(fallback, scope)
-
-    def _pack_all(self, scope: Scope) -> Value:
-        parts: list[exp.Expr] = []
-        for name in scope.columns:
-            value = scope.column(name)
-            if value is not None:
-                parts += [text_literal(name), convert(value, "dynamic").sql]
-        return Value(call("tide_pack", *parts), "dynamic")
 
 
 def rows_query(columns: tuple[Column, ...], rows: list[list[exp.Expr]]) -> exp.Query:
     """Write rows as SQL: a VALUES list, or no rows of the right types."""
     typed = [exp.alias_(literal(None, column.type).sql, column.key, quoted=True) for column in columns]
     if not rows:
-        return exp.select(*typed).where(exp.false())
+        none = [exp.alias_(exp.Literal.number(1), "none", quoted=True)]
+        return exp.select(*(typed or none)).where(exp.false())
     tuples = [exp.Tuple(expressions=cells) for cells in rows]
     keys = [exp.to_identifier(f"c{index}", quoted=True) for index, _ in enumerate(columns)]
     values = exp.Values(expressions=tuples, alias=exp.TableAlias(this=exp.to_identifier("v"), columns=keys))

@@ -241,6 +241,19 @@ def project_reorder(b: Binder, relation: Relation, operator: syntax.Operator, pl
     return _keep(b, relation, [*first.values(), *rest])
 
 
+def project_by_names(b: Binder, relation: Relation, operator: syntax.Operator, place: Place) -> Relation:
+    """Choose columns by constants that hold their names, which may have stars; names of no column are left out."""
+    chosen: dict[str, Column] = {}
+    for node in operator.items:
+        found = b.constant(node, b.scope(None, place), "a column's name")
+        for name in found if isinstance(found, list) else [found]:
+            pattern = re.sub(r"([\[\]?])", r"[\1]", str(name))
+            chosen.update({c.name: c for c in relation.columns if fnmatchcase(c.name, pattern)})
+    if not chosen:
+        raise b.error(operator.at, "project-by-names leaves no columns")
+    return _keep(b, relation, list(chosen.values()))
+
+
 def _keep(b: Binder, relation: Relation, columns: Sequence[Column]) -> Relation:
     """Choose columns as they stand; what was computed stays computed."""
     if not relation.is_plain:
@@ -295,6 +308,19 @@ def ordered_by(b: Binder, relation: Relation, orderings: Sequence[syntax.Orderin
 def take(b: Binder, relation: Relation, operator: syntax.Operator, place: Place) -> Relation:
     count = _count(b, operator, place)
     return limited(b, relation, count, operator.items[0].at)
+
+
+def sample(b: Binder, relation: Relation, operator: syntax.Operator, place: Place) -> Relation:
+    """Keep some rows by chance, in no order."""
+    count = _count(b, operator, place)
+    relation = replace(b.steps.plain(relation), order=(), serialized=False)
+    key = Column("", "", fresh_key("chance", [c.key for c in (*relation.columns, *relation.hidden)]))
+    hidden = (*relation.partition, key)
+    drawn = replace(
+        relation, hidden=hidden, items={key.key: call("tide_rand")}, order=(OrderKey(key.key, False, True),)
+    )
+    kept = limited(b, drawn, count, operator.items[0].at)
+    return replace(kept, order=(), hidden=tuple(c for c in kept.hidden if c.key != key.key))
 
 
 def top(b: Binder, relation: Relation, operator: syntax.Operator, place: Place) -> Relation:

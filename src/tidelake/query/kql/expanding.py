@@ -21,11 +21,13 @@ from tidelake.query.kql.conversions import convert
 from tidelake.query.kql.grouping import summarize
 from tidelake.query.kql.joining import _equal, _joined, _other_alias, _pairs
 from tidelake.query.kql.naming import name_of, unique
+from tidelake.query.kql.plugins import ACTIVITY
 from tidelake.query.kql.relations import Relation, aliased, fresh_key, keyed
 from tidelake.query.kql.scope import column_sql
 from tidelake.query.kql.values import Column, Value, call, literal, text, text_literal
+from tidelake.query.text_patterns import plain_groups
 
-PLUGINS = ("bag_unpack", "pivot", "ipv4_lookup", "ipv6_lookup")
+PLUGINS = ("bag_unpack", "pivot", "ipv4_lookup", "ipv6_lookup", *ACTIVITY)
 _IN_NETWORK = {"ipv4_lookup": "tide_ipv4_is_in_range", "ipv6_lookup": "tide_ipv6_is_match"}
 _CHECKED = ("datetime", "timespan", "bool", "guid")  # types that no pattern of parse tells
 
@@ -177,15 +179,28 @@ def _parse_pattern(b: Binder, operator: syntax.Operator) -> tuple[str, list[tupl
         is_last = at == len(pieces) - 1
         match piece:
             case syntax.Literal(_, str(words)):
-                pattern += words if is_regex else escaped(words)
+                pattern += plain_groups(words) if is_regex else escaped(words)
                 count += groups_in(b, words, piece.at) if is_regex else 0
             case syntax.Wildcard():
                 pattern += ".*" if is_last else ".*?"
             case (name, kind, _):
                 count += 1
                 groups.append((name, kind, count))
-                pattern += _capture("string" if relaxed else kind, is_last or greedy)
+                skips = not is_last and isinstance(pieces[at + 1], syntax.Wildcard)
+                if skips and kind in _BEFORE_STAR and not is_regex:
+                    pattern += f"(?:{_BEFORE_STAR[kind]})?" if relaxed else _BEFORE_STAR[kind]
+                else:
+                    pattern += _capture("string" if relaxed else kind, is_last or greedy)
     return f"{f'(?{flags})' if flags else ''}^{pattern}$", groups
+
+
+# What a column takes where a star follows, which would take all: as much as looks like its type.
+_NUMBER = r"\s*([-+]?[0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?)"
+_BEFORE_STAR = {
+    "long": r"\s*([-+]?[0-9]+)", "int": r"\s*([-+]?[0-9]+)", "real": _NUMBER, "decimal": _NUMBER,
+    "bool": r"\s*([Tt]rue|[Ff]alse|TRUE|FALSE|[01])", "datetime": r"\s*([0-9]{1,4}[-/][0-9]{1,2}[-/][0-9T:. Z+-]+)",
+    "timespan": r"\s*(-?[0-9.:]+[a-z]*)", "guid": r"\s*([0-9a-fA-F-]{32,36})",
+}  # fmt: skip
 
 
 def _capture(kind: str, greedy: bool) -> str:
@@ -199,7 +214,7 @@ def _capture(kind: str, greedy: bool) -> str:
 def groups_in(b: Binder, pattern: str, at: int) -> int:
     """Count the groups of a regular expression; one that is none is an error."""
     try:
-        return re.compile(pattern).groups
+        return re.compile(re.sub(r"\\[pP](\{\w*\}|\w)", ".", pattern)).groups
     except (re.error, OverflowError, RecursionError) as error:
         raise b.error(at, f"not a regular expression: {error}") from None
 
@@ -222,9 +237,13 @@ def range_rows(b: Binder, relation: Relation, operator: syntax.Operator, place: 
     if kind == "datetime":
         step = b.expect(step, "timespan", scope, operator.at, "the step of a range of times")
     last = call(f"tide_bin_index_{sort}", high.sql, low.sql, step.sql)
-    rows = exp.select(
-        aliased(call("tide_explode", call("tide_indexes", exp.Add(this=last, expression=exp.Literal.number(1)))), "i")
-    )
+    places = exp.Add(this=last, expression=exp.Literal.number(1))
+    known = [side.constant for side in (low, high, step)]
+    if sort == "long" and all(isinstance(each, int) for each in known):  # engines count as far as they are asked to
+        first, final, by = (int(each) for each in known)
+        rows = exp.select(aliased(column_sql("i", "r"), "i")).from_(counted((final - first) // by + 1))
+    else:
+        rows = exp.select(aliased(call("tide_explode", call("tide_indexes", places)), "i"))
     source, alias = b.steps.add(rows)
     (column,) = keyed([(operator.items[0], kind)])
     at = column_sql("i", alias)
@@ -234,6 +253,13 @@ def range_rows(b: Binder, relation: Relation, operator: syntax.Operator, place: 
         sql = exp.Add(this=low.sql, expression=exp.Mul(this=at, expression=exp.Paren(this=step.sql)))
     made = Relation(source, alias, (column,), items={column.key: sql}, serialized=True)
     return b.steps.closed(made)
+
+
+def counted(count: int) -> exp.Expr:
+    """Return the rows of the numbers from zero, as a table that an engine makes as it goes."""
+    function = exp.Anonymous(this="range", expressions=[exp.Literal.number(0), exp.Literal.number(max(count, 0))])
+    alias = exp.TableAlias(this=exp.to_identifier("r", quoted=True), columns=[exp.to_identifier("i", quoted=True)])
+    return exp.Table(this=function, alias=alias)
 
 
 def invoke(b: Binder, relation: Relation, operator: syntax.Operator, place: Place) -> Relation:
@@ -249,6 +275,8 @@ def evaluate(b: Binder, relation: Relation, operator: syntax.Operator, place: Pl
             return _pivot(b, relation, plugin, operator.parts.get("columns"), place)
         case "ipv4_lookup" | "ipv6_lookup":
             return _lookup(b, relation, plugin, place)
+    if (rule := ACTIVITY.get(plugin.name)) is not None:
+        return rule(b, relation, plugin, place)
     hint = did_you_mean(plugin.name, PLUGINS) or f": evaluate knows {', '.join(PLUGINS)}"
     raise b.error(plugin.at, refusal("plugin", plugin.name, advice.PLUGINS, hint), kind="unsupported")
 
@@ -260,9 +288,9 @@ def _bag_unpack(b: Binder, relation: Relation, plugin: syntax.Call, schema: Any,
     name = plugin.arguments[0].name
     given = _options(b, plugin, ("OutputColumnPrefix", "columnsConflict", "ignoredProperties"), place)
     prefix = str(given.get("OutputColumnPrefix") or "")
-    if given.get("columnsConflict") not in (None, "error", "keep_source"):
-        message = "bag_unpack keeps a column whose name is also a key: project it away to have the key's value"
-        raise b.error(plugin.at, message, kind="unsupported")
+    conflict = str(given.get("columnsConflict") or "error")
+    if conflict not in ("error", "keep_source", "replace_source"):
+        raise b.error(plugin.at, "columnsConflict is 'error', 'keep_source' or 'replace_source'")
     node: syntax.Expression = plugin.arguments[0]
     relation = b.steps.plain(relation)
     bag = convert(b.bind(node, b.scope(relation, place)), "dynamic")
@@ -273,14 +301,16 @@ def _bag_unpack(b: Binder, relation: Relation, plugin: syntax.Call, schema: Any,
     chosen: list[tuple[Column, exp.Expr | None]] = [(c, None) for c in relation.columns if c.name != name]
     if schema:
         for wanted, kind in schema:
-            if wanted == "*" or any(c.name == wanted for c, _ in chosen):
+            held_by = next((c for c, _ in chosen if c.name == wanted), None)
+            if wanted == "*" or (held_by is not None and conflict != "replace_source"):
                 continue
+            chosen = [entry for entry in chosen if entry[0] is not held_by]
             read = Value(call("tide_key", sql, text_literal(wanted)), "dynamic")
             key = fresh_key(wanted, [c.key for c, _ in chosen])
             chosen.append((Column(wanted, kind, key), convert(read, kind).sql))
         return rebuilt(relation, chosen)
     held = relation.by_name.get(name)
-    column = Column(name, "dynamic", held.key if held else fresh_key(name, [c.key for c, _ in chosen]))
+    column = Column(name, "dynamic", held.key if held else fresh_key(name, [c.key for c, _ in chosen]), conflict)
     made = b.steps.closed(rebuilt(replace(relation, bag=None), [*chosen, (column, sql)]))
     return replace(made, bag=column)
 

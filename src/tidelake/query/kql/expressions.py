@@ -6,6 +6,7 @@ It does not parse tabular operators: a subclass does.
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import replace
 from typing import Any
 
 from tidelake.query.kql import syntax
@@ -312,7 +313,7 @@ class Expressions(Cursor):
             case "typeof":
                 return self._typeof(token)
             case "view":
-                return self.function(token.at)
+                return replace(self.function(token.at), is_view=True)
         return self._call(token)
 
     def _ends_wildcard(self) -> bool:

@@ -19,7 +19,7 @@ from tidelake.query.kql.binder import Binder, Place
 from tidelake.query.kql.conversions import convert, implicit
 from tidelake.query.kql.naming import unique
 from tidelake.query.kql.relations import Relation, aliased, fresh_key
-from tidelake.query.kql.scope import Scope, column_sql
+from tidelake.query.kql.scope import Closure, Scope, column_sql
 from tidelake.query.kql.values import TEXTUAL, Column, Value, literal, text
 
 KINDS = {
@@ -180,7 +180,7 @@ def _joined(b: Binder, left: Relation, right: Relation, condition: exp.Expr, kin
             if relation is right and name in left.by_name:  # a name that neither side has
                 name = unique(name, [*(held.name for held in columns), *right.by_name])
             key = fresh_key(name, [held.key for held in columns])
-            columns.append(Column(name, column.type, key))
+            columns.append(replace(column, name=name, key=key))
             chosen.append(aliased(column_sql(column.key, relation.alias), key))
     chosen += [aliased(column_sql(part.key, left.alias), part.key) for part in left.partition]
     source = exp.Join(this=right.source.copy(), on=condition)
@@ -218,13 +218,22 @@ def branches_of(b: Binder, node: syntax.Expression, place: Place, count: int) ->
     if isinstance(node, syntax.Wildcard):
         listed = [name.removeprefix(f"{DEFAULT_NAMESPACE}.") for name in b.tables.names()]
         names = [name for name in listed if fnmatchcase(name, node.pattern)]
-        if not names:
+        views = [name for name in place.names.all_names() if _is_view(name, place) and fnmatchcase(name, node.pattern)]
+        if not names and not views:
             raise b.error(node.at, f"no table matches '{node.pattern}'", kind="unknown_table", name=node.pattern)
-        return [(name, b.stored(name, node.at, place)) for name in names]
+        found = [(name, b.stored(name, node.at, place)) for name in names]
+        return found + [(name, b.table(syntax.Name(name, node.at), place)) for name in reversed(views)]
     table = b.table(node, place)
     if isinstance(node, syntax.Name):
         return [(node.name, table)]
+    if isinstance(node, syntax.Pipe) and node.operators[-1].name == "as":
+        return [(str(node.operators[-1].items[0]), table)]
     return [(_source_name(table, count) if isinstance(node, syntax.Member) else f"union_arg{count}", table)]
+
+
+def _is_view(name: str, place: Place) -> bool:
+    held = place.names.find(name)
+    return isinstance(held, Closure) and held.function.is_view
 
 
 def _source_name(relation: Relation, count: int) -> str:
@@ -236,10 +245,14 @@ def united(
     b: Binder, branches: Sequence[tuple[str, Relation]], source: str | None, *, inner: bool, at: int
 ) -> Relation:
     """Put rows under each other, by the names of their columns; one name with two types is two columns."""
-    columns = _united_columns([relation for _, relation in branches], inner=inner)
+    sources = _united_columns([relation for _, relation in branches], inner=inner)
+    columns = [column for column, _ in sources]
+    label_column = None
     if source:
-        columns = [Column(source, "string", fresh_key(source, [c.key for c in columns])), *columns]
-    queries = [_branch(b, label, relation, columns, source) for label, relation in branches]
+        name = unique(source, [c.name for c in columns])
+        label_column = Column(name, "string", fresh_key(name, [c.key for c in columns]))
+        columns = [label_column, *columns]
+    queries = [_branch(label, relation, sources, label_column) for label, relation in branches]
     query: Any = queries[0]
     for other in queries[1:]:
         query = exp.Union(this=query, expression=other, distinct=False)
@@ -252,33 +265,40 @@ def united(
     return replace(made, tables=tables, bag=bag)
 
 
-def _united_columns(relations: Sequence[Relation], *, inner: bool) -> list[Column]:
+def _united_columns(relations: Sequence[Relation], *, inner: bool) -> list[tuple[Column, str]]:
+    """Return the columns of a union, each with the name that it has in the branches.
+
+    A name that comes with several types is one column for each, with the type in its name; a name that some branch has
+    already stays that branch's.
+    """
     kinds: dict[str, list[str]] = {}
     for relation in relations:
         for column in relation.columns:
             held = kinds.setdefault(column.name, [])
             if column.type not in held:
                 held.append(column.type)
-    found: list[Column] = []
+    found: list[tuple[Column, str]] = []
+    conflicts = {c.name: c.conflict for relation in relations for c in relation.columns if c.conflict != "keep_source"}
+    plain = [name for name, types in kinds.items() if len(types) == 1]
     for name, types in kinds.items():
         if inner and not all(name in relation.by_name for relation in relations):
             continue
         for kind in types:
-            final = name if len(types) == 1 else f"{name}_{kind}"
-            final = unique(final, [column.name for column in found])
-            found.append(Column(final, kind, fresh_key(final, [column.key for column in found])))
+            taken = [column.name for column, _ in found]
+            final = name if len(types) == 1 else unique(f"{name}_{kind}", [*taken, *plain])
+            key = fresh_key(final, [column.key for column, _ in found])
+            found.append((Column(final, kind, key, conflicts.get(name, "keep_source")), name))
     return found
 
 
-def _branch(b: Binder, label: str, relation: Relation, columns: Sequence[Column], source: str | None) -> exp.Query:
+def _branch(
+    label: str, relation: Relation, sources: Sequence[tuple[Column, str]], label_column: Column | None
+) -> exp.Query:
     chosen: list[exp.Expr] = []
-    for column in columns:
-        if source and column is columns[0]:
-            chosen.append(aliased(literal(label, "string").sql, column.key))
-            continue
-        held = relation.by_name.get(column.name)
-        if held is None or held.type != column.type:
-            held = relation.by_name.get(column.name.removesuffix(f"_{column.type}"))
+    if label_column is not None:
+        chosen.append(aliased(literal(label, "string").sql, label_column.key))
+    for column, name in sources:
+        held = relation.by_name.get(name)
         sql = relation.item(held) if held is not None and held.type == column.type else literal(None, column.type).sql
         chosen.append(aliased(sql, column.key))
     query = exp.select(*chosen).from_(relation.source.copy())

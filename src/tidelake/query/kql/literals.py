@@ -33,6 +33,7 @@ _ESCAPE = re.compile(r"\\(?:x([0-9A-Fa-f]{2})|u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8}
 _PLAIN_ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
 _OTHER_TIMES = (
     "%m/%d/%Y", "%m/%d/%Y %H:%M:%S", "%m/%d/%Y %I:%M:%S %p", "%Y/%m/%d", "%Y/%m/%d %H:%M:%S", "%Y-%m", "%Y",
+    "%m-%d-%Y", "%m-%d-%Y %H:%M:%S", "%H:%M %d %b %Y", "%H:%M:%S %d %b %Y",
     "%d %b %y %H:%M:%S", "%d %b %y %H:%M", "%d-%b-%y %H:%M:%S", "%d %b %Y %H:%M:%S", "%d %b %Y", "%b %d, %Y",
 )  # fmt: skip
 _AROUND = re.compile(r"^[A-Za-z]+,\s*|\s+(?:GMT|UTC)$")  # the day's name, and the zone that is ours
@@ -112,7 +113,7 @@ def typed_of(token: str) -> tuple[str, Any]:
         return kind, None
     match kind:
         case "datetime":
-            return kind, parse_time(inner)
+            return kind, parse_time(_dated(inner))
         case "timespan":
             return kind, parse_span(inner)
         case "bool":
@@ -135,13 +136,22 @@ def format_span(ticks: int) -> str:
     return f"{sign}{f'{days}.' if days else ''}{clock}{f'.{fraction:07}' if fraction else ''}"
 
 
+def _dated(text: str) -> str:
+    """Write a date's parts as they are in a text: spaces around dashes do not count, and commas may part them."""
+    if re.fullmatch(r"\d{4}(\s*,\s*\d{1,2}){2,5}", text):
+        date, clock = re.split(r"\s*,\s*", text)[:3], re.split(r"\s*,\s*", text)[3:]
+        return "-".join(date) + (" " + ":".join([*clock, "0"][: max(len(clock), 2)]) if clock else "")
+    return re.sub(r"^(\d{4})\s*-\s*(\d{1,2})\s*-\s*(\d{1,2})", r"\1-\2-\3", text)
+
+
 def _escaped(match: re.Match[str]) -> str:
     code = match[1] or match[2] or match[3]
     if code:
         return chr(int(code, 16)) if int(code, 16) <= 0x10FFFF else "�"
     if match[4]:
         return chr(int(match[4], 8))
-    return _PLAIN_ESCAPES.get(match[5], match[5])
+    # What no rule knows stays as it is: a pattern such as "\\w+" means what it does with "@" before it.
+    return _PLAIN_ESCAPES.get(match[5]) or (match[5] if match[5] in "\\\"'`" else match[0])
 
 
 def _offset(zone: str | None) -> timedelta:

@@ -25,9 +25,10 @@ from tidelake.query.tables import Tables
 
 OPERATORS: Mapping[str, OperatorRule] = {
     "where": columns.where, "extend": columns.extend, "project": columns.project, "project-away": columns.project_away,
-    "project-keep": columns.project_keep, "project-rename": columns.project_rename,
+    "project-keep": columns.project_keep, "project-by-names": columns.project_by_names,
+    "project-rename": columns.project_rename,
     "project-reorder": columns.project_reorder, "sort": columns.sort, "take": columns.take, "top": columns.top,
-    "sample": columns.take, "serialize": columns.extend, "getschema": columns.getschema, "as": columns.same,
+    "sample": columns.sample, "serialize": columns.extend, "getschema": columns.getschema, "as": columns.same,
     "consume": columns.same, "render": columns.render, "print": columns.print_row, "summarize": grouping.summarize,
     "count": grouping.count, "distinct": grouping.distinct, "sample-distinct": grouping.sample_distinct,
     "make-series": grouping.make_series, "join": joining.join, "lookup": joining.join, "union": joining.union,
@@ -59,6 +60,7 @@ class Lowered:
     columns: tuple[tuple[str, str], ...]
     render: Render | None = None
     unpack: str | None = None
+    conflict: str = "keep_source"  # what becomes of a key that is a column's name
     timely: bool = False
 
 
@@ -97,6 +99,8 @@ def _finished(binder: Binder, relation: Relation) -> Lowered:
     """Write the last SELECT: in order, without hidden columns, with timespans as text."""
     if relation.order and not relation.is_plain:
         relation = binder.steps.closed(relation)
+    if not relation.columns and relation.bag is None:
+        raise binder.error(0, "the result has no columns", kind="no_columns")
     chosen = []
     for column in relation.columns:
         sql = relation.item(column)
@@ -118,4 +122,5 @@ def _finished(binder: Binder, relation: Relation) -> Lowered:
     render = Render(*binder.rendered) if binder.rendered else None
     unpack = relation.bag.name if relation.bag is not None and relation.bag.name in relation.by_name else None
     types = tuple((column.name, column.type) for column in relation.columns)
-    return Lowered(tree, types, render, unpack, binder.clock.was_read)
+    conflict = relation.bag.conflict if relation.bag is not None else "keep_source"
+    return Lowered(tree, types, render, unpack, conflict, binder.clock.was_read)

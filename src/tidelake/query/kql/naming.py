@@ -46,6 +46,8 @@ def _call_name(name: str, arguments: tuple[syntax.Expression, ...]) -> str | Non
             return f"percentile_{first or ''}_{arguments[2].value}".replace(".", "_")
         if not aggregate.prefix:
             return first
+        if name.startswith("covariance") and len(arguments) > 1:
+            return f"{name}_{first or ''}_{name_of(arguments[1]) or ''}"
         return f"{aggregate.prefix}_{first or ''}"
     if name == "strlen":
         return f"strlen_{first or ''}"

@@ -156,6 +156,13 @@ def _expressions(p: Operators) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
     return p.several(p.named_expression), {}
 
 
+def _renames(p: Operators) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+    """Read what is renamed, which may be nothing."""
+    if p.token.kind == "end" or p.token.is_sign("|", ")", ";", "}"):
+        return (), {}
+    return _expressions(p)
+
+
 def _where(p: Operators) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
     return (p.expression(),), {}
 
@@ -547,7 +554,7 @@ ALIASES = {"filter": "where", "limit": "take", "order": "sort", "mvexpand": "mv-
 
 RULES: Mapping[str, Rule] = {
     "where": _where, "filter": _where, "project": _maybe_expressions, "extend": _expressions, "project-away": _patterns,
-    "project-keep": _patterns, "project-reorder": _reorder, "project-rename": _expressions, "summarize": _summarize,
+    "project-keep": _patterns, "project-reorder": _reorder, "project-rename": _renames, "summarize": _summarize,
     "count": _count, "take": _where, "limit": _where, "top": _top, "sort": _sort, "order": _sort,
     "distinct": _distinct, "union": _union, "join": _join, "lookup": _lookup, "mv-expand": _mv_expand,
     "mvexpand": _mv_expand, "mv-apply": _mv_apply, "mvapply": _mv_apply, "parse": _parse, "parse-where": _parse,

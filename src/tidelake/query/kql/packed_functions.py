@@ -29,6 +29,7 @@ array_shift_left: tide_array_shift dynamic dynamic long any=null
 array_shift_right: tide_array_shift_right dynamic dynamic long any=null
 array_split: tide_array_split dynamic dynamic any
 bag_set_key: tide_bag_set_key dynamic dynamic text any
+percentiles_array_tdigest: tide_percentiles_of dynamic dynamic dynamic
 repeat: tide_repeat dynamic any long
 geo_distance_2points: tide_geo_distance real real real real real
 geo_point_in_circle: tide_geo_in_circle bool real real real real real
@@ -69,7 +70,8 @@ def parts_of(value: Value, name: str) -> list[tuple[str, Value]]:
 def _packed(target: str, result: str, first: str, options: Sequence[tuple[str, object]]) -> Rule:
     def rule(args: Arguments) -> Value:
         subject = args.as_type(0, first)
-        subject = convert(subject, "dynamic") if first == "any" else subject
+        if first == "any":  # as JSON, for a text alone would look like a number or an array
+            subject = Value(call("tide_to_json", convert(subject, "dynamic").sql), "string")
         given: list[Value] = []
         for at, (kind, default) in enumerate(options, start=1):
             given.append(args.as_type(at, kind) if at < len(args) else literal(default, "dynamic"))

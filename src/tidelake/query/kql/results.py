@@ -11,6 +11,7 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
+from tidelake.errors import InvalidInputError
 from tidelake.query.kql.lowering import Lowered
 
 
@@ -18,7 +19,8 @@ def unpacked(lowered: Lowered, table: pa.Table) -> tuple[pa.Table, tuple[tuple[s
     """Give a result with the keys of its open bag as columns, sorted by name, and the types of all columns.
 
     A key's column is long, real, bool or string where all of its values are, and JSON text otherwise. A key that is
-    also a column's name is left out. Whole numbers beyond 64 bits make a column real.
+    also a column's name is left out, replaces the column, or is an error, as the query says. Whole numbers beyond 64
+    bits make a column real.
     """
     if lowered.unpack is None:
         return table, lowered.columns
@@ -27,7 +29,14 @@ def unpacked(lowered: Lowered, table: pa.Table) -> tuple[pa.Table, tuple[tuple[s
     bags = [bag if isinstance(bag, dict) else {} for bag in bags]
     table = table.remove_column(at)
     columns = [column for column in lowered.columns if column[0] != lowered.unpack]
-    for key in sorted({key for bag in bags for key in bag} - {name for name, _ in columns}):
+    keys, names = {key for bag in bags for key in bag}, [name for name, _ in columns]
+    if (both := sorted(keys.intersection(names))) and lowered.conflict == "error":
+        hint = "columnsConflict='keep_source' or 'replace_source' says which counts"
+        raise InvalidInputError(f"the bag has a key that is also a column: {hint}", kind="conflict", name=both[0])
+    if lowered.conflict == "replace_source":
+        table = table.drop_columns([name for name in names if name in keys])
+        columns = [column for column in columns if column[0] not in keys]
+    for key in sorted(keys - {name for name, _ in columns}):
         array, kind = _column([bag.get(key) for bag in bags])
         table = table.append_column(key, array)
         columns.append((key, kind))

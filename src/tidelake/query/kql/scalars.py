@@ -8,16 +8,16 @@ them. It does not know tabular operators: a subclass does.
 from __future__ import annotations
 
 import math
-import operator
 import re
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any, assert_never
 
 from sqlglot import exp
 
 from tidelake.query.kql import syntax
+from tidelake.query.kql.arithmetic import FOLDED, arithmetic_sql, as_number, common_types, folded, result_type
 from tidelake.query.kql.conversions import convert, implicit
 from tidelake.query.kql.scope import Closure, Scope, Unset, column_sql
 from tidelake.query.kql.values import (
@@ -25,7 +25,6 @@ from tidelake.query.kql.values import (
     TEXTUAL,
     Value,
     any_of,
-    at_ticks,
     call,
     cast,
     coalesced,
@@ -33,14 +32,11 @@ from tidelake.query.kql.values import (
     literal,
     text,
     text_literal,
+    unreadable,
 )  # fmt: skip
 from tidelake.query.text_patterns import plain_groups
 
 _COMPARISONS: dict[str, type[exp.Binary]] = {"<": exp.LT, ">": exp.GT, "<=": exp.LTE, ">=": exp.GTE}
-_FOLDED: dict[str, Callable[[Any, Any], Any]] = {
-    "+": operator.add, "-": operator.sub, "*": operator.mul, "<": operator.lt, ">": operator.gt, "<=": operator.le,
-    ">=": operator.ge, "==": operator.eq, "!=": operator.ne,
-}  # fmt: skip
 TEXT_FUNCTIONS = {
     "has": "tide_has", "has_cs": "tide_has_cs", "contains": "tide_contains", "contains_cs": "tide_contains_cs",
     "containscs": "tide_contains_cs", "startswith": "tide_startswith", "startswith_cs": "tide_startswith_cs",
@@ -148,7 +144,11 @@ class Scalars:
     def _literal(self, node: syntax.Literal, scope: Scope) -> Value:
         if isinstance(node.value, syntax.Unreadable):
             raise scope.error(node.at, f"not a {node.type}: {node.value.text}", kind="type")
-        return literal(json_of(node.value) if node.type == "dynamic" else node.value, node.type)
+        if node.type != "dynamic":
+            return literal(node.value, node.type)
+        if (bad := unreadable(node.value)) is not None:
+            raise scope.error(bad.at, f"not a {bad.type}: {bad.value.text}", kind="type")
+        return literal(json_of(node.value), node.type)
 
     def _name(self, node: syntax.Name, scope: Scope) -> Value:
         if column := scope.column(node.name):
@@ -164,7 +164,7 @@ class Scalars:
                 raise scope.error(node.at, f"'{node.name}' differs from row to row, and {hint}", kind="unsupported")
             return found
         if isinstance(found, Closure):
-            raise scope.error(node.at, f"'{node.name}' is a function: call it with ()")
+            return self.bind_call(syntax.Call(node.name, (), node.at), scope)
         if isinstance(found, Unset):
             hint = f"declare query_parameters({node.name}:{found.type} = …) gives it one"
             raise scope.error(node.at, f"query parameter '{node.name}' has no value: {hint}", kind="no_value")
@@ -284,7 +284,7 @@ class Scalars:
         may_be_nan = name in _COMPARISONS and greater.type == "real" and not greater.is_constant
         left, right = (_apart(side) for side in self._alike(left, right, scope, at, name))
         if left.is_constant and right.is_constant and left.constant is not None and right.constant is not None:
-            return literal(_FOLDED[name](left.constant, right.constant), "bool")
+            return literal(FOLDED[name](left.constant, right.constant), "bool")
         if left.type in TEXTUAL:
             return Value(_compare_text(name, left, right, filtering), "bool")
         if name in _COMPARISONS:
@@ -299,7 +299,7 @@ class Scalars:
         """Give two values as one type, as KQL does before it compares."""
         if left.type == right.type:
             return (convert(left, "string"), convert(right, "string")) if left.type == "dynamic" else (left, right)
-        for kind in _common_types(left, right):
+        for kind in common_types(left, right):
             one, other = implicit(left, kind), implicit(right, kind)
             if one is not None and other is not None:
                 return one, other
@@ -313,16 +313,16 @@ class Scalars:
 
     def _arithmetic(self, name: str, left: Value, right: Value, scope: Scope, at: int) -> Value:
         given = (left.type, right.type)
-        left, right = (_as_number(left, right), _as_number(right, left))
+        left, right = (as_number(left, right), as_number(right, left))
         if name in ("/", "%") and (left.type, right.type) == ("datetime", "timespan"):
             left = self._arithmetic("-", left, literal(_YEAR_ONE, "datetime"), scope, at)
-        kind = _result_type(name, left.type, right.type)
+        kind = result_type(name, left.type, right.type)
         if kind is None:
             hint = ": use todatetime(…), totimespan(…) or toreal(…)" if "dynamic" in given else ""
             raise scope.error(at, f"cannot use '{name}' with {given[0]} and {given[1]}{hint}", kind="type")
         if left.is_constant and right.is_constant:
-            return _folded_arithmetic(name, left, right, kind, scope, at)
-        return Value(_arithmetic_sql(name, left, right, kind), kind)
+            return folded(name, left, right, kind, scope, at)
+        return Value(arithmetic_sql(name, left, right, kind), kind)
 
     def _logic(self, node: syntax.Junction | syntax.Among | syntax.Between, scope: Scope) -> Value:
         match node:
@@ -532,105 +532,3 @@ def _equality(name: str, left: Value, right: Value, filtering: bool) -> exp.Expr
         return found
     both_null = exp.and_(*(exp.Is(this=side.sql.copy(), expression=exp.Null()) for side in (left, right)))
     return exp.Case(ifs=[exp.If(this=both_null, true=cast(exp.Null(), "bool"))], default=found)
-
-
-def _common_types(left: Value, right: Value) -> Sequence[str]:
-    kinds = {left.type, right.type}
-    if "dynamic" in kinds or "vector" in kinds:
-        other = right.type if left.type in ("dynamic", "vector") else left.type
-        return ("real", "string") if other in NUMERIC else (other, "string")
-    if kinds <= {*NUMERIC, "bool"}:
-        return ("long", "real") if kinds <= {"int", "long", "bool"} else ("real",)
-    if kinds <= set(TEXTUAL):
-        return ("string",)
-    return ("datetime", "timespan", "bool")
-
-
-def _as_number(value: Value, other: Value) -> Value:
-    """Give what is dynamic or bool as a number, or as what the other side goes with."""
-    if value.type == "dynamic":
-        return convert(value, "datetime" if other.type == "datetime" else "real")
-    return implicit(value, "long") or value if value.type == "bool" else value
-
-
-def _result_type(name: str, left: str, right: str) -> str | None:
-    if left in NUMERIC and right in NUMERIC:
-        return "real" if {"real", "decimal"} & {left, right} else "long"
-    match name, left, right:
-        case ("+", "datetime", "timespan") | ("+", "timespan", "datetime") | ("-", "datetime", "timespan"):
-            return "datetime"
-        case ("-", "datetime", "datetime") | ("+" | "-" | "%", "timespan", "timespan"):
-            return "timespan"
-        case "/", "timespan", "timespan":
-            return "real"
-        case "*", "timespan", _ if right in NUMERIC:
-            return "timespan"
-        case "*", _, "timespan" if left in NUMERIC:
-            return "timespan"
-        case "/", "timespan", _ if right in NUMERIC:
-            return "timespan"
-        case "+", "string", "string":
-            return "string"
-    return None
-
-
-def _folded_arithmetic(name: str, left: Value, right: Value, kind: str, scope: Scope, at: int) -> Value:
-    one, other = left.constant, right.constant
-    if one is None or other is None:
-        return literal(None, kind)
-    try:
-        if kind == "datetime":
-            time, span = (one, other) if isinstance(one, datetime) else (other, one)
-            return literal(time - at_ticks(span) if name == "-" else time + at_ticks(span), kind)
-        if isinstance(one, datetime):
-            return literal((one - other) // timedelta(microseconds=1) * 10, kind)
-        if name == "/":
-            found = _divided(one, other) if kind == "real" else _truncated(one, other)
-        else:
-            found = one % abs(other) if name == "%" else _FOLDED[name](one, other)
-        if kind in ("long", "timespan") and not -(2**63) <= found < 2**63:
-            raise OverflowError
-        return literal(round(found) if kind == "timespan" else found, kind)
-    except ZeroDivisionError:
-        return literal(None, kind)
-    except OverflowError:
-        raise scope.error(at, f"'{name}' goes beyond what {kind} can hold") from None
-
-
-def _divided(one: float, other: float) -> float:
-    """Divide reals, of which none is too small to divide by."""
-    if other:
-        return one / other
-    return math.nan if not one or math.isnan(one) else math.copysign(math.inf, one)
-
-
-def _truncated(one: Any, other: Any) -> Any:
-    if isinstance(one, float) or isinstance(other, float):
-        return int(one / other)
-    return abs(one) // abs(other) * (1 if (one < 0) == (other < 0) else -1)
-
-
-def _arithmetic_sql(name: str, left: Value, right: Value, kind: str) -> exp.Expr:
-    one, other = left.sql, right.sql
-    if kind == "datetime":
-        time, span = (one, other) if left.type == "datetime" else (other, one)
-        return call("tide_add_ticks", time, exp.Neg(this=exp.Paren(this=span)) if name == "-" else span)
-    if left.type == "datetime":
-        return call("tide_ticks_between", one, other)
-    if kind == "string":
-        return call("tide_strcat", text(left), text(right))
-    if name == "/":
-        return call("tide_divide" if kind == "real" else "tide_divide_whole", one, other)
-    if name == "%":
-        return call("tide_modulo", _widened(left, kind), _widened(right, kind))
-    if kind == "timespan" and "real" in (left.type, right.type):
-        return cast(exp.Round(this=exp.Mul(this=exp.Paren(this=one), expression=exp.Paren(this=other))), "long")
-    kinds: dict[str, type[exp.Binary]] = {"+": exp.Add, "-": exp.Sub, "*": exp.Mul}
-    return exp.Paren(this=kinds[name](this=_widened(left, kind), expression=_widened(right, kind)))
-
-
-def _widened(value: Value, kind: str) -> exp.Expr:
-    """Give an operand wide enough that a sum of two ints does not overflow."""
-    if (kind == "long" and value.type == "int") or (kind == "long" and value.is_constant):
-        return cast(value.sql, "long")
-    return cast(value.sql, "real") if kind == "real" and value.type == "decimal" else value.sql

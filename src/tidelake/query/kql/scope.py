@@ -112,6 +112,10 @@ class Scope:
 
     def column(self, name: str) -> Value | None:
         column = self.columns.get(name)
+        if column is not None and self.bag is not None and self.bag.conflict == "replace_source" and column != self.bag:
+            hint = "rename the column before bag_unpack, or give bag_unpack a schema"
+            message = f"'{name}' may be a key of the bag or the column that it would replace: {hint}"
+            raise self.error(0, message, kind="unsupported")
         if column is not None:
             return Value(column_sql(column.key, self.source), column.type)
         if self.bag is not None and self.names.find(name) is None:  # a bag was unpacked: its keys are columns

@@ -153,6 +153,7 @@ class Function:
     parameters: tuple[Parameter, ...]
     body: Script
     at: int
+    is_view: bool = False  # it counts as a table where all are asked
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,6 +62,7 @@ class Column:
     name: str
     type: str
     key: str
+    conflict: str = "keep_source"  # of a bag that is unpacked: what becomes of a key that is a column's name
 
 
 def type_of(kind: DataType) -> str:
@@ -120,9 +121,21 @@ def json_of(value: Any) -> Any:
         case syntax.Literal(value=inner):
             return json_of(inner)
         case datetime():
-            return value.isoformat().replace("+00:00", "Z")
+            return value.strftime("%Y-%m-%dT%H:%M:%S.%f0Z")
         case _:
             return value
+
+
+def unreadable(value: Any) -> syntax.Literal | None:
+    """Return the first part of a dynamic literal that is not what its type says, if any."""
+    match value:
+        case dict() | list():
+            parts = value.values() if isinstance(value, dict) else value
+            return next((found for part in parts if (found := unreadable(part)) is not None), None)
+        case syntax.Literal(value=syntax.Unreadable()):
+            return value
+        case _:
+            return None
 
 
 def at_ticks(ticks: int) -> timedelta:

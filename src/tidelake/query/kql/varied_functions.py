@@ -98,6 +98,13 @@ def _fill(target: str, *names: str) -> Rule:
     return rule
 
 
+def _percentile_tdigest(args: Arguments) -> Value:
+    """Give a percentile of the values that a digest keeps, as the type that is asked for."""
+    share = args.as_type(1, "real").sql
+    found = Value(call("tide_percentile_of", args.as_type(0, "dynamic").sql, share), "real")
+    return convert(found, str(args.constant(2, "the type"))) if len(args) > 2 else found
+
+
 def _ipv6_in_any(args: Arguments) -> Value:
     subject = args.as_type(0, "text").sql
     parts: list[exp.Expr] = []
@@ -124,6 +131,7 @@ _ENTRIES: dict[str, tuple[int, int, Rule, str]] = {
     "series_fill_forward": (1, 2, _fill("tide_series_fill_forward", "missing"), "dynamic"),
     "series_fill_backward": (1, 2, _fill("tide_series_fill_backward", "missing"), "dynamic"),
     "series_fill_linear": (1, 4, _fill("tide_series_fill_linear", "missing", "edges", "constant"), "dynamic"),
+    "percentile_tdigest": (2, 3, _percentile_tdigest, "real"),
     "ipv6_is_in_any_range": (2, 64, _ipv6_in_any, "bool"),
 }
 

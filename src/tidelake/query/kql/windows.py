@@ -24,9 +24,18 @@ if TYPE_CHECKING:
     from tidelake.query.kql.arguments import Arguments
     from tidelake.query.kql.binder import Binder, Place
 
-WINDOWS = ("row_number", "prev", "next", "row_cumsum", "row_rank_dense", "row_rank_min", "row_window_session")
+WINDOWS = (
+    "row_number",
+    "prev",
+    "next",
+    "row_cumsum",
+    "row_rank",
+    "row_rank_dense",
+    "row_rank_min",
+    "row_window_session",
+)
 HOISTED = "$w"  # how the name of a hoisted column begins
-_RESTARTS = {"row_number": 1, "row_cumsum": 1, "row_rank_dense": 1, "row_rank_min": 1}
+_RESTARTS = {"row_number": 1, "row_cumsum": 1, "row_rank": 1, "row_rank_dense": 1, "row_rank_min": 1}
 
 
 def hoisted(
@@ -99,7 +108,7 @@ class _Hoisting:
         packed = call("tide_pack_array", *(call("tide_to_dynamic_from_long", part) for part in (place, value)),
                       call("tide_to_dynamic_from_bool", coalesced(starts, exp.false())))  # fmt: skip
         order = exp.Ordered(this=place.copy(), desc=False, nulls_first=True)
-        listed = call("tide_to_json", call("tide_make_list_ordered_of_dynamic", packed, exp.Null(), order))
+        listed = call("tide_to_json", call("tide_make_list_ordered_whole", packed, exp.Null(), order))
         found = call("tide_session_starts", listed, *(span.sql for span in spans))
         return self._joined(relation, call("tide_long_pairs", found), place, kind, node.at)
 
@@ -149,8 +158,8 @@ def bind_window(node: syntax.Call, args: Arguments, scope: Scope) -> Value:
             kind = "real" if args[0].type in ("real", "decimal", "dynamic") else args[0].type
             summed = over(exp.Sum(this=args.as_type(0, kind).sql), spec=spec)
             return Value(cast_sql(summed, "real" if kind == "real" else "long"), kind)
-        case "row_rank_dense" | "row_rank_min" if count == 1:
-            rank = exp.Anonymous(this="DENSE_RANK" if node.name == "row_rank_dense" else "RANK")
+        case "row_rank" | "row_rank_dense" | "row_rank_min" if count == 1:
+            rank = exp.Anonymous(this="RANK" if node.name == "row_rank_min" else "DENSE_RANK")
             by = exp.Order(expressions=[exp.Ordered(this=args[0].sql, desc=_falls(args[0].sql, scope))])
             return Value(over(rank, by), "long")
     raise scope.error(node.at, f"{node.name} takes another number of arguments", kind="arity")

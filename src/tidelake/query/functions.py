@@ -39,6 +39,9 @@ def render(tree: exp.Expr, engine: Engine) -> str:
     writers = functions_duckdb.WRITERS if engine == "duckdb" else functions_spark.WRITERS
     # Inner calls are written before the outer ones; sqlglot's generators may be compiled, and then have no subclasses.
     held = exp.Paren(this=tree.copy())
+    if engine == "spark":  # which keeps what is drawn by chance without being told, and has no word for it
+        for common in held.find_all(exp.CTE):
+            common.set("materialized", None)
     for call in reversed([node for node in held.find_all(exp.Anonymous) if node.name.lower().startswith("tide_")]):
         texts = [generator.sql(argument) for argument in call.expressions]
         written = exp.Var(this=_written(call, texts, engine, writers))

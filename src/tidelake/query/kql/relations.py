@@ -16,6 +16,7 @@ from sqlglot import exp
 from tidelake.query.kql.scope import column_sql
 from tidelake.query.kql.values import Column
 
+BY_CHANCE = ("tide_rand", "tide_new_guid")
 MAX_STEPS = 500  # a query of more steps is a mistake, and engines plan each
 
 
@@ -127,7 +128,8 @@ class Steps:
                 kept.append((name, step))
                 needed |= _tables_in(step)
         for name, step in reversed(kept):
-            query = query.with_(name, step, copy=False)
+            by_chance = any(node.name in BY_CHANCE for node in step.find_all(exp.Anonymous))
+            query = query.with_(name, step, materialized=True if by_chance else None, copy=False)  # drawn once
         return query
 
 

@@ -13,6 +13,7 @@ from tidelake.query.kql import syntax
 from tidelake.query.kql.arguments import Arguments
 from tidelake.query.kql.conversions import convert
 from tidelake.query.kql.naming import name_of
+from tidelake.query.kql.relations import BY_CHANCE
 from tidelake.query.kql.scalars import Scalars
 from tidelake.query.kql.scope import Scope, column_sql
 from tidelake.query.kql.values import Value, call, cast, coalesced, literal, text_literal
@@ -21,7 +22,6 @@ from tidelake.query.kql.windows import WINDOWS, bind_window
 SPECIAL = ("toscalar", "materialize", "column_ifexists", "columnifexists", "iscolumnexists", "column_names_of",
            "estimate_data_size", "pack_all", "bag_pack_columns", "table", "database", "cluster", "view",
            *WINDOWS)  # fmt: skip
-_BY_CHANCE = ("tide_rand", "tide_new_guid")
 _SIZES = {"bool": 1, "int": 4, "long": 8, "real": 8, "datetime": 8, "timespan": 8, "guid": 16, "decimal": 34}
 
 
@@ -70,7 +70,7 @@ class Specials(Scalars):
         found = self.bind_query(node, scope)
         if found is None:
             value = self.bind(node, scope)
-            if not any(part.name in _BY_CHANCE for part in value.sql.find_all(exp.Anonymous)):
+            if not any(part.name in BY_CHANCE for part in value.sql.find_all(exp.Anonymous)):
                 return value
             inner = exp.select(exp.alias_(value.sql, "v", quoted=True)).subquery("o")
             once = exp.Max(this=column_sql("v", "o"))  # an aggregate: what is none may be asked for each row

@@ -20,7 +20,7 @@ import sqlite3
 import threading
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -38,6 +38,8 @@ _AMONG = re.compile(r"(\S+) AMONG :(\w+) AS (\w+)")
 _AMONG_SQLITE = r"\1 IN (SELECT value FROM json_each(:\2))"
 _AMONG_POSTGRES = r"\1 = ANY(ARRAY(SELECT CAST(jsonb_array_elements_text(CAST(:\2 AS JSONB)) AS \3)))"
 _FOR_UPDATE = re.compile(r" FOR UPDATE\b.*")
+_CHECKSUM_READ = re.compile(r"\b[a-z]\.(bounds_)?checksum\b")
+_CHECKSUM_LISTED = re.compile(r", :?(bounds_)?checksum\b")
 _NAMED = re.compile(r"(?<!:):([a-z]\w*)")
 
 
@@ -53,6 +55,7 @@ class Database:
         self._deadline_s = deadline_s
         self.is_sqlite = self._pool.driver is sqlite3
         self._driver = self._pool.driver
+        self.has_checksums = True  # room for them; an older catalog that may not be changed has none
         self._texts: dict[str, str] = {}
         self._at = at
         self._writer = threading.Lock()
@@ -120,7 +123,16 @@ class Database:
         self._pool.forget()
         self._writer = threading.Lock()
 
+    @property
+    def size_bytes(self) -> int:
+        """The size of SQLite's file; 0 if it cannot be told."""
+        with suppress(OSError):
+            return os.stat(self.name).st_size
+        return 0
+
     def _worded(self, statement: str) -> str:
+        if not self.has_checksums:
+            statement = _CHECKSUM_LISTED.sub("", _CHECKSUM_READ.sub("NULL", statement))
         if self.is_sqlite:
             return _FOR_UPDATE.sub("", _AMONG.sub(_AMONG_SQLITE, statement))
         return _NAMED.sub(r"%(\1)s", _AMONG.sub(_AMONG_POSTGRES, statement))

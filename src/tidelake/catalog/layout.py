@@ -13,7 +13,8 @@
     work_units
 
 A scope has a small integer id, so that indexes stay narrow. Bounds are int64 nanoseconds; an unknown one is stored as
-the end of the range, which no comparison excludes. It does not hold the queries.
+the end of the range, which no comparison excludes. Checksums are those of ``checksums``; an older version's rows have
+none. It does not hold the queries.
 """
 
 from __future__ import annotations
@@ -60,6 +61,7 @@ CREATE TABLE schemas (
     table_id TEXT NOT NULL,
     version BIGINT NOT NULL,
     body TEXT NOT NULL,
+    checksum BIGINT,
     PRIMARY KEY (table_id, version)
 ) KEYED;
 
@@ -67,6 +69,7 @@ CREATE TABLE settings (
     table_id TEXT NOT NULL,
     sequence BIGINT NOT NULL,
     body TEXT NOT NULL,
+    checksum BIGINT,
     PRIMARY KEY (table_id, sequence)
 ) KEYED;
 
@@ -92,6 +95,7 @@ CREATE TABLE snapshots (
     counts TEXT NOT NULL,
     coverage_key TEXT,
     coverage_as_of BIGINT,
+    checksum BIGINT,
     PRIMARY KEY (scope_id, sequence)
 ) KEYED;
 CREATE INDEX snapshots_by_id ON snapshots (id);
@@ -116,6 +120,7 @@ CREATE TABLE extents (
     removed_seq BIGINT,
     coverage_key TEXT,
     present_paths TEXT NOT NULL,
+    checksum BIGINT,
     PRIMARY KEY (scope_id, ordinal),
     UNIQUE (scope_id, id)
 ) KEYED;
@@ -134,6 +139,8 @@ CREATE TABLE extent_columns (
     least_text BYTE ORDERED TEXT,
     most_text BYTE ORDERED TEXT,
     body BYTES NOT NULL,
+    checksum BIGINT,
+    bounds_checksum BIGINT,
     PRIMARY KEY (scope_id, ordinal, name)
 ) KEYED;
 
@@ -149,6 +156,7 @@ CREATE TABLE hot_batches (
     added_seq BIGINT NOT NULL,
     removed_seq BIGINT,
     payload BYTES NOT NULL,
+    checksum BIGINT,
     PRIMARY KEY (scope_id, ordinal),
     UNIQUE (scope_id, id)
 );
@@ -163,6 +171,7 @@ CREATE TABLE receipts (
     committed_us BIGINT NOT NULL,
     rows BIGINT NOT NULL,
     extents BIGINT NOT NULL,
+    checksum BIGINT,
     PRIMARY KEY (commit_id)
 ) KEYED;
 
@@ -226,6 +235,12 @@ def creation(*, is_sqlite: bool) -> list[str]:
     """Give the statements that make all of it, in a database's own words."""
     words = _SQLITE if is_sqlite else _POSTGRES
     return [_OWN_WORDS.sub(lambda found: words[found[0]], statement) for statement in _STATEMENTS]
+
+
+def checksum_columns() -> list[tuple[str, str]]:
+    """Return the tables that have checksums, with the columns that hold them."""
+    tables = [found[1] for text in _STATEMENTS if (found := re.match(r"(?:--.*\n)?CREATE TABLE (\w+)", text))]
+    return [(table, name) for table in tables for name in columns_of(table) if name.endswith("checksum")]
 
 
 def columns_of(table: str) -> tuple[str, ...]:

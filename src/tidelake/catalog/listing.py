@@ -16,6 +16,7 @@ from typing import Any, Literal, TypeAlias
 
 import orjson
 
+from tidelake.catalog.checksums import check_row, checksum_of, decoding
 from tidelake.catalog.driver import Row
 from tidelake.catalog.tables import (
     LEAST_NS,
@@ -45,12 +46,13 @@ _SPANS = {
 
 EXTENT_COLUMNS = """
     e.ordinal, e.id, e."key", e.format, e.byte_size, e.row_count, e.block_count, e.min_ts_ns, e.max_ts_ns,
-    e.schema_version, e.present_paths, e.level, e.coverage_key, e.added_seq, e.removed_seq"""  # of extents AS e
+    e.schema_version, e.present_paths, e.level, e.coverage_key, e.added_seq, e.removed_seq,
+    e.checksum"""  # of extents AS e
 
 select_stats = """
-    SELECT ordinal, name, body FROM extent_columns
-    WHERE scope_id = :scope_id AND ordinal AMONG :ordinals AS BIGINT"""
-select_some_stats = select_stats + " AND name AMONG :names AS TEXT"
+    SELECT c.ordinal, c.name, c.body, c.checksum FROM extent_columns AS c
+    WHERE c.scope_id = :scope_id AND c.ordinal AMONG :ordinals AS BIGINT"""
+select_some_stats = select_stats + " AND c.name AMONG :names AS TEXT"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +111,7 @@ def extent_to_row(extent: Extent, *, scope_id: int, sequence: int, position: int
     """Give the values of an extent's row."""
     low = LEAST_NS if extent.min_ts_ns is None else extent.min_ts_ns
     high = MOST_NS if extent.max_ts_ns is None else extent.max_ts_ns
-    return {
-        "scope_id": scope_id,
+    row = {
         "ordinal": ordinal_of(sequence, position),
         "id": extent.id,
         "key": extent.key,
@@ -120,13 +121,14 @@ def extent_to_row(extent: Extent, *, scope_id: int, sequence: int, position: int
         "block_count": extent.block_count,
         "min_ts_ns": low,
         "max_ts_ns": high,
-        "span": span_of(low, high),
         "schema_version": extent.schema_version,
-        "level": extent.level,
-        "added_seq": sequence,
-        "coverage_key": extent.coverage_key,
         "present_paths": orjson.dumps(extent.present_paths).decode(),
+        "level": extent.level,
+        "coverage_key": extent.coverage_key,
+        "added_seq": sequence,
     }
+    checksum = checksum_of("an extent", scope_id, *row.values())
+    return {"scope_id": scope_id, "span": span_of(low, high), "checksum": checksum, **row}
 
 
 def stats_to_rows(extent: Extent, *, scope_id: int, sequence: int, position: int) -> Iterator[dict[str, Any]]:
@@ -140,11 +142,27 @@ def stats_to_rows(extent: Extent, *, scope_id: int, sequence: int, position: int
                 bound = known.get(stored)
                 if (sort := _sort_of(bound)) is not None:
                     row[f"{end}_{sort}"] = bound
+        row["checksum"] = checksum_of("statistics", scope_id, ordinal, name, row["body"])
+        bounds = [row[each] for each in _BOUND_COLUMNS]
+        row["bounds_checksum"] = checksum_of("bounds", scope_id, ordinal, name, *bounds)
         yield row
 
 
-def row_to_extent(row: Row, column_stats: Mapping[str, Any]) -> Extent:
-    """Read an extent's row."""
+def check_bounds(scope_id: int, rows: Iterable[Row]) -> None:
+    """Check the rows of ``select_bounds``; CorruptError if one is damaged."""
+    for ordinal, name, *bounds, checksum in rows:
+        check_row(checksum, "bounds", scope_id, ordinal, name, *bounds)
+
+
+def rows_to_extents(scope_id: int, rows: Sequence[Row], stats: Mapping[int, Mapping[str, Any]]) -> list[Extent]:
+    """Read the rows of extents, with the statistics known of each ordinal; CorruptError if one is damaged."""
+    for row in rows:
+        check_row(row[15], "an extent", scope_id, *row[:14])
+    with decoding("an extent"):
+        return [_extent_of(row, stats.get(row[0], {})) for row in rows]
+
+
+def _extent_of(row: Row, column_stats: Mapping[str, Any]) -> Extent:
     return Extent(
         id=row[1],
         key=row[2],
@@ -221,6 +239,10 @@ def _sort_of(value: Any) -> Sort | None:
 
 
 _BOUND_COLUMNS = tuple(f"{end}_{sort}" for end in ("least", "most") for sort in ("whole", "real", "text"))
+select_bounds = f"""
+    SELECT c.ordinal, c.name, {", ".join(f"c.{name}" for name in _BOUND_COLUMNS)}, c.bounds_checksum
+    FROM extent_columns AS c
+    WHERE c.scope_id = :scope_id AND c.ordinal > :after AND c.name AMONG :names AS TEXT"""
 
 
 def _lies_outside(sort: Sort, at: int) -> str:

@@ -14,9 +14,10 @@ import orjson
 
 from tidelake.catalog import publish_statements as s
 from tidelake.catalog import sweep_statements as sweeping
+from tidelake.catalog.checksums import check_row, checksum_of
 from tidelake.catalog.driver import Row, Transaction
 from tidelake.catalog.listing import extent_to_row, stats_to_rows
-from tidelake.catalog.reading import counts_to_text
+from tidelake.catalog.reading import counts_to_text, snapshot_checksum
 from tidelake.catalog.tables import LEAST_NS, MOST_NS, ordinal_of
 from tidelake.codec import dumps
 from tidelake.errors import ConflictError
@@ -131,21 +132,19 @@ def take_off_pending(transaction: Transaction, commits: Sequence[Commit]) -> Non
 def write_snapshot(transaction: Transaction, scope_id: int, snapshot: Snapshot) -> None:
     """Write a header."""
     coverage = snapshot.coverage
-    transaction.change(
-        s.insert_snapshot,
-        {
-            "scope_id": scope_id,
-            "sequence": snapshot.sequence,
-            "id": snapshot.id,
-            "parent_id": snapshot.parent_id,
-            "committed_us": snapshot.committed_us,
-            "operation": snapshot.operation,
-            "schema_version": snapshot.schema.version,
-            "counts": counts_to_text(snapshot),
-            "coverage_key": coverage.key if coverage else None,
-            "coverage_as_of": coverage.as_of if coverage else None,
-        },
-    )
+    row = {
+        "sequence": snapshot.sequence,
+        "id": snapshot.id,
+        "parent_id": snapshot.parent_id,
+        "committed_us": snapshot.committed_us,
+        "operation": snapshot.operation,
+        "schema_version": snapshot.schema.version,
+        "counts": counts_to_text(snapshot),
+        "coverage_key": coverage.key if coverage else None,
+        "coverage_as_of": coverage.as_of if coverage else None,
+    }
+    row["checksum"] = snapshot_checksum(snapshot.scope, snapshot.settings, tuple(row.values()))
+    transaction.change(s.insert_snapshot, {"scope_id": scope_id, **row})
 
 
 def write_added(transaction: Transaction, scope_id: int, commits: Sequence[Commit], sequence: int) -> None:
@@ -177,17 +176,19 @@ def write_table(transaction: Transaction, commits: Sequence[Commit], onto: Snaps
 
 def write_schemas(transaction: Transaction, table_id: str, schemas: Sequence[Schema]) -> None:
     """Write versions of a table's schema."""
-    rows = [
-        {"table_id": table_id, "version": schema.version, "body": orjson.dumps(schema.to_json()).decode()}
-        for schema in schemas
-    ]
+    rows = []
+    for schema in schemas:
+        body = orjson.dumps(schema.to_json()).decode()
+        checksum = checksum_of("a schema", table_id, schema.version, body)
+        rows.append({"table_id": table_id, "version": schema.version, "body": body, "checksum": checksum})
     transaction.change_many(s.insert_schema, rows)
 
 
 def write_settings(transaction: Transaction, snapshot: Snapshot) -> None:
     """Write a table's settings as they are since a snapshot."""
     body = dumps(snapshot.settings).decode()
-    row = {"table_id": snapshot.scope.table_id, "sequence": snapshot.sequence, "body": body}
+    key = snapshot.scope.table_id, snapshot.sequence
+    row = {"table_id": key[0], "sequence": key[1], "body": body, "checksum": checksum_of("settings", *key, body)}
     transaction.change(s.insert_settings, row)
 
 
@@ -204,6 +205,7 @@ def write_receipts(
             "committed_us": receipt.committed_us,
             "rows": receipt.rows,
             "extents": receipt.extents,
+            "checksum": checksum_of("a receipt", *_receipt_values(receipt, scope_id)),
         }
         for receipt in receipts.values()
     ]
@@ -239,6 +241,7 @@ def answers(
 
 def receipt_from(row: Row) -> Receipt:
     """Read a receipt's row, as the answer to a replay."""
+    check_row(row[7], "a receipt", *row[:7])
     return Receipt(row[0], row[1], row[2], row[3], row[4], row[5], replayed=True)
 
 
@@ -247,19 +250,31 @@ def listed(**lists: Sequence[Any]) -> dict[str, str]:
     return {name: orjson.dumps(values).decode() for name, values in lists.items()}
 
 
+def _receipt_values(receipt: Receipt, scope_id: int) -> tuple[Any, ...]:
+    return (
+        receipt.commit_id,
+        receipt.snapshot_id,
+        receipt.sequence,
+        receipt.committed_us,
+        receipt.rows,
+        receipt.extents,
+        scope_id,
+    )
+
+
 def _hot_row(batch: HotBatch, scope_id: int, sequence: int, position: int) -> dict[str, Any]:
-    return {
-        "scope_id": scope_id,
-        "ordinal": ordinal_of(sequence, position),
+    row = {
         "id": batch.id,
         "rows": batch.rows,
-        "bytes": len(batch.payload),
+        "payload": batch.payload,
         "min_ts_ns": LEAST_NS if batch.min_ts_ns is None else batch.min_ts_ns,
         "max_ts_ns": MOST_NS if batch.max_ts_ns is None else batch.max_ts_ns,
         "schema_version": batch.schema_version,
         "added_seq": sequence,
-        "payload": batch.payload,
     }
+    ordinal = ordinal_of(sequence, position)
+    checksum = checksum_of("a hot batch", scope_id, ordinal, *row.values())
+    return {"scope_id": scope_id, "ordinal": ordinal, "bytes": len(batch.payload), "checksum": checksum, **row}
 
 
 def _of(commit: Commit, kind: type[ActionT]) -> list[ActionT]:

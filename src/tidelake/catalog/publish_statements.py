@@ -19,7 +19,7 @@ found_scope = f"""
     WHERE {_STANDS}
     RETURNING id"""
 
-_RECEIPT_COLUMNS = "r.commit_id, r.snapshot_id, r.sequence, r.committed_us, r.rows, r.extents"  # of receipts AS r
+_RECEIPT_COLUMNS = "r.commit_id, r.snapshot_id, r.sequence, r.committed_us, r.rows, r.extents, r.scope_id, r.checksum"
 receipts_by_id = f"SELECT {_RECEIPT_COLUMNS} FROM receipts AS r WHERE r.commit_id AMONG :ids AS TEXT"
 receipts_by_key = f"""
     SELECT {_RECEIPT_COLUMNS}, k.key FROM receipts AS r JOIN commit_keys AS k ON r.commit_id = k.commit_id

@@ -1,7 +1,8 @@
 """Read snapshots out of the SQL catalog.
 
 Schemas and settings are immutable once numbered, so each is read once and kept. A state that needs several statements
-is read in one transaction. It does not change anything.
+is read in one transaction. Every row is held against its checksum, and every listing against what its snapshot counts:
+an answer is whole, or CorruptError. It does not change anything.
 """
 
 from __future__ import annotations
@@ -13,13 +14,27 @@ from typing import Any
 
 import orjson
 
+from tidelake.catalog.checksums import (
+    check_count,
+    check_head,
+    check_in_a_row,
+    check_numbers,
+    check_row,
+    check_scope_is_there,
+    checksum_of,
+    damaged,
+    decoding,
+    settings_digest,
+)
 from tidelake.catalog.driver import Database, Row, Transaction
 from tidelake.catalog.listing import (
     EXTENT_COLUMNS,
     Sort,
+    check_bounds,
     in_order,
     intervals_of,
-    row_to_extent,
+    rows_to_extents,
+    select_bounds,
     select_extents,
     select_some_stats,
     select_stats,
@@ -48,8 +63,10 @@ SCOPES_PAGE = 1000
 _TABLE_COLUMNS = "id, namespace, name, created_us, dropped_us"
 _SNAPSHOT_COLUMNS = """
     n.sequence, n.id, n.parent_id, n.committed_us, n.operation, n.schema_version, n.counts, n.coverage_key,
-    n.coverage_as_of"""  # of snapshots AS n
-_HOT_COLUMNS = "h.id, h.rows, h.payload, h.min_ts_ns, h.max_ts_ns, h.schema_version, h.added_seq, h.removed_seq"
+    n.coverage_as_of, n.checksum"""  # of snapshots AS n
+_HOT_COLUMNS = """
+    h.id, h.rows, h.payload, h.min_ts_ns, h.max_ts_ns, h.schema_version, h.added_seq, h.removed_seq, h.ordinal,
+    h.checksum"""  # of hot_batches AS h
 
 _tables = f"""
     SELECT {_TABLE_COLUMNS} FROM tables
@@ -62,7 +79,7 @@ _place = f"""
     SELECT t.dropped_us, t.schema_version, t.settings_seq, s.id, s.sequence
     FROM {_table_and_scope} WHERE t.id = :table_id"""  # of a scope: its table's state, its number and its head
 _head = f"""
-    SELECT t.dropped_us, t.schema_version, t.settings_seq, s.id, {_SNAPSHOT_COLUMNS}
+    SELECT t.dropped_us, t.schema_version, t.settings_seq, s.id, s.sequence, s.snapshot_id, {_SNAPSHOT_COLUMNS}
     FROM {_table_and_scope} LEFT JOIN snapshots AS n ON n.scope_id = s.id AND n.sequence = s.sequence
     WHERE t.id = :table_id"""
 scope_id = "SELECT id FROM scopes WHERE table_id = :table_id AND user_id = :user_id"
@@ -72,8 +89,8 @@ _snapshot_by_sequence = f"{_snapshots} AND n.sequence = :sequence"
 _snapshot_by_id = f"{_snapshots} AND n.id = :id"
 _snapshot_at = f"{_snapshots} AND n.committed_us <= :at_us ORDER BY n.committed_us DESC LIMIT 1"
 _history = f"{_snapshots} AND n.sequence < :upto ORDER BY n.sequence DESC LIMIT :limit"
-_schema = "SELECT body FROM schemas WHERE table_id = :table_id AND version = :sequence"
-_settings = "SELECT body FROM settings WHERE table_id = :table_id AND sequence = :sequence"
+_schema = "SELECT b.body, b.checksum FROM schemas AS b WHERE b.table_id = :table_id AND b.version = :sequence"
+_settings = "SELECT b.body, b.checksum FROM settings AS b WHERE b.table_id = :table_id AND b.sequence = :sequence"
 _settings_sequences = "SELECT sequence FROM settings WHERE table_id = :table_id ORDER BY sequence"
 _scopes = f"""
     SELECT id, user_id FROM scopes WHERE table_id = :table_id AND user_id > :user_id
@@ -85,6 +102,12 @@ _hot_at_head = f"{_hot} AND h.removed_seq IS NULL AND h.added_seq <= :sequence O
 _hot_before = f"""
     {_hot} AND h.added_seq <= :sequence AND (h.removed_seq IS NULL OR h.removed_seq > :sequence)
     ORDER BY h.ordinal"""
+_counts = "SELECT counts FROM snapshots WHERE scope_id = :scope_id AND sequence = :sequence"
+# Of a snapshot, without an index that may not have all of them.
+_counted = """
+    SELECT count(*), sum(row_count) FROM extents WHERE scope_id = :scope_id AND added_seq <= :sequence
+    AND (removed_seq IS NULL OR removed_seq > :sequence)"""
+_extents_after = f"SELECT {EXTENT_COLUMNS} FROM extents AS e WHERE e.scope_id = :scope_id AND e.ordinal > :after"
 _offsets = "SELECT stream, batch FROM offsets WHERE scope_id = :scope_id"
 _live = " UNION ALL ".join(
     f"SELECT id FROM {of} WHERE scope_id = :scope_id AND id AMONG :ids AS TEXT AND removed_seq IS NULL"
@@ -116,6 +139,8 @@ class SqlReader:
         self._schemas: dict[tuple[str, int], Schema] = {}
         self._settings: dict[tuple[str, int], Mapping[str, Any]] = {}
         self._listings: dict[tuple[tuple[Sort, ...], bool, bool], str] = {}
+        self._sound: set[tuple[Any, ...]] = set()  # what was counted: a scope, a snapshot's extents and rows
+        self._sound_upto: dict[tuple[int, str], int] = {}  # the last ordinal checked, by scope and column
 
     def table(self, name: str) -> TableInfo:
         """Find a table by ``name`` or ``namespace.name``; NotFoundError if there is none."""
@@ -136,7 +161,10 @@ class SqlReader:
             rows = self._database.query(_schema, {"table_id": table_id, "sequence": version})
             if not rows:
                 raise NotFoundError("no such schema version", table=table_id, version=version)
-            found = _keep(self._schemas, (table_id, version), Schema.from_json(orjson.loads(rows[0][0])))
+            body, checksum = rows[0]
+            check_row(checksum, "a schema", table_id, version, body)
+            with decoding("a schema"):
+                found = _keep(self._schemas, (table_id, version), Schema.from_json(orjson.loads(body)))
         return found
 
     def scopes(self, table_id: str) -> Iterator[Scope]:
@@ -182,6 +210,7 @@ class SqlReader:
                 return []
             upto = MOST_NS if before is None else before
             rows = transaction.rows(_history, {"scope_id": place.scope_id, "upto": upto, "limit": limit})
+            check_in_a_row([row[0] for row in rows], place.head if before is None else None)
             return self._snapshots_of(transaction, place, rows)
 
     def extents(
@@ -201,6 +230,7 @@ class SqlReader:
                 return []
             intervals = () if where is None else intervals_of(where, self.schema(scope.table_id, place.schema_version))
             values = values_of(intervals, start_ns=start_ns, end_ns=end_ns)
+            self._check_bounds(transaction, place, [each.column for each in intervals])
             return self._listed(transaction, place, tuple(each.sort for each in intervals), values, stats)
 
     def hot(self, scope: Scope, *, sequence: int | None = None) -> list[HotBatch]:
@@ -248,7 +278,7 @@ class SqlReader:
             return Changes(
                 added=tuple(self._with_stats(transaction, place, added, None)),
                 removed=tuple(row[0] for row in transaction.rows(_removed_extents, values)),
-                appended=tuple(map(_batch_of, transaction.rows(_added_hot, values))),
+                appended=tuple(_batches_of(place.scope_id, transaction.rows(_added_hot, values))),
                 dropped=tuple(row[0] for row in transaction.rows(_removed_hot, values)),
             )
 
@@ -269,18 +299,21 @@ class SqlReader:
 
     def _head_of(self, scope: Scope, rows: Sequence[Row]) -> Snapshot:
         row = _checked(scope, rows)
-        schema = self.schema(scope.table_id, row[1])
+        check_head(scope, row)
+        with decoding("a table"):
+            schema = self.schema(scope.table_id, row[1])
         settings = self._settings_at(scope.table_id, row[2])
-        if row[4] is None:
+        if row[3] is None:
             return empty_snapshot(scope, schema, settings)
-        return _snapshot_of(scope, row[4:], schema, settings)
+        return _snapshot_of(scope, row[6:], schema, settings)
 
     def _place(self, transaction: Transaction, scope: Scope, sequence: int | None = None) -> _Place:
         """Find a scope's number and the sequence that is meant, the head's if none is named."""
         dropped_us, schema_version, settings_seq, scope_id, head = _checked(
             scope, transaction.rows(_place, _named(scope))
         )
-        del dropped_us
+        check_numbers("a table", dropped_us, schema_version, settings_seq, scope_id, head)
+        check_scope_is_there(scope, scope_id)
         head = head or 0
         place = _Place(scope, scope_id, head if sequence is None else sequence, head, schema_version, settings_seq)
         if not place.is_head:
@@ -309,7 +342,12 @@ class SqlReader:
         found = self._settings.get((table_id, sequence))
         if found is None:
             rows = self._database.query(_settings, {"table_id": table_id, "sequence": sequence})
-            found = _keep(self._settings, (table_id, sequence), orjson.loads(rows[0][0]))
+            if not rows:
+                raise damaged("settings", "they are not there", table=table_id, sequence=sequence)
+            body, checksum = rows[0]
+            check_row(checksum, "settings", table_id, sequence, body)
+            with decoding("settings"):
+                found = _keep(self._settings, (table_id, sequence), orjson.loads(body))
         return found
 
     def _listed(
@@ -325,7 +363,14 @@ class SqlReader:
         rows = transaction.rows(self._listing(sorts, live=True, by_time=by_time), values)
         if not place.is_head:
             rows += transaction.rows(self._listing(sorts, live=False, by_time=by_time), values)
-        rows = in_order(rows)
+        with decoding("an extent"):
+            rows = in_order(rows)
+        if by_time or sorts:
+            self._check_extents(transaction, place)
+        else:
+            totals = self._totals(transaction, place)
+            with decoding("an extent"):
+                check_count("extents", totals.extents, totals.rows, len(rows), sum(row[5] for row in rows))
         return self._with_stats(transaction, place, rows, stats)
 
     def _listing(self, sorts: tuple[Sort, ...], *, live: bool, by_time: bool) -> str:
@@ -339,19 +384,65 @@ class SqlReader:
     def _with_stats(
         self, transaction: Transaction, place: _Place, rows: Sequence[Row], stats: Collection[str] | None
     ) -> list[Extent]:
-        if not rows or (stats is not None and not stats):
-            return [row_to_extent(row, {}) for row in rows]
+        scope_id = place.scope_id
+        if scope_id is None or not rows:
+            return []
+        if stats is not None and not stats:
+            return rows_to_extents(scope_id, rows, {})
         known: dict[int, dict[str, Any]] = {row[0]: {} for row in rows}
-        values = {"scope_id": place.scope_id, **stats_parameters(rows, stats)}
-        for ordinal, name, body in transaction.rows(select_stats if stats is None else select_some_stats, values):
-            known[ordinal][name] = orjson.loads(body)
-        return [row_to_extent(row, known[row[0]]) for row in rows]
+        values = {"scope_id": scope_id, **stats_parameters(rows, stats)}
+        found = transaction.rows(select_stats if stats is None else select_some_stats, values)
+        with decoding("statistics"):
+            for ordinal, name, body, checksum in found:
+                check_row(checksum, "statistics", scope_id, ordinal, name, body)
+                known[ordinal][name] = orjson.loads(body)
+        return rows_to_extents(scope_id, rows, known)
 
     def _hot(self, transaction: Transaction, place: _Place) -> list[HotBatch]:
         if place.scope_id is None:
             return []
         values = {"scope_id": place.scope_id, "sequence": place.sequence}
-        return [_batch_of(row) for row in transaction.rows(_hot_at_head if place.is_head else _hot_before, values)]
+        rows = transaction.rows(_hot_at_head if place.is_head else _hot_before, values)
+        found = _batches_of(place.scope_id, rows)
+        totals = self._totals(transaction, place)
+        with decoding("a hot batch"):
+            check_count("hot rows", totals.hot_batches, totals.hot_rows, len(found), sum(each.rows for each in found))
+        return found
+
+    def _totals(self, transaction: Transaction, place: _Place) -> Counts:
+        """Return what a snapshot counts."""
+        rows = transaction.rows(_counts, {"scope_id": place.scope_id, "sequence": place.sequence})
+        if not rows:
+            raise damaged("a snapshot", "it is not there", scope=place.scope, sequence=place.sequence)
+        with decoding("a snapshot"):
+            return _counts_of(rows[0][0])[0]
+
+    def _check_extents(self, transaction: Transaction, place: _Place) -> None:
+        """Hold the extents that the database leaves out against checksums and counts, once for what a snapshot has."""
+        assert place.scope_id is not None
+        totals = self._totals(transaction, place)
+        key = (place.scope_id, place.sequence if not place.is_head else 0, totals.extents, totals.rows, totals.bytes)
+        if key in self._sound:
+            return
+        values = {"scope_id": place.scope_id, "sequence": place.sequence}
+        upto = self._sound_upto.get((place.scope_id, ""), -1)
+        for row in transaction.rows(_extents_after, {**values, "after": upto}):
+            check_row(row[15], "an extent", place.scope_id, *row[:14])
+        count, rows = transaction.rows(_counted, values)[0]
+        check_count("extents", totals.extents, totals.rows, count, rows or 0)
+        self._sound_upto[place.scope_id, ""] = ordinal_of(place.head + 1, 0) - 1
+        if len(self._sound) >= KEPT:
+            self._sound.clear()
+        self._sound.add(key)
+
+    def _check_bounds(self, transaction: Transaction, place: _Place, names: Sequence[str]) -> None:
+        """Hold the bounds that the database judges by against their checksums, once for each extent."""
+        assert place.scope_id is not None
+        for name in names:
+            upto = self._sound_upto.get((place.scope_id, name), -1)
+            values = {"scope_id": place.scope_id, "after": upto, "names": orjson.dumps([name]).decode()}
+            check_bounds(place.scope_id, transaction.rows(select_bounds, values))
+            self._sound_upto[place.scope_id, name] = ordinal_of(place.head + 1, 0) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,6 +461,15 @@ class _Place:
         return self.sequence == self.head
 
 
+def snapshot_checksum(scope: Scope, settings: Mapping[str, Any], row: Row) -> int:
+    """Return the checksum of a snapshot's row, with the settings it has if they are the table's of its time."""
+    return checksum_of("a snapshot", *_snapshot_key(scope, settings), *row)
+
+
+def _snapshot_key(scope: Scope, settings: Mapping[str, Any]) -> tuple[Any, ...]:
+    return scope.table_id, scope.user, 0 if scope.user else settings_digest(settings)
+
+
 def counts_to_text(snapshot: Snapshot) -> str:
     """Give a snapshot's counts as they are stored."""
     parts = (snapshot.totals, snapshot.added, snapshot.removed)
@@ -377,9 +477,23 @@ def counts_to_text(snapshot: Snapshot) -> str:
 
 
 def _snapshot_of(scope: Scope, row: Row, schema: Schema, settings: Mapping[str, Any]) -> Snapshot:
-    totals, added, removed = (Counts(*each) for each in orjson.loads(row[6]))
+    check_row(row[9], "a snapshot", *_snapshot_key(scope, settings), *row[:9])
+    with decoding("a snapshot"):
+        totals, added, removed = _counts_of(row[6])
     coverage = None if row[7] is None else Coverage(row[7], row[8])
     return Snapshot(scope, row[0], row[1], row[2], row[3], row[4], schema, settings, totals, added, removed, coverage)
+
+
+def _counts_of(text: str) -> tuple[Counts, Counts, Counts]:
+    totals, added, removed = (Counts(*each) for each in orjson.loads(text))
+    return totals, added, removed
+
+
+def _batches_of(scope_id: int, rows: Sequence[Row]) -> list[HotBatch]:
+    for row in rows:
+        check_row(row[9], "a hot batch", scope_id, row[8], *row[:7])
+    with decoding("a hot batch"):
+        return [_batch_of(row) for row in rows]
 
 
 def _batch_of(row: Row) -> HotBatch:

@@ -10,11 +10,13 @@ from collections.abc import Callable
 from tidelake.catalog import layout
 from tidelake.catalog.driver import Database, Row
 from tidelake.catalog.protocol import Clock
-from tidelake.errors import CorruptError, InvalidInputError
+from tidelake.errors import CorruptError, InvalidInputError, StorageError
 
 VERSION = 1
 
 LEAST_NS, MOST_NS = -(2**63), 2**63 - 1  # stand for an unknown bound
+
+CHECKED_BYTES = 16 << 20  # of a SQLite file whose soundness is checked when it is opened: 60 ms at most
 
 SPANS = 65  # classes of time ranges, from a single time to all of it
 MAX_ADDED = 1 << 20  # extents or hot batches in one snapshot; leaves 2^43 snapshots to a scope
@@ -39,6 +41,8 @@ def span_of(min_ts_ns: int, max_ts_ns: int) -> int:
 def prepare(database: Database, clock: Clock) -> None:
     """Bring a database to this layout: make it, bring it forward, or refuse it. Safe when many do it at once."""
     if _version(database, database.query) == VERSION:
+        _check_sound(database)
+        _add_checksums(database)
         return
     with database.writing() as transaction:
         if not database.is_sqlite:
@@ -65,6 +69,35 @@ def prepare(database: Database, clock: Clock) -> None:
             transaction.change(_set_version, {"version": VERSION})
 
 
+def _check_sound(database: Database) -> None:
+    """Look for damage that rows do not show, such as an index that misses some of them, unless that takes long."""
+    if database.is_sqlite and database.size_bytes <= CHECKED_BYTES:
+        found = database.query(_integrity)
+        if found != [("ok",)]:
+            raise CorruptError(
+                "the catalog is not a sound SQLite database: keep its files, and restore a copy",
+                catalog=database.name,
+                reason=found[0][0] if found else "no answer",
+                kind="bad_catalog",
+            )
+
+
+def _add_checksums(database: Database) -> None:
+    """Give an older catalog room for checksums; older processes do not mind. Without permission it stays as it is."""
+    has = _sqlite_has_checksums if database.is_sqlite else _postgres_has_checksums
+    if database.query(has):
+        return
+    try:
+        with database.writing() as transaction:
+            if not database.is_sqlite:
+                transaction.rows(_opening, {"opening": _OPENING})
+            if not transaction.rows(has):
+                for table, column in layout.checksum_columns():
+                    transaction.run_text(f"ALTER TABLE {table} ADD COLUMN {column} BIGINT")
+    except StorageError:
+        database.has_checksums = False
+
+
 _MIGRATIONS: dict[int, tuple[str, ...]] = {}  # by version, the statements that lead to the next; 1 is the first
 _OPENING = 0x7469_6465_6C61_6B65  # "tidelake": the advisory lock of those who open a catalog
 
@@ -74,6 +107,11 @@ _set_version = "UPDATE catalog_meta SET version = :version"
 _opening = "SELECT pg_advisory_xact_lock(:opening)"
 _sqlite_tables = "SELECT name FROM sqlite_master"
 _sqlite_has_meta = f"{_sqlite_tables} WHERE name = 'catalog_meta'"
+_integrity = "PRAGMA integrity_check(1)"
+_sqlite_has_checksums = "SELECT 1 FROM pragma_table_info('receipts') WHERE name = 'checksum'"
+_postgres_has_checksums = """
+    SELECT 1 FROM information_schema.columns
+    WHERE table_schema = current_schema() AND table_name = 'receipts' AND column_name = 'checksum'"""
 # to_regclass would answer from a cache that may be older than the advisory lock
 _postgres_has_meta = (
     "SELECT tablename FROM pg_tables WHERE tablename = 'catalog_meta' AND schemaname = current_schema()"

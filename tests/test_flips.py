@@ -1,0 +1,200 @@
+"""Show that damage is an error and never an answer: single bits flipped in every file of a lake, and rows changed.
+
+Flips run in a child, so that a crash fails the test and not the run. Each run says its seed. It does not test extents
+alone: see ``test_extent_hostile``.
+"""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.catalogs import SCHEMA as COLUMNS
+from tests.support.catalogs import SQL_STORES, append, hot, open_sql, place_of, publish
+from tests.support.flips import build
+from tests.test_catalog_sql import as_nobody
+from tidelake.catalog import open_catalog
+from tidelake.catalog.layout import checksum_columns
+from tidelake.catalog.sql import SqlCatalog
+from tidelake.errors import CorruptError
+from tidelake.predicate import Equals
+from tidelake.snapshot import AppendHot, Scope, UpdateTable
+
+FEW, MANY, PER_CHILD = 80, 10_000, 2_000
+
+
+@pytest.fixture(scope="module")
+def lakes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("flips")
+    build(folder)
+    return folder
+
+
+def test_a_flipped_bit_is_an_error_or_changes_no_answer(lakes: Path) -> None:
+    _flip(lakes, 7, FEW)
+
+
+@pytest.mark.torture
+def test_ten_thousand_flipped_bits_are_errors_or_change_no_answer(lakes: Path) -> None:
+    for seed in range(100, 100 + MANY // PER_CHILD):
+        _flip(lakes, seed, PER_CHILD)
+
+
+def _flip(lakes: Path, seed: int, count: int) -> None:
+    command = [sys.executable, "-m", "tests.support.flips", str(lakes), str(seed), str(count)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"seed {seed}: {done.stdout[-2000:]} {done.stderr[-2000:]}"
+    *wrong, last = done.stdout.splitlines()
+    found = ast.literal_eval(last)
+    print(f"seed {seed}: {found}")
+    assert wrong == [], f"seed {seed}"
+    assert {"WRONG", "RAW"}.isdisjoint(found)
+    assert sum(found.values()) == count
+    assert found["corrupt"]
+
+
+# By what is changed: the statement that does it.
+DAMAGE = {
+    "a hot payload": "UPDATE hot_batches SET payload = (SELECT max(payload) FROM hot_batches)",
+    "the rows of a hot batch": "UPDATE hot_batches SET rows = rows + 1 WHERE added_seq = 2",
+    "a hot batch that is gone": "UPDATE hot_batches SET removed_seq = 0 WHERE added_seq = 2",
+    "a hot batch that is lost": "DELETE FROM hot_batches WHERE added_seq = 2",
+    "the place of an extent": "UPDATE extents SET \"key\" = 'data/other'",
+    "the times of an extent": "UPDATE extents SET min_ts_ns = min_ts_ns + 1, max_ts_ns = max_ts_ns + 1",
+    "the rows of an extent": "UPDATE extents SET row_count = row_count + 1",
+    "an extent that is gone": "UPDATE extents SET removed_seq = added_seq + 1 WHERE added_seq = 4",
+    "an extent that is lost": "DELETE FROM extents WHERE added_seq = 4",
+    "statistics": "UPDATE extent_columns SET body = (SELECT max(body) FROM extent_columns)",
+    "bounds": "UPDATE extent_columns SET least_whole = least_whole + 100, most_whole = most_whole + 100",
+    "the counts of a snapshot": "UPDATE snapshots SET counts = replace(counts, '2', '3')",
+    "a snapshot that is lost": "DELETE FROM snapshots WHERE sequence = 3",
+    "the head that is lost": "DELETE FROM snapshots WHERE sequence = 6",
+    "a head that points back": "UPDATE scopes SET sequence = sequence - 1",
+    "a head that points nowhere": "UPDATE scopes SET sequence = sequence + 64",
+    "a scope that is lost": "DELETE FROM scopes",
+    "a schema": "UPDATE schemas SET body = replace(body, 'service', 'servise')",
+    "a schema that is no JSON": "UPDATE schemas SET body = 'none'",
+    "the schema's version": "UPDATE tables SET schema_version = 9",
+    "settings": "UPDATE settings SET body = replace(body, 'a', 'e')",
+    "settings of before": "UPDATE tables SET settings_seq = 1",
+    "settings that are lost": "DELETE FROM settings",
+}
+
+
+@pytest.mark.parametrize("store", SQL_STORES)
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
+def test_a_changed_row_is_corrupt(request: pytest.FixtureRequest, tmp_path: Path, store: str, damage: str) -> None:
+    place = place_of(store, request, tmp_path)
+    with open_sql(place) as catalog:
+        scope = _fill(catalog)
+        _ask(catalog, scope)
+    with open_sql(place) as catalog:
+        with catalog._database.writing() as transaction:
+            transaction.run_text(damage)
+        with pytest.raises(CorruptError) as error:
+            _ask(catalog, scope)
+        assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("store", SQL_STORES)
+def test_a_changed_receipt_is_corrupt(request: pytest.FixtureRequest, tmp_path: Path, store: str) -> None:
+    with open_sql(place_of(store, request, tmp_path)) as catalog:
+        scope = catalog.create_table("t", COLUMNS, {}).scope
+        publish(catalog, scope, AppendHot(hot()), key="once")
+        with catalog._database.writing() as transaction:
+            transaction.run_text("UPDATE receipts SET sequence = sequence + 4")
+        with pytest.raises(CorruptError, match="a receipt cannot be read"):
+            catalog.receipt(scope, key="once")
+
+
+@pytest.mark.parametrize("store", SQL_STORES)
+def test_a_catalog_without_checksums_is_read_and_gets_them(
+    request: pytest.FixtureRequest, tmp_path: Path, store: str
+) -> None:
+    place = place_of(store, request, tmp_path)
+    with open_sql(place) as older:
+        scope = _fill(older)
+        expected = _ask(older, scope)
+        _without_checksums(older)
+        with open_sql(place) as newer:
+            assert _ask(newer, scope) == expected
+            publish(newer, scope, AppendHot(hot()))
+            assert len(newer.hot(scope)) == 3
+            with newer._database.writing() as transaction:
+                transaction.run_text("UPDATE hot_batches SET min_ts_ns = min_ts_ns + 1 WHERE checksum IS NULL")
+            assert len(newer.hot(scope)) == 3
+            with newer._database.writing() as transaction:
+                transaction.run_text("UPDATE hot_batches SET min_ts_ns = min_ts_ns + 1 WHERE checksum IS NOT NULL")
+            with pytest.raises(CorruptError, match="a hot batch cannot be read"):
+                newer.hot(scope)
+
+
+@pytest.mark.parametrize("store", SQL_STORES)
+def test_an_older_process_goes_on_beside_a_newer_one(
+    request: pytest.FixtureRequest, tmp_path: Path, store: str
+) -> None:
+    place = place_of(store, request, tmp_path)
+    with open_sql(place) as older, open_sql(place) as newer:
+        scope = _fill(older)
+        older._database.has_checksums = False  # it neither reads nor writes them
+        older._database._texts.clear()
+        publish(older, scope, AppendHot(hot()))
+        append(older, scope, stats={"level": {"min": 7, "max": 9}})
+        publish(newer, scope, AppendHot(hot()))
+        assert _ask(newer, scope) == _ask(older, scope)
+        assert len(newer.hot(scope)) == 4
+
+
+def test_a_catalog_without_checksums_is_read_by_who_may_only_read() -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        with open_catalog(folder / "lake") as older:
+            assert isinstance(older, SqlCatalog)
+            scope = _fill(older)
+            expected = _ask(older, scope)
+            _without_checksums(older)
+        for each in (folder, *folder.rglob("*")):
+            each.chmod(0o555 if each.is_dir() else 0o444)
+        with as_nobody(), open_catalog(folder / "lake") as reader:
+            assert isinstance(reader, SqlCatalog)
+            assert _ask(reader, scope) == expected
+        for each in (folder, folder / "lake"):
+            each.chmod(0o755)
+
+
+def _fill(catalog: SqlCatalog) -> Scope:
+    scope = catalog.create_table("t", COLUMNS, {"a": 1}).scope
+    publish(catalog, scope, AppendHot(hot()))
+    publish(catalog, scope, AppendHot(hot()))
+    append(catalog, scope, stats={"level": {"min": 1, "max": 3}}, times=(0, 999))
+    append(catalog, scope, stats={"level": {"min": 50, "max": 60}}, times=(5000, 5999))
+    publish(catalog, scope, UpdateTable(None, {"b": "a"}))
+    return scope
+
+
+def _ask(catalog: SqlCatalog, scope: Scope) -> list[Any]:
+    head = catalog.head(scope)
+    return [
+        head,
+        catalog.hot(scope),
+        catalog.extents(scope, where=Equals("level", 2)),
+        catalog.extents(scope, start_ns=0, end_ns=100),
+        catalog.extents(scope),
+        catalog.history(scope),
+        catalog.manifest(scope, sequence=4),
+    ]
+
+
+def _without_checksums(catalog: SqlCatalog) -> None:
+    """Make a catalog as an older version made it."""
+    with catalog._database.writing() as transaction:
+        for table, column in checksum_columns():
+            transaction.run_text(f"ALTER TABLE {table} DROP COLUMN {column}")
+    catalog._database.has_checksums = False
+    catalog._database._texts.clear()

@@ -32,6 +32,7 @@ from tidelake.predicate import (
     InSet,
     IsNull,
     Leaf,
+    Nanoseconds,
     Not,
     Or,
     Predicate,
@@ -121,7 +122,7 @@ def cases(draw: st.DrawFn) -> Case:
 def leaves() -> st.SearchStrategy[Any]:
     numbers = st.sampled_from(NUMBERS)
     texts = st.sampled_from(TEXTS) | st.text(max_size=3) | st.just("\ud800")
-    times = st.sampled_from([us * 1000 for us in TIMES_US]) | st.integers(-2, 2) | st.just(MOMENT)
+    times = (st.sampled_from([us * 1000 for us in TIMES_US]) | st.integers(-2, 2)).map(Nanoseconds) | st.just(MOMENT)
     literals: dict[str, st.SearchStrategy[Any]] = {
         "i": numbers,
         "l": numbers,
@@ -307,7 +308,7 @@ def comparisons(name: str, literals: Sequence[Any]) -> Iterator[Any]:
         ("r", REALS, NUMBERS),
         ("b", (True, False), (True, False)),
         ("s", TEXTS, (*TEXTS, "\ud800")),
-        ("t", TIMES_US, [us * 1000 + off for us in TIMES_US for off in (-1, 0, 1)]),
+        ("t", TIMES_US, [Nanoseconds(us * 1000 + off) for us in TIMES_US for off in (-1, 0, 1)]),
     ],
 )
 def test_evaluate_compares_every_value_with_every_literal(name: str, values: Any, literals: Any) -> None:
@@ -487,7 +488,7 @@ def test_evaluate_takes_arrow_types_wider_or_narrower_than_its_own() -> None:
     assert evaluate(Range("f", low=0.5, include_low=False), batch).to_pylist() == [False, True, None]
     assert evaluate(StringHas("s", "B"), batch).to_pylist() == [False, True, None]
     assert evaluate(InSet("c", ("b", "z")), batch).to_pylist() == [False, True, None]
-    assert evaluate(Equals("t", 2_000_000), batch).to_pylist() == [False, True, None]
+    assert evaluate(Equals("t", Nanoseconds(2_000_000)), batch).to_pylist() == [False, True, None]
 
 
 def test_evaluate_reads_a_dynamic_path_type_by_type() -> None:
@@ -529,7 +530,8 @@ def test_check_turns_times_in_any_form_into_nanoseconds() -> None:
         (InSet("s", ("a", 1)), "s is string and cannot be compared with 1: compare it with text"),
         (
             Equals("t", 1.5),
-            "t is timestamp and cannot be compared with 1.5: compare it with a time, or nanoseconds",
+            "t is timestamp: 1.5 is too small for a time: numbers are seconds, milliseconds, microseconds or nanoseconds "
+            "since 1970, told by their size; write a date as '2026-01-31'",
         ),
         (Equals("t", "soon"), "t is timestamp: 'soon' is not a time such as 2026-01-31T12:00:00Z"),
         (Equals("d", 1), "d is dynamic and cannot be compared: compare what is at a path, d['some.path']"),

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta, timezone
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tidelake.errors import InvalidInputError
-from tidelake.times import duration_us, parse_time_ns, time_us
+from tidelake.ingest.instants import NO_TIME, times_of_ints
+from tidelake.predicate import Nanoseconds
+from tidelake.times import LEAST_ASKED, duration_us, parse_time_ns, time_us
 
 
 @pytest.mark.parametrize(
@@ -23,21 +28,53 @@ from tidelake.times import duration_us, parse_time_ns, time_us
         (datetime(1970, 1, 1, 0, 0, 1), 1_000_000_000),
         (datetime(1970, 1, 1, tzinfo=timezone(timedelta(hours=1))), -3_600_000_000_000),
         (datetime(2026, 1, 1, tzinfo=UTC), 1_767_225_600_000_000_000),
-        (17, 17),
+        (Nanoseconds(17), 17),
+        (0, 0),
+        (1_767_225_600, 1_767_225_600 * 10**9),
+        (1_767_225_600_123, 1_767_225_600_123 * 10**6),
+        (1_767_225_600_123_456, 1_767_225_600_123_456 * 1000),
+        (1_767_225_600_123_456_789, 1_767_225_600_123_456_789),
+        (-1_000_000_000, -(10**18)),
+        (99_999_999_999, 99_999_999_999 * 10**9),
+        (100_000_000_000, 10**17),
+        (1_767_225_600.25, 1_767_225_600_250_000_000),
+        ("1767225600", 1_767_225_600 * 10**9),
+        (" 1767225600.000000001 ", 1_767_225_600 * 10**9 + 1),
+        ("20260131", 1_769_817_600 * 10**9),
+        (date(2026, 1, 31), 1_769_817_600 * 10**9),
+        (np.int64(1_767_225_600), 1_767_225_600 * 10**9),
+        (np.float64(1_767_225_600), 1_767_225_600 * 10**9),
+        (np.datetime64("2026-01-31T00:00:00.000000001"), 1_769_817_600 * 10**9),
     ],
 )
-def test_parse_time_reads_what_people_write(value: str | datetime | int, expected: int) -> None:
+def test_parse_time_reads_what_people_write(value: object, expected: int) -> None:
     assert parse_time_ns(value) == expected
 
 
-@pytest.mark.parametrize("value", ["", "yesterday", "2026-13-01", True, 1.5, None])
+@pytest.mark.parametrize("value", ["", "yesterday", "2026-13-01", True, None, float("nan"), 10**18 * 300, [1]])
 def test_parse_time_refuses_what_is_no_time(value: object) -> None:
     with pytest.raises(InvalidInputError, match="is not a time"):
-        parse_time_ns(value)  # type: ignore[arg-type]
+        parse_time_ns(value)
+
+
+@pytest.mark.parametrize("value", [1, -1, 1.5, 86_400, 20_260_131, 99_999_999])
+def test_parse_time_refuses_numbers_that_are_rather_something_else(value: object) -> None:
+    with pytest.raises(InvalidInputError, match="is too small for a time: .* write a date as '2026-01-31'"):
+        parse_time_ns(value)
+
+
+@given(st.integers(-(2**63) + 1, 2**63 - 1).filter(lambda n: n == 0 or abs(n) >= LEAST_ASKED))
+def test_questions_and_appends_read_numbers_alike(number: int) -> None:
+    (appended,) = times_of_ints(np.array([number], dtype=np.int64)).tolist()
+    if appended == NO_TIME:
+        with pytest.raises(InvalidInputError, match="years 1 to 9999"):
+            parse_time_ns(number)
+    else:
+        assert parse_time_ns(number) // 1000 == appended
 
 
 def test_time_us_rounds_down_before_1970() -> None:
-    assert time_us(-1) == -1
+    assert time_us(Nanoseconds(-1)) == -1
 
 
 @pytest.mark.parametrize(

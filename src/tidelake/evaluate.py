@@ -34,6 +34,7 @@ from tidelake.predicate import (
     InSet,
     IsNull,
     Leaf,
+    Nanoseconds,
     Not,
     Or,
     PathTest,
@@ -67,7 +68,7 @@ MOST_HITS = 256  # of a text in a batch, looked at one by one; where there are m
 _Rows: TypeAlias = npt.NDArray[np.int64]
 _Family: TypeAlias = type[Any]  # int for all numbers, or str, bool, bytes, datetime
 
-_COMPARES_WITH = {"bool": "true or false", "string": "text", "timestamp": "a time, or nanoseconds"}
+_COMPARES_WITH = {"bool": "true or false", "string": "text", "timestamp": "a time, or a number since 1970"}
 
 # What CBOR begins a value with that Arrow has no type for: integers of 64 bits or more, byte strings, times.
 _RARE_HEADS: dict[_Family, list[int]] = {
@@ -255,8 +256,8 @@ def _bound(leaf: Leaf, column: Column) -> Leaf:
             low, high = (None if bound is None else _literal(bound, column) for bound in (low, high))
             if kind != "timestamp":
                 return leaf
-            start = None if low is None else low + (not leaf.include_low)
-            return TimeRange(name, start, None if high is None else high + leaf.include_high)
+            start = None if low is None else int(low) + (not leaf.include_low)
+            return TimeRange(name, start, None if high is None else int(high) + leaf.include_high)
         case TimeRange():
             wanted = "timestamp"
         case StringHas() | StringContains() | StartsWith() | StringMatches():
@@ -284,9 +285,9 @@ def _literal(value: Value, column: Column) -> Any:
             return value
         case "string" if isinstance(value, str):
             return value
-        case "timestamp" if isinstance(value, str | datetime | int) and not isinstance(value, bool):
+        case "timestamp" if isinstance(value, str | datetime | int | float) and not isinstance(value, bool):
             try:
-                return parse_time_ns(value)
+                return Nanoseconds(parse_time_ns(value))
             except InvalidInputError as error:
                 raise QueryError(f"{column.name} is timestamp: {error.message}", kind=error.kind) from None
         case _:

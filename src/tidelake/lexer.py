@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import Literal, TypeAlias, cast
 
 from tidelake.errors import InvalidInputError, QueryError
-from tidelake.predicate import PLAIN_NAME, Value
+from tidelake.predicate import PLAIN_NAME, Nanoseconds, Value
 from tidelake.times import parse_time_ns
 
 TokenKind: TypeAlias = Literal["string", "verbatim", "bytes", "time", "number", "name", "quoted", "sign", "end"]
@@ -92,7 +92,7 @@ def literal_of(token: Token) -> Value:
             return int(token.text) if token.text.isdecimal() else float(token.text)
         case "time":
             ns = time_ns_of(token)
-            return ns if ns % 1000 else datetime.fromisoformat(_time_text(token))
+            return Nanoseconds(ns) if ns % 1000 else datetime.fromisoformat(_time_text(token))
         case _:
             raise InvalidInputError(f"expected a value, found {token}")
 

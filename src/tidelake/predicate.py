@@ -33,6 +33,14 @@ if TYPE_CHECKING:
 else:
     pa, pc = later("pyarrow"), later("pyarrow.compute")  # only a search by pattern needs them
 
+
+
+class Nanoseconds(int):
+    """A time that is known to be nanoseconds since 1970 UTC; of a plain number the size tells the unit."""
+
+    __slots__ = ()
+
+
 Value: TypeAlias = bool | int | float | str | bytes | datetime
 
 # Words of the text of a predicate; a column with such a name, in any case, is written in backquotes.
@@ -423,6 +431,8 @@ def _text(value: Value) -> str:
             return "true" if value else "false"
         case datetime():
             return f"datetime({value.isoformat()})"
+        case Nanoseconds():
+            return f"datetime({_time_text(value, '')})"
         case int():
             return int.__repr__(value)
         case float():

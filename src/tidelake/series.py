@@ -34,7 +34,7 @@ from tidelake.coverage import (
 from tidelake.errors import InvalidInputError
 from tidelake.fingerprint import Fingerprint
 from tidelake.holdings import Holdings, Rules
-from tidelake.predicate import And, Equals, Predicate, Range
+from tidelake.predicate import And, Equals, Nanoseconds, Predicate, Range
 from tidelake.roaring import Runs
 from tidelake.schedule import bucketed, parse_schedule
 from tidelake.snapshot import Extent, Snapshot
@@ -52,6 +52,8 @@ class Rows(Protocol):
 
     @property
     def snapshot(self) -> Snapshot: ...
+
+    def pinned(self) -> Rows: ...
 
     def scan(
         self,
@@ -187,7 +189,7 @@ class _Asked:
 
 
 class Series:
-    """What a table holds, at its snapshot of now or the one it is pinned to."""
+    """What a table holds, at its snapshot of now or the one it is pinned to; each question is asked of one snapshot."""
 
     def __init__(self, table: Rows, holdings: Holdings) -> None:
         self._table, self._holdings = table, holdings
@@ -316,8 +318,11 @@ class Series:
     def receipt(self, entity: Entity = None, start: Any = None, end: Any = None) -> CoverageReceipt:
         """Give proof of what is held: snapshot, extents, rows, and a hash of their content.
 
-        The range is taken as it is, not by buckets. Reads the rows.
+        The range is taken as it is, not by buckets. Reads the rows, of the same snapshot as all else in it.
         """
+        return Series(self._table.pinned(), self._holdings)._receipt(entity, start, end)
+
+    def _receipt(self, entity: Entity, start: Any, end: Any) -> CoverageReceipt:
         asked = self._asked(start, end, entity, "")
         bucket = asked.index.bucket
         low = bucket.start(asked.low) if start is None else bucket.value_of(start)
@@ -344,10 +349,11 @@ class Series:
 
     def verify(self, receipt: CoverageReceipt) -> bool:
         """Say whether the table holds now, to the row, what it held when a receipt was given."""
-        bucket = self._rules(self._table.snapshot).index.bucket
+        held = Series(self._table.pinned(), self._holdings)
+        bucket = held._rules(held._table.snapshot).index.bucket
         ends = (receipt.start, receipt.end)
         low, high = (bucket.value_of(text if bucket.is_time else int(text)) for text in ends)
-        content, rows = self._content(receipt.entity, low, high, receipt.columns)
+        content, rows = held._content(receipt.entity, low, high, receipt.columns)
         return (content, rows) == (receipt.content, receipt.rows)
 
     def __repr__(self) -> str:
@@ -401,7 +407,7 @@ class Series:
         if entity is not None:
             named = zip(index.entity, entity_values(entity), strict=True)
             parts += [Equals(name, value) for name, value in named]
-        bounds: dict[str, Any] = {"start": low * 1000, "end": high * 1000}
+        bounds: dict[str, Any] = {"start": Nanoseconds(low * 1000), "end": Nanoseconds(high * 1000)}
         if not index.bucket.is_time:
             parts.append(Range(index.column, low, high, include_high=False))
             bounds = {}

@@ -427,13 +427,13 @@ class Table:
         """
         self._refuse_when_pinned()
         kind = DataType.parse(type) if isinstance(type, str) else type
+        snapshot = self.snapshot
         column, _, inner = path.partition(".")
-        if not inner or column not in self.schema or self.schema[column].type.kind != "dynamic":
+        if not inner or column not in snapshot.schema or snapshot.schema[column].type.kind != "dynamic":
             raise SchemaError("promote takes a path into a dynamic column, such as attributes.http.status", path=path)
         if kind.kind not in ("int", "long", "real", "bool", "string"):
             raise SchemaError("a path is promoted to int, long, real, bool or string", path=path, type=kind)
         target = name or inner.replace(".", "_")
-        snapshot = self.snapshot
         if target in snapshot.schema and snapshot.settings.get(PROMOTED + target) != [column, inner]:
             raise SchemaError(
                 "a path is promoted to a column of its own: give another name=", path=path, column=target, kind="taken"
@@ -466,7 +466,8 @@ class Table:
             plan = make_plan(self.name, snapshot, question, [], hot)
             parts.append(_tail(scan(plan, self._footers).read_all()[column], left))
             left -= len(parts[0])
-        extents = sorted(self.extents(), key=lambda extent: extent.added_seq) if left > 0 else []
+        listed = self._catalog.extents(scope, sequence=snapshot.sequence) if left > 0 else []
+        extents = sorted(listed, key=lambda extent: extent.added_seq)
         while left > 0 and extents:
             plan = prune_blocks(
                 make_plan(self.name, snapshot, question, [extents.pop()], []), self._footers, prune=False

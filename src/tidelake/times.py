@@ -1,16 +1,30 @@
 """Read times and durations as people write them.
 
-A time is RFC 3339 text, a ``datetime`` (UTC when it has no zone), or an integer of nanoseconds since 1970 UTC. A
-duration is a number and a unit, ``90s``, ``15 min``, ``30d``. It takes no clock.
+A time is RFC 3339 text, a ``datetime`` (UTC when it has no zone), a ``date``, or a number since 1970 UTC whose unit
+shows in its size, also as text::
+
+    1767225600            seconds            1767225600000000       microseconds, from 1e14
+    1767225600000         ms, from 1e11      1767225600000000000    nanoseconds, from 1e16
+
+So are times read wherever a person gives one: rows that are appended, ranges, conditions, states of the past. A number
+that a question asks with must be 0 or of at least eight digits and more: 20260131 is a date that lacks its dashes
+rather than a second of 1970. A duration is a number and a unit, ``90s``, ``15 min``, ``30d``. It takes no clock.
 """
 
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
+from decimal import ROUND_FLOOR, Decimal
+from typing import Any
 
 from tidelake.errors import InvalidInputError
-from tidelake.predicate import time_ns
+from tidelake.predicate import Nanoseconds, time_ns
+
+NANOS_FROM, MICROS_FROM, MILLIS_FROM = 10**16, 10**14, 10**11  # of numbers since 1970; below are seconds
+LEAST_ASKED = 10**8  # of a question's numbers: smaller ones are no times but mistakes, such as 20260131
+MIN_US = -62_135_596_800_000_000  # 0001-01-01
+MAX_US = 253_402_300_799_999_999  # the end of 9999-12-31
 
 _UNITS_US = {
     "us": 1,
@@ -30,17 +44,54 @@ _NAMES = {
 }
 _DURATION = re.compile(r"\s*(\d{1,18})\s*([a-z]+)\s*", re.IGNORECASE)
 _FRACTION = re.compile(r"\.(\d{6})(\d+)")
+_NUMBER = re.compile(r"[+-]?[0-9]{9,19}(\.[0-9]{1,9})?")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def parse_time_ns(value: str | datetime | int) -> int:
-    """Give a time as nanoseconds since 1970 UTC."""
-    if isinstance(value, bool) or not isinstance(value, str | datetime | int):
-        raise InvalidInputError(f"{value!r} is not a time: give RFC 3339 text, a datetime, or nanoseconds")
-    if isinstance(value, int):
-        return value
+def parse_time_ns(value: Any) -> int:
+    """Give a time as nanoseconds since 1970 UTC; the unit of a number shows in its size."""
+    if isinstance(value, Nanoseconds):
+        return int(value)
+    if not isinstance(value, str | date | int | float | Decimal) and hasattr(value, "item"):
+        value = _plain(value)
     if isinstance(value, datetime):
         return time_ns(value)
+    if isinstance(value, date):
+        return time_ns(datetime(value.year, value.month, value.day, tzinfo=UTC))
+    if isinstance(value, int | float | Decimal) and not isinstance(value, bool):
+        return _number_ns(value)
+    if not isinstance(value, str):
+        raise InvalidInputError(
+            f"{value!r} is not a time: give RFC 3339 text, a datetime, or a number since 1970", kind="bad_time"
+        )
+    return _number_ns(Decimal(value)) if _NUMBER.fullmatch(value.strip()) else _text_ns(value)
+
+
+def _plain(value: Any) -> Any:
+    """Give an array's scalar as a value of Python's; a time finer than a microsecond is floored."""
+    return (value.astype("datetime64[us]") if type(value).__name__ == "datetime64" else value).item()
+
+
+def _number_ns(value: float | Decimal) -> int:
+    """Give a number since 1970 as nanoseconds, or say why it is no time."""
+    exact = Decimal(float.__repr__(value)) if isinstance(value, float) else Decimal(value)
+    if not exact.is_finite():
+        raise InvalidInputError(f"{value} is not a time", kind="bad_time")
+    size = abs(exact)
+    if 0 < size < LEAST_ASKED:
+        raise InvalidInputError(
+            f"{value} is too small for a time: numbers are seconds, milliseconds, microseconds or nanoseconds since "
+            "1970, told by their size; write a date as '2026-01-31'",
+            kind="bad_time",
+        )
+    power = 0 if size >= NANOS_FROM else 3 if size >= MICROS_FROM else 6 if size >= MILLIS_FROM else 9
+    ns = int((exact.scaleb(power)).to_integral_value(ROUND_FLOOR))
+    if not MIN_US <= ns // 1000 <= MAX_US:
+        raise InvalidInputError(f"{value} is not a time: it is not in the years 1 to 9999", kind="bad_time")
+    return ns
+
+
+def _text_ns(value: str) -> int:
     extra = _FRACTION.search(value)
     try:
         parsed = datetime.fromisoformat(_FRACTION.sub(r".\1", value.strip()))
@@ -50,7 +101,7 @@ def parse_time_ns(value: str | datetime | int) -> int:
     return time_ns(parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)) + below_us
 
 
-def time_us(value: str | datetime | int) -> int:
+def time_us(value: Any) -> int:
     """Give a time as microseconds since 1970 UTC, rounded down."""
     return parse_time_ns(value) // 1000
 

@@ -248,3 +248,20 @@ def test_pruning_off_gives_the_same_rows(lake: Lake) -> None:
         "select service, status from obs.logs where message not like 'request 1%' and attributes:day > 2 order by 1, 2"
     )
     assert run(lake, text, prune=False).to_arrow().equals(lake.sql(text).to_arrow())
+
+
+@pytest.mark.parametrize(
+    ("condition", "told"),
+    [
+        ("ts > 1767225600", "write '2026-01-01T00:00:00Z', or timestamp_seconds"),
+        ("1767225600000 < ts", "write '2026-01-01T00:00:00Z', or timestamp_seconds"),
+        ("ts in (1767225600)", "write '2026-01-01T00:00:00Z'"),
+        ("ts between 1 and 2", "write timestamp_seconds"),
+        ("ts = -1.5", "write timestamp_seconds"),
+    ],
+)
+def test_time_and_number_are_not_compared(lake: Lake, condition: str, told: str) -> None:
+    for engine in ("local", "spark"):
+        with pytest.raises(QueryError, match="a time cannot be compared with a number") as refused:
+            lake.sql(f"select * from obs.logs where {condition}", engine=engine)
+        assert told in str(refused.value)

@@ -27,6 +27,7 @@ from tidelake.predicate import (
     Equals,
     InSet,
     IsNull,
+    Nanoseconds,
     Not,
     Or,
     Predicate,
@@ -241,7 +242,7 @@ def _literal(choose: _Chooser, column: Column, pool: Sequence[Any]) -> Any:
     held = [value for value in pool if value is not None]
     value = choose.one_of(held) if held and odds < 6 else choose.value(str(column.type))
     if kind == "timestamp":
-        return value * 1000 + (odds == 5)
+        return Nanoseconds(value * 1000 + (odds == 5))
     if kind in ("int", "long"):
         return float(value) if odds == 8 else value + (odds in (4, 5))
     return value

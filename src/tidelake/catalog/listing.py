@@ -26,7 +26,7 @@ from tidelake.catalog.tables import (
     span_of,
 )
 from tidelake.codec import dumps
-from tidelake.predicate import And, Equals, InSet, Predicate, Range, TimeRange, time_ns
+from tidelake.predicate import And, Equals, InSet, Nanoseconds, Predicate, Range, TimeRange, time_ns
 from tidelake.schema import Schema
 from tidelake.snapshot import Extent
 
@@ -220,8 +220,8 @@ def _interval(part: Predicate, schema: Schema) -> Interval | None:
 
 def _fitted(value: Any, sort: Sort, *, outwards: float) -> int | float | str | None:
     """Give a bound as the column's type, no tighter than it was, or None if that cannot be."""
-    if isinstance(value, datetime):
-        value = time_ns(value)
+    if isinstance(value, datetime | Nanoseconds):
+        value = time_ns(value) if isinstance(value, datetime) else int(value)
     if sort == "real" and type(value) is int and abs(value) < 2**1000:
         nearest = float(value)
         return nearest if nearest == value else math.nextafter(nearest, outwards)

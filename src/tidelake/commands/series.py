@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from tidelake.lake import Lake
     from tidelake.series import CoverageReport
+    from tidelake.table import Table
 
 SHADES = " ░▒▓█"  # from nothing held to everything
 NOT_EXPECTED = "·"
@@ -67,8 +68,8 @@ def coverage(
       tidelake coverage m.cpu --lake lake
       tidelake coverage m.cpu --start 2026-01-01 --end 2026-02-01 --entity dev-1
     """
-    found = lake.table(table)
-    report = found.coverage.report(start, end, entity=_entity(lake, table, entity), schedule=schedule)
+    held = lake.table(table).pinned()
+    report = held.coverage.report(start, end, entity=_entity(held, entity), schedule=schedule)
     if as_json:
         facts = {"table": report.table, "snapshot": report.snapshot, "mode": report.mode, "bucket": report.bucket,
                  "start": report.start, "end": report.end, "ratio": report.ratio,
@@ -106,8 +107,8 @@ def gaps(
       tidelake gaps m.cpu --entity dev-1 --least 15m --json
     """
     shortest: str | int = int(least) if least.isdecimal() else least
-    named = _entity(lake, table, entity)
-    found = lake.table(table).coverage.gaps(start, end, entity=named, schedule=schedule, least=shortest)
+    held = lake.table(table).pinned()
+    found = held.coverage.gaps(start, end, entity=_entity(held, entity), schedule=schedule, least=shortest)
     if as_json:
         _print_json(_plain(found))
         return
@@ -153,11 +154,11 @@ def repair(lake: Lake, table: str, thorough: bool, as_json: bool) -> None:
     click.echo(f"{report.table}: {report.extents} extents looked at, {len(report.mended)} objects made again")
 
 
-def _entity(lake: Lake, table: str, values: tuple[str, ...]) -> list[Any] | None:
+def _entity(table: Table, values: tuple[str, ...]) -> list[Any] | None:
     """Read an entity's values as the table's columns have them."""
     if not values:
         return None
-    head = lake.snapshot(table)
+    head = table.snapshot
     names = head.settings.get("entity") or []
     if len(names) != len(values):
         raise InvalidInputError("give --entity once for each entity column", columns=", ".join(names))

@@ -20,11 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tidelake.kernels import compiled
-
-MIN_US = -62_135_596_800_000_000  # 0001-01-01
-MAX_US = 253_402_300_799_999_999  # the end of 9999-12-31
-
-NANOS_FROM, MICROS_FROM, MILLIS_FROM = 10**16, 10**14, 10**11
+from tidelake.times import MAX_US, MICROS_FROM, MILLIS_FROM, MIN_US, NANOS_FROM
 
 LEAST_EPOCH_DIGITS = 9  # of a number since 1970 in text: from 1973 on, and never a date of eight digits
 

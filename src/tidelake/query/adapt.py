@@ -16,8 +16,11 @@ from sqlglot.dialects.dialect import Dialect
 from sqlglot.optimizer.annotate_types import annotate_types
 from sqlglot.optimizer.scope import traverse_scope
 
+from tidelake.errors import InvalidInputError
 from tidelake.query.bind import Bound
+from tidelake.query.constants import constant_of
 from tidelake.query.sql import DIALECT, error_of
+from tidelake.times import parse_time_ns, time_text
 
 SHOWN = "tide_shown"
 
@@ -176,6 +179,8 @@ def _check_times(sides: Sequence[exp.Expr], text: str) -> None:
     """Take a text that meets a time as one, and refuse what cannot be: engines would find nothing, or fail."""
     times = [side for side in sides if side.type is not None and side.type.this in _TIMES]
     for side in sides if times else ():
+        if isinstance(times[0], exp.Column) and _is_bare_number(side):
+            raise error_of(text, times[0], f"a time cannot be compared with a number: {_as_time(side)}", kind="bad_time")
         if not isinstance(side, exp.Literal) or not side.is_string:
             continue
         written = _TIME.fullmatch(str(side.this))
@@ -185,6 +190,25 @@ def _check_times(sides: Sequence[exp.Expr], text: str) -> None:
             year, month, rest = written.groups()
             whole = exp.Literal.string(f"{year}-{month or '01'}{rest or '-01'}")
             side.replace(exp.cast(whole, "timestamp", dialect=DIALECT))
+
+
+def _is_bare_number(node: exp.Expr) -> bool:
+    """Whether this is a number as it is written, or a column of numbers."""
+    inner = node.this if isinstance(node, exp.Neg | exp.Paren) else node
+    is_number = node.type is not None and node.type.this in _NUMBERS
+    return is_number and isinstance(inner, exp.Literal | exp.Column)
+
+
+def _as_time(number: exp.Expr) -> str:
+    """Say how to write a number as the time that it probably stands for."""
+    value = constant_of(number)
+    functions = "timestamp_seconds(…), timestamp_millis(…) or timestamp_micros(…)"
+    if not isinstance(value, int):
+        return f"write {functions}"
+    try:
+        return f"write '{time_text(parse_time_ns(value))}', or {functions}"
+    except InvalidInputError:
+        return f"write {functions}"
 
 
 def _wrap_as(node: exp.Expr, other: exp.Expr) -> None:

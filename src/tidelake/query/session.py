@@ -185,13 +185,14 @@ def _cheapest(types: Mapping[str, DataType]) -> str:
 
 
 class _Seen:
-    """The tables of a lake as one query sees them: each pinned to the snapshot it had when first asked for."""
+    """The tables of a lake as one query sees them: each pinned to one snapshot, the newest when first asked for."""
 
     def __init__(self, lake: Lake, limits: Budget) -> None:
         self._lake, self._limits = lake, limits
         self.answers: dict[str, Table] = {}  # tables that a query's text makes
         self.looked_around = False  # what a query means depends on which tables there are
         self._tables: dict[tuple[str, At | None], Table] = {}
+        self._newest: dict[str, Table] = {}  # by a table's id: a query may spell its name in several ways
 
     def table(self, name: str, at: At | None = None) -> Table:
         key = (name, at)
@@ -230,8 +231,15 @@ class _Seen:
     def _pinned(self, name: str, at: At | None) -> Table:
         if at is None and name in self.answers:
             return self.answers[name]
-        if at is not None:
-            return self._lake.table(name, as_of=at.time, snapshot=at.sequence)
+        if at is not None and at.sequence is not None:
+            return self._lake.table(name, snapshot=at.sequence)
+        newest = self._pinned_newest(name)
+        if at is None:
+            return newest
+        past = self._lake.table(name, as_of=at.time)
+        return past if past.snapshot.sequence <= newest.snapshot.sequence else newest  # a time that is still to come
+
+    def _pinned_newest(self, name: str) -> Table:
         try:
             table = self._lake.table(name)
         except NotFoundError:
@@ -240,7 +248,10 @@ class _Seen:
         except InvalidInputError as error:
             self.looked_around = True
             raise _as_missing(error, name) from None
-        return table.pinned()
+        id = table._info.id
+        if id not in self._newest:
+            self._newest[id] = table.pinned()
+        return self._newest[id]
 
 
 def _as_missing(error: InvalidInputError, name: str) -> Exception:

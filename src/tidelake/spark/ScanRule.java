@@ -5,6 +5,11 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.UUID;
+import java.util.WeakHashMap;
+import java.util.function.BiFunction;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import org.apache.spark.sql.catalyst.QueryPlanningTracker$;
 import org.apache.spark.sql.catalyst.TableIdentifier;
 import org.apache.spark.sql.catalyst.analysis.NamedRelation;
 import org.apache.spark.sql.catalyst.expressions.And;
@@ -40,38 +45,88 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 /**
  * Gives every scan of a Tidelake table a plan of its own: the filters right above it, and the columns that the query
  * uses. Spark's own pushdown keeps one plan for all scans of a frame, and pushes no columns to a Python source.
+ *
+ * All scans of one table in one execution of a query read one snapshot: the driver's Python is asked which, by the
+ * name of the execution, and the answer becomes an option of the scan. Spark optimizes subqueries on their own; what
+ * tracks an execution's planning is the same for all of its parts, so that is what an execution's name hangs on.
  */
 public class ScanRule extends Rule {
   static final String NAME = "tidelake";
   static final String OWN_PLAN = "tidelakeownplan";
+  static final List TIMES =
+      java.util.Arrays.asList(new String[] {"asof", "timestampasof", "versionasof", "snapshot"});
+  static final WeakHashMap QUERIES = new WeakHashMap();
   private boolean hasWarned = false;
+  private BiFunction pins = null;
 
-  public TreeNode apply(TreeNode plan) {
-    return visit((LogicalPlan) plan);
+  /** Takes the function that gives the snapshot to read, of a query's name and a scan's options as JSON. */
+  public void setPins(BiFunction given) {
+    pins = given;
   }
 
-  LogicalPlan visit(LogicalPlan plan) {
+  public TreeNode apply(TreeNode plan) {
+    return visit((LogicalPlan) plan, queryName());
+  }
+
+  /** Names the execution of a query that is being planned here. */
+  static String queryName() {
+    scala.Option tracker = QueryPlanningTracker$.MODULE$.get();
+    String name = UUID.randomUUID().toString();
+    if (tracker.isEmpty()) {
+      return name;
+    }
+    synchronized (QUERIES) {
+      if (!QUERIES.containsKey(tracker.get())) {
+        QUERIES.put(tracker.get(), name);
+      }
+      return (String) QUERIES.get(tracker.get());
+    }
+  }
+
+  /** Writes down in a scan's options which snapshot it reads; where nobody can say, the reader says what is wrong. */
+  void pin(Map options, String query) {
+    if (pins == null) {
+      return;
+    }
+    try {
+      Object snapshot = pins.apply(query, new ObjectMapper().writeValueAsString(options));
+      if (snapshot != null) {
+        Object[] names = options.keySet().toArray();
+        for (int i = 0; i < names.length; i++) {
+          if (TIMES.contains(((String) names[i]).toLowerCase())) {
+            options.remove(names[i]);
+          }
+        }
+        options.put("snapshot", snapshot);
+      }
+    } catch (java.io.IOException error) {
+      throw new RuntimeException(error);
+    }
+  }
+
+  LogicalPlan visit(LogicalPlan plan, String query) {
     if (plan instanceof Project) {
       LogicalPlan below = (LogicalPlan) ((Project) plan).child();
       if (isOurs(below)) {
-        return with(plan, planned(below, plan.references(), null));
+        return with(plan, planned(below, plan.references(), null, query));
       }
       if (below instanceof Filter && isOurs((LogicalPlan) ((Filter) below).child())) {
         AttributeSet needed = plan.references().$plus$plus(below.references());
-        LogicalPlan scan = planned((LogicalPlan) ((Filter) below).child(), needed, ((Filter) below).condition());
+        LogicalPlan scan = planned(
+            (LogicalPlan) ((Filter) below).child(), needed, ((Filter) below).condition(), query);
         return with(plan, with(below, scan));
       }
     }
     if (plan instanceof Filter && isOurs((LogicalPlan) ((Filter) plan).child())) {
-      return with(plan, planned((LogicalPlan) ((Filter) plan).child(), null, ((Filter) plan).condition()));
+      return with(plan, planned((LogicalPlan) ((Filter) plan).child(), null, ((Filter) plan).condition(), query));
     }
     if (isOurs(plan)) {
-      return planned(plan, null, null);
+      return planned(plan, null, null, query);
     }
     if (plan instanceof AppendData) {
       plan = placed((AppendData) plan);
     }
-    return (LogicalPlan) plan.mapChildren(new Visit(this));
+    return (LogicalPlan) plan.mapChildren(new Visit(this, query));
   }
 
   static LogicalPlan with(LogicalPlan plan, LogicalPlan child) {
@@ -94,11 +149,12 @@ public class ScanRule extends Rule {
         && !((CaseInsensitiveStringMap) field(scan, "options")).containsKey(OWN_PLAN);
   }
 
-  LogicalPlan planned(LogicalPlan plan, AttributeSet needed, Expression condition) {
+  LogicalPlan planned(LogicalPlan plan, AttributeSet needed, Expression condition, String query) {
     DataSourceV2ScanRelation relation = (DataSourceV2ScanRelation) plan;
     String name = (String) field(relation.scan(), "shortName");
     CaseInsensitiveStringMap given = (CaseInsensitiveStringMap) field(relation.scan(), "options");
     Map options = placedOptions(given, relation.relation());
+    pin(options, query);
     options.put(OWN_PLAN, "1");
     CaseInsensitiveStringMap own = new CaseInsensitiveStringMap(options);
     StructType whole = (StructType) field(relation.scan(), "outputSchema");
@@ -231,13 +287,15 @@ public class ScanRule extends Rule {
 
 class Visit extends scala.runtime.AbstractFunction1 {
   private final ScanRule rule;
+  private final String query;
 
-  Visit(ScanRule rule) {
+  Visit(ScanRule rule, String query) {
     this.rule = rule;
+    this.query = query;
   }
 
   public Object apply(Object plan) {
-    return rule.visit((LogicalPlan) plan);
+    return rule.visit((LogicalPlan) plan, query);
   }
 }
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import datasource as d
 
 from tidelake.spark.filters import translate
+from tidelake.spark.options import known_options
 from tidelake.spark.places import open_table
 from tidelake.spark.reading import wanted_rows
 from tidelake.spark.source import NAME
@@ -45,10 +46,8 @@ def _scans(node: Any) -> Iterator[Any]:
 
 
 def _explained(scan: Any) -> str:
-    options = d.CaseInsensitiveDict()
-    for name, value in dict(_field(scan, "options").asCaseSensitiveMap()).items():
-        options[name] = value
-    table = open_table(options)
+    options = known_options(dict(_field(scan, "options").asCaseSensitiveMap()), "batch")
+    table = open_table(options).pinned()
     filters = [made for each in _field(scan, "supportedFilters") if (made := _filter(each)) is not None]
     pushed, _ = translate(filters, table.schema)
     where = wanted_rows(table, options.get("where"), pushed)

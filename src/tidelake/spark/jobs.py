@@ -24,7 +24,7 @@ from tidelake.scan import scan
 from tidelake.schema import Schema
 from tidelake.settings import TableSettings
 from tidelake.sidecar import encode
-from tidelake.snapshot import Action, Receipt, RemoveExtent, UpdateTable
+from tidelake.snapshot import Action, Receipt, RemoveExtent, Snapshot, UpdateTable
 from tidelake.spark import register, session
 from tidelake.spark.files import Bad, Piece, PieceReader, cut_pieces, list_files, sample_schema
 from tidelake.spark.places import Place
@@ -137,15 +137,15 @@ def copy(
 ) -> LoadReport:
     """Append what a query makes of a table to another, which is made if it is not there.
 
-    The query is Spark SQL and calls the table ``source``.
+    The query is Spark SQL and calls the table ``source``, which it reads at the snapshot that is newest now.
     """
     engine = _session(spark, master)
     place = Place.of_lake(lake)
-    held = lake.table(source)
-    frame = engine.read.format("tidelake").options(**place.options(), table=source).load()
-    frame.createOrReplaceTempView("source")
+    snapshot = lake.snapshot(source)
+    pinned = {**place.options(), "table": source, "snapshot": str(snapshot.sequence)}
+    engine.read.format("tidelake").options(**pinned).load().createOrReplaceTempView("source")
     made = engine.sql(query)
-    _make_target(lake, target, made, TableSettings.of(held.snapshot.settings))
+    _make_target(lake, target, made, TableSettings.of(snapshot.settings))
     options = {**place.options(), "table": target, "key": key or f"copy-{new_id()}"}
     with watched(engine, f"copy {source} to {target}"):
         made.write.format("tidelake").options(**options).mode("append").save()
@@ -168,18 +168,17 @@ def rewrite(
 ) -> RewriteReport:
     """Write a table's extents anew: in another format, with other blocks, or larger. Rows stay as they are.
 
-    Rows that come meanwhile are not touched. If an extent goes meanwhile, nothing is changed and a ConflictError says
-    so.
+    Rows that come meanwhile are not touched: what is taken away is what was read, of one snapshot. If an extent goes
+    meanwhile, nothing is changed and a ConflictError says so.
     """
     engine = _session(spark, master)
     held = lake.table(table)
-    snapshot = held.snapshot
     if format is not None:
         segment_format(format)
-    settings = {**snapshot.settings, **({"format": format} if format else {})}
-    extents = held.extents()
-    job = _job(lake, held, settings, extent_bytes, block_rows)
     plan = replace(held.plan(), hot=())
+    snapshot, extents = plan.snapshot, [task.extent for task in plan.tasks]
+    settings = {**snapshot.settings, **({"format": format} if format else {})}
+    job = _job(lake, held, snapshot, settings, extent_bytes, block_rows)
     splits = [split for split in cut_splits(plan, held._footers, extent_bytes // 4) if isinstance(split, Split)]
     register_folder(held, job.folder)
     written: list[Written] = []
@@ -239,7 +238,8 @@ def run_pieces(
     held: bytes | None = None,
 ) -> Loaded:
     """Read pieces of files in tasks, each writing extents of its own; rows of windows that are held are left out."""
-    job = replace(_job(lake, table, table.snapshot.settings, extent_bytes), schema=schema, held=held)
+    snapshot = table.snapshot
+    job = replace(_job(lake, table, snapshot, snapshot.settings, extent_bytes), schema=schema, held=held)
     register_folder(table, job.folder)
     loaded = Loaded(table, job)
     try:
@@ -313,16 +313,20 @@ def _run(engine: SparkSession, work: Sequence[Any], do: Callable[[Any], Any]) ->
 
 
 def _job(
-    lake: Lake, table: Table, settings: Mapping[str, Any], extent_bytes: int, block_rows: int | None = None
+    lake: Lake,
+    table: Table,
+    snapshot: Snapshot,
+    settings: Mapping[str, Any],
+    extent_bytes: int,
+    block_rows: int | None = None,
 ) -> Job:
     id = new_id()
     info = table._info
     folder = extent_key(info.namespace, info.name, f"job-{id}", "")
     place = Place.of_lake(lake)
-    head = table.snapshot
     return Job(
-        id, place, lake.store.url, table.name, folder, head.schema, dict(settings), extent_bytes, block_rows,
-        exact=exact_columns(table._catalog, head, head.schema.names),
+        id, place, lake.store.url, table.name, folder, snapshot.schema, dict(settings), extent_bytes, block_rows,
+        exact=exact_columns(table._catalog, snapshot, snapshot.schema.names),
     )  # fmt: skip
 
 

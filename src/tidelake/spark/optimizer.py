@@ -1,7 +1,8 @@
 """Teach a session's optimizer to plan each scan of a table alone, with its own filters and its own columns.
 
 Spark 4.3 by itself keeps one plan for all scans of a frame, whichever filters it pushed last, and pushes no columns to
-a Python source. The rule in ``ScanRule.java`` mends both. It is compiled inside the driver by the compiler that Spark
+a Python source. The rule in ``ScanRule.java`` mends both, and has all scans of a table in one execution of a query read
+one snapshot, which it asks ``pins`` for. It is compiled inside the driver by the compiler that Spark
 brings for its own generated code, so there is nothing to install. Where that cannot be done (a Connect client has no
 driver at hand), tables are read whole and Spark filters: slower, and just as right. It does not plan extents.
 """
@@ -12,6 +13,7 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from tidelake.spark.java import java_class
+from tidelake.spark.pins import Pins
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,10 +33,15 @@ def install(spark: SparkSession) -> bool:
 
 
 def _install(jvm: Any, spark: SparkSession) -> bool:
+    from pyspark.java_gateway import ensure_callback_server_started
+
     methods = spark._jsparkSession.experimental()
     rules = jvm.java.util.ArrayList(jvm.scala.jdk.javaapi.CollectionConverters.asJava(methods.extraOptimizations()))
     if any(rule.getClass().getName() == RULE for rule in rules):
         return True
-    rules.add(java_class(spark, RULE).newInstance())
+    rule = java_class(spark, RULE).newInstance()
+    ensure_callback_server_started(spark.sparkContext._gateway)  # type: ignore[no-untyped-call]
+    rule.setPins(Pins())
+    rules.add(rule)
     getattr(methods, "extraOptimizations_$eq")(jvm.scala.jdk.javaapi.CollectionConverters.asScala(rules).toList())
     return True

@@ -1,4 +1,4 @@
-"""Find the lake, the table and the numbers that the options of a read or a write name.
+"""Find the lake and the table that the options of a read or a write name.
 
 Planning runs in the driver's Python, which keeps lakes open: a footer read for one plan is there for the next. A folder
 that was removed and made again is another lake. Tasks open only the object store. Secrets are in the options and
@@ -16,10 +16,9 @@ from tidelake.catalog import CATALOG_FILE
 from tidelake.errors import InvalidInputError, redacted
 from tidelake.lake import LOG_SCHEME, Lake, connect
 from tidelake.objects import ObjectStore, open_store
+from tidelake.spark.options import LAKE, option
 from tidelake.spark.outside import Outside
 from tidelake.table import Table
-
-LAKE_OPTIONS = ("lake", "objects", "endpoint", "accessKey", "secretKey", "region")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +51,7 @@ class Place:
         lake = option(options, "lake") or os.environ.get("TIDELAKE_LAKE")
         if not lake:
             raise InvalidInputError("name the lake with option lake", kind="no_lake")
-        return cls(lake, *(option(options, name) for name in LAKE_OPTIONS[1:]))
+        return cls(lake, *(option(options, name) for name in LAKE[1:]))
 
     @classmethod
     def of_lake(cls, lake: Lake) -> Place:
@@ -81,16 +80,11 @@ class Place:
     def options(self) -> dict[str, str]:
         """Give the options that name this place."""
         values = (self.lake, self.objects, self.endpoint, self.access_key, self.secret_key, self.region)
-        return {name: value for name, value in zip(LAKE_OPTIONS, values, strict=True) if value is not None}
+        return {name: value for name, value in zip(LAKE, values, strict=True) if value is not None}
 
     def open_objects(self, url: str) -> ObjectStore:
         """Open the lake's object store, known by its address, once in a process; the catalog is not asked."""
         return _open_objects(self, url)
-
-
-def option(options: Mapping[str, str], name: str) -> str | None:
-    """Read an option, whatever its case: Spark makes all names small."""
-    return options.get(name, options.get(name.lower()))
 
 
 def open_table(options: Mapping[str, str]) -> Table:
@@ -105,20 +99,6 @@ def open_table(options: Mapping[str, str]) -> Table:
     snapshot = option(options, "snapshot")
     pinned = int(snapshot) if snapshot is not None and snapshot.isdigit() and len(snapshot) < 20 else snapshot
     return Place.of(options).open().table(name, as_of=option(options, "asOf"), snapshot=pinned)
-
-
-def number_of(options: Mapping[str, str], name: str, default: int | None, *, least: int = 1) -> int | None:
-    """Read an option that is a whole number."""
-    text = option(options, name)
-    if text is None:
-        return default
-    try:
-        number = int(text)
-    except ValueError:
-        number = least - 1
-    if number < least:
-        raise InvalidInputError(f"option {name} is a whole number from {least} on", got=text, kind="bad_option")
-    return number
 
 
 def _identity(lake: str) -> tuple[int, int] | None:

@@ -27,7 +27,8 @@ from tidelake.predicate import And, Predicate
 from tidelake.scan import Footers, scan
 from tidelake.snapshot import Extent
 from tidelake.spark.filters import translate
-from tidelake.spark.places import Place, number_of, open_table
+from tidelake.spark.options import OWN_PLAN, number_of
+from tidelake.spark.places import Place, open_table
 from tidelake.spark.types import arrow_schema, projected, to_spark
 from tidelake.stats import Stats
 from tidelake.table import Table
@@ -36,8 +37,6 @@ LEAST_SPLIT_BYTES = 4 << 20  # a task costs some 15 ms, the time to read so much
 MOST_SPLIT_BYTES = 48 << 20  # stored; some ten times as much in memory, of which a task holds a part at a time
 SPLITS_A_CORE = 2  # of what is between the two: enough to share evenly
 CORES = 8  # where nobody can be asked
-
-OWN_PLAN = "tidelakeownplan"  # the option of a scan that shares its plan with no other
 
 log = logging.getLogger("tidelake.spark")
 
@@ -80,7 +79,7 @@ class TableReader(DataSourceReader):
         self._table: Table | None = None
         if OWN_PLAN not in options and not (options.get("table") or options.get("path")):
             return  # a table that SQL created: spark plans it once without its options, and then once with them
-        table = self._table = open_table(options)
+        table = self._table = open_table(options).pinned()
         self.place, self.objects = Place.of(options), table._store.url
         self._columns = projected(table.schema, schema, table.name)
 

@@ -26,27 +26,32 @@ class TidelakeSource(DataSource):
 
     def schema(self) -> StructType:
         """Give all columns of the table; a schema that the user gives instead chooses among them."""
+        from tidelake.spark.options import known_options
         from tidelake.spark.places import open_table
         from tidelake.spark.types import spark_schema
 
-        return spark_schema(open_table(self.options).schema)
+        return spark_schema(open_table(known_options(self.options, "any")).schema)
 
     def reader(self, schema: StructType) -> DataSourceReader:
+        from tidelake.spark.options import known_options
         from tidelake.spark.reading import TableReader
 
-        return TableReader(self.options, schema)
+        return TableReader(known_options(self.options, "batch"), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from tidelake.spark.options import known_options
         from tidelake.spark.writing import BatchWriter
 
-        return BatchWriter(self.options, schema, overwrite=overwrite)
+        return BatchWriter(known_options(self.options, "batch"), schema, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        from tidelake.spark.options import known_options
         from tidelake.spark.writing import StreamWriter
 
-        return StreamWriter(self.options, schema, overwrite=overwrite)
+        return StreamWriter(known_options(self.options, "stream write"), schema, overwrite=overwrite)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        from tidelake.spark.options import known_options
         from tidelake.spark.streaming import StreamReader
 
-        return StreamReader(self.options, schema)
+        return StreamReader(known_options(self.options, "stream read"), schema)

@@ -27,7 +27,8 @@ from tidelake.errors import NotFoundError
 from tidelake.plan import make_plan
 from tidelake.scan import prune_blocks
 from tidelake.snapshot import Counts, Extent, HotBatch, Snapshot
-from tidelake.spark.places import Place, number_of, open_table
+from tidelake.spark.options import number_of
+from tidelake.spark.places import Place, open_table
 from tidelake.spark.reading import Split, cut_splits, read_split, wanted_rows
 from tidelake.spark.types import arrow_schema, projected
 from tidelake.table import Table
@@ -91,7 +92,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return advanced(table, Offset.of(start), last, most).to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        table = open_table(self._options)
+        table = open_table(self._options).pinned()
         extents, hot = between(table, Offset.of(start), Offset.of(end))
         where = wanted_rows(table, self._options.get("where"), ())
         question = table._question(table.snapshot, self._columns, where, None, None, None, False)

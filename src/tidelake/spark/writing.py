@@ -40,7 +40,8 @@ from tidelake.schema import DataType, Schema, becoming_real, wider_type
 from tidelake.settings import TableSettings
 from tidelake.sidecar import decode, encode
 from tidelake.snapshot import Action, AddExtent, Commit, Extent, Receipt, RecordOffset, UpdateTable
-from tidelake.spark.places import Place, number_of, open_table
+from tidelake.spark.options import number_of
+from tidelake.spark.places import Place, open_table
 from tidelake.spark.types import from_spark, widened
 from tidelake.spread import spilled_columns, with_promoted
 from tidelake.table import FLUSH_BYTES, FLUSH_ROWS, Table

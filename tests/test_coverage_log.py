@@ -328,8 +328,8 @@ def test_eight_processes_race_for_windows_and_each_is_won_once(
         assert rows.num_rows == sum(count for _, _, count in windows)
         owners = dict(won)
         for (device, first, count), number in owners.items():
-            start, end = (Nanoseconds(minute * 60 * 10**9) for minute in (first, first + count))
-            part = table.scan(["writer"], f"device == '{device}'", start=start, end=end)
+            low, high = (Nanoseconds(minute * 60 * 10**9) for minute in (first, first + count))
+            part = table.scan(["writer"], f"device == '{device}'", start=low, end=high)
             assert set(part.read_all()["writer"].to_pylist()) == {number}
         held = [(row["device"], row["buckets"]) for row in table.coverage.held().to_pylist()]
         assert sorted(held) == sorted((device, count) for device, _, count in windows)

@@ -14,6 +14,7 @@ from tidelake import dynamic
 from tidelake.errors import SchemaError
 from tidelake.ingest import Rules
 from tidelake.lake import Lake
+from tidelake.predicate import Nanoseconds
 from tidelake.table import Table
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -271,7 +272,7 @@ def test_a_time_beyond_nanoseconds_is_asked_for_and_found(lake: Lake) -> None:
         assert table.scan(end=end).read_all().num_rows == count
     for start, count in (("0001-01-01T00:00:00Z", 3), ("9000-01-01T00:00:00Z", 1), ("9999-12-31T00:00:00Z", 0)):
         assert table.scan(start=start).read_all().num_rows == count
-    for beyond in (10**30, -(10**30)):  # which no time reaches
+    for beyond in (Nanoseconds(10**30), Nanoseconds(-(10**30))):  # which no time reaches
         for where in (tidelake.col("ts") == beyond, tidelake.col("ts").isin([beyond])):
             assert table.scan(["ts"], where).read_all().num_rows == 0
             assert table.scan(["ts"], ~where).read_all().num_rows == 3

@@ -128,6 +128,11 @@ PRODUCERS: dict[str, Callable[[Path], Any]] = {
     "needs Java 17": without_java,
     "the range's start is not before its end": lambda folder: logs(folder).scan(start="2026-01-02", end="2026-01-01"),
     "is not a time such as": lambda folder: logs(folder).scan(start="yesterday"),
+    "is too small for a time": lambda folder: logs(folder).scan(start=20260131),
+    "a time cannot be compared with a number": lambda folder: (
+        logs(folder),
+        tidelake.connect(folder / "lake").sql("select * from logs where ts > 1767225600"),
+    ),
     "no such snapshot, or it has expired": lambda folder: (
         logs(folder),
         tidelake.connect(folder / "lake").table("logs", snapshot=99),

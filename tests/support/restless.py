@@ -44,4 +44,4 @@ def restless(lake: Lake, table: str, write: Write) -> Iterator[list[int]]:
         try:
             yield made
         finally:
-            del lake.catalog.head  # type: ignore[attr-defined]
+            del lake.catalog.head

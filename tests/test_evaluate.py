@@ -530,8 +530,8 @@ def test_check_turns_times_in_any_form_into_nanoseconds() -> None:
         (InSet("s", ("a", 1)), "s is string and cannot be compared with 1: compare it with text"),
         (
             Equals("t", 1.5),
-            "t is timestamp: 1.5 is too small for a time: numbers are seconds, milliseconds, microseconds or nanoseconds "
-            "since 1970, told by their size; write a date as '2026-01-31'",
+            "t is timestamp: 1.5 is too small for a time: numbers are seconds, milliseconds, microseconds or "
+            "nanoseconds since 1970, told by their size; write a date as '2026-01-31'",
         ),
         (Equals("t", "soon"), "t is timestamp: 'soon' is not a time such as 2026-01-31T12:00:00Z"),
         (Equals("d", 1), "d is dynamic and cannot be compared: compare what is at a path, d['some.path']"),

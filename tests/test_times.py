@@ -59,7 +59,7 @@ def test_parse_time_refuses_what_is_no_time(value: object) -> None:
 
 @pytest.mark.parametrize("value", [1, -1, 1.5, 86_400, 20_260_131, 99_999_999])
 def test_parse_time_refuses_numbers_that_are_rather_something_else(value: object) -> None:
-    with pytest.raises(InvalidInputError, match="is too small for a time: .* write a date as '2026-01-31'"):
+    with pytest.raises(InvalidInputError, match=r"is too small for a time: .* write a date as '2026-01-31'"):
         parse_time_ns(value)
 
 

@@ -34,7 +34,6 @@ else:
     pa, pc = later("pyarrow"), later("pyarrow.compute")  # only a search by pattern needs them
 
 
-
 class Nanoseconds(int):
     """A time that is known to be nanoseconds since 1970 UTC; of a plain number the size tells the unit."""
 

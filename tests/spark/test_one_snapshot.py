@@ -152,7 +152,9 @@ def lake_of(table: Table) -> Lake:
 
 def test_copy_reads_one_snapshot(spark: SparkSession, lake: Lake, planner: Lake) -> None:
     with restless(planner, "t", more), restless(lake, "t", more) as made:
-        report = copy(lake, "t", "u", query="select a.* from source a left anti join source b on a.n = b.n", spark=spark)
+        report = copy(
+            lake, "t", "u", query="select a.* from source a left anti join source b on a.n = b.n", spark=spark
+        )
         assert report.rows == 0
         report = copy(lake, "t", "u", query="select a.ts, a.n from source a join source b on a.n = b.n", spark=spark)
     assert made

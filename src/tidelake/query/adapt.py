@@ -180,7 +180,9 @@ def _check_times(sides: Sequence[exp.Expr], text: str) -> None:
     times = [side for side in sides if side.type is not None and side.type.this in _TIMES]
     for side in sides if times else ():
         if isinstance(times[0], exp.Column) and _is_bare_number(side):
-            raise error_of(text, times[0], f"a time cannot be compared with a number: {_as_time(side)}", kind="bad_time")
+            raise error_of(
+                text, times[0], f"a time cannot be compared with a number: {_as_time(side)}", kind="bad_time"
+            )
         if not isinstance(side, exp.Literal) or not side.is_string:
             continue
         written = _TIME.fullmatch(str(side.this))

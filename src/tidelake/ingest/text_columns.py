@@ -19,10 +19,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelake.ingest.columns import SHOWN_BYTES, vector_of
-from tidelake.ingest.instants import FEW_TEXTS, MAX_US, MIN_US, NO_TIME, text_buffers, time_of_text, times_of_texts
+from tidelake.ingest.instants import FEW_TEXTS, NO_TIME, text_buffers, time_of_text, times_of_texts
 from tidelake.ingest.rows import Spill, encode
 from tidelake.kernels import compiled
 from tidelake.schema import DataType
+from tidelake.times import MAX_US, MIN_US
 
 EMPTY, INT, REAL, BOOL, TIME, NULL, TEXT = range(7)  # what a value looks like
 

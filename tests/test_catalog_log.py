@@ -6,6 +6,7 @@ import json
 import logging
 import multiprocessing
 import random
+import secrets
 import shutil
 import threading
 import time
@@ -33,7 +34,7 @@ from tests.support.catalogs import (
 from tests.support.faulty import Fault, FaultyStore, Mode
 from tests.support.log_worker import append_many, append_until_killed
 from tests.support.original import read_original
-from tests.support.servers import S3Server
+from tests.support.servers import S3Server, lossy_proxy
 from tidelake.catalog.log import LogCatalog, open_log_catalog
 from tidelake.catalog.log_draft import creation
 from tidelake.catalog.log_journal import TAIL_BYTES, UNFINISHED_US
@@ -64,6 +65,7 @@ from tidelake.snapshot import (
     RemoveExtent,
     Scope,
     UpdateCoverage,
+    UpdateTable,
     make_id,
 )
 
@@ -162,6 +164,43 @@ def test_store_that_ignores_the_condition_is_refused(memory_store: ObjectStore) 
     with pytest.raises(StorageError, match="ignores conditional put"):
         create(careless)
     assert list(memory_store.list()) == []
+
+
+def test_an_existing_table_on_a_store_that_ignores_the_condition_is_not_written(s3: S3Server) -> None:
+    with lossy_proxy(s3) as (proxy, seen):
+        root = f"careless-{secrets.token_hex(4)}"
+        catalog, scope = create(s3.open(root))
+        append(catalog, scope)
+        before = {meta.key: bytes(s3.open(root).get(meta.key)) for meta in s3.open(root).list()}
+        proxy.drops_conditions = True
+        careless = open_log_catalog(seen.open(root))
+        assert len(careless.extents(scope)) == 1  # it can be read
+        acts: list[Callable[[], object]] = [
+            lambda: append(careless, scope),
+            lambda: publish(careless, scope, UpdateTable(None, {"a": 1})),
+            lambda: careless.drop_table("logs"),
+            lambda: careless.expire_receipts(before_us=2**62),
+        ]
+        for act in acts:
+            with pytest.raises(StorageError, match="ignores conditional put") as error:
+                act()
+            assert error.value.kind == "no_conditional_put"
+        assert {meta.key: bytes(s3.open(root).get(meta.key)) for meta in s3.open(root).list()} == before
+        append(catalog, scope)
+
+
+def test_a_server_is_asked_once_whether_it_keeps_the_condition(s3: S3Server) -> None:
+    with lossy_proxy(s3) as (proxy, seen):
+        root = f"careful-{secrets.token_hex(4)}"
+        catalog, scope = create(s3.open(root))
+        del catalog
+        asked = []
+        for _ in range(3):
+            again = open_log_catalog(seen.open(root))
+            before = proxy.requests.count("PUT")
+            publish(again, scope, UpdateTable(None, {"a": 1}))
+            asked.append(proxy.requests.count("PUT") - before)
+        assert asked == [4, 2, 2]  # an entry and CURRENT, and two that ask
 
 
 def test_table_without_a_name_has_its_roots(tmp_path: Path) -> None:

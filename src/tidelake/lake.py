@@ -31,7 +31,7 @@ from tidelake.errors import AlreadyExistsError, InvalidInputError, NotFoundError
 from tidelake.flusher import Flusher
 from tidelake.later import later
 from tidelake.making import create_table
-from tidelake.objects import ObjectStore, open_store, probe_conditional_put
+from tidelake.objects import ObjectStore, ensure_conditional_put, open_store
 from tidelake.objects.protocol import DEADLINE_S
 from tidelake.schema import DataType, Schema
 from tidelake.settings import FLUSH_AGE
@@ -82,7 +82,7 @@ def connect(
             raise InvalidInputError("a postgresql catalog needs objects=, a folder or s3://bucket/prefix")
         store = open_store(objects, create=create, **store_options)
         if store.url.startswith("s3://"):
-            probe_conditional_put(store)
+            ensure_conditional_put(store)
         return Lake(open_catalog(place, deadline_s=deadline), store, place, deadline_s=deadline)
     if "://" in place and not place.startswith("file://"):
         raise InvalidInputError(

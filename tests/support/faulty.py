@@ -77,6 +77,7 @@ class FaultyStore:
         self.calls: Counter[str] = Counter()
         self.bytes_by_verb: Counter[str] = Counter()
         self.fired: list[Firing] = []
+        self.place = getattr(inner, "place", None)
         self._random = random.Random(seed)
         self._lock = threading.Lock()
         self._turns = itertools.count()
@@ -84,6 +85,12 @@ class FaultyStore:
         self._faults: list[_Armed] = []
         for fault in faults:
             self.add(fault)
+
+    @property
+    def keeps_conditions(self) -> bool:
+        """Whether nobody needs to ask: the inner store keeps them, and no fault makes it careless."""
+        careless = any(armed.fault.mode == "unconditional" for armed in self._faults)
+        return getattr(self.inner, "keeps_conditions", False) and not careless
 
     @property
     def reads(self) -> int:

@@ -163,7 +163,7 @@ class Database:
         except BaseException as error:
             if not isinstance(error, Exception):
                 connection.close()  # interrupted: nobody knows inside which call
-            if isinstance(error, self._driver.Error):
+            if isinstance(error, (self._driver.Error, UnicodeDecodeError)):  # SQLite's own words may be damaged too
                 raise self._translated(error) from error
             raise
         finally:
@@ -174,7 +174,7 @@ class Database:
         for may_retry in (True, False):
             try:
                 connection = self._pool.take()
-            except self._driver.Error as error:
+            except (self._driver.Error, UnicodeDecodeError) as error:
                 raise self._translated(error) from error
             try:
                 if eager:
@@ -184,7 +184,7 @@ class Database:
                 elif begin is not None:
                     connection.execute(begin)
                 return connection
-            except self._driver.Error as error:
+            except (self._driver.Error, UnicodeDecodeError) as error:
                 if is_read_only(error):
                     connection.close()  # it may be permitted by now
                 died = is_closed(connection)

@@ -50,7 +50,7 @@ from tidelake.catalog.protocol import (
     parse_table_name,
 )
 from tidelake.errors import AlreadyExistsError, InvalidInputError, NotFoundError, StorageError, TidelakeError
-from tidelake.objects import ObjectStore, open_store, probe_conditional_put
+from tidelake.objects import ObjectStore, open_store
 from tidelake.schema import Schema
 from tidelake.snapshot import Commit, Receipt, Snapshot, keys_of
 
@@ -90,7 +90,7 @@ class LogCatalog(LogSweeper):
         if schema.version != 1:
             raise InvalidInputError("a table begins with version 1 of its schema", version=schema.version)
         if not self.exists():
-            probe_conditional_put(self._store)
+            self._journal.ensure_conditions()
             info = TableInfo(new_id(), namespace, own, self._clock())
             if self._journal.append(creation(info, schema, settings, salt=_salt())):
                 return info

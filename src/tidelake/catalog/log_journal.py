@@ -72,7 +72,7 @@ from tidelake.errors import (
     StorageError,
     TidelakeError,
 )
-from tidelake.objects import LOG_CURRENT, ObjectStore, log_checkpoint_key, log_commit_key
+from tidelake.objects import LOG_CURRENT, ObjectStore, ensure_conditional_put, log_checkpoint_key, log_commit_key
 from tidelake.snapshot import HotBatch
 
 LOG_FOLDER = "_timeseries_log"
@@ -104,6 +104,7 @@ class Journal:
         self._name = name
         self._clock = clock
         self._at = at
+        self._is_probed = False
         self._state: LogState | None = None
         self._entries: dict[int, Entry] = {}  # by sequence, without rows
         self._base = 0  # the version of the last checkpoint that was due
@@ -129,7 +130,11 @@ class Journal:
             return self._state or self.refresh()
 
     def append(self, entry: Entry) -> bool:
-        """Make an entry the next one; False if another is, which is followed by then."""
+        """Make an entry the next one; False if another is, which is followed by then.
+
+        A store that ignores the condition is refused first: it would put an entry in the place of another.
+        """
+        self.ensure_conditions()
         data = encode(entry)
         self._at("log.begin")
         if not self._publish(entry.version, entry.id, data):  # 1
@@ -145,6 +150,12 @@ class Journal:
         self._try("a checkpoint", lambda: self._checkpoint(entry.version))  # 4
         self._at("log.end")
         return True
+
+    def ensure_conditions(self) -> None:
+        """Refuse a store that ignores the condition of a conditional put; asked once by each journal."""
+        if not self._is_probed:
+            ensure_conditional_put(self.store)
+            self._is_probed = True
 
     def entry(self, sequence: int) -> Entry:
         """Give the entry that made a snapshot, without rows."""

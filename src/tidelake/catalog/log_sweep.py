@@ -60,6 +60,7 @@ class LogSweeper(LogReader):
 
     def register_pending(self, pending: Sequence[Pending]) -> None:
         """Announce objects before their first byte is written; AlreadyExistsError if a key is taken."""
+        self._journal.ensure_conditions()
         with self._journal.lock:
             state = self._newest()
             version = state.version

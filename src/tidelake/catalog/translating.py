@@ -58,6 +58,8 @@ _PASSING = re.compile(
 def translated(error: BaseException, name: str) -> TidelakeError:
     """Return our error for a driver's, about the catalog of a name."""
     reason = " ".join(str(error).split())
+    if isinstance(error, UnicodeDecodeError):
+        return CorruptError(_NOT_SOUND.format("SQLite"), catalog=name, reason="not UTF-8", kind="bad_catalog")
     if isinstance(error, sqlite3.Error):
         return _sqlite_error(getattr(error, "sqlite_errorname", None) or "", name, reason)
     return _postgres_error(error, name, reason)

@@ -20,7 +20,7 @@ from tidelake.objects.keys import (
     table_prefix,
     united_coverage_key,
 )
-from tidelake.objects.opening import open_store, probe_conditional_put
+from tidelake.objects.opening import ensure_conditional_put, open_store, probe_conditional_put
 from tidelake.objects.protocol import Buffers, Data, ObjectMeta, ObjectStore, Range, Tail
 
 __all__ = [
@@ -35,6 +35,7 @@ __all__ = [
     "Range",
     "Tail",
     "check_key",
+    "ensure_conditional_put",
     "extent_coverage_key",
     "extent_key",
     "log_checkpoint_key",

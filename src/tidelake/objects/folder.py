@@ -55,6 +55,8 @@ _ERRNO_RULES: dict[int, tuple[str, str]] = {
 class Folder:
     """A store in a folder."""
 
+    keeps_conditions = True  # a name is linked once
+
     def __init__(self, root: Path) -> None:
         self.url = root.as_uri()
         self._root = str(root)

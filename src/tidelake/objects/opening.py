@@ -76,6 +76,27 @@ def probe_conditional_put(store: ObjectStore, prefix: str = "") -> None:
             store.delete([key])
 
 
+def ensure_conditional_put(store: ObjectStore) -> None:
+    """Probe a store before the first write that needs the condition, once for each place in this process.
+
+    A folder and memory keep it by themselves. A place where nothing may be written is left for the write to say so.
+    """
+    place = getattr(store, "place", None)
+    if getattr(store, "keeps_conditions", False) or (place is not None and place in _probed):
+        return
+    try:
+        probe_conditional_put(store)
+    except StorageError as error:
+        if error.kind not in ("permission_denied", "read_only"):
+            raise
+        return
+    if place is not None:
+        _probed.add(place)
+
+
+_probed: set[object] = set()  # places whose servers are known to keep the condition
+
+
 def _parse_file_url(url: str) -> str:
     parts = urlsplit(url)
     if parts.netloc not in ("", "localhost") or not parts.path or parts.query or parts.fragment:

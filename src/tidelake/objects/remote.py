@@ -161,6 +161,8 @@ class Remote:
 class Memory(Remote):
     """A store in this process's memory."""
 
+    keeps_conditions = True
+
     def _payload(self, data: Data) -> bytes:
         return bytes(view_of(data))  # obstore keeps what it is given, and the caller may change a bytearray later
 
@@ -188,6 +190,11 @@ class Bucket(Remote):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Bucket, (self._place,)
+
+    @property
+    def place(self) -> tuple[str | None, ...]:
+        """Where the bucket is: what is known of its server holds for all that is stored there."""
+        return self._place.endpoint, self._place.region, self._place.bucket
 
 
 _memories: dict[str, MemoryStore] = {}

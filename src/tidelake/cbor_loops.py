@@ -59,7 +59,7 @@ def read_head(data: Any, at: Any, end: Any) -> Any:
 
 
 @compiled
-def _skip(data: Any, at: Any, end: Any) -> Any:
+def skip(data: Any, at: Any, end: Any) -> Any:
     """Give the place after one item, or -1 when it is malformed."""
     left = np.int64(1)
     while left > 0:
@@ -352,7 +352,7 @@ def _find(data: Any, start: Any, end: Any, path: Any, maps: Any, steps: Any) -> 
                     place -= 1
                 maps[place], steps[place] = at, taken + size + 1
                 waiting += 1
-            at = _skip(data, at, end)
+            at = skip(data, at, end)
             if at < 0:
                 return np.int64(-1)
     return np.int64(-1)
@@ -385,7 +385,7 @@ def extract(data: Any, offsets: Any, path: Any, kinds: Any, ints: Any, reals: An
             kinds[row] = FALSE_KIND if info == 20 else TRUE_KIND if info == 21 else NULL_KIND
         else:
             kinds[row] = OTHER_KIND
-            starts[row], lengths[row] = begin, max(_skip(data, begin, end), begin) - begin
+            starts[row], lengths[row] = begin, max(skip(data, begin, end), begin) - begin
 
 
 @compiled
@@ -396,6 +396,6 @@ def locate(data: Any, offsets: Any, path: Any, starts: Any, lengths: Any) -> Non
         end = np.int64(offsets[row + 1])
         at = _find(data, np.int64(offsets[row]), end, path, maps, steps)
         if at >= 0:
-            after = _skip(data, at, end)
+            after = skip(data, at, end)
             if after >= 0:
                 starts[row], lengths[row] = at, after - at

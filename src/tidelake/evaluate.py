@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime
+from dataclasses import replace
+from datetime import date, datetime
+from decimal import Decimal
 from functools import reduce
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -25,6 +27,7 @@ from tidelake.dynamic import decode, get_path
 from tidelake.errors import InvalidInputError, QueryError, SchemaError
 from tidelake.expression import unknown_column
 from tidelake.later import later
+from tidelake.logical import stored_test
 from tidelake.predicate import (
     And,
     DynamicPathEquals,
@@ -241,6 +244,8 @@ def _first_from(bound_ns: int, micros: _Rows) -> int:
 
 def _bound(leaf: Leaf, column: Column) -> Leaf:
     """Check one leaf against its column, with literals as the column's type compares them."""
+    if (translated := stored_test(leaf, column)) is not None:
+        return translated
     kind = column.type.kind
     match leaf:
         case IsNull():
@@ -255,7 +260,7 @@ def _bound(leaf: Leaf, column: Column) -> Leaf:
         case Range(name, low, high):
             low, high = (None if bound is None else _literal(bound, column) for bound in (low, high))
             if kind != "timestamp":
-                return leaf
+                return replace(leaf, low=low, high=high)
             start = None if low is None else int(low) + (not leaf.include_low)
             return TimeRange(name, start, None if high is None else int(high) + leaf.include_high)
         case TimeRange():
@@ -278,6 +283,10 @@ def _bound(leaf: Leaf, column: Column) -> Leaf:
 
 def _literal(value: Value, column: Column) -> Any:
     """Give a literal as the column's type compares it."""
+    if isinstance(value, Decimal) and value.is_finite():
+        value = int(value) if value == value.to_integral_value() else float(value)
+    elif isinstance(value, date) and not isinstance(value, datetime):
+        value = value.isoformat()
     match column.type.kind:
         case "int" | "long" | "real" if isinstance(value, int | float) and not isinstance(value, bool):
             return value

@@ -11,7 +11,8 @@ import math
 import struct
 from bisect import bisect_left
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import date, datetime
+from decimal import Decimal
 from functools import lru_cache, reduce
 from typing import TYPE_CHECKING, Any
 
@@ -322,7 +323,7 @@ def leaf_bytes(path: str, value: bool | int | float | str) -> bytes:
 
 def _comparable(value: Value, known: ColumnStats) -> Bound | None:
     """Give the value as the column's bounds are kept, or None when the two cannot be compared: unknown."""
-    if isinstance(value, bytes):
+    if isinstance(value, bytes | Decimal) or (isinstance(value, date) and not isinstance(value, datetime)):
         return None
     plain = time_ns(value) if isinstance(value, datetime) else value
     samples = [bound for bound in (known.low, known.high, *(known.distinct or ())[:1]) if bound is not None]

@@ -53,10 +53,10 @@ def create_table(
 
 def _time_of(schema: Schema, name: str | None) -> str | None:
     if name is not None:
-        if schema[name].type.kind != "timestamp":
+        if schema[name].type != DataType("timestamp"):
             raise SchemaError("the time column must be a timestamp", column=name, type=schema[name].type)
         return name
-    times = [column.name for column in schema if column.type.kind == "timestamp"]
+    times = [column.name for column in schema if column.type == DataType("timestamp")]
     if len(times) > 1:
         raise SchemaError("several timestamps: name the time column with time=", columns=", ".join(times))
     return times[0] if times else None
@@ -94,7 +94,11 @@ def _series_settings(
     if column is None:
         raise InvalidInputError("a bucket needs a time column, or index= and a column of whole numbers")
     kind = schema[column].type.kind
-    if (kind == "timestamp") != parsed.is_time or kind not in ("timestamp", "int", "long"):
+    if (
+        schema[column].type.logical
+        or (kind == "timestamp") != parsed.is_time
+        or kind not in ("timestamp", "int", "long")
+    ):
         raise SchemaError("the bucket does not fit the index", column=column, type=kind, bucket=bucket)
     _check_entity(schema, names, column)
     if schedule is not None:
@@ -107,7 +111,7 @@ def _check_entity(schema: Schema, names: Sequence[str], column: str) -> None:
     if len(set(names)) != len(names) or column in names:
         raise SchemaError("entity columns must be distinct, and not the index", columns=", ".join(names))
     for name in names:
-        if schema[name].type.kind not in ENTITY_KINDS:
+        if schema[name].type.logical or schema[name].type.kind not in ENTITY_KINDS:
             raise SchemaError(
                 f"an entity column is one of {', '.join(ENTITY_KINDS)}", column=name, type=schema[name].type
             )

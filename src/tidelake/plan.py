@@ -39,6 +39,7 @@ class Question:
     limit: int | None = None
     ordered_by: str | None = None
     computed: Mapping[str, Distance] = field(default_factory=dict)  # by the name of the column they are given as
+    asked: Predicate | None = None  # ``where`` as it was asked, where columns mean more than they store
 
     @property
     def needed(self) -> tuple[str, ...]:
@@ -254,8 +255,9 @@ def _heading(plan: ScanPlan) -> list[str]:
     question = plan.question
     lines = [f"scan {plan.table} at snapshot {plan.snapshot.sequence}"]
     lines.append(f"  columns  {', '.join(question.columns) or '(none)'}")
-    if question.where is not None:
-        lines.append(f"  where    {question.where!r}")
+    asked = question.where if question.asked is None else question.asked
+    if asked is not None:
+        lines.append(f"  where    {asked!r}")
     if question.limit is not None:
         lines.append(f"  limit    {question.limit:,}")
     return lines

@@ -11,15 +11,18 @@ Predicates combine with ``&``, ``|`` and ``~``. ``repr`` of a predicate is the t
     (service == 'auth' and not (level is null))
 
 Not said, and so not read back: the column of a path's test, whether a bound that is not there is included, and that an
-And or an Or has a single part. NaN reads back, and is not equal to itself in Python.
+And or an Or has a single part. NaN reads back, and is not equal to itself in Python. A date reads back as its midnight
+and a decimal as a number or a text, which columns of these types take for the same.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 from tidelake.errors import InvalidInputError, QueryError
@@ -40,7 +43,7 @@ class Nanoseconds(int):
     __slots__ = ()
 
 
-Value: TypeAlias = bool | int | float | str | bytes | datetime
+Value: TypeAlias = bool | int | float | str | bytes | datetime | date | Decimal
 
 # Words of the text of a predicate; a column with such a name, in any case, is written in backquotes.
 KEYWORDS = frozenset(
@@ -392,7 +395,7 @@ def time_ns(value: datetime) -> int:
 
 
 def _check_value(value: object) -> None:
-    if not isinstance(value, bool | int | float | str | bytes | datetime):
+    if not isinstance(value, bool | int | float | str | bytes | date | Decimal):
         raise InvalidInputError(f"a predicate cannot compare with {value!r}; for null use IsNull")
 
 
@@ -432,6 +435,11 @@ def _text(value: Value) -> str:
             return f"datetime({value.isoformat()})"
         case Nanoseconds():
             return f"datetime({_time_text(value, '')})"
+        case date():
+            return f"datetime({value.isoformat()})"
+        case Decimal():
+            near = float(value)
+            return repr(near) if math.isfinite(near) and Decimal(repr(near)) == value else repr(str(value))
         case int():
             return int.__repr__(value)
         case float():

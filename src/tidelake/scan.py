@@ -27,6 +27,7 @@ from tidelake.errors import CorruptError
 from tidelake.evaluate import measured, select, stretch
 from tidelake.format import ExtentReader, segment_format
 from tidelake.hot import read_hot
+from tidelake.logical import shown
 from tidelake.objects import ObjectStore
 from tidelake.plan import Block, ExtentTask, Question, ScanPlan, surviving, with_blocks
 from tidelake.predicate import Predicate, columns_of
@@ -105,7 +106,7 @@ def prune_blocks(plan: ScanPlan, footers: Footers, *, prune: bool = True) -> Sca
 
 
 def scan(plan: ScanPlan, footers: Footers) -> pa.RecordBatchReader:
-    """Stream the rows of a plan whose blocks are known."""
+    """Stream the rows of a plan whose blocks are known, as they are stored."""
     question = plan.question
     schema = output_schema(question)
     batches = _ordered(plan, footers) if question.ordered_by else _unordered(plan, footers)
@@ -113,6 +114,30 @@ def scan(plan: ScanPlan, footers: Footers) -> pa.RecordBatchReader:
         batches = _limited(batches, question.limit)
     projected = (_projected(question, batch, schema) for batch in batches)
     return pa.RecordBatchReader.from_batches(schema, projected)
+
+
+def scan_shown(plan: ScanPlan, footers: Footers) -> pa.RecordBatchReader:
+    """Stream the rows of a plan as readers see them: in the logical types of their columns."""
+    question, rows = plan.question, scan(plan, footers)
+    kinds = [None if name in question.computed else question.schema[name].type for name in question.columns]
+    if all(kind is None or kind.logical is None for kind in kinds):
+        return rows
+    fields = [
+        field if kind is None or kind.logical is None else pa.field(field.name, kind.shown)
+        for field, kind in zip(rows.schema, kinds, strict=True)
+    ]
+    schema = pa.schema(fields)
+    batches = (
+        pa.RecordBatch.from_arrays(
+            [
+                array if kind is None else shown(array, kind, field.name)
+                for array, kind, field in zip(batch.columns, kinds, fields, strict=True)
+            ],
+            schema=schema,
+        )
+        for batch in rows
+    )
+    return pa.RecordBatchReader.from_batches(schema, batches)
 
 
 def output_schema(question: Question) -> pa.Schema:

@@ -1,4 +1,4 @@
-"""Say what a table's columns are: eight types, stable ids, and a schema that only widens.
+"""Say what a table's columns are: eight stored types, logical types on top, stable ids, a schema that only widens.
 
 A column keeps its integer id for life; names are for people, ids are for stored statistics. A schema is a numbered
 version, and every change yields a new version that can hold all that the old one held. Arrow is imported by those who
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from tidelake.errors import InvalidInputError, NotFoundError, SchemaError
 from tidelake.later import later
+from tidelake.logical_types import OF_COLUMNS, Logical, decimal
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -51,18 +52,29 @@ _KINDS_BY_SPARK_NAME: dict[str, Kind] = {
 _NUMBER_KINDS: tuple[Kind, ...] = ("int", "long", "real")  # the narrower first
 _PLAIN_KINDS = tuple(kind for kind in _SPARK_NAMES if kind != "vector")
 _VECTOR = re.compile(r"vector\(\s*(\d{1,9})\s*\)")
+_LOGICAL = re.compile(rf"({'|'.join((*OF_COLUMNS, 'numeric', 'dec'))})\b")
+_LOGICAL_NAMES = ("date", "timestamp_ntz", "decimal(P,S)", "binary", "struct<…>", "array<…>", "map<…>")
 
 
 @dataclass(frozen=True, slots=True)
 class DataType:
-    """One of the eight types; a vector also has its dimension."""
+    """One of the eight stored types; a vector also has its dimension.
+
+    A logical type says what the stored values mean: a ``date`` is an int of days. Readers see it, storage does not.
+    """
 
     kind: Kind
     dimension: int | None = None
+    logical: Logical | None = None
+
+    @classmethod
+    def of(cls, logical: Logical) -> DataType:
+        """Give a logical type on the stored type that keeps its values."""
+        return cls(cast(Kind, logical.stored), logical=logical)
 
     @classmethod
     def parse(cls, text: str) -> DataType:
-        """Read a type's name, such as ``long`` or ``vector(384)``."""
+        """Read a type's name, such as ``long``, ``vector(384)`` or ``decimal(18,2)``."""
         name = text.strip().lower()
         if name in _PLAIN_KINDS:
             return cls(cast(Kind, name))
@@ -71,7 +83,10 @@ class DataType:
             if not 1 <= dimension <= MAX_DIMENSION:
                 raise SchemaError("vector dimension out of range", type=text, allowed=f"1..{MAX_DIMENSION}")
             return cls("vector", dimension)
-        raise SchemaError(f"unknown type {text!r}", known=", ".join([*_PLAIN_KINDS, "vector(N)"]))
+        if _LOGICAL.match(name):
+            return cls.of(Logical.parse(text.strip()))
+        known = [*_PLAIN_KINDS, "vector(N)", *_LOGICAL_NAMES]
+        raise SchemaError(f"unknown type {text!r}", known=", ".join(known))
 
     @classmethod
     def from_arrow(cls, arrow: pa.DataType) -> DataType:
@@ -98,8 +113,13 @@ class DataType:
         return cls.parse(f"vector({dimension})")
 
     @property
+    def shown(self) -> pa.DataType:
+        """The Arrow type that readers see: the logical one, where there is one."""
+        return self.arrow if self.logical is None else self.logical.arrow
+
+    @property
     def arrow(self) -> pa.DataType:
-        """The Arrow type of this column in memory and at rest."""
+        """The Arrow type of this column as it is stored."""
         if self.kind != "vector":
             return _arrow_types()[self.kind]
         return pa.list_(pa.field("item", pa.float32(), nullable=False), self.dimension)
@@ -107,9 +127,11 @@ class DataType:
     @property
     def spark(self) -> str:
         """Spark's simple name for this type."""
-        return _SPARK_NAMES[self.kind]
+        return _SPARK_NAMES[self.kind] if self.logical is None else self.logical.spark
 
     def __str__(self) -> str:
+        if self.logical is not None:
+            return str(self.logical)
         return f"vector({self.dimension})" if self.kind == "vector" else self.kind
 
 
@@ -216,9 +238,8 @@ class Schema:
         return self if widened == self.columns else Schema(widened, self.version + 1)
 
     def to_json(self) -> dict[str, Any]:
-        """Give the stored shape; see from_json."""
-        columns = [{"id": c.id, "name": c.name, "type": str(c.type), "nullable": c.nullable} for c in self.columns]
-        return {"version": self.version, "columns": columns}
+        """Give the stored shape; see from_json. A logical type has a key of its own, which old readers pass over."""
+        return {"version": self.version, "columns": [_column_to_json(column) for column in self.columns]}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Schema:
@@ -228,7 +249,7 @@ class Schema:
                 Column(
                     _exactly(int, c["id"]),
                     _exactly(str, c["name"]),
-                    DataType.parse(_exactly(str, c["type"])),
+                    _stored_type(c),
                     _exactly(bool, c["nullable"]),
                 )
                 for c in value["columns"]
@@ -269,12 +290,43 @@ def _arrow_schema(columns: tuple[Column, ...]) -> pa.Schema:
     return pa.schema([pa.field(c.name, c.type.arrow, nullable=c.nullable) for c in columns])
 
 
+def _column_to_json(column: Column) -> dict[str, Any]:
+    kind, logical = replace(column.type, logical=None), column.type.logical
+    told = {} if logical is None else {"logical": str(logical)}
+    return {"id": column.id, "name": column.name, "type": str(kind), "nullable": column.nullable, **told}
+
+
+def _stored_type(shape: Mapping[str, Any]) -> DataType:
+    kind = DataType.parse(_exactly(str, shape["type"]))
+    if "logical" not in shape:
+        return kind
+    logical = DataType.parse(_exactly(str, shape["logical"]))
+    if replace(logical, logical=None) != kind:
+        raise ValueError(f"{shape['logical']} is not kept as {kind}")
+    return logical
+
+
+def _wider_logical(held: DataType, wanted: DataType) -> DataType | None:
+    """Return the type that holds two, at least one of them logical: kept as dynamic values, or decimals alike."""
+    one, other = held.logical, wanted.logical
+    if held == wanted or held.kind == wanted.kind == "dynamic":
+        return held if held == wanted else DataType("dynamic")
+    if one is None or other is None or (one.kind, other.kind) != ("decimal", "decimal"):
+        return None
+    if one.scale != other.scale or held.kind != wanted.kind:
+        return None
+    return DataType.of(decimal(max(one.precision, other.precision), one.scale))
+
+
 def wider_type(held: DataType, wanted: DataType) -> DataType | None:
     """Return the type that holds every value of both, exactly; None if neither of them does.
 
     Of two numbers the wider, where int is narrower than long and long than real. Who makes a long column real sees to
-    it that no value is beyond what a double holds. Dynamic holds everything but vectors.
+    it that no value is beyond what a double holds. Dynamic holds everything but vectors, and of logical types
+    those that are kept as dynamic values are.
     """
+    if held.logical or wanted.logical:
+        return _wider_logical(held, wanted)
     if held == wanted:
         return held
     kinds = (held.kind, wanted.kind)
@@ -287,8 +339,8 @@ def wider_type(held: DataType, wanted: DataType) -> DataType | None:
 
 def becoming_real(held: Schema, wanted: Schema) -> list[str]:
     """Return the columns that are long in one schema and real in another."""
-    longs = {column.name for column in held if column.type.kind == "long"}
-    return [column.name for column in wanted if column.name in longs and column.type.kind == "real"]
+    longs = {column.name for column in held if column.type == DataType("long")}
+    return [column.name for column in wanted if column.name in longs and column.type == DataType("real")]
 
 
 def _wider(held: Column, wanted: DataType) -> DataType:

@@ -42,7 +42,7 @@ from tidelake.plan import Question, ScanPlan, make_plan, time_window, without_pr
 from tidelake.predicate import And, Predicate, TimeRange, columns_of
 from tidelake.promotion import WINDOW_ROWS, Promotable, settled_paths
 from tidelake.repair import RepairReport, repair
-from tidelake.scan import Footers, prune_blocks, scan
+from tidelake.scan import Footers, prune_blocks, scan, scan_shown
 from tidelake.schema import DataType, Schema, narrowing, wider_type
 from tidelake.series import Series
 from tidelake.settings import TableSettings
@@ -339,7 +339,7 @@ class Table:
         ``prune=False`` reads everything and gives the same rows; it is there to be compared with.
         """
         plan = self.plan(columns, where, start=start, end=end, limit=limit, ordered=ordered, prune=prune)
-        return scan(plan, self._footers)
+        return scan_shown(plan, self._footers)
 
     def to_arrow(self, columns: Columns | None = None, where: Predicate | str | None = None) -> pa.Table:
         """Read matching rows into one Arrow table."""
@@ -368,11 +368,15 @@ class Table:
         where: Predicate | str | None = None,
         *,
         spark: SparkSession | None = None,
+        plain: bool = False,
     ) -> DataFrame:
-        """Give matching rows to Spark as a frame; needs pyspark."""
+        """Give matching rows to Spark as a frame; needs pyspark.
+
+        With ``plain``, dates and wall clocks are TIMESTAMP, in UTC, and bytes and nested values VARIANT.
+        """
         from tidelake.spark.frames import frame_of
 
-        return frame_of(self, columns, where, spark)
+        return frame_of(self, columns, where, spark, plain=plain)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """Let any reader of Arrow streams read the whole table."""
@@ -431,7 +435,7 @@ class Table:
         column, _, inner = path.partition(".")
         if not inner or column not in snapshot.schema or snapshot.schema[column].type.kind != "dynamic":
             raise SchemaError("promote takes a path into a dynamic column, such as attributes.http.status", path=path)
-        if kind.kind not in ("int", "long", "real", "bool", "string"):
+        if kind.logical or kind.kind not in ("int", "long", "real", "bool", "string"):
             raise SchemaError("a path is promoted to int, long, real, bool or string", path=path, type=kind)
         target = name or inner.replace(".", "_")
         if target in snapshot.schema and snapshot.settings.get(PROMOTED + target) != [column, inner]:
@@ -449,7 +453,7 @@ class Table:
         promoted = {tuple(place) for _, place in places(snapshot.settings, PROMOTED)}
         found: list[Promotable] = []
         for column in snapshot.schema:
-            if column.type.kind == "dynamic":
+            if column.type.kind == "dynamic" and column.type.logical is None:
                 known = {path for name, path in promoted if name == column.name}
                 if column.name == OVERFLOW_COLUMN:  # there, a column's name has what did not fit the column
                     known |= set(snapshot.schema.names)
@@ -530,7 +534,10 @@ class Table:
                 parts.append(_range(time, start, end))
         predicate = None if not parts else parts[0] if len(parts) == 1 else And(tuple(parts))
         spread, by = spread_of(snapshot.settings), time if ordered else None
-        return Question(schema, wanted, predicate, time, spread, limit, by, computed)
+        # What did not fit a logical type is not one of its values, whatever the stored type would make of it.
+        spread = {name: places for name, places in spread.items() if not _is_logical(schema, name)}
+        asked = parsed if parsed is not None and any(_is_logical(schema, name) for name in columns_of(parsed)) else None
+        return Question(schema, wanted, predicate, time, spread, limit, by, computed, asked)
 
     def _refuse_when_pinned(self) -> None:
         if self._pinned is not None:
@@ -567,6 +574,10 @@ def _asked_columns(schema: Schema, columns: Columns | None) -> tuple[tuple[str, 
         elif name in schema or names.count(name) > 1:
             raise InvalidInputError("a computed column needs a name of its own: give one with alias()", column=name)
     return names, computed
+
+
+def _is_logical(schema: Schema, name: str) -> bool:
+    return name in schema and schema[name].type.logical is not None
 
 
 def _tail(values: pa.ChunkedArray, count: int) -> pa.Array:

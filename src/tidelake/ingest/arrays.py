@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, cast
 
@@ -22,11 +23,11 @@ from tidelake.errors import InvalidInputError, SchemaError
 from tidelake.ingest.columns import SHOWN_BYTES, Flags, vector_array
 from tidelake.ingest.instants import NO_TIME, times_of_decimals, times_of_ints, times_of_texts
 from tidelake.ingest.rows import Spill, fit_all
-from tidelake.schema import DYNAMIC_FIELD, DataType
+from tidelake.logical import stored
+from tidelake.logical_types import Logical
+from tidelake.schema import DYNAMIC_FIELD, MAX_DIMENSION, DataType
 
 _TICKS_PER_US = {"s": 1_000_000, "ms": 1_000}
-_REAL_DIGITS = 15  # decimals of so many digits come back from a double as they were
-_LONG_DIGITS = 18
 
 
 class Arrays:
@@ -67,23 +68,26 @@ class Arrays:
     def proposed(self, name: str) -> DataType | None:
         """Give the type that holds all values of a column, if they are scalars or vectors and there is one."""
         kind = self._columns[name].type
+        if name in self._dynamic:
+            return DataType("dynamic")
         if pa.types.is_uint64(kind):
             return DataType("long")
-        if pa.types.is_date(kind):
-            return DataType("timestamp")
-        if pa.types.is_time(kind):
+        if pa.types.is_time(kind) or (pa.types.is_decimal(kind) and Logical.from_arrow(kind) is None):
             return DataType("string")
-        if pa.types.is_decimal(kind):
-            if kind.scale == 0 and kind.precision <= _LONG_DIGITS:
-                return DataType("long")
-            return DataType("real" if kind.precision <= _REAL_DIGITS else "string")
+        if self._is_vector(name):
+            return DataType.from_arrow(kind)
+        if (logical := Logical.from_arrow(kind)) is not None:
+            return DataType.of(logical)
         try:
-            proposed = DataType.from_arrow(kind)
+            return DataType.from_arrow(kind)
         except SchemaError:
             return None
-        if proposed.kind == "vector" and self._columns[name].flatten().null_count:
-            return None
-        return proposed if proposed.kind != "dynamic" or name in self._dynamic else None
+
+    def _is_vector(self, name: str) -> bool:
+        """Say whether a column has lists of one length, of floats, none of which is null."""
+        array = self._columns[name]
+        is_vector = pa.types.is_fixed_size_list(array.type) and pa.types.is_float32(array.type.value_type)
+        return bool(is_vector) and 1 <= array.type.list_size <= MAX_DIMENSION and not array.flatten().null_count
 
     def has_reals(self, name: str) -> bool:
         """Whether a column has numbers that need not be whole."""
@@ -114,6 +118,8 @@ class Arrays:
     def column(self, name: str, kind: DataType) -> pa.Array:
         """Give a column as this type, or as long where a value is too large for an int; spill what does not fit."""
         array = self._columns[name]
+        if kind.logical is not None:
+            return self._logical(name, kind, kind.logical)
         if pa.types.is_decimal(array.type) and kind.kind in ("int", "long", "real", "string", "timestamp"):
             return self._one_by_one(name, kind)
         match kind.kind:
@@ -135,6 +141,22 @@ class Arrays:
                 if name in self._dynamic:
                     return array
                 return self._one_by_one(name, kind)
+
+    def _logical(self, name: str, kind: DataType, logical: Logical) -> pa.Array:
+        """Give a column as a logical type: at once where its own type is that or converts to it, else one by one."""
+        array = self._columns[name]
+        if logical.kind == "timestamp_ntz" and pa.types.is_timestamp(array.type) and array.type.tz is not None:
+            return self._none(name, kind)  # an instant is not a wall clock
+        own = Logical.from_arrow(array.type)
+        is_clock = logical.kind == "timestamp_ntz" and (
+            pa.types.is_timestamp(array.type) or pa.types.is_date(array.type)
+        )
+        if is_clock:
+            return stored(_instants(array, name).view(logical.arrow), kind)
+        if own is not None and own.kind == logical.kind and (own == logical or own.kind == "decimal"):
+            with suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
+                return stored(array.cast(logical.arrow), kind)
+        return self._one_by_one(name, kind)
 
     def _none(self, name: str, kind: DataType) -> pa.Array:
         self._spill_all(name)

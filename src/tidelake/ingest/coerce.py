@@ -10,6 +10,11 @@ string      text; numbers and booleans as JSON writes them
 timestamp   RFC 3339 text, numbers since 1970 by size, Python and Arrow times; see ``instants``
 vector(N)   exactly N numbers, else an error
 dynamic     anything
+date        a date, or its ISO 8601 text
+…_ntz       a time without a zone, a date, or the text of either
+decimal     decimals and whole numbers that it holds without rounding, doubles of up to 15 digits, and their text
+binary      bytes
+nested      maps and lists whose every part fits; a map with a field that a struct lacks does not
 ==========  ===========================================================================================================
 
 A long column becomes real only where ``Rules.exact`` says that no value in it is beyond what a double holds. A value
@@ -253,10 +258,14 @@ def _becomes_real(source: Source, name: str, kind: DataType, rules: Rules) -> bo
 
 def _fits_as_it_is(data: pa.RecordBatch, schema: Schema, rules: Rules) -> bool:
     """Say whether a batch has the table's columns, no others, of types that hold what they say, and its times."""
-    if not data.schema.equals(schema.arrow) or not all(column.type.kind in _PLAIN_KINDS for column in schema):
+    if not data.schema.equals(schema.arrow) or not all(map(_is_plain, schema)):
         return False
     required = [at for at, column in enumerate(schema) if column.name == rules.time or not column.nullable]
     return rules.time in (None, *schema.names) and not any(data.column(at).null_count for at in required)
+
+
+def _is_plain(column: Column) -> bool:
+    return column.type.kind in _PLAIN_KINDS and column.type.logical is None
 
 
 def _batch(source: Source, arrays: Mapping[str, pa.Array], schema: Schema, rules: Rules) -> pa.RecordBatch:
@@ -324,7 +333,7 @@ def _is_time(source: Source, name: str, proposed: DataType | None = None) -> boo
     times = source.column(name, _TIMESTAMP)
     if times.null_count:
         return False
-    is_number = proposed is not None and proposed.kind in ("int", "long", "real")
+    is_number = proposed is not None and proposed.logical is None and proposed.kind in ("int", "long", "real")
     return not is_number or pc.min(times.view(pa.int64())).as_py() >= FIRST_NUMBER_US
 
 

@@ -24,6 +24,7 @@ from tidelake.ingest.jsontext import BIG, FALSE, INT, LIST, REAL, TEXT, TRUE, WI
 from tidelake.ingest.shred import Bytes, Shredded, lines_of, shred
 from tidelake.ingest.transcode import MAP_HEAD, TEXT_HEAD, put_head, put_number, skip_blanks
 from tidelake.kernels import compiled
+from tidelake.logical import fitted
 from tidelake.schema import DataType
 
 Flags = npt.NDArray[np.bool_]
@@ -117,6 +118,10 @@ class Lines:
         data, entries, rows = shredded.data, shredded.entries, shredded.rows
         picks = shredded.of_key(self._keys[name])
         valid = np.zeros(rows, dtype=np.bool_)
+        if kind.logical is not None:
+            array, bad = fitted(self.column(name, DataType("dynamic")), kind)
+            spilled[picks[bad[entries["row"][picks]]]] = True
+            return array
         match kind.kind:
             case "int" | "long":
                 numbers = np.zeros(rows, dtype=np.int64)

@@ -33,9 +33,12 @@ from tidelake.ingest.columns import (
     vector_of,
 )
 from tidelake.ingest.instants import NO_TIME, times_of_decimals, times_of_ints, times_of_texts
+from tidelake.logical import fitted
+from tidelake.logical_types import Logical, decimal
 from tidelake.schema import DataType
 
 MISFIT: Any = object()
+DECIMAL = DataType.of(decimal(38, 18))  # of Python's decimals, which have no type: as Spark takes them
 
 _PLAIN = frozenset({bool, int, float, str, bytes, datetime, date, Decimal, dict, list})
 _SCALARS = frozenset({type(None), bool, int, float, str, bytes})
@@ -56,7 +59,8 @@ _PROPOSED: dict[frozenset[type], DataType] = {
     frozenset({bool}): DataType("bool"),
     frozenset({str}): DataType("string"),
     frozenset({datetime}): DataType("timestamp"),
-    frozenset({date}): DataType("timestamp"),
+    frozenset({date}): DataType.of(Logical("date")),
+    frozenset({bytes}): DataType.of(Logical("binary")),
     frozenset({datetime, date}): DataType("timestamp"),
 }
 
@@ -67,6 +71,10 @@ _TEXTS: dict[type, Callable[[Any], str]] = {
     float: dynamic.real_text,
     Decimal: str,
 }  # of what a string column takes as text
+# Which values a logical type refuses that are kept as those it takes are: of wall clocks, times with a zone.
+_ZONED: dict[str, Callable[[Any], bool]] = {
+    "timestamp_ntz": lambda value: isinstance(value, datetime) and value.tzinfo is not None
+}
 
 
 class Spill:
@@ -147,8 +155,8 @@ class Rows:
         _, values = self._held[name]
         types = frozenset(map(type, values))
         if types == {Decimal}:
-            kinds = (DataType("long"), DataType("real"), DataType("string"))
-            return next(kind for kind in kinds if all(fit(value, kind) is not MISFIT for value in values))
+            _array, misfits = _fit_logical(values, DECIMAL, range(len(values)), len(values), name)
+            return DataType("string") if misfits else DECIMAL
         if types == {int} and any(fit(value, DataType("long")) is MISFIT for value in values):
             return None
         return _PROPOSED.get(types)
@@ -211,6 +219,8 @@ def fit_all(
     values: Sequence[Any], kind: DataType, rows: Sequence[int], length: int, name: str
 ) -> tuple[pa.Array, list[int]]:
     """Give plain values as an array of this type and length, and the places of those that do not fit."""
+    if kind.logical is not None:
+        return _fit_logical(values, kind, rows, length, name)
     if len(values) == length and (whole := _whole(values, kind)) is not None:
         return whole, []
     places = np.array(rows, dtype=np.int64)
@@ -243,6 +253,19 @@ def fit_all(
         places = places[fits]
     valid[places] = True
     return _typed(fitted, kind, places, valid, name), misfits
+
+
+def _fit_logical(
+    values: Sequence[Any], kind: DataType, rows: Sequence[int], length: int, name: str
+) -> tuple[pa.Array, list[int]]:
+    """Fit values to a logical type: as dynamic values are read as that type."""
+    refused = _ZONED.get(str(kind), lambda _: False)
+    encoded: list[bytes | None] = [None] * length
+    for row, value in zip(rows, values, strict=True):
+        offered = str(value) if type(value) is Decimal and str(kind).startswith("decimal") else value
+        encoded[row] = None if refused(value) else encode(offered, {"row": row + 1, "column": name})
+    array, bad = fitted(pa.array(encoded, pa.binary()), kind)
+    return array, [at for at, row in enumerate(rows) if bad[row] or encoded[row] is None]
 
 
 def _whole(values: Sequence[Any], kind: DataType) -> pa.Array | None:

@@ -77,7 +77,9 @@ class Answer(Table):
         question = self._question(snapshot, columns, where, None, None, words.get("limit"), False)
         return make_plan(self.name, snapshot, question, (), self._rows)
 
-    def to_spark(self, columns: Any = None, where: Any = None, *, spark: SparkSession | None = None) -> DataFrame:
+    def to_spark(
+        self, columns: Any = None, where: Any = None, *, spark: SparkSession | None = None, plain: bool = False
+    ) -> DataFrame:
         """Give the rows to Spark themselves: there is no table for executors to read."""
         from tidelake.spark import session
 

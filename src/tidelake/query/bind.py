@@ -90,7 +90,7 @@ def bind(tree: exp.Query, text: str, tables: PastTables) -> Bound:
     schema = MappingSchema(dialect=DIALECT, normalize=False)
     for each in references.values():
         # A name given as text would be parsed, and @version would be a parameter.
-        types = {exp.to_identifier(name, quoted=True): _TYPE_NAMES[kind.kind] for name, kind in each.types.items()}
+        types = {exp.to_identifier(name, quoted=True): _type_name(kind) for name, kind in each.types.items()}
         schema.add_table(exp.to_table(each.name), cast("dict[str, str]", types), dialect=DIALECT, normalize=False)
     try:
         qualify_tables(tree, dialect=DIALECT)
@@ -111,6 +111,10 @@ def bind_tables(tree: exp.Query, text: str, tables: PastTables) -> Bound:
         types = {key: each.types[name] for key, name in spelled.items()}
         references[each.name] = Reference(each.name, each.table, each.at, types, spelled)
     return Bound(tree, references, MappingSchema(dialect=DIALECT, normalize=False))
+
+
+def _type_name(kind: DataType) -> str:
+    return _TYPE_NAMES[kind.kind] if kind.logical is None else kind.logical.spark
 
 
 def _tables_of(tree: exp.Query) -> list[exp.Table]:
@@ -240,20 +244,24 @@ def _respelled(reference: Reference, spelling: Mapping[str, str], apart: Mapping
 
 def _resolve_paths(tree: exp.Query, references: Mapping[str, Reference]) -> None:
     """Turn every way to write a path of a dynamic column into one call."""
-    dynamic = {name for each in references.values() for name, kind in each.types.items() if kind.kind == "dynamic"}
+    types = [pair for each in references.values() for pair in each.types.items()]
+    dynamic = {name for name, kind in types if kind.kind == "dynamic" and kind.logical is None}
+    nested = {name for name, kind in types if kind.logical is not None and kind.logical.is_nested}
     aliases = {alias.name for alias in tree.find_all(exp.TableAlias)} | {cte.alias for cte in tree.find_all(exp.CTE)}
     for dot in list(tree.find_all(exp.Dot)):
         if not isinstance(dot.parent, exp.Dot) and (parts := _dotted(dot)):
-            dot.replace(_column_or_path(parts, aliases, dynamic))
+            dot.replace(_column_or_path(parts, aliases, dynamic, nested))
     for column in list(tree.find_all(exp.Column)):
         if len(column.parts) > 1 and not isinstance(column.this, exp.Star):
             parts = cast("list[exp.Identifier]", column.parts)
-            if len(parts) > 2 or (parts[0].name not in aliases and parts[0].name in dynamic):
-                column.replace(_column_or_path(parts, aliases, dynamic))
+            if len(parts) > 2 or (parts[0].name not in aliases and parts[0].name in dynamic | nested):
+                column.replace(_column_or_path(parts, aliases, dynamic, nested))
     for node in list(tree.find_all(exp.Bracket, exp.JSONExtract)):
         if isinstance(node.parent, exp.Bracket | exp.JSONExtract) and node.arg_key == "this":
             continue
         parted = steps_of(node)
+        if parted is not None and isinstance(parted[0], exp.Column) and parted[0].name in nested:
+            continue  # the engines know what is in it
         if parted is not None and _is_path(*parted, dynamic):
             node.replace(_path_of(*parted))
 
@@ -265,10 +273,15 @@ def _dotted(node: exp.Expr) -> list[exp.Identifier] | None:
     return cast("list[exp.Identifier]", list(node.parts)) if isinstance(node, exp.Column) else None
 
 
-def _column_or_path(parts: Sequence[exp.Identifier], aliases: set[str], dynamic: set[str]) -> exp.Expr:
-    """Read dotted names: an alias or a namespace may come first, then a column, then a path into it."""
+def _column_or_path(
+    parts: Sequence[exp.Identifier], aliases: set[str], dynamic: set[str], nested: set[str]
+) -> exp.Expr:
+    """Read dotted names: an alias or a namespace may come first, then a column, then a path into it, or its fields."""
     names = [part.name for part in parts]
     at = 1 if names[0] in aliases else 2 if len(names) > 2 and names[1] in aliases else 0
+    if names[at] in nested:
+        column = exp.column(parts[at], table=parts[at - 1] if at else None)
+        return exp.Dot.build([column, *parts[at + 1 :]]) if parts[at + 1 :] else column
     if at == 0 and names[0] not in dynamic:
         return exp.column(parts[-1], table=parts[-2])
     column = exp.column(parts[at], table=parts[at - 1] if at else None)

@@ -19,6 +19,7 @@ from sqlglot import exp
 from tidelake.errors import TidelakeError
 from tidelake.evaluate import evaluate
 from tidelake.judging import TRUE, outcomes
+from tidelake.logical_types import NESTED
 from tidelake.predicate import (
     And,
     DynamicPathEquals,
@@ -59,6 +60,10 @@ _TWISTS = ("symmetric", "flag", "full_match", "unnest", "field")
 _CONVERSION = re.compile(r"tide_to_(string|long|int|real|bool|datetime|timespan)_from_dynamic")
 # Text that no other value is converted to: it begins with a letter and is no word for another value.
 _ONLY_TEXT = re.compile(r"(?!(?i:true|false|null|nan|inf|infinity)$)[A-Za-z_][^\n]*")
+_PLAIN_TIMES = {
+    "date": re.compile(r"\d{4}-\d\d-\d\d", re.ASCII),
+    "timestamp_ntz": re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d:\d\d(\.\d{1,6})?)?", re.ASCII),
+}
 _WILDCARD = re.compile(r"[%_\\]")
 
 
@@ -80,6 +85,11 @@ class _Subject:
     null_is: str | None = None  # what a null counts as
     as_double: bool = False  # whole numbers that are compared as doubles
     converted: str | None = None  # what the value at a path is converted to before it is compared
+
+    @property
+    def kind(self) -> str:
+        """The type that a comparison sees: the logical one, where there is one."""
+        return self.type.kind if self.type.logical is None else self.type.logical.kind
 
 
 def conjuncts_of(condition: exp.Expr | None) -> Iterator[exp.Expr]:
@@ -185,7 +195,7 @@ def _pushed(node: exp.Expr, types: Mapping[str, DataType]) -> Pushed | None:
             return _text(node, types)
         case exp.Column():
             subject = _subject(node, types)
-            is_bool = subject is not None and subject.type.kind == "bool" and subject.path is None
+            is_bool = subject is not None and subject.kind == "bool" and subject.path is None
             return Pushed(Equals(node.name, True)) if is_bool else None
         case _:
             return None
@@ -208,7 +218,8 @@ def _subject(node: exp.Expr, types: Mapping[str, DataType]) -> _Subject | None:
         case exp.Anonymous() if str(node.this).lower() == "tide_get" and isinstance(node.expressions[0], exp.Column):
             column, path = node.expressions
             kind = types.get(column.name)
-            if kind is None or kind.kind != "dynamic" or not isinstance(path, exp.Literal):
+            is_dynamic = kind is not None and kind.kind == "dynamic"
+            if kind is None or not is_dynamic or not isinstance(path, exp.Literal):
                 return None
             return _Subject(column.name, kind, str(path.this))
         case _:
@@ -219,7 +230,7 @@ def _widened(subject: _Subject | None, to: exp.DataType) -> _Subject | None:
     """Look through a cast that keeps every value, or only rounds whole numbers to doubles."""
     if subject is None or subject.path is not None:
         return None
-    kind = subject.type.kind
+    kind = subject.kind
     if (kind, to.this) in (("int", exp.DType.BIGINT), ("long", exp.DType.BIGINT), ("real", exp.DType.DOUBLE)):
         return subject
     return replace(subject, as_double=True) if kind in ("int", "long") and to.this is exp.DType.DOUBLE else None
@@ -232,7 +243,7 @@ def _asked(subject: _Subject, leaf: Leaf) -> Pushed | None:
     if subject.converted is not None:
         return _asked_of_converted(subject, leaf)
     if subject.path is None:
-        askable = isinstance(leaf, IsNull) or subject.type.kind not in ("dynamic", "vector")
+        askable = isinstance(leaf, IsNull) or subject.kind not in ("dynamic", "vector", "binary", *NESTED)
         return Pushed(leaf) if askable else None
     match leaf:
         case Equals(_, value):
@@ -292,7 +303,7 @@ def _value(node: exp.Expr, subject: _Subject) -> Value | None:
 
 
 def _fitting(value: Constant | None, subject: _Subject) -> Value | None:
-    kind = subject.type.kind
+    kind = subject.kind
     if value is None:
         return None
     if subject.as_double and (isinstance(value, str | date) or not -MOST_EXACT < value < MOST_EXACT):
@@ -301,6 +312,10 @@ def _fitting(value: Constant | None, subject: _Subject) -> Value | None:
         return _plain_number(value) if not isinstance(value, str | bool) else value
     if kind == "timestamp":
         return time_of(value)
+    if kind in ("date", "timestamp_ntz"):  # engines read other texts in ways of their own
+        return time_of(value) if not isinstance(value, str) or _PLAIN_TIMES[kind].fullmatch(value) else None
+    if kind == "decimal":  # compared with a double, engines round it
+        return value if isinstance(value, int | Decimal) and not isinstance(value, bool) else None
     if kind == "bool":
         return value if isinstance(value, bool) else None
     if kind == "string":
@@ -392,7 +407,7 @@ def _text_subject(node: exp.Expr, types: Mapping[str, DataType]) -> _Subject | N
     if isinstance(node, exp.Anonymous) and str(node.this).lower() == "tide_text":
         node = node.expressions[0]
     subject = _subject(node, types)
-    if subject is None or (subject.path is None and subject.type.kind != "string"):
+    if subject is None or (subject.path is None and subject.kind != "string"):
         return None
     return subject
 

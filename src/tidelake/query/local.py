@@ -24,11 +24,13 @@ import pyarrow as pa
 from tidelake.cbor_json import json_of
 from tidelake.errors import QueryError, TidelakeError
 from tidelake.lake import Lake
+from tidelake.logical import shown, shown_as_plain
 from tidelake.query.budget import Budget
 from tidelake.query.functions import register_duckdb
 from tidelake.query.plain import render
 from tidelake.query.result import Prepared, Scan, result_schema
-from tidelake.scan import output_schema, scan
+from tidelake.scan import scan
+from tidelake.schema import DataType
 
 BATCH_ROWS = 16_384  # a few batches are held at once, and rows may be wide
 BATCHES_AHEAD = 2  # one is being written while the next is made
@@ -108,7 +110,7 @@ class _Run:
     def __init__(self, prepared: Prepared, scans: Sequence[Scan], budget: Budget, lake: Lake, whole: bool) -> None:
         self._prepared, self._budget, self._whole = prepared, budget, whole
         self._clock = _Clock(budget.seconds)
-        self._streams = [_Stream(each, lake, self._clock, budget) for each in scans]
+        self._streams = [_Stream(each, lake, self._clock, budget, prepared.language) for each in scans]
         self._connection: duckdb.DuckDBPyConnection | None = _database(budget.memory_bytes).cursor()
         self._line: Queue[Any] = Queue(maxsize=BATCHES_AHEAD)
         self._stopped = False
@@ -154,11 +156,18 @@ class _Run:
                 self._put(None)
                 return
             dynamic = [str(kind) == "JSON" for kind in found.types]
+            counted = [str(kind) in ("HUGEINT", "UHUGEINT") for kind in found.types]
             rows = found.to_arrow_table() if self._whole else found.to_arrow_reader(BATCH_ROWS)
-        schema = result_schema(self._prepared, _plain_schema(rows.schema), dynamic)
+        clocks = self._prepared.clocks
+        kinds = [
+            _plain_type(field.type, is_count=is_count, is_clock=at in clocks)
+            for at, (field, is_count) in enumerate(zip(rows.schema, counted, strict=True))
+        ]
+        plain = pa.schema([pa.field(field.name, kind) for field, kind in zip(rows.schema, kinds, strict=True)])
+        schema = result_schema(self._prepared, plain, dynamic)
         self._put(schema)
         for batch in rows.to_batches() if self._whole else self._batches(rows, connection):
-            columns = [_plain_column(column) for column in batch.columns]
+            columns = [_plain_column(column, kind) for column, kind in zip(batch.columns, kinds, strict=True)]
             self._put(pa.RecordBatch.from_arrays(columns, schema=schema))
         self._put(None)
 
@@ -225,17 +234,17 @@ def _close() -> None:
 class _Stream:
     """The rows of one scan, as an Arrow stream that can be begun many times."""
 
-    def __init__(self, scan: Scan, lake: Lake, clock: _Clock, budget: Budget) -> None:
+    def __init__(self, scan: Scan, lake: Lake, clock: _Clock, budget: Budget, language: str) -> None:
         self.name = scan.name
         self._scan, self._lake, self._clock, self._budget = scan, lake, clock, budget
         self.failure: TidelakeError | None = None
-        self._source = output_schema(scan.plan.question)
-        kinds = [scan.plan.question.schema[name].type for name in scan.plan.question.columns]
-        self._dynamic = [kind.kind == "dynamic" for kind in kinds]
+        self._kinds = [scan.plan.question.schema[name].type for name in scan.plan.question.columns]
+        self._given = _as_plain if language == "kql" else _as_shown
+        nothing = [self._given(pa.array([], kind.arrow), kind) for kind in self._kinds]
         self._schema = pa.schema(
             [
-                pa.field(name, pa.utf8(), metadata=_JSON) if dynamic else pa.field(name, field.type)
-                for name, field, dynamic in zip(scan.columns, self._source, self._dynamic, strict=True)
+                pa.field(name, array.type, metadata=_JSON if _is_json(kind, array.type) else None)
+                for name, kind, array in zip(scan.columns, self._kinds, nothing, strict=True)
             ]
         )
 
@@ -248,14 +257,25 @@ class _Stream:
             for batch in scan(self._scan.plan, self._lake.footers):
                 if self._clock.left < 0:
                     raise self._budget.out_of_time()
-                columns = [
-                    json_of(values) if dynamic else values
-                    for values, dynamic in zip(batch.columns, self._dynamic, strict=True)
-                ]
+                columns = [self._given(values, kind) for values, kind in zip(batch.columns, self._kinds, strict=True)]
                 yield pa.RecordBatch.from_arrays(columns, schema=self._schema)
         except TidelakeError as error:
             self.failure = error
             raise
+
+
+def _as_shown(values: pa.Array, kind: DataType) -> pa.Array:
+    """Give stored values as SQL sees them; dynamic ones as JSON."""
+    return json_of(values) if kind.kind == "dynamic" and kind.logical is None else shown(values, kind)
+
+
+def _as_plain(values: pa.Array, kind: DataType) -> pa.Array:
+    """Give stored values as KQL sees them, which has no dates, structs or bytes."""
+    return json_of(values) if kind.kind == "dynamic" else shown_as_plain(values, kind)
+
+
+def _is_json(kind: DataType, given: pa.DataType) -> bool:
+    return kind.kind == "dynamic" and bool(pa.types.is_string(given))
 
 
 def _explained(error: Exception, streams: Sequence[_Stream], budget: Budget) -> Exception:
@@ -278,14 +298,12 @@ def _explained(error: Exception, streams: Sequence[_Stream], budget: Budget) -> 
     return QueryError(f"{label.removesuffix(' Error').lower()}: {rest}", kind=kind)
 
 
-def _plain_schema(schema: pa.Schema) -> pa.Schema:
-    """Give a result's schema in the types that both engines share: 64-bit sums, doubles, times in UTC."""
-    return pa.schema([pa.field(field.name, _plain_type(field.type)) for field in schema])
-
-
-def _plain_type(kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_decimal(kind) and kind.scale == 0 and kind.precision == 38:
+def _plain_type(kind: pa.DataType, *, is_count: bool, is_clock: bool) -> pa.DataType:
+    """Give the type that both engines share: 64-bit sums, doubles, times in UTC but for wall clocks."""
+    if is_count:
         return pa.int64()
+    if is_clock:
+        return pa.timestamp("us")
     if pa.types.is_float32(kind):
         return pa.float64()
     if pa.types.is_timestamp(kind):
@@ -297,8 +315,7 @@ def _plain_type(kind: pa.DataType) -> pa.DataType:
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
-def _plain_column(column: pa.Array) -> pa.Array:
-    kind = _plain_type(column.type)
+def _plain_column(column: pa.Array, kind: pa.DataType) -> pa.Array:
     if kind == column.type:
         return column
     try:

@@ -18,6 +18,8 @@ import pyarrow.compute as pc
 from sqlglot import exp
 
 from tidelake.judging import TRUE, outcomes
+from tidelake.logical import shown
+from tidelake.logical_types import Logical
 from tidelake.plan import ExtentTask, Question, ScanPlan, Stage, stats_of
 from tidelake.query.bind import Bound, Reference
 from tidelake.query.conjuncts import Pushed, both, conjuncts_of, pushed
@@ -28,6 +30,7 @@ from tidelake.snapshot import Extent
 from tidelake.stats import ColumnStats
 from tidelake.table import Table
 
+_EXACT_LOGICAL = (None, Logical("date"), Logical("timestamp_ntz"))  # whose bounds are given as they are meant
 _EXACT_KINDS = ("int", "long", "real", "bool", "string", "timestamp")
 
 
@@ -181,6 +184,8 @@ def _aggregate(node: exp.Expr, types: Mapping[str, DataType]) -> Aggregate | Non
         return Aggregate("count")
     if not isinstance(subject, exp.Column) or subject.name not in types:
         return None
+    if not isinstance(node, exp.Count) and types[subject.name].logical not in _EXACT_LOGICAL:
+        return None
     if types[subject.name].kind not in _EXACT_KINDS:
         return None
     kind: Literal["count", "min", "max"] = (
@@ -280,5 +285,5 @@ def _order(value: Any) -> Any:
 
 def _array(value: Any, kind: DataType) -> pa.Array:
     if kind.kind == "timestamp":
-        return pa.array([value], pa.int64()).view(kind.arrow)
-    return pa.array([value], kind.arrow)
+        return shown(pa.array([value], pa.int64()).view(kind.arrow), kind)
+    return shown(pa.array([value], kind.arrow), kind)

@@ -54,6 +54,7 @@ class Prepared:
     asks: tuple[Ask, ...]
     shape: Shape | None = None  # what the manifest may answer
     lowered: Lowered | None = None  # of a KQL query: how its result is finished and drawn
+    clocks: frozenset[int] = frozenset()  # the places of columns that are wall clocks, without a zone
     rendered: dict[str, str] = field(default_factory=dict)  # by engine, written once
 
 

@@ -157,7 +157,7 @@ def _prepare(text: str, language: Language, seen: _Seen) -> tuple[Prepared, bool
         lowered = lower(text, seen, now=now)
         bound = bind_tables(balance(lowered.tree), text, seen)
         names = tuple(name for name, _ in lowered.columns)
-        asks, shape = tuple(push_down(bound)), shape_of(bound)
+        asks, shape = tuple(push_down(bound)), _without_logical(shape_of(bound))
         lasting = not (lowered.timely or seen.answers or seen.looked_around)
         return Prepared(text, language, bound.tree, names, asks, shape, lowered), lasting
     tree: exp.Query = balance(parse_sql(text))
@@ -167,7 +167,21 @@ def _prepare(text: str, language: Language, seen: _Seen) -> tuple[Prepared, bool
     pushed, shape = tuple(push_down(bound)), shape_of(bound)
     adapted = adapt(bound, text)
     names = tuple(bound.shown.get(name, name) for name in adapted.named_selects)
-    return Prepared(text, language, adapted, names, pushed, shape), lasting
+    return Prepared(text, language, adapted, names, pushed, shape, clocks=_clocks(adapted)), lasting
+
+
+def _clocks(tree: exp.Query) -> frozenset[int]:
+    """Give the places of the outputs that are wall clocks."""
+    kinds = [None if each.type is None else each.type.this for each in tree.selects]
+    return frozenset(at for at, kind in enumerate(kinds) if kind is exp.DType.TIMESTAMPNTZ)
+
+
+def _without_logical(shape: Shape | None) -> Shape | None:
+    """Leave to an engine the bounds of columns that KQL sees in other types than SQL."""
+    if shape is None:
+        return None
+    asked = [shape.reference.types[each.column] for each in shape.outputs if each.column and each.kind != "count"]
+    return shape if all(kind.logical is None for kind in asked) else None
 
 
 def _scan(ask: Ask, seen: _Seen, prune: bool) -> Scan:

@@ -49,7 +49,10 @@ def execute(prepared: Prepared, scans: Sequence[Scan], budget: Budget, spark: Sp
         try:
             with _settings(spark, SETTINGS):
                 frame, dynamic = _as_text(frame_of(prepared, scans, spark))
-                rows = [_plain_column(column) for column in frame.toArrow().columns]
+                rows = [
+                    _plain_column(column, is_clock=at in prepared.clocks)
+                    for at, column in enumerate(frame.toArrow().columns)
+                ]
         except Exception as error:
             if late.is_set():
                 raise budget.out_of_time() from error
@@ -70,7 +73,7 @@ def frame_of(prepared: Prepared, scans: Sequence[Scan], spark: SparkSession) -> 
     with _settings(spark, SETTINGS | CLOSED):
         try:
             for scan in scans:
-                _view(scan, spark).createOrReplaceTempView(names[scan.name])
+                _view(scan, spark, prepared.language).createOrReplaceTempView(names[scan.name])
             text = _REFERENCE.sub(lambda found: f"`tide_{found[1]}_{mark}`", prepared.rendered["spark"])
             return spark.sql(text)
         except Exception as error:
@@ -94,9 +97,10 @@ def _know_functions(spark: SparkSession, text: str) -> None:
         _READY.add(id(spark))
 
 
-def _view(scan: Scan, spark: SparkSession) -> DataFrame:
-    question = scan.plan.question
-    return scan.table.to_spark(list(question.columns), question.where, spark=spark).toDF(*scan.columns)
+def _view(scan: Scan, spark: SparkSession, language: str) -> DataFrame:
+    where = None if scan.plan.question.where is None or scan.ask.where is None else scan.ask.where.predicate
+    columns = list(scan.plan.question.columns)
+    return scan.table.to_spark(columns, where, spark=spark, plain=language == "kql").toDF(*scan.columns)
 
 
 def _as_text(frame: DataFrame) -> tuple[DataFrame, list[bool]]:
@@ -183,9 +187,11 @@ def _explained(error: Exception) -> Exception:
     return QueryError(message[:1].lower() + message[1:], kind=str(condition or "spark").lower())
 
 
-def _plain_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def _plain_column(column: pa.ChunkedArray, *, is_clock: bool) -> pa.ChunkedArray:
     """Give a column in the type that both engines share."""
     kind = column.type
+    if is_clock:
+        return column.cast(pa.timestamp("us"))
     if pa.types.is_timestamp(kind) and kind.tz != "UTC":
         return column.cast(pa.timestamp("us", tz="UTC"))
     if pa.types.is_float32(kind):

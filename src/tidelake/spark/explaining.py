@@ -7,7 +7,8 @@ and blocks. It does not run the frame.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import datasource as d
@@ -79,5 +80,12 @@ def _filter(each: Any) -> d.Filter | None:
 def _value(value: Any) -> Any:
     if not hasattr(value, "getClass"):
         return value
+    match value.getClass().getSimpleName():
+        case "Date" | "LocalDate":
+            return date.fromisoformat(str(value.toString()))
+        case "LocalDateTime":
+            return datetime.fromisoformat(str(value.toString()))
+        case "BigDecimal" | "Decimal":
+            return Decimal(str(value.toString()))
     instant = value.toInstant() if value.getClass().getSimpleName() == "Timestamp" else value
     return _EPOCH + timedelta(seconds=instant.getEpochSecond(), microseconds=instant.getNano() // 1000)

@@ -361,7 +361,7 @@ def _coerce_texts(rows: _Sliced, schema: Schema, rules: Rules) -> Coerced:
     arrays, batch = [], rows.batch
     for name, array in zip(batch.schema.names, batch.columns, strict=True):
         kind = schema[name].type if name in schema else DataType("string")
-        if kind.kind in ("int", "long", "real", "bool"):
+        if kind.logical is None and kind.kind in ("int", "long", "real", "bool"):
             wide = pa.int64() if kind.kind == "int" else kind.arrow
             try:
                 array = array.cast(wide)
@@ -375,7 +375,8 @@ def _coerce_texts(rows: _Sliced, schema: Schema, rules: Rules) -> Coerced:
 
 def _parsed_rows(batch: pa.RecordBatch, schema: Schema) -> list[dict[str, Any]]:
     """Give rows of text as values: what does not read as its column's type stays text."""
-    kinds = {name: schema[name].type.kind if name in schema else "string" for name in batch.schema.names}
+    types = {name: schema[name].type if name in schema else DataType("string") for name in batch.schema.names}
+    kinds = {name: "string" if kind.logical and kind.kind != "dynamic" else kind.kind for name, kind in types.items()}
     return [
         {name: _parsed(text, kinds[name]) for name, text in row.items() if text is not None}
         for row in batch.to_pylist()

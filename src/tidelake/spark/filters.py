@@ -8,7 +8,8 @@ evaluate anything.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import date, datetime
+from decimal import Decimal
 from typing import Any
 
 from pyspark.sql import datasource as d
@@ -28,6 +29,8 @@ from tidelake.predicate import (
     time_ns,
 )
 from tidelake.schema import Schema
+
+HANDED_DIGITS = 28
 
 
 def translate(filters: Iterable[d.Filter], schema: Schema) -> tuple[list[Predicate], list[d.Filter]]:
@@ -98,7 +101,10 @@ def _translated(each: d.Filter, schema: Schema) -> tuple[Predicate | None, bool]
 
 def _column(attribute: tuple[str, ...], schema: Schema) -> str | None:
     """Give the kind of the column that is asked about; None for a field inside one, or one that is not there."""
-    return schema[attribute[0]].type.kind if len(attribute) == 1 and attribute[0] in schema else None
+    if len(attribute) != 1 or attribute[0] not in schema:
+        return None
+    kind = schema[attribute[0]].type
+    return kind.kind if kind.logical is None else kind.logical.kind
 
 
 def _equals(attribute: tuple[str, ...], value: Any, schema: Schema) -> Predicate | None:
@@ -112,7 +118,7 @@ def _range(
     kind = _column(attribute, schema)
     if not _is_comparable(attribute, bound, schema) or kind == "bool":
         return None
-    if kind == "timestamp":
+    if kind in ("timestamp", "timestamp_ntz"):
         step = 1000  # times are whole microseconds
         if low is not None:
             return TimeRange(attribute[0], time_ns(low) + (0 if included else step), None)
@@ -134,6 +140,13 @@ def _is_comparable(attribute: tuple[str, ...], value: Any, schema: Schema) -> bo
             return type(value) is str
         case "timestamp":
             return isinstance(value, datetime) and value.tzinfo is not None
+        case "date":
+            return type(value) is date
+        case "timestamp_ntz":
+            return isinstance(value, datetime) and value.tzinfo is None
+        case "decimal":
+            # Spark's own Python rounds what it hands over to so many digits.
+            return type(value) is Decimal and len(value.as_tuple().digits) < HANDED_DIGITS
         case _:
             return False
 

@@ -22,7 +22,12 @@ if TYPE_CHECKING:
 
 
 def frame_of(
-    table: Table, columns: Sequence[str] | None, where: Predicate | str | None, spark: SparkSession | None
+    table: Table,
+    columns: Sequence[str] | None,
+    where: Predicate | str | None,
+    spark: SparkSession | None,
+    *,
+    plain: bool = False,
 ) -> DataFrame:
     """Make a frame of a table's columns and of the rows that satisfy a condition; what is wrong is said now."""
     engine = register(spark) if spark is not None else session()
@@ -35,4 +40,4 @@ def frame_of(
         options["where"] = repr(parsed)
     if table._pinned is not None:
         options["snapshot"] = str(table._pinned.sequence)
-    return engine.read.format("tidelake").options(**options).schema(spark_schema(schema, columns)).load()
+    return engine.read.format("tidelake").options(**options).schema(spark_schema(schema, columns, plain=plain)).load()

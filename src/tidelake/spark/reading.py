@@ -124,9 +124,10 @@ def wanted_rows(table: Table, where: str | None, pushed: Sequence[Predicate]) ->
 
 def read_split(split: Split, store: ObjectStore, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Read the rows of one split, as Spark expects them."""
+    kinds = {column.name: column.type for column in split.plan.question.schema}
     for batch in scan(split.plan, _Tickets(store, split.tickets)):
         if batch.num_rows:
-            yield to_spark(batch, schema)
+            yield to_spark(batch, schema, kinds)
 
 
 def cut_splits(plan: ScanPlan, footers: Footers, split_bytes: int | None = None) -> list[InputPartition]:

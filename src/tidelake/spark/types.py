@@ -9,12 +9,13 @@ timestamp   TIMESTAMP       microseconds UTC
 others      their namesake  as the table has them
 ==========  ==============  ==========================================
 
-It does not read or write tables.
+A column with a logical type is of that type; asked for as the plain type that keeps it (a date as TIMESTAMP, a struct
+as VARIANT), it comes as that. It does not read or write tables.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +23,8 @@ from pyspark.sql import types as t
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from tidelake.errors import InvalidInputError, NotFoundError, SchemaError
+from tidelake.logical import shown, shown_as_plain
+from tidelake.logical_types import OF_COLUMNS, Logical, decimal
 from tidelake.schema import DYNAMIC_FIELD, DataType, Schema
 
 _SPARK_TYPES: dict[str, t.DataType] = {
@@ -44,15 +47,33 @@ _TABLE_TYPES: tuple[tuple[type[t.DataType], str], ...] = (
     (t.DoubleType, "real"),
     (t.StringType, "string"),
     (t.TimestampType, "timestamp"),
-    (t.TimestampNTZType, "timestamp"),
-    (t.DateType, "timestamp"),
     (t.TimeType, "string"),
     (t.VariantType, "dynamic"),
-    (t.ArrayType, "dynamic"),
-    (t.MapType, "dynamic"),
-    (t.StructType, "dynamic"),
-    (t.BinaryType, "dynamic"),
 )
+_LEAVES: tuple[tuple[type[t.DataType], str], ...] = (
+    (t.BooleanType, "bool"),
+    (t.ByteType, "tinyint"),
+    (t.ShortType, "smallint"),
+    (t.IntegerType, "int"),
+    (t.LongType, "long"),
+    (t.FloatType, "float"),
+    (t.DoubleType, "real"),
+    (t.StringType, "string"),
+    (t.TimestampType, "timestamp"),
+    (t.TimestampNTZType, "timestamp_ntz"),
+    (t.DateType, "date"),
+    (t.BinaryType, "binary"),
+)
+_SPARK_LEAVES = {name: kind() for kind, name in _LEAVES}
+# What a column takes that has another logical type than it, or none: all of its values, or nearly all, fit.
+_TAKES_LOGICAL: dict[str, tuple[str, ...]] = {
+    "timestamp": ("date", "timestamp_ntz"),
+    "timestamp_ntz": ("date",),
+    "long": ("decimal",),
+    "real": ("decimal",),
+    "string": ("decimal",),
+    "decimal": ("decimal", "int", "long", "real"),
+}
 # What a column takes besides its own type, because all of its values, or nearly all, fit; the rest overflows.
 _TAKES: dict[str, tuple[str, ...]] = {
     "int": ("long", "real"),
@@ -61,18 +82,29 @@ _TAKES: dict[str, tuple[str, ...]] = {
     "string": ("int", "long", "real", "bool"),
 }
 _WIDER = {("int", "long"), ("int", "real"), ("long", "real")}  # what makes the column another
-_REAL_DIGITS, _LONG_DIGITS = 15, 18  # decimals of so many digits come back as they were
 
 
 def spark_type(kind: DataType) -> t.DataType:
     """Give Spark's type of a column."""
-    return _SPARK_TYPES[kind.kind]
+    return _SPARK_TYPES[kind.kind] if kind.logical is None else _logical_type(kind.logical)
 
 
-def spark_schema(schema: Schema, names: Iterable[str] | None = None) -> t.StructType:
+def plain_type(kind: DataType) -> t.DataType:
+    """Give Spark's type of a column that is asked for without its logical type; decimals stay decimals."""
+    match kind.logical and kind.logical.kind:
+        case "date":
+            return t.TimestampType()
+        case "decimal":
+            return spark_type(kind)
+        case _:
+            return _SPARK_TYPES[kind.kind]
+
+
+def spark_schema(schema: Schema, names: Iterable[str] | None = None, *, plain: bool = False) -> t.StructType:
     """Give Spark's schema of these columns, or of all."""
     chosen = schema.names if names is None else tuple(names)
-    return t.StructType([t.StructField(name, spark_type(schema[name].type)) for name in chosen])
+    type_of = plain_type if plain else spark_type
+    return t.StructType([t.StructField(name, type_of(schema[name].type)) for name in chosen])
 
 
 def projected(schema: Schema, asked: t.StructType, table: str) -> tuple[str, ...]:
@@ -82,8 +114,9 @@ def projected(schema: Schema, asked: t.StructType, table: str) -> tuple[str, ...
             raise NotFoundError(
                 "no such column", column=field.name, table=table, columns=", ".join(schema.names), kind="no_column"
             )
-        has, wanted = spark_type(schema[field.name].type).simpleString(), field.dataType.simpleString()
-        if has != wanted:
+        kind, wanted = schema[field.name].type, field.dataType.simpleString()
+        has = spark_type(kind).simpleString()
+        if wanted not in (has, plain_type(kind).simpleString()):
             raise SchemaError(
                 "the schema asks for another type", column=field.name, table=table, has=has, wanted=wanted
             )
@@ -97,11 +130,14 @@ def widened(schema: Schema, rows: t.StructType, table: str) -> Schema:
         kind = table_type(field.dataType, field.name)
         if field.name in schema:
             held = schema[field.name].type
-            if held.kind == kind.kind == "dynamic" or held.kind == "dynamic":
+            if _takes(held, kind):
+                wider.append((field.name, kind if held.logical and _is_wider(held, kind) else held))
+                continue
+            if held.kind == "dynamic" and held.logical is None:
                 continue
             if held.kind == "vector" and isinstance(field.dataType, t.ArrayType):
                 continue
-            if kind.kind in (held.kind, *_TAKES.get(held.kind, ())):
+            if not (held.logical or kind.logical) and kind.kind in (held.kind, *_TAKES.get(held.kind, ())):
                 wider.append((field.name, kind if (held.kind, kind.kind) in _WIDER else held))
                 continue
             raise SchemaError(
@@ -118,14 +154,63 @@ def widened(schema: Schema, rows: t.StructType, table: str) -> Schema:
 
 def table_type(kind: t.DataType, name: str) -> DataType:
     """Give the type of a new column for values of one of Spark's types."""
-    if isinstance(kind, t.DecimalType):
-        if kind.scale == 0 and kind.precision <= _LONG_DIGITS:
-            return DataType("long")
-        return DataType("real" if kind.precision <= _REAL_DIGITS else "string")
+    if (logical := _logical_of(kind)) is not None and logical.kind in OF_COLUMNS:
+        return DataType.of(logical)
     for spark, ours in _TABLE_TYPES:
         if isinstance(kind, spark):
             return DataType.parse(ours)
     raise SchemaError("unsupported spark type", column=name, type=kind.simpleString(), kind="unsupported_type")
+
+
+def _takes(held: DataType, kind: DataType) -> bool:
+    """Say whether a column takes values of another type, at least one of the two being logical."""
+    if held.logical is None and kind.logical is None:
+        return False
+    names = [each.kind if each.logical is None else each.logical.kind for each in (held, kind)]
+    return held == kind or names[1] in _TAKES_LOGICAL.get(names[0], ())
+
+
+def _is_wider(held: DataType, kind: DataType) -> bool:
+    """Say whether a decimal column can become one of more digits, kept alike."""
+    one, other = held.logical, kind.logical
+    both = one is not None and other is not None and one.kind == other.kind == "decimal"
+    return both and held.kind == kind.kind and one.scale == other.scale and one.precision < other.precision  # type: ignore[union-attr]
+
+
+def _logical_type(kind: Logical) -> t.DataType:
+    match kind.kind:
+        case "decimal":
+            return t.DecimalType(kind.precision, kind.scale)
+        case "struct":
+            pairs = zip(kind.names, kind.parts, strict=True)
+            return t.StructType([t.StructField(name, _logical_type(part)) for name, part in pairs])
+        case "array":
+            return t.ArrayType(_logical_type(kind.parts[0]))
+        case "map":
+            return t.MapType(_logical_type(kind.parts[0]), _logical_type(kind.parts[1]))
+        case name:
+            return _SPARK_LEAVES[name]
+
+
+def _logical_of(kind: t.DataType) -> Logical | None:
+    """Give the logical type of values of one of Spark's types, or None if a nested one has parts that we lack."""
+    match kind:
+        case t.DecimalType():
+            return decimal(kind.precision, kind.scale)
+        case t.StructType():
+            parts = [_logical_of(field.dataType) for field in kind]
+            names = tuple(field.name for field in kind)
+            is_plain = names and len({name.lower() for name in names}) == len(names)
+            known = tuple(part for part in parts if part is not None)
+            return Logical("struct", known, names) if is_plain and len(known) == len(parts) else None
+        case t.ArrayType():
+            element = _logical_of(kind.elementType)
+            return None if element is None else Logical("array", (element,))
+        case t.MapType():
+            key, value = _logical_of(kind.keyType), _logical_of(kind.valueType)
+            return None if key is None or value is None or key.is_nested else Logical("map", (key, value))
+        case _:
+            return next((Logical(name) for leaf, name in _LEAVES if type(kind) is leaf), None)
 
 
 def arrow_schema(schema: t.StructType) -> pa.Schema:
@@ -135,9 +220,9 @@ def arrow_schema(schema: t.StructType) -> pa.Schema:
     return found
 
 
-def to_spark(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Give a table's rows as Spark expects them; the columns are those of ``schema``, in its order."""
-    arrays = [_to_spark(batch.column(field.name), field) for field in schema]
+def to_spark(batch: pa.RecordBatch, schema: pa.Schema, kinds: Mapping[str, DataType]) -> pa.RecordBatch:
+    """Give a table's stored rows as Spark expects them; the columns are those of ``schema``, in its order."""
+    arrays = [_to_spark(_meant(batch.column(field.name), kinds[field.name], field), field) for field in schema]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
@@ -154,6 +239,15 @@ def from_spark(batch: pa.RecordBatch) -> pa.RecordBatch:
             arrays.append(array)
             fields.append(pa.field(field.name, field.type))
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+
+
+def _meant(array: pa.Array, kind: DataType, field: pa.Field) -> pa.Array:
+    """Give stored values in the type that is asked for: the column's own, or the plain one that keeps it."""
+    if kind.logical is None or (_is_variant(field.type) and kind.kind == "dynamic"):
+        return array
+    is_instant = pa.types.is_timestamp(field.type) and field.type.tz is not None
+    given = shown_as_plain(array, kind) if is_instant else shown(array, kind, field.name)
+    return given if given.type == field.type else given.cast(field.type)
 
 
 def _to_spark(array: pa.Array, field: pa.Field) -> pa.Array:

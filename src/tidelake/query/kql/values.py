@@ -66,7 +66,11 @@ class Column:
 
 
 def type_of(kind: DataType) -> str:
-    """Give the KQL type of a table's column."""
+    """Give the KQL type of a table's column: dates and wall clocks are times, bytes and nested values dynamic."""
+    if kind.logical is not None and kind.logical.kind == "decimal":
+        return "decimal"
+    if kind.logical is not None and kind.kind != "dynamic":
+        return "datetime"
     return "datetime" if kind.kind == "timestamp" else kind.kind
 
 

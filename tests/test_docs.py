@@ -178,7 +178,7 @@ def test_column_statistics_in_the_specification_are_readable() -> None:
 
 
 def test_types_in_the_specification_are_ours() -> None:
-    table = FORMAT.read_text().partition("## Types\n")[2].partition("\n## ")[0]
+    table = FORMAT.read_text().partition("## Types\n")[2].partition("\n### ")[0]
     names = re.findall(r"^\| `([a-zA-Z()]+)` \|", table, re.MULTILINE)
     assert [str(DataType.parse(name.replace("N", "3"))) for name in names] == [name.replace("N", "3") for name in names]
     assert len(names) == 8

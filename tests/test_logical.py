@@ -275,3 +275,20 @@ def test_a_value_of_another_form_is_no_answer() -> None:
     assert array.null_count == 3
     with pytest.raises(tidelake.errors.CorruptError):
         shown(pa.array([b"\x81\xff"], pa.binary()), kind)
+
+
+def test_texts_of_decimals_are_those_of_the_format_page() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "format.md").read_text()
+    written = orjson.loads(page.split("```json decimal-text\n")[1].split("```")[0])
+    assert written == [[number, decimal_text(int(number))] for number, _ in written]
+
+
+def test_bounds_are_listed_as_they_are_meant(asked: tuple[tidelake.Table, Any]) -> None:
+    from tidelake.listing import list_columns
+
+    rows = list_columns(tidelake.connect(asked[0].lake), "s.t").rows
+    bounds = {name: (least, most) for name, _, _, _, least, most, *_ in rows}
+    assert bounds["day"] == ("2024-01-01", "2024-02-09")
+    assert bounds["price"] == ("0.00", "48.75")
+    assert bounds["big"] == ("-20.00001", "18.99999")
+    assert bounds["local"] == ("2024-01-01T12:00:00", "2024-02-09T12:00:00")

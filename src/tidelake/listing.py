@@ -14,6 +14,8 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any, Literal
 
 from tidelake.errors import NotFoundError
+from tidelake.later import later
+from tidelake.schema import DataType
 from tidelake.snapshot import Extent
 from tidelake.stats import UNKNOWN, ColumnStats, column_from_json, merge_columns
 
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from rich.table import Table as RichTable
 
     from tidelake.lake import Lake
+
+logical, pa = later("tidelake.logical"), later("pyarrow")  # only tables with logical types need them
 
 MOST_SHOWN = 24  # letters of a bound in a terminal
 LEAST_TEXT = 14  # letters of a name or a bound, before another column is left out for it
@@ -114,7 +118,7 @@ def list_columns(lake: Lake, table: str) -> Listing:
         known = [(_known(e, column.name), e.row_count) for e in extents]
         merged, _ = reduce(_merged, known) if known else (UNKNOWN, 0)
         role = "time" if head.settings.get("time") == column.name else ""
-        low, high = (_bound(column.type.kind, bound) for bound in (merged.low, merged.high))
+        low, high = (_bound(column.type, bound) for bound in (merged.low, merged.high))
         if column.type.kind == "bool":
             low, high = (None if bound is None else bool(bound) for bound in (low, high))
         distinct = None if merged.distinct is None else len(merged.distinct)
@@ -185,10 +189,13 @@ def _merged(one: tuple[ColumnStats, int], other: tuple[ColumnStats, int]) -> tup
     return merge_columns(one[0], other[0], one[1], other[1]), one[1] + other[1]
 
 
-def _bound(kind: str, bound: Any) -> Any:
-    """Give a least or most value as it reads best: times as RFC 3339, long text cut."""
-    if bound is not None and kind == "timestamp":
-        return _time(int(bound))
+def _bound(kind: DataType, bound: Any) -> Any:
+    """Give a least or most value as it reads best: times as RFC 3339, long text cut, logical types as they mean."""
+    if bound is not None and kind.kind == "timestamp":
+        return _time(int(bound)) if kind.logical is None else str(_time(int(bound))).removesuffix("Z")
+    if bound is not None and kind.logical is not None and kind.kind != "dynamic":
+        [meant] = logical.shown(pa.array([bound], kind.arrow), kind).to_pylist()
+        return str(meant)
     if isinstance(bound, str):
         return bound if len(bound) <= MOST_SHOWN else bound[: MOST_SHOWN - 1] + "…"
     return bound

@@ -251,7 +251,7 @@ def _coerce(source: Source, schema: Schema, rules: Rules) -> Coerced:
 
 def _becomes_real(source: Source, name: str, kind: DataType, rules: Rules) -> bool:
     """Whether a column of whole numbers is offered others, and its own are exact as such."""
-    if kind.kind not in ("int", "long") or not source.has_reals(name):
+    if kind.logical or kind.kind not in ("int", "long") or not source.has_reals(name):
         return False
     return kind.kind == "int" or name in rules.exact
 

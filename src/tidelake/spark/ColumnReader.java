@@ -1,8 +1,10 @@
 package tidelake;
 
 import java.io.Serializable;
+import java.lang.reflect.Field;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.function.Function;
 import org.apache.arrow.vector.BaseFixedWidthVector;
 import org.apache.arrow.vector.BigIntVector;
 import org.apache.arrow.vector.Float8Vector;
@@ -14,18 +16,26 @@ import org.apache.spark.TaskContext;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.connector.metric.CustomTaskMetric;
+import org.apache.spark.sql.connector.read.Batch;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReader;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
+import org.apache.spark.sql.connector.read.Scan$ColumnarSupportMode;
+import org.apache.spark.sql.connector.read.Scan;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonBatch;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonCustomMetric$;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceReadInfo;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonInputPartition;
-import org.apache.spark.sql.execution.datasources.v2.python.UserDefinedPythonDataSource;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonScan;
 import org.apache.spark.sql.execution.datasources.v2.python.UserDefinedPythonDataSource$;
+import org.apache.spark.sql.execution.datasources.v2.python.UserDefinedPythonDataSource;
 import org.apache.spark.sql.execution.python.ArrowPythonRunner;
 import org.apache.spark.sql.execution.python.MapInBatchEvaluatorFactory;
 import org.apache.spark.sql.types.Metadata;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import org.apache.spark.sql.vectorized.ArrowColumnVector;
 import org.apache.spark.sql.vectorized.ColumnVector;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
@@ -54,6 +64,23 @@ public class ColumnReader implements PartitionReaderFactory, Serializable {
     this.schema = schema;
     this.artifacts = artifacts;
     this.session = session;
+  }
+
+  /** Gives a scan of Spark's the same plan, and tasks that hand over columns. */
+  public static class Scans implements Function {
+    public Object apply(Object scan) {
+      return new TableScan((PythonScan) scan);
+    }
+  }
+
+  static Object field(Object of, Class in, String name) {
+    try {
+      Field field = in.getDeclaredField(name);
+      field.setAccessible(true);
+      return field.get(of);
+    } catch (Exception error) {
+      throw new RuntimeException(error);
+    }
   }
 
   public boolean supportColumnarReads(InputPartition partition) {
@@ -203,5 +230,53 @@ public class ColumnReader implements PartitionReaderFactory, Serializable {
     }
 
     public void close() {}
+  }
+}
+
+/** A scan with a plan of its own, whose tasks hand over columns. */
+class TableScan extends PythonScan {
+  TableScan(PythonScan scan) {
+    super(
+        (PythonDataSourceV2) ColumnReader.field(scan, PythonScan.class, "ds"), (String) ColumnReader.field(scan, PythonScan.class, "shortName"),
+        (StructType) ColumnReader.field(scan, PythonScan.class, "outputSchema"),
+        (CaseInsensitiveStringMap) ColumnReader.field(scan, PythonScan.class, "options"),
+        (org.apache.spark.sql.sources.Filter[]) ColumnReader.field(scan, PythonScan.class, "supportedFilters"));
+  }
+
+  Object held(String name) {
+    return ColumnReader.field(this, PythonScan.class, name);
+  }
+
+  public Scan$ColumnarSupportMode columnarSupportMode() {
+    return Scan$ColumnarSupportMode.SUPPORTED;
+  }
+
+  public Batch toBatch() {
+    return new TableBatch(
+        (PythonDataSourceV2) held("ds"), (String) held("shortName"), (StructType) held("outputSchema"),
+        (CaseInsensitiveStringMap) held("options"));
+  }
+}
+
+class TableBatch extends PythonBatch {
+  private final PythonDataSourceV2 source;
+  private final String name;
+  private final StructType schema;
+  private final CaseInsensitiveStringMap options;
+
+  TableBatch(PythonDataSourceV2 source, String name, StructType schema, CaseInsensitiveStringMap options) {
+    super(source, name, schema, options);
+    this.source = source;
+    this.name = name;
+    this.schema = schema;
+    this.options = options;
+  }
+
+  public PartitionReaderFactory createReaderFactory() {
+    PythonDataSourceReadInfo info = source.getOrCreateReadInfo(name, options, schema, false);
+    return new ColumnReader(
+        source.source(), info.func(), schema,
+        (scala.Option) ColumnReader.field(this, PythonBatch.class, "jobArtifactUUID"),
+        (scala.Option) ColumnReader.field(this, PythonBatch.class, "sessionUUID"));
   }
 }

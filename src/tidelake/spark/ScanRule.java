@@ -8,6 +8,7 @@ import java.util.Map;
 import java.util.UUID;
 import java.util.WeakHashMap;
 import java.util.function.BiFunction;
+import java.util.function.Function;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import org.apache.spark.sql.catalyst.QueryPlanningTracker$;
 import org.apache.spark.sql.catalyst.TableIdentifier;
@@ -24,21 +25,18 @@ import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.catalyst.trees.TreeNode;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.connector.catalog.Identifier;
-import org.apache.spark.sql.connector.read.Batch;
-import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.connector.read.Scan;
-import org.apache.spark.sql.connector.read.Scan$ColumnarSupportMode;
 import org.apache.spark.sql.connector.write.LogicalWriteInfo;
 import org.apache.spark.sql.connector.write.LogicalWriteInfoImpl;
 import org.apache.spark.sql.execution.datasources.DataSourceStrategy$;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation;
-import org.apache.spark.sql.execution.datasources.v2.python.PythonBatch;
-import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceReadInfo;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonScan;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonScanBuilder;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonWrite;
+import org.apache.spark.sql.internal.SQLConf;
+import org.apache.spark.sql.internal.SQLConf$;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
@@ -58,6 +56,25 @@ public class ScanRule extends Rule {
   static final WeakHashMap QUERIES = new WeakHashMap();
   private boolean hasWarned = false;
   private BiFunction pins = null;
+  private Function columns = null;
+
+  /** Takes what makes a scan's tasks hand over columns, where this Spark can have it. */
+  public void setColumns(Function given) {
+    columns = given;
+  }
+
+  /** Fails on a Spark whose private parts have other names than this class reads. */
+  public static void selfTest() throws Exception {
+    String[] scan = new String[] {"ds", "shortName", "outputSchema", "options", "supportedFilters"};
+    for (int i = 0; i < scan.length; i++) {
+      PythonScan.class.getDeclaredField(scan[i]);
+    }
+    String[] write = new String[] {"ds", "shortName", "info", "isTruncate"};
+    for (int i = 0; i < write.length; i++) {
+      PythonWrite.class.getDeclaredField(write[i]);
+    }
+    AppendData.class.getDeclaredField("table");
+  }
 
   /** Takes the function that gives the snapshot to read, of a query's name and a scan's options as JSON. */
   public void setPins(BiFunction given) {
@@ -65,7 +82,14 @@ public class ScanRule extends Rule {
   }
 
   public TreeNode apply(TreeNode plan) {
-    return visit((LogicalPlan) plan, queryName());
+    try {
+      return visit((LogicalPlan) plan, queryName());
+    } catch (Exception error) {
+      warn(error);
+    } catch (LinkageError error) {
+      warn(error);
+    }
+    return plan;
   }
 
   /** Names the execution of a query that is being planned here. */
@@ -182,17 +206,12 @@ public class ScanRule extends Rule {
       List filters = new ArrayList();
       translate(condition, filters);
       if (!filters.isEmpty()) {
-        warn();
-        org.apache.spark.sql.sources.Filter[] pushed = new org.apache.spark.sql.sources.Filter[filters.size()];
-        for (int i = 0; i < pushed.length; i++) {
-          pushed[i] = (org.apache.spark.sql.sources.Filter) filters.get(i);
-        }
-        builder.pushFilters(pushed);
+        SQLConf$.MODULE$.withExistingConf(pushing(), new Push(builder, filters));
       }
     }
     return relation.copy(
         relation.relation(),
-        new TableScan((PythonScan) builder.build()),
+        scan(builder),
         seq(output),
         relation.keyGroupedPartitioning(),
         relation.ordering(),
@@ -249,12 +268,23 @@ public class ScanRule extends Rule {
         scala.Option.apply(owned), append.analyzedQuery());
   }
 
-  void warn() {
-    if (!hasWarned && !conf().pythonFilterPushDown()) {
+  /** This session's settings with filter pushdown on: for our scans alone, whatever other sources are told. */
+  SQLConf pushing() {
+    SQLConf own = conf().clone();
+    own.setConfString("spark.sql.python.filterPushdown.enabled", "true");
+    return own;
+  }
+
+  Scan scan(PythonScanBuilder builder) {
+    Scan built = builder.build();
+    return columns == null ? built : (Scan) columns.apply(built);
+  }
+
+  /** Says once that this Spark is not as expected; what is returned unchanged is read whole, and Spark filters it. */
+  void warn(Throwable error) {
+    if (!hasWarned) {
       hasWarned = true;
-      System.err.println(
-          "tidelake: filters are not pushed down, so all rows are read:"
-              + " set spark.sql.python.filterPushdown.enabled to true");
+      System.err.println("tidelake: filters and columns are not pushed down here: " + error);
     }
   }
 
@@ -285,6 +315,24 @@ public class ScanRule extends Rule {
   }
 }
 
+class Push extends scala.runtime.AbstractFunction0 {
+  private final PythonScanBuilder builder;
+  private final List filters;
+
+  Push(PythonScanBuilder builder, List filters) {
+    this.builder = builder;
+    this.filters = filters;
+  }
+
+  public Object apply() {
+    org.apache.spark.sql.sources.Filter[] pushed = new org.apache.spark.sql.sources.Filter[filters.size()];
+    for (int i = 0; i < pushed.length; i++) {
+      pushed[i] = (org.apache.spark.sql.sources.Filter) filters.get(i);
+    }
+    return builder.pushFilters(pushed);
+  }
+}
+
 class Visit extends scala.runtime.AbstractFunction1 {
   private final ScanRule rule;
   private final String query;
@@ -296,53 +344,5 @@ class Visit extends scala.runtime.AbstractFunction1 {
 
   public Object apply(Object plan) {
     return rule.visit((LogicalPlan) plan, query);
-  }
-}
-
-/** A scan with a plan of its own, whose tasks hand over columns. */
-class TableScan extends PythonScan {
-  TableScan(PythonScan scan) {
-    super(
-        (PythonDataSourceV2) ScanRule.field(scan, "ds"), (String) ScanRule.field(scan, "shortName"),
-        (StructType) ScanRule.field(scan, "outputSchema"),
-        (CaseInsensitiveStringMap) ScanRule.field(scan, "options"),
-        (org.apache.spark.sql.sources.Filter[]) ScanRule.field(scan, "supportedFilters"));
-  }
-
-  Object held(String name) {
-    return ScanRule.field(this, PythonScan.class, name);
-  }
-
-  public Scan$ColumnarSupportMode columnarSupportMode() {
-    return Scan$ColumnarSupportMode.SUPPORTED;
-  }
-
-  public Batch toBatch() {
-    return new TableBatch(
-        (PythonDataSourceV2) held("ds"), (String) held("shortName"), (StructType) held("outputSchema"),
-        (CaseInsensitiveStringMap) held("options"));
-  }
-}
-
-class TableBatch extends PythonBatch {
-  private final PythonDataSourceV2 source;
-  private final String name;
-  private final StructType schema;
-  private final CaseInsensitiveStringMap options;
-
-  TableBatch(PythonDataSourceV2 source, String name, StructType schema, CaseInsensitiveStringMap options) {
-    super(source, name, schema, options);
-    this.source = source;
-    this.name = name;
-    this.schema = schema;
-    this.options = options;
-  }
-
-  public PartitionReaderFactory createReaderFactory() {
-    PythonDataSourceReadInfo info = source.getOrCreateReadInfo(name, options, schema, false);
-    return new ColumnReader(
-        source.source(), info.func(), schema,
-        (scala.Option) ScanRule.field(this, PythonBatch.class, "jobArtifactUUID"),
-        (scala.Option) ScanRule.field(this, PythonBatch.class, "sessionUUID"));
   }
 }

@@ -12,15 +12,35 @@ from __future__ import annotations
 
 import os
 import sys
+from importlib import metadata
 from typing import TYPE_CHECKING
+
+from tidelake.errors import UnavailableError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["PUSHDOWN", "explain", "register", "session"]
+__all__ = ["explain", "register", "session"]
 
-PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 DAEMON = "spark.python.daemon.module"
+OLDEST, TOO_NEW = (4, 3), (5,)
+
+
+def _check_version() -> None:
+    """Refuse a pyspark that this package was not made for; one that is missing is told when it is needed."""
+    try:
+        found = metadata.version("pyspark")
+    except metadata.PackageNotFoundError:
+        return
+    if not OLDEST <= tuple(int(part) for part in found.split(".")[:2] if part.isdigit()) < TOO_NEW:
+        raise UnavailableError(
+            "tidelake needs pyspark 4.3 or a newer 4: pip install 'tidelake[spark]'",
+            found=found,
+            kind="unsupported_spark",
+        )
+
+
+_check_version()
 
 
 def session(master: str | None = None, *, app: str = "tidelake", **settings: str) -> SparkSession:
@@ -31,7 +51,7 @@ def session(master: str | None = None, *, app: str = "tidelake", **settings: str
     from pyspark.sql import SparkSession
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers need this Python and not another
-    builder = SparkSession.builder.appName(app).config(PUSHDOWN, "true")
+    builder = SparkSession.builder.appName(app)
     if master is not None or SparkSession.getActiveSession() is None:
         place = master or os.environ.get("TIDELAKE_MASTER") or "local[*]"
         builder = builder.master(place)
@@ -51,12 +71,14 @@ def explain(frame: DataFrame) -> str:
 
 
 def register(spark: SparkSession) -> SparkSession:
-    """Make a session ready: the source's name, and filters that reach it. The session's time zone stays as it is."""
+    """Make a session ready: the source's name, and a rule by which filters and columns reach it.
+
+    The session's settings stay as they are, and other sources are not concerned.
+    """
     from tidelake.spark.optimizer import install
     from tidelake.spark.planning import register_source
     from tidelake.spark.source import TidelakeSource
 
     register_source(spark, TidelakeSource)
-    spark.conf.set(PUSHDOWN, "true")
     install(spark)
     return spark

@@ -1,8 +1,9 @@
 """Compile our few Java classes inside the driver, with the compiler that Spark brings for its own generated code.
 
 So there is nothing to install, and no jar to match with a Spark. What executors need of them is packed as a jar and
-sent to them by Spark. Whoever asks for a class must be ready for any error: another Spark may have changed what ours
-are built on. It does not know what the classes do.
+sent to them by Spark. Each file is compiled, and so linked with this Spark, on its own when it is first asked for: another Spark
+may have changed what one of them is built on, and the others work all the same. Whoever asks for a class must be ready
+for any error. It does not know what the classes do.
 """
 
 from __future__ import annotations
@@ -18,40 +19,44 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-ON_EXECUTORS = "ColumnReader.java"
-FILES = (ON_EXECUTORS, "DriverSource.java", "ScanRule.java")
-_LOADER, _JAR, _FAILED, _SENT = "_tidelake_classes", "_tidelake_jar", "_tidelake_failed", "_tidelake_jar_is_sent"
+ON_EXECUTORS = "ColumnReader"
+_LOADERS, _JAR, _FAILED, _SENT = "_tidelake_loaders", "_tidelake_jar", "_tidelake_failed", "_tidelake_jar_is_sent"
 
 
 def java_class(spark: SparkSession, name: str) -> Any:
-    """Give one of our classes, compiled once in a JVM; executors of this session get those that they need."""
+    """Return one of our classes, compiled once in a JVM; executors of this session get those that they need."""
     context = spark.sparkContext
     held: dict[str, Any] = context._gateway.__dict__  # it lives as long as the JVM, longer than a context
-    if _FAILED in held:
-        raise RuntimeError(held[_FAILED])  # it would fail again
-    if _LOADER not in held:
-        try:
-            held[_LOADER], held[_JAR] = _compiled(context._jvm, spark._jsparkSession.getClass().getClassLoader())
-        except Exception as error:
-            held[_FAILED] = f"Spark {spark.version} is not as expected: {' '.join(str(error).splitlines()[:2])}"
-            raise RuntimeError(held[_FAILED]) from error
-    if _SENT not in context.__dict__:
+    file = name.removeprefix("tidelake.").partition("$")[0]
+    loader = _loader(spark, held, file)
+    if _JAR in held and _SENT not in context.__dict__:
         context._jsc.addJar(held[_JAR])
         context.__dict__[_SENT] = True
-    return held[_LOADER].loadClass(name)
+    return loader.loadClass(name)
 
 
-def _compiled(jvm: Any, loader: Any) -> tuple[Any, str]:
-    """Compile all files, each of which may use those before it; give their loader and the jar for executors."""
-    jar = ""
-    for file in FILES:
-        compiler = jvm.org.codehaus.janino.SimpleCompiler()
-        compiler.setParentClassLoader(loader)
-        compiler.cook(files("tidelake.spark").joinpath(file).read_text())
-        if file == ON_EXECUTORS:
-            jar = _packed({str(name): bytes(code) for name, code in compiler.getBytecodes().items()})
-        loader = compiler.getClassLoader()
-    return loader, jar
+def _loader(spark: SparkSession, held: dict[str, Any], file: str) -> Any:
+    """Return the class loader that has a file's classes; the same error again for a file that failed before."""
+    loaders, failed = held.setdefault(_LOADERS, {}), held.setdefault(_FAILED, {})
+    if file in failed:
+        raise RuntimeError(failed[file])
+    if file not in loaders:
+        try:
+            loaders[file] = _compiled(spark, file, held)
+        except Exception as error:
+            failed[file] = f"Spark {spark.version} is not as expected: {' '.join(str(error).splitlines()[:2])}"
+            raise RuntimeError(failed[file]) from error
+    return loaders[file]
+
+
+def _compiled(spark: SparkSession, file: str, held: dict[str, Any]) -> Any:
+    """Compile one file, and pack it for executors if they need it."""
+    compiler = spark.sparkContext._jvm.org.codehaus.janino.SimpleCompiler()
+    compiler.setParentClassLoader(spark._jsparkSession.getClass().getClassLoader())
+    compiler.cook(files("tidelake.spark").joinpath(f"{file}.java").read_text())
+    if file == ON_EXECUTORS:
+        held[_JAR] = _packed({str(name): bytes(code) for name, code in compiler.getBytecodes().items()})
+    return compiler.getClassLoader()
 
 
 def _packed(classes: dict[str, bytes]) -> str:

@@ -18,7 +18,7 @@ from tidelake.spark.pins import Pins
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-RULE = "tidelake.ScanRule"
+RULE, COLUMNS = "tidelake.ScanRule", "tidelake.ColumnReader$Scans"
 
 
 def install(spark: SparkSession) -> bool:
@@ -40,6 +40,11 @@ def _install(jvm: Any, spark: SparkSession) -> bool:
     if any(rule.getClass().getName() == RULE for rule in rules):
         return True
     rule = java_class(spark, RULE).newInstance()
+    rule.selfTest()
+    try:
+        rule.setColumns(java_class(spark, COLUMNS).newInstance())
+    except Exception as error:
+        warnings.warn(f"tidelake: rows reach Spark one by one here: {error}", stacklevel=4)
     ensure_callback_server_started(spark.sparkContext._gateway)  # type: ignore[no-untyped-call]
     rule.setPins(Pins())
     rules.add(rule)

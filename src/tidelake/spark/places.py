@@ -91,14 +91,19 @@ def open_table(options: Mapping[str, str]) -> Table:
     """Open the table that options name, as it is or as it was."""
     name = option(options, "table") or option(options, "path")
     if not name:
-        raise InvalidInputError(
-            "name the table with option table; spark's insert does not pass a table's options on, so repeat them: "
-            "insert into t with (lake '…', table '…')",
-            kind="no_table",
-        )
+        raise no_table()
     snapshot = option(options, "snapshot")
     pinned = int(snapshot) if snapshot is not None and snapshot.isdigit() and len(snapshot) < 20 else snapshot
     return Place.of(options).open().table(name, as_of=option(options, "asOf"), snapshot=pinned)
+
+
+def no_table() -> InvalidInputError:
+    """Say how to name a table, also where Spark has lost the options of one that SQL made."""
+    return InvalidInputError(
+        "name the table with option table; spark does not pass on the options of a table that sql made: read it with "
+        "spark.read.format('tidelake').option('table', …), insert into t with (lake '…', table '…')",
+        kind="no_table",
+    )
 
 
 def _identity(lake: str) -> tuple[int, int] | None:

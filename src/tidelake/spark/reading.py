@@ -18,7 +18,6 @@ from pyspark import SparkContext
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
-from tidelake.errors import InvalidInputError
 from tidelake.expression import parse_where
 from tidelake.format import ExtentReader, segment_format
 from tidelake.objects import ObjectStore
@@ -28,7 +27,7 @@ from tidelake.scan import Footers, scan
 from tidelake.snapshot import Extent
 from tidelake.spark.filters import translate
 from tidelake.spark.options import OWN_PLAN, number_of
-from tidelake.spark.places import Place, open_table
+from tidelake.spark.places import Place, no_table, open_table
 from tidelake.spark.types import arrow_schema, projected, to_spark
 from tidelake.stats import Stats
 from tidelake.table import Table
@@ -108,7 +107,7 @@ class TableReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if self.place is None:
-            raise InvalidInputError("name the table with option table", kind="no_table")
+            raise no_table()
         if not isinstance(partition, Split):
             return iter(())  # what Spark sends when there is nothing to read
         return read_split(partition, self.place.open_objects(self.objects), self.schema)

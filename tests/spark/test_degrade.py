@@ -1,0 +1,150 @@
+"""Show that what this package adds to Spark disturbs nobody, and that reads stay right without any part of it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader, EqualTo, Filter, InputPartition
+
+import tidelake
+import tidelake.spark
+from tidelake.spark import java
+from tidelake.spark.optimizer import RULE
+
+ROWS = [{"ts": f"2026-03-01T00:00:{k:02}Z", "n": k, "name": f"é{k}"} for k in range(20)]
+
+
+@pytest.fixture
+def where(tmp_path: Path) -> str:
+    with tidelake.connect(tmp_path / "lake") as lake:
+        table = lake.create_table("t", {"ts": "timestamp", "n": "long", "name": "string"}, flush_age="off")
+        table.append(ROWS)
+        table.flush()
+    return str(tmp_path / "lake")
+
+
+@contextmanager
+def without(spark: SparkSession, *files: str) -> Iterator[SparkSession]:
+    """Make a new session on a Spark in which some of our Java files cannot be compiled."""
+    held: dict[str, Any] = spark.sparkContext._gateway.__dict__
+    sources: dict[str, Any] = spark.sparkContext.__dict__.setdefault("_tidelake_sources", {})
+    tidelake.spark.register(spark)  # all are compiled by now: a JVM's bridge knows one class of a name
+    kept, kept_sources = {name: held[name] for name in (java._LOADERS, java._FAILED)}, dict(sources)
+    held[java._LOADERS] = {name: loader for name, loader in kept[java._LOADERS].items() if name not in files}
+    held[java._FAILED] = dict.fromkeys(files, "another Spark")
+    sources.clear()
+    try:
+        yield spark.newSession()
+    finally:
+        held.update(kept)
+        sources.clear()
+        sources.update(kept_sources)
+
+
+def answers(session: SparkSession, where: str) -> list[Any]:
+    frame = session.read.format("tidelake").options(lake=where, table="t").load()
+    joined = frame.where("n < 3").alias("a").join(frame.where("n > 1").alias("b"), "n").count()
+    return [
+        frame.count(),
+        frame.where("n >= 15").count(),
+        sorted(row.name for row in frame.where("n < 2").collect()),
+        joined,
+    ]
+
+
+@pytest.mark.parametrize(
+    "files", [["ScanRule"], ["ColumnReader"], ["DriverSource"], ["ScanRule", "ColumnReader", "DriverSource"]]
+)
+def test_reads_are_right_without_a_class(spark: SparkSession, where: str, files: list[str]) -> None:
+    with without(spark, *files) as session:
+        with pytest.warns(UserWarning, match="tidelake: .* here: another Spark"):
+            tidelake.spark.register(session)
+        assert answers(session, where) == [20, 5, ["é0", "é1"], 1]
+        assert session.conf.get("spark.sql.python.filterPushdown.enabled") == "false"
+
+
+def test_a_table_that_sql_made_is_refused_in_words_without_the_rule(spark: SparkSession, where: str) -> None:
+    with without(spark, "ScanRule") as session:
+        with pytest.warns(UserWarning, match="are not pushed down here"):
+            tidelake.spark.register(session)
+        session.sql(f"CREATE TABLE degraded USING tidelake OPTIONS (lake '{where}', table 't')")
+        try:
+            with pytest.raises(Exception, match="read it with spark.read.format"):
+                session.table("degraded").count()
+        finally:
+            session.sql("DROP TABLE degraded")
+
+
+class NoScan:
+    def apply(self, scan: Any) -> str:
+        return "not as expected"
+
+    class Java:
+        implements = ("java.util.function.Function",)
+
+
+def test_a_rule_that_fails_while_planning_leaves_the_plan_as_it_was(
+    spark: SparkSession, where: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    session = tidelake.spark.register(spark.newSession())
+    rules = session._jsparkSession.experimental().extraOptimizations()
+    (rule,) = [rules.apply(at) for at in range(rules.size()) if rules.apply(at).getClass().getName() == RULE]
+    rule.setColumns(NoScan())
+    assert answers(session, where) == [20, 5, ["é0", "é1"], 1]
+
+
+class ForeignReader(DataSourceReader):
+    """A source of somebody else's that says which filters it was given."""
+
+    pushed: str = "none"
+
+    def pushFilters(self, filters: list[Filter]) -> list[Filter]:
+        self.pushed = ",".join(sorted(str(each.value) for each in filters if isinstance(each, EqualTo)))
+        return [each for each in filters if not isinstance(each, EqualTo)]
+
+    def partitions(self) -> list[InputPartition]:
+        return [InputPartition(self.pushed)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        wanted = [n for n in range(5) if partition.value in ("none", "") or str(n) in partition.value.split(",")]
+        yield pa.RecordBatch.from_pydict({"n": pa.array(wanted, pa.int64())})
+
+
+class Foreign(DataSource):
+    @classmethod
+    def name(cls) -> str:
+        return "foreign"
+
+    def schema(self) -> str:
+        return "n bigint"
+
+    def reader(self, schema: Any) -> DataSourceReader:
+        return ForeignReader()
+
+
+def test_registering_does_not_switch_pushdown_on_for_the_sources_of_others(spark: SparkSession) -> None:
+    session = tidelake.spark.register(spark.newSession())
+    session.dataSource.register(Foreign)
+    frame = session.read.format("foreign").load()
+    with pytest.raises(Exception, match="DATA_SOURCE_PUSHDOWN_DISABLED"):  # as Spark has it without us
+        frame.where("n = 1").union(frame.where("n = 2")).collect()
+
+
+def test_another_spark_is_told_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "pyspark-3.5.1.dist-info").mkdir()
+    (tmp_path / "pyspark-3.5.1.dist-info" / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: pyspark\nVersion: 3.5.1\n"
+    )
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import tidelake.spark"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stderr.splitlines()[-1] == (
+        "tidelake.errors.UnavailableError: tidelake needs pyspark 4.3 or a newer 4: pip install 'tidelake[spark]' found=3.5.1"
+    )

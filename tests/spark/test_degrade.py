@@ -146,5 +146,6 @@ def test_another_spark_is_told_in_one_line(tmp_path: Path) -> None:
     code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import tidelake.spark"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stderr.splitlines()[-1] == (
-        "tidelake.errors.UnavailableError: tidelake needs pyspark 4.3 or a newer 4: pip install 'tidelake[spark]' found=3.5.1"
+        "tidelake.errors.UnavailableError: tidelake needs pyspark 4.3 or a newer 4: "
+        "pip install 'tidelake[spark]' found=3.5.1"
     )

@@ -77,7 +77,7 @@ def test_a_table_that_sql_made_is_refused_in_words_without_the_rule(spark: Spark
             tidelake.spark.register(session)
         session.sql(f"CREATE TABLE degraded USING tidelake OPTIONS (lake '{where}', table 't')")
         try:
-            with pytest.raises(Exception, match="read it with spark.read.format"):
+            with pytest.raises(Exception, match=r"read it with spark\.read\.format"):
                 session.table("degraded").count()
         finally:
             session.sql("DROP TABLE degraded")

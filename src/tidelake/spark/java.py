@@ -1,9 +1,9 @@
 """Compile our few Java classes inside the driver, with the compiler that Spark brings for its own generated code.
 
 So there is nothing to install, and no jar to match with a Spark. What executors need of them is packed as a jar and
-sent to them by Spark. Each file is compiled, and so linked with this Spark, on its own when it is first asked for: another Spark
-may have changed what one of them is built on, and the others work all the same. Whoever asks for a class must be ready
-for any error. It does not know what the classes do.
+sent to them by Spark. Each file is compiled, and so linked with this Spark, on its own when it is first asked for:
+another Spark may have changed what one of them is built on, and the others work all the same. Whoever asks for a class
+must be ready for any error. It does not know what the classes do.
 """
 
 from __future__ import annotations

@@ -51,7 +51,8 @@ def _loader(spark: SparkSession, held: dict[str, Any], file: str) -> Any:
 
 def _compiled(spark: SparkSession, file: str, held: dict[str, Any]) -> Any:
     """Compile one file, and pack it for executors if they need it."""
-    compiler = spark.sparkContext._jvm.org.codehaus.janino.SimpleCompiler()
+    jvm: Any = spark.sparkContext._jvm
+    compiler = jvm.org.codehaus.janino.SimpleCompiler()
     compiler.setParentClassLoader(spark._jsparkSession.getClass().getClassLoader())
     compiler.cook(files("tidelake.spark").joinpath(f"{file}.java").read_text())
     if file == ON_EXECUTORS:

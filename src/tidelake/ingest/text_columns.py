@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, cast
 
+import numba
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -26,6 +27,7 @@ from tidelake.schema import DataType
 from tidelake.times import MAX_US, MIN_US
 
 EMPTY, INT, REAL, BOOL, TIME, NULL, TEXT = range(7)  # what a value looks like
+_LONG_NUMBER = 255  # a whole number of more than 18 digits, which may be too large: left to the plain way
 
 Codes = npt.NDArray[np.uint8]
 RawRow = tuple[int, str]  # the number of a line, and the line
@@ -33,8 +35,9 @@ RawRow = tuple[int, str]  # the number of a line, and the line
 _U = np.uint64
 _NULL_WORDS = ("null", "nan", "-nan", "na", "n/a", "#n/a", "\\n", "none", "nil")
 _INT = re.compile(r"-?(?:0|[1-9][0-9]*)")
-_REAL = re.compile(r"-?(?:0|[1-9][0-9]*)?(?:\.[0-9]*)?(?<=[0-9.])(?:[eE][+-]?[0-9]+)?")
+_REAL = re.compile(r"-?(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _COMMA_REAL = re.compile(r"-?(?:0|[1-9][0-9]{0,2}(?:\.[0-9]{3})+|[1-9][0-9]*)(?:,[0-9]+)?")
+_BOOLS = ("true", "false")
 _INFINITIES = ("inf", "-inf", "infinity", "-infinity")
 _TYPES = {
     frozenset({INT}): DataType("long"),
@@ -144,7 +147,13 @@ class TextColumns:
 
     def _codes(self, name: str) -> Codes:
         if (found := self._classified.get(name)) is None:
-            found = self._classified[name] = classify(self._columns[name], comma=self._decimal == ",")
+            column = self._columns[name]
+            if name in self._as_text:
+                is_empty = pc.equal(pc.binary_length(column).fill_null(0), 0).to_numpy(zero_copy_only=False)
+                found = np.where(is_empty, EMPTY, TEXT).astype(np.uint8)
+            else:
+                found = classify(column, comma=self._decimal == ",")
+            self._classified[name] = found
         return found
 
     def _kept(self, texts: pa.Array, codes: Codes, kept: set[int]) -> pa.Array:
@@ -200,10 +209,10 @@ def classify(texts: pa.Array, *, comma: bool = False) -> Codes:
     if len(texts) <= FEW_TEXTS and not getattr(_classify, "signatures", True):
         return np.array([_look(text, comma) for text in texts.to_pylist()], dtype=np.uint8)
     data, offsets = text_buffers(texts)
-    codes = cast(Codes, _classify(data, offsets, comma))
+    codes = cast(Codes, _classify(data, offsets, comma, _WORDS))
     if texts.null_count:
         codes[texts.is_null().to_numpy(zero_copy_only=False)] = EMPTY
-    rare = np.flatnonzero(codes == _RARE)
+    rare = np.flatnonzero(codes == _LONG_NUMBER)
     if len(rare):
         codes[rare] = [_look(text, comma) for text in texts.take(pa.array(rare)).to_pylist()]
     return codes
@@ -218,7 +227,7 @@ def _look(text: str | None, comma: bool) -> int:
         return INT if len(text) < 19 or -(2**63) <= int(text[:40]) < 2**63 else TEXT
     if (_COMMA_REAL if comma else _REAL).fullmatch(text) or text.lower() in _INFINITIES:
         return REAL
-    if text.lower() in ("true", "false"):
+    if text.lower() in _BOOLS:
         return BOOL
     if text.lower() in _NULL_WORDS:
         return NULL
@@ -226,54 +235,122 @@ def _look(text: str | None, comma: bool) -> int:
     return TIME if is_dated and times_of_texts(pa.array([text]))[0] != NO_TIME else TEXT
 
 
-_RARE = 255  # left to the plain way
-
-
 @compiled
-def _classify(data: Any, offsets: Any, comma: Any) -> Any:
+def _classify(data: Any, offsets: Any, comma: Any, words: Any) -> Any:
     codes = np.empty(len(offsets) - 1, dtype=np.uint8)
     for i in range(len(codes)):
         at, end = np.int64(offsets[i]), np.int64(offsets[i + 1])
-        while at < end and data[_U(at)] <= 32:
+        while at < end and _is_blank(data[_U(at)]):
             at += 1
-        while end > at and data[_U(end - 1)] <= 32:
+        while end > at and _is_blank(data[_U(end - 1)]):
             end -= 1
         if at == end:
             codes[i] = EMPTY
             continue
-        first = data[_U(at)]
-        is_signed = first == 45
+        codes[i] = TEXT
+        is_signed = data[_U(at)] == 45
         begin = at + 1 if is_signed else at
-        digits = begin
-        while digits < end and _U(data[_U(digits)]) - _U(48) <= _U(9):
-            digits += 1
+        digits = _skip_digits(data, begin, end)
         count = digits - begin
-        has_zeros = count > 1 and data[_U(begin)] == 48
-        if digits == end and count > 0:
-            if has_zeros:
-                codes[i] = TEXT
-            elif count <= 18:
-                codes[i] = REAL if is_signed and count == 1 and data[_U(begin)] == 48 else INT
-            else:
-                codes[i] = _RARE
+        if count == 0:
+            codes[i] = REAL if not comma and _is_point(data, begin, end) else _word(data, at, end, words)
         elif count == 4 and not is_signed and end - at >= 10 and data[_U(digits)] == 45:
-            codes[i] = TIME if time_of_text(data, at, end) != NO_TIME else TEXT
-        elif count > 0 and not has_zeros and not comma and data[_U(digits)] == 46:
-            digits += 1
-            while digits < end and _U(data[_U(digits)]) - _U(48) <= _U(9):
-                digits += 1
-            codes[i] = REAL if digits == end else _RARE
-        elif has_zeros:
-            codes[i] = TEXT
-        elif (count > 0 and (comma or data[_U(digits)] | 32 == 101)) or (count == 0 and (is_signed or first == 46)):
-            codes[i] = _RARE
-        elif count == 0 and end - at <= 9:
-            letter = first | 32
-            is_word = letter == 116 or letter == 102 or letter == 110 or letter == 105 or first == 35 or first == 92
-            codes[i] = _RARE if is_word else TEXT
-        else:
-            codes[i] = TEXT
+            if time_of_text(data, at, end) != NO_TIME:
+                codes[i] = TIME
+        elif count > 1 and data[_U(begin)] == 48:
+            continue
+        elif digits == end:
+            is_below_zero = is_signed and count == 1 and data[_U(begin)] == 48  # -0 is no whole number
+            codes[i] = REAL if is_below_zero else INT if count <= 18 else _LONG_NUMBER
+        elif comma:
+            if _is_grouped(data, digits, end, count if data[_U(begin)] != 48 else 4):
+                codes[i] = REAL
+        elif data[_U(digits)] == 46:
+            if _is_exponent(data, _skip_digits(data, digits + 1, end), end):
+                codes[i] = REAL
+        elif _is_exponent(data, digits, end):
+            codes[i] = REAL
     return codes
+
+
+@numba.njit
+def _is_blank(letter: Any) -> Any:
+    return letter == 32 or letter == 9 or letter == 10 or letter == 13
+
+
+@numba.njit
+def _skip_digits(data: Any, at: Any, end: Any) -> Any:
+    while at < end and _U(data[_U(at)]) - _U(48) <= _U(9):
+        at += 1
+    return at
+
+
+@numba.njit
+def _is_exponent(data: Any, at: Any, end: Any) -> Any:
+    """Whether nothing follows, or an exponent alone."""
+    if at == end:
+        return True
+    if data[_U(at)] | 32 != 101:
+        return False
+    at += 1
+    if at < end and (data[_U(at)] == 43 or data[_U(at)] == 45):
+        at += 1
+    return at < end and _skip_digits(data, at, end) == end
+
+
+@numba.njit
+def _is_point(data: Any, at: Any, end: Any) -> Any:
+    """Whether a number without a digit before its point stands here."""
+    if at + 1 >= end or data[_U(at)] != 46:
+        return False
+    digits = _skip_digits(data, at + 1, end)
+    return digits > at + 1 and _is_exponent(data, digits, end)
+
+
+@numba.njit
+def _is_grouped(data: Any, at: Any, end: Any, count: Any) -> Any:
+    """Whether groups of thousands and a decimal comma follow the first digits, one of them at least."""
+    while at < end and data[_U(at)] == 46 and count <= 3:
+        digits = _skip_digits(data, at + 1, end)
+        if digits != at + 4:
+            return False
+        at = digits
+    if at == end:
+        return True
+    return data[_U(at)] == 44 and at + 1 < end and _skip_digits(data, at + 1, end) == end
+
+
+@numba.njit
+def _word(data: Any, at: Any, end: Any, words: Any) -> Any:
+    """Say which of the words that mean something this is: rows of its code, its length and its letters."""
+    size = end - at
+    for row in range(len(words)):
+        if words[row, 1] != size:
+            continue
+        same = True
+        for i in range(size):
+            letter = data[_U(at + i)]
+            if _U(letter) - _U(65) <= _U(25):
+                letter = letter | 32
+            if letter != words[row, 2 + i]:
+                same = False
+                break
+        if same:
+            return words[row, 0]
+    return np.uint8(TEXT)
+
+
+def _table_of_words() -> npt.NDArray[np.uint8]:
+    meanings = {**dict.fromkeys(_INFINITIES, REAL), **dict.fromkeys(_BOOLS, BOOL), **dict.fromkeys(_NULL_WORDS, NULL)}
+    table = np.zeros((len(meanings), 2 + max(map(len, meanings))), dtype=np.uint8)
+    for row, (word, code) in enumerate(meanings.items()):
+        table[row, :2] = code, len(word)
+        table[row, 2 : 2 + len(word)] = np.frombuffer(word.encode(), dtype=np.uint8)
+    table.flags.writeable = False
+    return table
+
+
+_WORDS = _table_of_words()
 
 
 def _cast(texts: pa.Array, kind: pa.DataType) -> pa.Array:

@@ -126,13 +126,13 @@ def formats_checked(formats: Sequence[str]) -> tuple[str, ...]:
 
 
 _PATTERNS = {
-    _BLANK: r"[ \t]+", _YEAR: r"(?P<Y>[0-9]{4})", _YEAR2: r"(?P<y>[0-9]{2})", _MONTH: r"(?P<m>[0-9]{1,2})",
-    _DAY: r"(?P<d>[0-9]{1,2})", _MONTH_NAME: r"(?P<b>[A-Za-z]{3,})\.?", _DAY_NAME: r"[A-Za-z]+",
-    _HOUR: r"(?P<H>[0-9]{1,2})", _HOUR12: r"(?P<I>[0-9]{1,2})", _MINUTE: r"(?P<M>[0-9]{1,2})",
-    _SECOND: r"(?P<S>[0-9]{1,2})(?:[.,](?P<f>[0-9]+))?", _HALF: r"(?P<p>[AaPp])\.?[Mm]?\.?",
+    _BLANK: r"[ \t]++", _YEAR: r"(?P<Y>[0-9]{4})", _YEAR2: r"(?P<y>[0-9]{2})", _MONTH: r"(?P<m>[0-9]{1,2}+)",
+    _DAY: r"(?P<d>[0-9]{1,2}+)", _MONTH_NAME: r"(?P<b>[A-Za-z]{3,}+)\.?", _DAY_NAME: r"[A-Za-z]++",
+    _HOUR: r"(?P<H>[0-9]{1,2}+)", _HOUR12: r"(?P<I>[0-9]{1,2}+)", _MINUTE: r"(?P<M>[0-9]{1,2}+)",
+    _SECOND: r"(?P<S>[0-9]{1,2}+)(?:[.,](?P<f>[0-9]++))?", _HALF: r"(?P<p>[AaPp])\.?[Mm]?\.?",
     _OFFSET: r"(?P<z>[Zz]|(?i:utc|gmt)|[+-][0-9]{2}(?::?[0-9]{2})?)",
-    _ZONE: r"(?: *(?P<z>[Zz]|(?i:utc|gmt)|[+-][0-9]{2}(?::?[0-9]{2})?))?", _EPOCH: r"(?P<s>-?[0-9]+(?:\.[0-9]+)?)",
-    _BLANK_OR_T: r"(?:[Tt]|[ \t]+)", _FRACTION: r"(?P<f>[0-9]*)",
+    _ZONE: r"(?: *(?P<z>[Zz]|(?i:utc|gmt)|[+-][0-9]{2}(?::?[0-9]{2})?))?", _EPOCH: r"(?P<s>-?[0-9]++(?:\.[0-9]++)?)",
+    _BLANK_OR_T: r"(?:[Tt]|[ \t]++)", _FRACTION: r"(?P<f>[0-9]*+)",
 }  # fmt: skip
 
 
@@ -140,7 +140,7 @@ def regex_of(format: str) -> str:
     """Return a regular expression, without groups, that finds texts of this format."""
     codes = _program(format).tolist()
     whole = "".join(_PATTERNS[code] if code >= 256 else re.escape(chr(code)) for code in codes)
-    return re.sub(r"\(\?P<\w>", "(?:", whole)
+    return re.sub(r"(?<=[+*}?])\+", "", re.sub(r"\(\?P<\w>", "(?:", whole))
 
 
 @lru_cache(maxsize=256)
@@ -183,6 +183,8 @@ def _time_of_match(found: dict[str, str | None], latest_us: int) -> int:
         made += int((found.get("f") or "0")[:6].ljust(6, "0"))
         if zone[0] in "+-":
             digits = zone[1:].replace(":", "").ljust(4, "0")
+            if int(digits[:2]) > 23:
+                return NO_TIME
             minutes = int(digits[:2]) * 60 + int(digits[2:])
             made -= (-minutes if zone[0] == "-" else minutes) * 60_000_000
         if years or made <= latest_us:
@@ -394,12 +396,11 @@ def _zone(data: Any, at: Any, end: Any) -> Any:
     hours, next_at = _digits(data, at + 1, end, 2)
     if next_at != at + 3 or hours > 23:
         return 0, at
-    minutes = 0
-    if next_at < end and data[_U(next_at)] == 58:
-        next_at += 1
-    begin = next_at
-    minutes, next_at = _digits(data, begin, end, 2)
-    if next_at != begin and next_at != begin + 2:
+    begin = next_at + 1 if next_at < end and data[_U(next_at)] == 58 else next_at
+    minutes, after = _digits(data, begin, end, 2)
+    if after == begin + 2:
+        next_at = after
+    elif after != begin:
         return 0, at
     total = hours * 60 + minutes
     return (-total if letter == 45 else total), next_at

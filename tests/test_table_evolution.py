@@ -284,3 +284,12 @@ def test_a_set_with_nan_finds_it_beside_other_numbers(lake: Lake) -> None:
     table.flush()
     for values in ([1.0, float("nan")], [float("nan"), 1.0]):
         assert table.scan(["ts"], tidelake.col("r").isin(values)).read_all().num_rows == 1
+
+
+def test_a_column_becomes_real_with_rows_that_fill_an_extent(lake: Lake) -> None:
+    times = [NOON + timedelta(seconds=n) for n in range(2000)]
+    lake.ingest("app.t", [{"ts": time, "n": n} for n, time in enumerate(times)])
+    report = lake.ingest("app.t", [{"ts": time, "n": n + 0.5} for n, time in enumerate(times)])
+    table = lake.table("app.t")
+    assert (report.extents, report.overflowed, str(table.schema["n"].type)) == (1, 0, "real")
+    assert sorted(table.scan(["n"]).read_all().column("n").to_pylist()) == [n / 2 for n in range(4000)]

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidelake.ingest import text_columns, time_formats
-from tidelake.ingest.instants import NO_TIME
+from tidelake.ingest.instants import NO_TIME, text_buffers
 from tidelake.ingest.text_columns import classify
 from tidelake.ingest.time_detection import FORMATS, choose_format
 from tidelake.ingest.time_formats import RFC_3339, few_times, times_in
@@ -30,7 +30,7 @@ VALUES = [
 @given(texts=st.lists(st.sampled_from(VALUES) | st.text("0123456789.,-+eE \t", max_size=12), min_size=1, max_size=20))
 @settings(max_examples=150, deadline=None)
 def test_values_look_the_same_to_the_loop_and_the_plain_way(texts: list[str], comma: bool) -> None:
-    ready = text_columns._classify(*text_columns.text_buffers(pa.array(["1"])), comma, text_columns._WORDS)
+    ready = text_columns._classify(*text_buffers(pa.array(["1"])), comma, text_columns._WORDS)
     assert ready.tolist() == [text_columns.INT]
     plain = [text_columns._look(text, comma) for text in texts]
     assert classify(pa.array(texts), comma=comma).tolist() == plain, texts
@@ -50,7 +50,7 @@ def test_a_format_reads_what_is_written_in_it(form: str) -> None:
     texts = [written(form), f" {written(form)} ", written(form) + "x", written(form)[:-2] + "~", "", "24"]
     plain = few_times(texts, form, now_us=NOW_US)
     program = time_formats._program(form)
-    buffers = time_formats.text_buffers(pa.array(texts))
+    buffers = text_buffers(pa.array(texts))
     looped = time_formats._read_all(*buffers, program, NOW_US + time_formats.DAY_US)
     assert plain.tolist() == looped.tolist()
     found = datetime.fromtimestamp(int(plain[0]) / 1e6, UTC)
@@ -72,7 +72,7 @@ def test_changed_times_are_read_alike_by_the_loop_and_the_plain_way(form: str, d
         + data.draw(st.text("0123456789:. +-ZTAPMapm,/", max_size=3))
         + text[at + data.draw(st.integers(0, 2)) :]
     )
-    buffers = time_formats.text_buffers(pa.array([text]))
+    buffers = text_buffers(pa.array([text]))
     looped = time_formats._read_all(*buffers, time_formats._program(form), NOW_US + time_formats.DAY_US)
     assert few_times([text], form, now_us=NOW_US).tolist() == looped.tolist(), (form, text)
 

@@ -48,4 +48,12 @@ def is_exact_in_extent(extent: Extent, name: str, other: str) -> bool:
 
 def are_exact_in_extents(extents: Sequence[Extent], name: str) -> bool:
     """Whether the same holds for extents that were written just now, whose statistics are complete."""
-    return all(name not in extent.column_stats or is_exact_in_extent(extent, name, name) for extent in extents)
+    return all(
+        name not in extent.column_stats or _is_real(extent, name) or is_exact_in_extent(extent, name, name)
+        for extent in extents
+    )
+
+
+def _is_real(extent: Extent, name: str) -> bool:
+    """Whether an extent has a column as real already, because its rows were the first that needed it."""
+    return isinstance(column_from_json(extent.column_stats[name]).low, float)

@@ -75,7 +75,7 @@ class TextColumns:
 
     def names(self) -> Iterator[str]:
         """Return the columns that have a value somewhere: the table's first, then others in their order."""
-        held = [name for name in self._columns if (self._codes(name) != EMPTY).any()]
+        held = [name for name in self._columns if self._has_value(name)]
         yield from (name for name in self._known if name in held)
         yield from (name for name in held if name not in self._known)
 
@@ -119,10 +119,11 @@ class TextColumns:
 
     def column(self, name: str, kind: DataType) -> pa.Array:
         """Return a column as this type, or as long where a value is too large for an int; spill what does not fit."""
-        codes, texts = self._codes(name), self._columns[name]
+        texts = self._columns[name]
+        if kind.kind == "string":
+            return texts if name in self._as_text else texts.fill_null("")
+        codes = self._codes(name)
         match kind.kind:
-            case "string":
-                return texts.fill_null("") if name not in self._as_text else texts
             case "int" | "long":
                 numbers = _cast(self._kept(texts, codes, {INT}), pa.int64())
                 self._spill_where(name, ~np.isin(codes, (INT, EMPTY, NULL)))
@@ -145,15 +146,14 @@ class TextColumns:
             case _:
                 return self._dynamics(name)
 
+    def _has_value(self, name: str) -> bool:
+        if name not in self._as_text:
+            return bool((self._codes(name) != EMPTY).any())
+        return bool(pc.any(pc.greater(pc.binary_length(self._columns[name]), 0)).as_py())
+
     def _codes(self, name: str) -> Codes:
         if (found := self._classified.get(name)) is None:
-            column = self._columns[name]
-            if name in self._as_text:
-                is_empty = pc.equal(pc.binary_length(column).fill_null(0), 0).to_numpy(zero_copy_only=False)
-                found = np.where(is_empty, EMPTY, TEXT).astype(np.uint8)
-            else:
-                found = classify(column, comma=self._decimal == ",")
-            self._classified[name] = found
+            found = self._classified[name] = classify(self._columns[name], comma=self._decimal == ",")
         return found
 
     def _kept(self, texts: pa.Array, codes: Codes, kept: set[int]) -> pa.Array:

@@ -25,7 +25,7 @@ import tidelake
 from tests.support.oracle import answers
 from tests.support.rows import Row, exact, rows_of
 from tests.support.strategies import DOCUMENTS, WORDS, Case, examples, predicates
-from tidelake import appender, dynamic, scan
+from tidelake import appender, drift, dynamic, scan
 from tidelake.errors import QueryError
 from tidelake.evaluate import check
 from tidelake.lake import Lake
@@ -124,6 +124,7 @@ def build(lake: Lake, steps: list[Step], form: str) -> Table:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(appender, "BLOCK_ROWS", 4)
         patch.setattr(appender, "LEAST_BLOCK_ROWS", 1)
+        patch.setattr(drift, "LEAST_MISFITS", 10**9)  # what becomes dynamic has a test of its own
         for step in steps:
             patch.setattr(appender, "HOT_ROWS", 1_000 if step.hot else 0)
             made.append(step.rows)

@@ -17,7 +17,17 @@ from typing import Any
 import pyarrow as pa
 
 from tidelake.catalog.protocol import At, Catalog, Pending, TableInfo, new_id, nothing_at
-from tidelake.drift import are_exact_in_extents, is_exact_in_table
+from tidelake.drift import (
+    WINDOW_ROWS,
+    Tally,
+    are_exact_in_extents,
+    changes_of,
+    demoted_in,
+    fixed_columns,
+    is_exact_in_table,
+    tally,
+    tally_before,
+)
 from tidelake.errors import CommitUnknownError, ConflictError, OverlapError, StorageError
 from tidelake.exact import is_exact_array
 from tidelake.format import WriteOptions, segment_format
@@ -28,10 +38,10 @@ from tidelake.ingest import Coerced
 from tidelake.objects import ObjectStore, extent_key
 from tidelake.recorder import Recorder
 from tidelake.scan import widened
-from tidelake.schema import Schema, becoming_real
+from tidelake.schema import DataType, Schema, becoming_real
 from tidelake.settings import TableSettings
 from tidelake.snapshot import Action, AddExtent, AppendHot, Claim, Extent, HotBatch, Snapshot, UpdateTable
-from tidelake.spread import OVERFLOWED, also_in_overflow, spilled_columns, with_promoted
+from tidelake.spread import DEMOTED, OVERFLOWED, also_in_overflow, spilled_columns, with_promoted
 
 HOT_ROWS = 1_000  # an append of at most so many rows…
 HOT_BYTES = 256 << 10  # …and bytes stays in the catalog: an object of its own would cost more than it holds
@@ -76,6 +86,7 @@ class Appender:
     widened: Schema | None = None  # the schema that the rows need, if not the table's
     spilled: set[str] = field(default_factory=set)  # columns of which a value is in the overflow column
     _recorder: Recorder | None = None
+    _tallies: dict[str, Tally] = field(default_factory=dict)  # of columns with misfits, from their first on
     _exact: dict[str, bool] = field(default_factory=dict)  # long columns of the table that were looked at
 
     def __post_init__(self) -> None:
@@ -129,6 +140,7 @@ class Appender:
         self.overflowed += coerced.overflowed
         if coerced.overflowed:
             self.spilled |= spilled_columns(coerced)
+        self._count(coerced.batch)
         self.take_batch(with_promoted(coerced, self.head.settings))
 
     def take_batch(self, batch: pa.RecordBatch) -> None:
@@ -143,8 +155,36 @@ class Appender:
         if self._staged_rows >= EXTENT_ROWS or self._staged_bytes >= EXTENT_BYTES:
             self._write_extent()
 
+    def _demote(self) -> None:
+        """Make columns dynamic whose values truly mix, so that reads unite what fits with what does not."""
+        fixed = fixed_columns(self.head.settings)
+        mixed = []
+        for name in sorted(self.spilled & set(self.head.schema.names) - fixed):
+            kind = self.schema[name].type
+            if kind.kind in ("dynamic", "vector") or kind.logical is not None:
+                continue
+            found = self._tallies.get(name, Tally())
+            if self.rows < WINDOW_ROWS:
+                before = tally_before(self.target.catalog, self.head, name, WINDOW_ROWS - self.rows)
+                found = Tally(found.fits + before.fits, found.misfits + before.misfits)
+            if found.is_mixed:
+                mixed.append((name, DataType("dynamic")))
+        if mixed:
+            self.widened = self.schema.widen(mixed)
+
+    def changes(self) -> tuple[str, ...]:
+        """Say what became of columns whose values changed their type."""
+        return changes_of(self.head.schema, self.schema, self._tallies)
+
+    def _count(self, batch: pa.RecordBatch) -> None:
+        """Count what fits of the columns that have misfits."""
+        for name in self.spilled:
+            found, so_far = tally([batch], name), self._tallies.setdefault(name, Tally())
+            so_far.fits, so_far.misfits = so_far.fits + found.fits, so_far.misfits + found.misfits
+
     def finish(self) -> list[Action]:
         """Give the actions of the commit; an extent's object is stored by then."""
+        self._demote()
         if self._staged and self.keep_hot and not self._actions and self._is_small():
             self._actions.append(AppendHot(self._hot_batch()))
         elif self._staged:
@@ -153,6 +193,7 @@ class Appender:
             if name not in self:  # as when a job's tasks looked at an older snapshot
                 raise ConflictError("a column cannot become real by now", column=name, kind="schema")
         fresh = also_in_overflow(self.head, self.schema) | {OVERFLOWED + name: True for name in sorted(self.spilled)}
+        fresh |= {DEMOTED + name: kind for name, kind in demoted_in(self.head.schema, self.schema).items()}
         settings: dict[str, Any] = {name: value for name, value in fresh.items() if name not in self.head.settings}
         settings |= self._recorder.pinned() if self._recorder else {}
         if self.schema != self.head.schema or settings:

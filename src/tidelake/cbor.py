@@ -185,8 +185,15 @@ class Extracted:
 
 def extract(values: pa.Array, path: str) -> Extracted:
     """Find one path in every row of a dynamic column; nulls are missing."""
-    if "[" in path:
-        return _extract_slowly(values, path)
+    return _extract_slowly(values, path) if "[" in path or not path else _extract(values, path)
+
+
+def whole(values: pa.Array) -> Extracted:
+    """Say what each value of a dynamic column is itself; nulls are missing."""
+    return _extract(values, "")
+
+
+def _extract(values: pa.Array, path: str) -> Extracted:
     data, offsets = _buffers(values)
     out = _room(len(values), data)
     cbor_loops.extract(

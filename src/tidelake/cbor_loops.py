@@ -360,11 +360,13 @@ def _find(data: Any, start: Any, end: Any, path: Any, maps: Any, steps: Any) -> 
 
 @compiled
 def extract(data: Any, offsets: Any, path: Any, kinds: Any, ints: Any, reals: Any, starts: Any, lengths: Any) -> None:
+    """Say what every row has at a path; an empty one stands for the value itself."""
     maps, steps = np.empty(MAX_FIND_MAPS, dtype=np.int64), np.empty(MAX_FIND_MAPS, dtype=np.int64)
     for row in range(len(offsets) - 1):
         at, end = np.int64(offsets[row]), np.int64(offsets[row + 1])
-        at = _find(data, at, end, path, maps, steps)
-        if at < 0:
+        if len(path) > 0:
+            at = _find(data, at, end, path, maps, steps)
+        if at < 0 or at == end:
             continue
         begin = at
         major, argument, at = read_head(data, at, end)

@@ -6,7 +6,7 @@ loses precision and never switches off. It does not keep rows, nor judge predica
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
 from typing import Any
@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidelake.cbor import PathTable
+from tidelake.cbor import NULL_KIND, PathTable, extract
 from tidelake.filters import MOST_FILL, Filter, Grams, hash_ints, size_for
 from tidelake.kernels import Hashes, TokenTable, add_to_bits, distinct_texts, filter_of
-from tidelake.schema import Kind, Schema
+from tidelake.schema import OVERFLOW_COLUMN, DataType, Kind, Schema
 from tidelake.stats import (
     DISTINCT_SET_CAP,
     MERGED_FILTER_BYTES,
@@ -29,6 +29,7 @@ from tidelake.stats import (
     Ball,
     Bound,
     ColumnStats,
+    Misfits,
     Stats,
     merge_columns,
 )
@@ -40,6 +41,7 @@ BLOCK_DISTINCT_CAP = 16  # values of a block kept exactly: so few take no more r
 PROSE_BYTES = 48  # a mean length above any identifier's, offsets included
 
 _BIGGEST_CHAR = 0x10FFFF
+_TAKING: tuple[Kind, ...] = ("int", "long", "real", "bool", "string")  # types that a misfit may turn out to fit
 
 Bounds = tuple[Bound | None, Bound | None]
 
@@ -71,7 +73,10 @@ def _assembled(
 
 
 def _collect_column(blocks: Sequence[pa.RecordBatch], schema: Schema, at: int) -> tuple[list[ColumnStats], ColumnStats]:
-    collector = _COLLECTORS[schema.columns[at].type.kind]()
+    column = schema.columns[at]
+    collector = _COLLECTORS[column.type.kind]()
+    if column.name == OVERFLOW_COLUMN and isinstance(collector, _Dynamics):
+        collector.names = frozenset(each.name for each in schema if each.type.kind != "dynamic")
     return [collector.add(block.column(at)) for block in blocks], collector.finish()
 
 
@@ -222,6 +227,8 @@ class _Texts(_Integers):
 class _Dynamics(_Opaque):
     """Adds paths, the ranges of numbers at them, and filters of leaves and of the tokens in text leaves."""
 
+    names: frozenset[str] = frozenset()  # of columns whose misfits are counted
+
     def __init__(self) -> None:
         super().__init__()
         self._table = PathTable()
@@ -242,6 +249,7 @@ class _Dynamics(_Opaque):
             leaves=self._filtered("_leaves", found.leaves),
             terms=self._filtered("_terms", found.terms),
             grams=found.grams,
+            misfits=misfits_in(values, self.names.intersection(found.paths)) if self.names else None,
         )
         return self.keep(block, len(values))
 
@@ -265,6 +273,20 @@ class _Dynamics(_Opaque):
         leaves = self._leaves.finish() if self._leaves else None
         terms = self._terms.finish() if self._terms else None
         return replace(super().finish(), leaves=leaves, terms=terms)
+
+
+def misfits_in(overflow: pa.Array, names: Iterable[str]) -> Misfits:
+    """Count the values that an overflow column has under each of some names, and those that each type would take."""
+    found = {}
+    for name in sorted(names):
+        extracted = extract(overflow, name)
+        counts = {"count": int((extracted.kinds > NULL_KIND).sum())}
+        for kind in _TAKING:
+            if taken := len(overflow) - extracted.as_column(DataType(kind)).null_count:
+                counts[kind] = taken
+        if counts["count"]:
+            found[name] = counts
+    return found
 
 
 class _Vectors(_Opaque):

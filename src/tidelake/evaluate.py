@@ -250,9 +250,13 @@ def _bound(leaf: Leaf, column: Column) -> Leaf:
     match leaf:
         case IsNull():
             return leaf
-        case Equals() | InSet() | Range() if kind in ("dynamic", "vector"):
-            hint = f": compare what is at a path, {column.name}['some.path']" if kind == "dynamic" else ""
-            raise QueryError(f"{column.name} is {column.type} and cannot be compared{hint}", kind="type_mismatch")
+        case Equals() | InSet() | Range() if kind == "vector":
+            raise QueryError(f"{column.name} is {column.type} and cannot be compared", kind="type_mismatch")
+        case Range() if kind == "dynamic":
+            _check_bounds(leaf)
+            return leaf
+        case Equals() | InSet() | StringHas() | StringContains() | StartsWith() | StringMatches() if kind == "dynamic":
+            return leaf
         case Equals(name, value):
             return Equals(name, _literal(value, column))
         case InSet(name, values):
@@ -275,9 +279,8 @@ def _bound(leaf: Leaf, column: Column) -> Leaf:
             if isinstance(leaf, DynamicPathTest):
                 _check_bounds(leaf)
     if kind != wanted:
-        hint = f"; ask {column.name}['some.path']" if kind == "dynamic" else ""
         asked = "a path" if wanted == "dynamic" else "a window of time" if wanted == "timestamp" else "text"
-        raise QueryError(f"{column.name} is {column.type}: it cannot be asked for {asked}{hint}", kind="type_mismatch")
+        raise QueryError(f"{column.name} is {column.type}: it cannot be asked for {asked}", kind="type_mismatch")
     return leaf
 
 
@@ -307,8 +310,8 @@ def _literal(value: Value, column: Column) -> Any:
             )
 
 
-def _check_bounds(leaf: DynamicPathTest) -> None:
-    match leaf.test:
+def _check_bounds(leaf: DynamicPathTest | Range) -> None:
+    match leaf.test if isinstance(leaf, DynamicPathTest) else leaf:
         case Range(_, low, high) if low is not None and high is not None and _family(low) != _family(high):
             raise QueryError(f"the bounds are of two types: {leaf!r}", kind="type_mismatch")
 
@@ -351,6 +354,12 @@ def _leaf_answers(leaf: Leaf, batch: pa.RecordBatch) -> pa.BooleanArray:
     match leaf:
         case IsNull():
             return values.is_null()
+        case Equals(_, value) if kind.kind == "dynamic":
+            return _answers_to(InSet("", (value,)), cbor.whole(values), None, values)
+        case InSet() | Range() | StringHas() | StringContains() | StartsWith() | StringMatches() if (
+            kind.kind == "dynamic"
+        ):
+            return _answers_to(leaf, cbor.whole(values), None, values)
         case StringHas() | StringContains() | StartsWith() | StringMatches():
             return searching.search(leaf, values)
         case DynamicPathExists() | DynamicPathEquals() | DynamicPathTest():
@@ -477,19 +486,23 @@ def _nulled(answers: pa.BooleanArray, values: pa.Array) -> pa.BooleanArray:
 
 def _path_answers(leaf: DynamicPathExists | DynamicPathEquals | DynamicPathTest, values: pa.Array) -> pa.BooleanArray:
     found = cbor.extract(values, leaf.path)
-    is_null = (found.kinds == cbor.MISSING_KIND) | (found.kinds == cbor.NULL_KIND)
     match leaf:
         case DynamicPathExists():
             return pa.array(found.is_present())
         case DynamicPathTest(_, _, IsNull()):
-            return pa.array(is_null)
+            return pa.array(found.kinds <= cbor.NULL_KIND)
         case DynamicPathEquals(_, _, value):
-            test: PathTest = InSet("", (value,))
-        case DynamicPathTest(_, _, test):
-            pass
+            return _answers_to(InSet("", (value,)), found, leaf.path, values)
+        case DynamicPathTest(_, path, test):
+            return _answers_to(test, found, path, values)
+
+
+def _answers_to(test: PathTest, found: cbor.Extracted, path: str | None, values: pa.Array) -> pa.BooleanArray:
+    """Test what was found at a path, or without one the values themselves."""
+    is_null = found.kinds <= cbor.NULL_KIND
     answers, known = np.zeros(len(values), dtype=np.bool_), np.zeros(len(values), dtype=np.bool_)
     for part, family in _by_family(test):
-        for rows, judged in _judged_at_path(part, family, found, leaf.path, values):
+        for rows, judged in _judged_at_path(part, family, found, path, values):
             answers[rows], known[rows] = judged, True
     return pa.array(answers, mask=is_null if isinstance(test, InSet) else ~known)
 
@@ -509,7 +522,7 @@ def _by_family(test: PathTest) -> Iterator[tuple[PathTest, _Family]]:
 
 
 def _judged_at_path(
-    test: Any, family: _Family, found: cbor.Extracted, path: str, values: pa.Array
+    test: Any, family: _Family, found: cbor.Extracted, path: str | None, values: pa.Array
 ) -> Iterator[tuple[_Rows, npt.NDArray[np.bool_]]]:
     """Judge the rows that have a value of one type at a path."""
     if family is int:
@@ -531,12 +544,13 @@ def _judged_at_path(
         yield rows, np.array([_holds(test, value) for value in held], dtype=np.bool_)
 
 
-def _rare(family: _Family, found: cbor.Extracted, path: str, values: pa.Array) -> tuple[_Rows, list[Any]]:
+def _rare(family: _Family, found: cbor.Extracted, path: str | None, values: pa.Array) -> tuple[_Rows, list[Any]]:
     """Decode the values at a path of a type that Arrow lacks; what they begin with tells them from the rest."""
     rows = np.flatnonzero(found.kinds == cbor.OTHER_KIND)
-    if "[" not in path:  # only then does what was found say where it lies
+    if path is None or (path and "[" not in path):  # only then does what was found say where it lies
         rows = rows[np.isin(found.data[found.starts[rows]], _RARE_HEADS[family])]
-    held = {row: get_path(decode(values[row].as_py()), path) for row in rows.tolist()}
+    decoded = ((row, decode(values[row].as_py())) for row in rows.tolist())
+    held = {row: value if path is None else get_path(value, path) for row, value in decoded}
     fitting = {row: value for row, value in held.items() if isinstance(value, family)}
     return np.array(list(fitting), dtype=np.int64), list(fitting.values())
 

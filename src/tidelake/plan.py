@@ -89,6 +89,7 @@ class ScanPlan:
     tasks: tuple[ExtentTask, ...]
     hot: tuple[HotBatch, ...]
     stages: tuple[Stage, ...]
+    warnings: tuple[str, ...] = ()  # of values that do not fit their column, so far as statistics tell
 
     def explain(self) -> str:
         """Draw the cascade as a funnel, for a person."""
@@ -107,6 +108,7 @@ class ScanPlan:
             ],
             "hot_batches": len(self.hot),
             "hot_rows": sum(batch.rows for batch in self.hot),
+            "warnings": list(self.warnings),
         }
 
     def __repr__(self) -> str:
@@ -168,7 +170,7 @@ def surviving(question: Question, extent: Extent, blocks: Sequence[Stats]) -> di
     parts = sorted(_conjuncts(question.where), key=lambda part: not isinstance(part, TimeRange))
     kept = {}
     for number, stats in enumerate(blocks):
-        known = Stats(stats.rows, _Known(stats.columns, question, extent)) if question.spread else stats
+        known = Stats(stats.rows, _Known(stats.columns, question, extent))
         proven = True
         for part in parts:
             found = outcomes(part, known)
@@ -213,13 +215,25 @@ class _Known(Mapping[str, ColumnStats]):
             elsewhere = self._columns.get(column)
             if elsewhere is not None and (elsewhere.paths is None or path in elsewhere.paths):
                 return UNKNOWN
-        return self._columns.get(name, UNKNOWN)
+        known = self._columns.get(name, UNKNOWN)
+        if name in self._question.schema and self._question.schema[name].type.kind == "dynamic":
+            return _of_dynamic(known)
+        return known
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._columns)
 
     def __len__(self) -> int:
         return len(self._columns)
+
+
+def _of_dynamic(known: ColumnStats) -> ColumnStats:
+    """Give what is known of a column that is dynamic by now, and may have had another type where it was written.
+
+    Times are kept as whole numbers there and may not be taken for such: they have neither distinct values nor a filter.
+    """
+    is_whole = type(known.low) is int or type(known.high) is int
+    return UNKNOWN if is_whole and known.distinct is None and known.values is None else known
 
 
 def _conjuncts(where: Predicate | None) -> Iterator[Predicate]:
@@ -288,6 +302,7 @@ def _closing(plan: ScanPlan) -> list[str]:
     first, last = plan.stages[0], plan.stages[-1]
     if first.byte_size:
         lines.append(f"  reads {last.byte_size / first.byte_size:.1%} of the bytes")
+    lines += [f"  warning: {each}" for each in plan.warnings]
     return lines
 
 

@@ -79,7 +79,7 @@ class Footers:
 
 def prune_blocks(plan: ScanPlan, footers: Footers, *, prune: bool = True) -> ScanPlan:
     """Read the footers of a plan's extents and drop the blocks they disprove, or none of them."""
-    needed = _Shape.of(plan.question, plan.question.needed).sources
+    needed = Shape.of(plan.question, plan.question.needed).sources
 
     def blocks_of(task: ExtentTask) -> list[Block]:
         infos = footers.open(task.extent).metadata().blocks
@@ -187,7 +187,7 @@ def _pieces(plan: ScanPlan, footers: Footers) -> list[_Piece]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Shape:
+class Shape:
     """Some columns as the table has them now, each with the places where its values may lie too."""
 
     columns: tuple[Column, ...]
@@ -196,7 +196,7 @@ class _Shape:
     arrow: pa.Schema
 
     @classmethod
-    def of(cls, question: Question, names: Sequence[str]) -> _Shape:
+    def of(cls, question: Question, names: Sequence[str]) -> Shape:
         columns = tuple(question.schema[name] for name in names)
         spread = {name: question.spread.get(name, ()) for name in names}
         others = {column for places in spread.values() for column, _ in places}
@@ -229,16 +229,16 @@ class _Reading:
 
     footers: Footers
     where: Predicate | None
-    whole: _Shape
-    asked: _Shape
-    rest: _Shape
+    whole: Shape
+    asked: Shape
+    rest: Shape
 
     @classmethod
     def of(cls, question: Question, footers: Footers) -> _Reading:
         names, where = question.needed, question.where
         looked_at = frozenset() if where is None else columns_of(where)
         asked, rest = ([name for name in names if (name in looked_at) is each] for each in (True, False))
-        return cls(footers, where, *(_Shape.of(question, each) for each in (names, asked, rest)))
+        return cls(footers, where, *(Shape.of(question, each) for each in (names, asked, rest)))
 
     def block(self, extent: Extent, block: Block) -> pa.RecordBatch:
         """Read the wanted rows of a block."""
@@ -278,7 +278,7 @@ def _rows_of(batch: pa.RecordBatch, ascending: pa.Array) -> pa.RecordBatch:
     return stretch(batch, first, last + 1) if are_neighbours else batch.take(ascending)
 
 
-def _loaded(reader: ExtentReader, block: Block, shape: _Shape) -> pa.RecordBatch:
+def _loaded(reader: ExtentReader, block: Block, shape: Shape) -> pa.RecordBatch:
     written = reader.metadata().schema.names
     return shape.conformed(reader.read_block(block.number, shape.written(written)), written, block.stats.rows)
 

@@ -26,6 +26,7 @@ Scalar = TypeVar("Scalar", bool, int, str)
 
 MAX_COLUMNS = 10_000  # a wider table is a mistake in the data, and every footer repeats the names
 MAX_NAME_BYTES = 255  # names become file and SQL identifiers
+OVERFLOW_COLUMN = "_overflow"  # the dynamic column of values that fit no other
 ENTITY_KINDS = ("string", "int", "long", "bool")  # of columns whose values can name an entity
 MAX_DIMENSION = 65_536  # 256 KiB a value: no embedding is longer
 

@@ -152,6 +152,8 @@ class Shell:
             shown = table_of(result.to_reader())
         took = time.perf_counter() - began
         self.console.print(shown)
+        for each in result.warnings:
+            self.console.print(f"warning: {each}", style="yellow", markup=False)
         self.console.print(f"in {_seconds(took)}", style="dim")
 
     def _ask(self, text: str) -> Any:

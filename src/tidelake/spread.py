@@ -19,6 +19,7 @@ from tidelake.schema import Schema
 from tidelake.snapshot import Snapshot
 
 PROMOTED, OVERFLOWED = "promoted:", "overflowed:"  # how names of settings begin
+DEMOTED = "demoted:"  # of a column that is dynamic by now: the type it had, for people
 
 
 def places(settings: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
@@ -53,7 +54,8 @@ def with_promoted(coerced: Coerced, settings: Mapping[str, Any]) -> pa.RecordBat
     """Copy the values of promoted paths to their columns; they stay where they are, too."""
     batch = coerced.batch
     for name, (column, path) in places(settings, PROMOTED):
-        values = cbor.extract(batch.column(column), path).as_column(coerced.schema[name].type)
+        kind, held = coerced.schema[name].type, batch.column(column)
+        values = cbor.slices(held, path) if kind.kind == "dynamic" else cbor.extract(held, path).as_column(kind)
         at = batch.schema.get_field_index(name)
         batch = batch.set_column(at, batch.schema.field(at), pc.coalesce(batch.column(name), values))
     return batch

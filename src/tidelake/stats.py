@@ -36,6 +36,7 @@ MERGED_FILTER_BYTES = 64 << 10  # the most that a manifest row carries for one c
 NS_MIN, NS_MAX = -(2**63), 2**63 - 1  # a time outside has no bound
 
 Bound: TypeAlias = bool | int | float | str
+Misfits: TypeAlias = Mapping[str, Mapping[str, int]]  # how many under "count", and how many each type would take
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,7 @@ class ColumnStats:
     paths: tuple[str, ...] | None = None  # every path of a dynamic column, sorted
     ranges: Mapping[str, tuple[float, float]] | None = None  # bounds of the numbers at each path; no entry, no number
     leaves: Filter | None = None  # of every path, and of every path with its scalar
+    misfits: Misfits | None = None  # of an overflow column: values that did not fit another column, by its name
     ball: Ball | None = None  # of every vector, scaled to length one
     span: Ball | None = None  # of every vector as it is
 
@@ -98,6 +100,7 @@ def column_to_json(known: ColumnStats) -> dict[str, Any]:
         "paths": None if known.paths is None else list(known.paths),
         "ranges": known.ranges and {p: [*map(_bound_to_json, pair)] for p, pair in known.ranges.items()},
         "leaves": known.leaves and known.leaves.to_text(),
+        "misfits": known.misfits or ({} if known.misfits is not None and known.paths is None else None),
     }
     if known.ball is not None:
         shape["vec"] = {**_ball_to_json(known.ball), "metric": "cosine"}
@@ -125,6 +128,7 @@ def column_from_json(shape: Mapping[str, Any]) -> ColumnStats:
             paths=_set_or_none(shape.get("paths"), str),
             ranges=_ranges_or_none(shape),
             leaves=_filter_or_none(shape.get("leaves")),
+            misfits=_misfits_or_none(shape.get("misfits")),
             ball=_ball_or_none(shape.get("vec")),
             span=_ball_or_none(shape.get("span")),
         )
@@ -181,6 +185,7 @@ def merge_columns(a: ColumnStats, b: ColumnStats, a_rows: int, b_rows: int) -> C
         paths=paths,
         ranges=_united_ranges(a.ranges, b.ranges) if paths is not None else None,
         leaves=_united_filters(a.leaves, b.leaves),
+        misfits=_united_misfits(a.misfits, b.misfits),
         ball=_united_balls(a.ball, b.ball),
         span=_united_balls(a.span, b.span),
     )
@@ -217,6 +222,24 @@ def _filter_of(hashes: Iterable[int]) -> Filter:
 
 def _united_filters(a: Filter | None, b: Filter | None) -> Filter | None:
     return None if a is None or b is None else a | b
+
+
+def _united_misfits(a: Misfits | None, b: Misfits | None) -> Misfits | None:
+    if a is None or b is None:
+        return None
+    return {
+        name: {
+            key: a.get(name, {}).get(key, 0) + b.get(name, {}).get(key, 0)
+            for key in (*a.get(name, {}), *b.get(name, {}))
+        }
+        for name in (*a, *b)
+    }
+
+
+def _misfits_or_none(shape: Any) -> Misfits | None:
+    if shape is None:
+        return None
+    return {str(name): {str(key): int(count) for key, count in counts.items()} for name, counts in shape.items()}
 
 
 def _united_balls(a: Ball | None, b: Ball | None) -> Ball | None:

@@ -20,7 +20,7 @@ import pyarrow as pa
 from tidelake.appender import Appender, Target
 from tidelake.catalog.protocol import At, Catalog, TableInfo, new_id, nothing_at, now_us
 from tidelake.commit import Coordinator
-from tidelake.drift import is_exact_in_table
+from tidelake.drift import fixed_columns, is_exact_in_table
 from tidelake.errors import (
     ConflictError,
     InvalidInputError,
@@ -37,6 +37,7 @@ from tidelake.holdings import Holdings
 from tidelake.hot import acknowledged_us, hot_rows
 from tidelake.ingest import OVERFLOW_COLUMN, Rules, coerced_stream, is_rereadable
 from tidelake.listed import listings_of
+from tidelake.misfits import with_warnings
 from tidelake.objects import ObjectStore
 from tidelake.plan import Question, ScanPlan, make_plan, time_window, without_pruning
 from tidelake.predicate import And, Predicate, TimeRange, columns_of
@@ -83,6 +84,7 @@ class AppendReport:
     overlap: int = 0  # rows in time windows that were already held
     overflowed: int = 0  # values that fitted no column
     skipped: int = 0  # rows of a file that were passed over, and are in its quarantine file
+    changes: tuple[str, ...] = ()  # what became of columns whose values changed their type
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +203,12 @@ class Table:
             writer.give_up()
             return _replay(receipt)
         report = AppendReport(
-            writer.rows, receipt.sequence, writer.extents, overlap=writer.overlap, overflowed=writer.overflowed
+            writer.rows,
+            receipt.sequence,
+            writer.extents,
+            overlap=writer.overlap,
+            overflowed=writer.overflowed,
+            changes=writer.changes(),
         )
         if writer.extents:
             self._promote_settled(head)
@@ -285,8 +292,8 @@ class Table:
         if not prune:
             listed = self._catalog.extents(self._info.scope, sequence=plan.snapshot.sequence)
             whole = without_pruning(plan, listed, self._hot(plan.snapshot))
-            return prune_blocks(whole, self._footers, prune=False)
-        return prune_blocks(plan, self._footers)
+            return with_warnings(prune_blocks(whole, self._footers, prune=False))
+        return with_warnings(prune_blocks(plan, self._footers))
 
     def outline(
         self,
@@ -412,7 +419,8 @@ class Table:
         if name not in head.schema:
             return
         held = head.schema[name]
-        if wider_type(held.type, kind) != kind or (held.type != kind and kind.kind == "dynamic"):
+        is_fixed = held.type != kind and name in fixed_columns(head.settings)
+        if is_fixed or wider_type(held.type, kind) != kind:
             raise narrowing(held, kind)
         if (held.type.kind, kind.kind) == ("long", "real") and not is_exact_in_table(self._catalog, head, name):
             raise SchemaError(
@@ -587,11 +595,15 @@ def _tail(values: pa.ChunkedArray, count: int) -> pa.Array:
 
 
 def _for_catalog(question: Question) -> Predicate | None:
-    """Give what the catalog may judge by a column's own bounds: no column whose values may lie elsewhere."""
-    if question.where is None or not question.spread:
+    """Give what the catalog may judge by a column's own bounds: no column whose values may lie elsewhere.
+
+    Nor one that is dynamic by now, and may have had another type where it was written.
+    """
+    dynamic = {column.name for column in question.schema if column.type.kind == "dynamic"}
+    if question.where is None or not (question.spread or dynamic):
         return question.where
     parts = question.where.parts if isinstance(question.where, And) else (question.where,)
-    kept = tuple(part for part in parts if not columns_of(part) & question.spread.keys())
+    kept = tuple(part for part in parts if not columns_of(part) & (question.spread.keys() | dynamic))
     return And(kept) if kept else None
 
 

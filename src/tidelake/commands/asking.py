@@ -63,8 +63,10 @@ def query(
 
         screen = console()
         screen.print(drawn(result.render.kind, result.to_arrow(), width=screen.width))
-        return
-    write_result(result, chosen or "table", output, console())
+    else:
+        write_result(result, chosen or "table", output, console())
+    for each in result.warnings:
+        click.echo(f"warning: {each}", err=True)
 
 
 @click.command()

@@ -4,7 +4,6 @@ It does not commit: see ``commit``.
 """
 
 from tidelake.ingest.coerce import (
-    OVERFLOW_COLUMN,
     TIME_NAMES,
     Coerced,
     Rules,
@@ -16,6 +15,7 @@ from tidelake.ingest.coerce import (
 )
 from tidelake.ingest.files import FileRows, ReadOptions
 from tidelake.ingest.source import coerced_stream, first_rows, is_rereadable
+from tidelake.schema import OVERFLOW_COLUMN
 
 __all__ = [
     "OVERFLOW_COLUMN",

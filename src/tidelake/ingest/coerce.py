@@ -43,7 +43,7 @@ from tidelake.errors import InvalidInputError, SchemaError, TidelakeError
 from tidelake.ingest.few import few_rows
 from tidelake.ingest.quarantine import Quarantine
 from tidelake.later import later
-from tidelake.schema import Column, DataType, Schema
+from tidelake.schema import OVERFLOW_COLUMN, Column, DataType, Schema
 
 if TYPE_CHECKING:
     from tidelake.ingest import arrays as from_arrow
@@ -54,7 +54,6 @@ else:  # they bring a compiler, which who only reads does without
     from_arrow, from_lines = later("tidelake.ingest.arrays"), later("tidelake.ingest.columns")
     from_rows, time_detection = later("tidelake.ingest.rows"), later("tidelake.ingest.time_detection")
 
-OVERFLOW_COLUMN = "_overflow"
 TIME_NAMES = (
     "time", "timestamp", "ts", "_timestamp", "@timestamp", "event_time", "eventTime", "datetime", "at", "created_at",
     "time_unix_nano", "observed_time_unix_nano", "date",

@@ -172,7 +172,7 @@ def _pushed(node: exp.Expr, types: Mapping[str, DataType]) -> Pushed | None:
             return Pushed(left.predicate | right.predicate, left.exact and right.exact)
         case exp.Not():
             inner = _pushed(node.this, types)
-            return Pushed(Not(inner.predicate)) if inner is not None and inner.exact else None
+            return _negated(inner, types) if inner is not None and inner.exact else None
         case exp.Is() if isinstance(node.expression, exp.Null):
             subject = _subject(node.this, types)
             return None if subject is None else _asked(subject, IsNull(subject.column))
@@ -201,6 +201,12 @@ def _pushed(node: exp.Expr, types: Mapping[str, DataType]) -> Pushed | None:
             return None
 
 
+def _negated(found: Pushed, types: Mapping[str, DataType]) -> Pushed:
+    """Ask the opposite; of a dynamic value that is of another type an engine says that it does not know."""
+    is_dynamic = any(types[name].kind == "dynamic" for name in columns_of(found.predicate))
+    return Pushed(Not(found.predicate), exact=not is_dynamic)
+
+
 def _subject(node: exp.Expr, types: Mapping[str, DataType]) -> _Subject | None:
     match node:
         case exp.Paren():
@@ -214,7 +220,7 @@ def _subject(node: exp.Expr, types: Mapping[str, DataType]) -> _Subject | None:
             return replace(inner, null_is=str(filler.this)) if inner is not None and filler.is_string else None
         case exp.Anonymous() if (match := _CONVERSION.fullmatch(str(node.this).lower())) and len(node.expressions) == 1:
             inner = _subject(node.expressions[0], types)
-            return replace(inner, converted=match[1]) if inner is not None and inner.path is not None else None
+            return replace(inner, converted=match[1]) if inner is not None and inner.type.kind == "dynamic" else None
         case exp.Anonymous() if str(node.this).lower() == "tide_get" and isinstance(node.expressions[0], exp.Column):
             column, path = node.expressions
             kind = types.get(column.name)
@@ -243,7 +249,7 @@ def _asked(subject: _Subject, leaf: Leaf) -> Pushed | None:
     if subject.converted is not None:
         return _asked_of_converted(subject, leaf)
     if subject.path is None:
-        askable = isinstance(leaf, IsNull) or subject.kind not in ("dynamic", "vector", "binary", *NESTED)
+        askable = isinstance(leaf, IsNull) or subject.kind not in ("vector", "binary", *NESTED)
         return Pushed(leaf) if askable else None
     match leaf:
         case Equals(_, value):
@@ -294,7 +300,9 @@ def _asked_of_converted(subject: _Subject, leaf: Leaf) -> Pushed | None:
             return None if found is None else Pushed(found.predicate, exact=False)
         if not _needs_text(leaf):
             return None
-    return Pushed(DynamicPathExists(subject.column, subject.path or ""), exact=False)
+    if subject.path is None:
+        return Pushed(Not(IsNull(subject.column)), exact=False)
+    return Pushed(DynamicPathExists(subject.column, subject.path), exact=False)
 
 
 def _value(node: exp.Expr, subject: _Subject) -> Value | None:
@@ -308,7 +316,7 @@ def _fitting(value: Constant | None, subject: _Subject) -> Value | None:
         return None
     if subject.as_double and (isinstance(value, str | date) or not -MOST_EXACT < value < MOST_EXACT):
         return None
-    if subject.path is not None:
+    if subject.path is not None or kind == "dynamic":
         return _plain_number(value) if not isinstance(value, str | bool) else value
     if kind == "timestamp":
         return time_of(value)
@@ -360,7 +368,7 @@ def _compared(node: exp.Expr, types: Mapping[str, DataType]) -> Pushed | None:
         return _asked(subject, Equals(name, value))
     if kind is exp.NEQ:
         equal = _asked(subject, Equals(name, value))
-        return Pushed(Not(equal.predicate)) if equal is not None and equal.exact else None
+        return _negated(equal, types) if equal is not None and equal.exact else None
     if kind in (exp.GT, exp.GTE):
         return _asked(subject, Range(name, low=value, include_low=kind is exp.GTE))
     return _asked(subject, Range(name, high=value, include_high=kind is exp.LTE))
@@ -407,7 +415,7 @@ def _text_subject(node: exp.Expr, types: Mapping[str, DataType]) -> _Subject | N
     if isinstance(node, exp.Anonymous) and str(node.this).lower() == "tide_text":
         node = node.expressions[0]
     subject = _subject(node, types)
-    if subject is None or (subject.path is None and subject.kind != "string"):
+    if subject is None or (subject.path is None and subject.kind not in ("string", "dynamic")):
         return None
     return subject
 

@@ -7,7 +7,7 @@ gets them as they come, and nothing is kept. It does not run queries: the engine
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from html import escape
 from typing import TYPE_CHECKING, Any, Protocol
@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pyarrow as pa
 from sqlglot import exp
 
+from tidelake.misfits import announced
 from tidelake.plan import ScanPlan
+from tidelake.predicate import columns_of
 from tidelake.query.budget import Budget
 from tidelake.query.kql import Lowered, Render
 from tidelake.query.kql.results import unpacked
@@ -69,6 +71,13 @@ class Scan:
     ask: Ask
 
     @property
+    def asked(self) -> frozenset[str]:
+        """The table's columns that the query looks at; one that is only read to count rows is not among them."""
+        where = self.plan.question.where
+        named = frozenset(self.ask.reference.spelled[name] for name in self.ask.columns)
+        return named | (frozenset() if where is None else columns_of(where))
+
+    @property
     def byte_size(self) -> int:
         """The bytes that reading it takes, as stored."""
         return self.plan.stages[-1].byte_size + sum(len(batch.payload) for batch in self.plan.hot)
@@ -80,6 +89,7 @@ class Result:
     def __init__(self, prepared: Prepared, scans: Sequence[Scan], engine: str, budget: Budget, runs: Runs) -> None:
         self._prepared, self._scans, self._budget, self._runs = prepared, tuple(scans), budget, runs
         self._rows: pa.Table | None = None
+        self._announced: tuple[tuple[str, ...], ...] | None = None
         self.engine = engine
 
     @property
@@ -90,7 +100,20 @@ class Result:
     @property
     def plans(self) -> tuple[ScanPlan, ...]:
         """The plan of each table's scan, in the order of the text."""
-        return tuple(scan.plan for scan in self._scans)
+        return tuple(replace(scan.plan, warnings=each) for scan, each in zip(self._scans, self._by_scan(), strict=True))
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the answer leaves out: values that do not fit the type of a column that the query reads."""
+        return tuple(dict.fromkeys(each for several in self._by_scan() for each in several))
+
+    def _by_scan(self) -> tuple[tuple[str, ...], ...]:
+        if self._announced is None:
+            self._announced = tuple(
+                announced(scan.plan, scan.table._footers, scan.asked) if scan.plan.question.spread else ()
+                for scan in self._scans
+            )
+        return self._announced
 
     @property
     def render(self) -> Render | None:
@@ -136,11 +159,11 @@ class Result:
 
     def show(self, rows: int = SHOWN_ROWS) -> None:
         """Print the first rows."""
-        print(self._text(rows))
+        print("\n".join([self._text(rows), *(f"warning: {each}" for each in self.warnings)]))
 
     def explain(self) -> str:
         """Say which engine runs the query, and draw of every table what pruning left."""
-        return "\n\n".join([f"engine {self.engine}", *(scan.plan.explain() for scan in self._scans)])
+        return "\n\n".join([f"engine {self.engine}", *(plan.explain() for plan in self.plans)])
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> Any:
         """Let any reader of Arrow streams read the result."""

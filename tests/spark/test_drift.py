@@ -1,0 +1,36 @@
+"""Show that Spark finds what the table finds of values that change their type, and announces the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+import tidelake
+from tests.test_drift import check_drift, rows_of
+from tidelake.lake import Lake
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Iterator[Lake]:
+    with tidelake.connect(tmp_path / "lake") as opened:
+        yield opened
+
+
+def test_every_value_is_found_or_announced_on_spark(spark: SparkSession, lake: Lake) -> None:
+    for seed in (1, 3, 4, 7, 9):
+        check_drift(lake, seed, ("local", "spark"))
+
+
+def test_a_column_of_several_types_is_compared_alike_on_both_engines(spark: SparkSession, lake: Lake) -> None:
+    table = lake.create_table("m", {"ts": "timestamp", "v": "long"}, time="ts", flush_age="off")
+    table.append(rows_of([12] * 30))
+    table.flush()
+    table.append(rows_of([*["twelve"] * 12, 12, 12.5], 100))
+    assert str(table.schema["v"].type) == "dynamic"
+    for condition, count in {"v = 12": 31, "v = 'twelve'": 12, "v > 12": 1, "v is not null": 44}.items():
+        for engine in ("local", "spark"):
+            found = lake.sql(f"select count(*) n from m where {condition}", engine=engine).to_arrow()
+            assert found["n"].to_pylist() == [count], (condition, engine)

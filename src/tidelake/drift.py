@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from tidelake.catalog.protocol import Catalog
+from tidelake.errors import SchemaError
 from tidelake.exact import are_exact, is_exact_array
 from tidelake.hot import read_hot
 from tidelake.later import later
-from tidelake.schema import OVERFLOW_COLUMN, Schema
+from tidelake.schema import OVERFLOW_COLUMN, DataType, Schema, narrowing, wider_type
 from tidelake.snapshot import Extent, Snapshot
 from tidelake.stats import column_from_json
 
@@ -114,6 +115,24 @@ def tally_before(catalog: Catalog, head: Snapshot, name: str, rows: int) -> Tall
         if over is not None and over.misfits is not None:
             found.misfits += round(part * over.misfits.get(name, {}).get("count", 0))
     return found
+
+
+def check_widening(catalog: Catalog, head: Snapshot, name: str, kind: DataType) -> None:
+    """Refuse to narrow a column, and to make real what a double does not hold."""
+    if name not in head.schema:
+        return
+    held = head.schema[name]
+    is_fixed = held.type != kind and name in fixed_columns(head.settings)
+    if is_fixed or wider_type(held.type, kind) != kind:
+        raise narrowing(held, kind)
+    if (held.type.kind, kind.kind) == ("long", "real") and not is_exact_in_table(catalog, head, name):
+        raise SchemaError(
+            "the column has whole numbers that a real cannot hold, or no statistics to tell",
+            column=name,
+            has=held.type,
+            wanted=kind,
+            kind="inexact",
+        )
 
 
 def is_exact_in_table(catalog: Catalog, head: Snapshot, name: str) -> bool:

@@ -290,7 +290,7 @@ def widened(array: pa.Array, kind: DataType) -> pa.Array:
 
 def _united(array: pa.Array, other: pa.Array, path: str, column: Column) -> pa.Array:
     """Fill what a column lacks with what a dynamic column has at a path, where the column's type holds it."""
-    if column.type.kind in ("vector", "timestamp"):
+    if column.type.kind in ("vector", "timestamp") or column.type.logical is not None:
         return array  # these never take anything but their own
     if column.type.kind == "dynamic":
         found = cbor.slices(other, path)

@@ -20,7 +20,7 @@ import pyarrow as pa
 from tidelake.appender import Appender, Target
 from tidelake.catalog.protocol import At, Catalog, TableInfo, new_id, nothing_at, now_us
 from tidelake.commit import Coordinator
-from tidelake.drift import fixed_columns, is_exact_in_table
+from tidelake.drift import check_widening
 from tidelake.errors import (
     ConflictError,
     InvalidInputError,
@@ -44,7 +44,7 @@ from tidelake.predicate import And, Predicate, TimeRange, columns_of
 from tidelake.promotion import WINDOW_ROWS, Promotable, settled_paths
 from tidelake.repair import RepairReport, repair
 from tidelake.scan import Footers, prune_blocks, scan, scan_shown
-from tidelake.schema import DataType, Schema, narrowing, wider_type
+from tidelake.schema import DataType, Schema
 from tidelake.series import Series
 from tidelake.settings import TableSettings
 from tidelake.snapshot import (
@@ -406,30 +406,13 @@ class Table:
         kind = DataType.parse(type) if isinstance(type, str) else type
         for tries in range(WIDENING_TRIES):
             head = self._catalog.head(self._info.scope)
-            self._check_widening(head, name, kind)
+            check_widening(self._catalog, head, name, kind)
             try:
                 return self._widen([(name, kind)], also_in_overflow(head, head.schema.widen([(name, kind)])))
             except ConflictError as error:
                 if error.kind != "schema" or tries + 1 == WIDENING_TRIES:
                     raise
         raise AssertionError("the last try returns or raises")
-
-    def _check_widening(self, head: Snapshot, name: str, kind: DataType) -> None:
-        """Refuse to narrow a column, and to make real what a double does not hold."""
-        if name not in head.schema:
-            return
-        held = head.schema[name]
-        is_fixed = held.type != kind and name in fixed_columns(head.settings)
-        if is_fixed or wider_type(held.type, kind) != kind:
-            raise narrowing(held, kind)
-        if (held.type.kind, kind.kind) == ("long", "real") and not is_exact_in_table(self._catalog, head, name):
-            raise SchemaError(
-                "the column has whole numbers that a real cannot hold, or no statistics to tell",
-                column=name,
-                has=held.type,
-                wanted=kind,
-                kind="inexact",
-            )
 
     def promote(self, path: str, type: str | DataType, *, name: str | None = None) -> Schema:
         """Make a typed column of a dynamic path, ``attributes.http.status``.

@@ -250,12 +250,14 @@ def _bound(leaf: Leaf, column: Column) -> Leaf:
     match leaf:
         case IsNull():
             return leaf
-        case Equals() | InSet() | Range() if kind == "vector":
+        case Equals() | InSet() | Range() if kind == "vector" or (kind == "dynamic" and column.type.logical is not None):
             raise QueryError(f"{column.name} is {column.type} and cannot be compared", kind="type_mismatch")
         case Range() if kind == "dynamic":
             _check_bounds(leaf)
             return leaf
-        case Equals() | InSet() | StringHas() | StringContains() | StartsWith() | StringMatches() if kind == "dynamic":
+        case Equals() | InSet() | StringHas() | StringContains() | StartsWith() | StringMatches() if (
+            kind == "dynamic" and column.type.logical is None
+        ):
             return leaf
         case Equals(name, value):
             return Equals(name, _literal(value, column))

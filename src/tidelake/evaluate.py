@@ -250,7 +250,9 @@ def _bound(leaf: Leaf, column: Column) -> Leaf:
     match leaf:
         case IsNull():
             return leaf
-        case Equals() | InSet() | Range() if kind == "vector" or (kind == "dynamic" and column.type.logical is not None):
+        case Equals() | InSet() | Range() if kind == "vector" or (
+            kind == "dynamic" and column.type.logical is not None
+        ):
             raise QueryError(f"{column.name} is {column.type} and cannot be compared", kind="type_mismatch")
         case Range() if kind == "dynamic":
             _check_bounds(leaf)

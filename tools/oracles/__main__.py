@@ -13,11 +13,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tidelake import Lake, connect
-from tools.oracles import kql
+from tools.oracles import kql, spark_sql
 from tools.oracles.outcomes import File, Outcome, asker, read_entries
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data" / "oracles"
-FILES: Mapping[str, File] = {**kql.FILES}
+FILES: Mapping[str, File] = {**kql.FILES, **spark_sql.FILES}
 
 
 def main() -> None:

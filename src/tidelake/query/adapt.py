@@ -19,7 +19,9 @@ from sqlglot.optimizer.scope import traverse_scope
 from tidelake.errors import InvalidInputError
 from tidelake.query.bind import Bound
 from tidelake.query.constants import constant_of
-from tidelake.query.sql import DIALECT, error_of
+from tidelake.query.sql import error_of
+from tidelake.query.sql_functions import CALLS, OURS, TAKEN_AS
+from tidelake.query.sql_tokens import DIALECT
 from tidelake.times import parse_time_ns, time_text
 
 SHOWN = "tide_shown"
@@ -34,6 +36,10 @@ _GIVES = {
     SHOWN: exp.DType.TEXT,
     "tide_has": exp.DType.BOOLEAN,
 }
+_KINDS = {
+    "int": exp.DType.INT, "bigint": exp.DType.BIGINT, "double": exp.DType.DOUBLE, "bool": exp.DType.BOOLEAN,
+    "text": exp.DType.TEXT, "date": exp.DType.DATE, "timestamp": exp.DType.TIMESTAMPTZ, "interval": exp.DType.INTERVAL,
+}  # fmt: skip
 _TEXTS = exp.DataType.TEXT_TYPES
 _NUMBERS = exp.DataType.NUMERIC_TYPES
 _TIMES = exp.DataType.TEMPORAL_TYPES
@@ -71,7 +77,13 @@ def _typed(tree: exp.Query, bound: Bound) -> exp.Query:
 
 
 def _give_type(annotator: Any, call: exp.Anonymous) -> exp.Expr:
-    found: exp.Expr = annotator._set_type(call, _GIVES.get(str(call.this), exp.DType.UNKNOWN))
+    name = str(call.this)
+    known = _GIVES.get(name, exp.DType.UNKNOWN)
+    if name.startswith(OURS):
+        gives = CALLS[name.removeprefix(OURS)][0]
+        first = call.expressions[0].type if gives == "same" and call.expressions else None
+        known = first if first is not None else _KINDS.get(gives, exp.DType.UNKNOWN)
+    found: exp.Expr = annotator._set_type(call, known)
     return found
 
 
@@ -141,6 +153,8 @@ def _adapt_node(node: exp.Expr, text: str) -> None:
             _wrap(node.this, "tide_flag")
         case exp.Anonymous() if str(node.this) in _TEXT_CALLS:
             _wrap_children(node, "tide_text")
+        case exp.Anonymous() if (taken := _taken_as(str(node.this))) is not None:
+            _wrap_children(node, taken)
         case _ if isinstance(node, _COMPARED):
             _compare(node, text)
         case _ if isinstance(node, _TEXT_USES):
@@ -149,6 +163,10 @@ def _adapt_node(node: exp.Expr, text: str) -> None:
             _wrap_children(node, "tide_number")
         case _ if isinstance(node, _ORDERED):
             _refuse_order(node, text)
+
+
+def _taken_as(name: str) -> str | None:
+    return next((taken for taken, names in TAKEN_AS.items() if name.removeprefix(OURS) in names), None)
 
 
 def _wrap_children(node: exp.Expr, name: str) -> None:

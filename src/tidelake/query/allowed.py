@@ -22,6 +22,7 @@ NODES = _names(
     JSONKeyValue JSONPath JSONPathFilter JSONPathKey JSONPathRecursive JSONPathRoot JSONPathScript JSONPathSelector
     JSONPathSlice JSONPathSubscript JSONPathUnion JSONPathWildcard Kwarg Lambda Lateral Like Limit LimitOptions
     Literal LT LTE Mod Mul National Neg NEQ Not Null NullSafeEQ NullSafeNEQ Offset Order Ordered Overlaps Paren
+    PivotAlias
     PropertyEQ Qualify RawString RespectNulls Rollup Select SimilarTo Slice Sort Star Sub Subquery Table TableAlias
     TableSample Tuple UnicodeString Union Values Var Version Where Window WindowSpec With WithinGroup
     """
@@ -85,7 +86,8 @@ FUNCTION_NAMES = _names(
     from_utc_timestamp get get_json_object getbit greatest grouping grouping_id hash hex histogram_numeric
     hll_sketch_agg hll_sketch_estimate hll_union hll_union_agg hmac hour hypot if ifnull initcap inline inline_outer
     instr int is_valid_utf8 is_valid_variant is_variant_null isnan isnotnull isnull jaro_winkler_similarity
-    json_array_length json_object_keys json_tuple kll_merge_agg_bigint kll_merge_agg_double kll_merge_agg_float
+    json_array_length json_object_keys json_tuple json_typeof kll_merge_agg_bigint kll_merge_agg_double
+    kll_merge_agg_float
     kll_sketch_agg_bigint kll_sketch_agg_double kll_sketch_agg_float kll_sketch_get_n_bigint kll_sketch_get_n_double
     kll_sketch_get_n_float kll_sketch_get_quantile_bigint kll_sketch_get_quantile_double
     kll_sketch_get_quantile_float kll_sketch_get_rank_bigint kll_sketch_get_rank_double kll_sketch_get_rank_float

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol, cast
 
@@ -24,7 +25,9 @@ from tidelake.errors import InvalidInputError, NotFoundError, QueryError
 from tidelake.lexer import did_you_mean
 from tidelake.query.constants import constant_of
 from tidelake.query.kql.relations import fresh_key, keyed
-from tidelake.query.sql import DIALECT, error_of, path_call, steps_of
+from tidelake.query.sql import error_of, path_call, steps_of
+from tidelake.query.sql_tokens import DIALECT, double_quoted
+from tidelake.query.stars import expand_stars
 from tidelake.query.tables import Tables
 from tidelake.schema import DataType
 
@@ -87,6 +90,7 @@ def bind(tree: exp.Query, text: str, tables: PastTables) -> Bound:
     spelling = _one_spelling(tree, found, apart)
     references = {each.name: _respelled(each, spelling, apart) for each in found}
     _resolve_paths(tree, references)
+    expand_stars(tree, {name: list(each.types) for name, each in references.items()}, text)
     schema = MappingSchema(dialect=DIALECT, normalize=False)
     for each in references.values():
         # A name given as text would be parsed, and @version would be a parameter.
@@ -100,6 +104,21 @@ def bind(tree: exp.Query, text: str, tables: PastTables) -> Bound:
     _check_columns(qualified, references, text)
     _quote(qualified)
     return Bound(qualified, references, schema, {key: name for name, key in apart.items()})
+
+
+def quoted_columns(tree: exp.Query, text: str, tables: PastTables) -> set[str]:
+    """Return the words in double quotes that name a column of some table or subquery of a query."""
+    words = double_quoted(text)
+    if not words:
+        return set()
+    known = {each.alias.lower() for each in tree.find_all(exp.Alias)}
+    known |= {name.name.lower() for alias in tree.find_all(exp.TableAlias) for name in alias.columns}
+    for node in _tables_of(tree):
+        name = f"{node.db}.{node.name}" if node.db else node.name
+        for spelled in _spellings(name, tables):
+            with suppress(NotFoundError):
+                known |= {column.lower() for column in tables.columns(spelled)}
+    return {word for word in words if word.lower() in known}
 
 
 def bind_tables(tree: exp.Query, text: str, tables: PastTables) -> Bound:
@@ -311,6 +330,9 @@ def _check_columns(tree: exp.Query, references: Mapping[str, Reference], text: s
             if isinstance(column.this, exp.Star) or (column.name in outputs and _may_name_output(column)):
                 continue
             known = _in_sight(scope, references)
+            if _is_text(column, known, text):
+                column.replace(exp.Literal.string(column.name))
+                continue
             if not column.table:
                 if sum(column.name in (names or ()) for names in known.values()) > 1:
                     raise _ambiguous_column(text, column)
@@ -321,6 +343,14 @@ def _check_columns(tree: exp.Query, references: Mapping[str, Reference], text: s
             held = known[column.table]
             if held is not None and column.name not in held:
                 raise _unknown_column(text, column, held)
+
+
+def _is_text(column: exp.Column, known: Mapping[str, Sequence[str] | None], text: str) -> bool:
+    """Whether a word in double quotes names no column that can be seen from its place."""
+    start = column.this.meta.get("start")
+    if start is None or text[start : start + 1] != '"':
+        return False
+    return not any(names is None or column.name in names for names in known.values())
 
 
 def _in_sight(scope: Scope, references: Mapping[str, Reference]) -> dict[str, Sequence[str] | None]:

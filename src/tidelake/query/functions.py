@@ -15,9 +15,11 @@ from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.dialects.spark import Spark
 
-from tidelake.errors import InvalidInputError
-from tidelake.query import functions_duckdb, functions_spark
-from tidelake.query.functions_python import PYTHON_FUNCTIONS
+from tidelake.errors import InvalidInputError, QueryError
+from tidelake.query import functions_duckdb, functions_spark, sql_functions
+from tidelake.query.functions_python import PYTHON_FUNCTIONS, PythonFunction
+from tidelake.query.sql_python import SQL_PYTHON
+from tidelake.query.templates import filled
 
 Engine = Literal["duckdb", "spark"]
 Rendering = Callable[[Sequence[exp.Expr]], exp.Expr]
@@ -52,8 +54,17 @@ def render(tree: exp.Expr, engine: Engine) -> str:
 
 def _written(call: exp.Anonymous, texts: Sequence[str], engine: Engine, writers: Mapping[str, Writer]) -> str:
     name = call.name.lower()
+    if name.startswith(sql_functions.OURS) and engine == "spark":
+        shown = name.removeprefix(sql_functions.OURS)
+        return filled(sql_functions.ON_SPARK.get(shown, f"{shown}({{*}})"), texts)
     if writer := writers.get(name):
         return writer(call.expressions, texts)
+    if writer := sql_functions.WRITERS.get(name):
+        try:
+            return writer(call.expressions, texts)
+        except (IndexError, ValueError):
+            shown = name.removeprefix(sql_functions.OURS)
+            raise QueryError(f"{shown} is given too few or too many arguments", kind="arguments") from None
     if name in PYTHON_FUNCTIONS:
         return PYTHON_FUNCTIONS[name].call(texts, engine)
     raise InvalidInputError("no such portable function", name=name, kind="no_function")
@@ -75,7 +86,7 @@ FUNCTIONS: Mapping[str, Function] = {
 
 def register_duckdb(connection: Any) -> None:
     """Make the functions that no SQL can write known to a DuckDB connection."""
-    for function in PYTHON_FUNCTIONS.values():
+    for function in (*PYTHON_FUNCTIONS.values(), *(PythonFunction(*each) for each in SQL_PYTHON)):
         function.register_duckdb(connection)
 
 

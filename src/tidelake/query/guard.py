@@ -17,6 +17,7 @@ from sqlglot import exp
 
 from tidelake.lexer import did_you_mean
 from tidelake.query.allowed import FUNCTION_NAMES, FUNCTION_NODES, NODES, TABLE_FUNCTIONS
+from tidelake.query.sql_functions import OURS
 from tidelake.query.tables import ANSWERS
 
 # Names that are known to lead out of the lake, and what to say of them. What is refused does not depend on this.
@@ -88,7 +89,7 @@ def _refusals(tree: exp.Expr, own: Collection[str]) -> Iterator[Refusal]:
 
 
 def _call(node: exp.Anonymous | exp.AnonymousAggFunc, own: Collection[str]) -> Iterator[Refusal]:
-    name = node.name.lower()
+    name = node.name.lower().removeprefix(OURS)  # of a function that is written out per engine
     if _is_source(node):
         if name not in TABLE_FUNCTIONS and name not in ANSWERS:
             yield _unknown(node, name, {*TABLE_FUNCTIONS, *ANSWERS}, among_tables=True)

@@ -7,7 +7,6 @@ what can be converted. In DuckDB a dynamic value is JSON, in Spark a VARIANT. It
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from typing import cast
 
@@ -16,6 +15,8 @@ from sqlglot import exp
 
 from tidelake.query import functions
 from tidelake.query.functions import Engine, Function
+from tidelake.query.spark_meaning import as_spark
+from tidelake.query.spark_words import for_spark
 from tidelake.query.sql import too_deep
 
 
@@ -25,97 +26,12 @@ def render(tree: exp.Query, engine: Engine, *, language: str) -> str:
     for node in reversed(list(held.find_all(exp.Anonymous))):  # arguments before the calls they are given to
         if (function := FUNCTIONS.get(str(node.this))) is not None:
             node.replace(getattr(function, engine)(node.expressions))
-    if engine == "duckdb" and language == "sql":
-        _as_spark_casts(held)
-        _as_spark_times(held)
-        _as_spark_patterns(held)
-        _as_spark_functions(held)
+    if language == "sql":
+        (as_spark if engine == "duckdb" else for_spark)(held)
     try:
         return functions.render(cast(exp.Expression, held.this), engine)
     except RecursionError:
         raise too_deep() from None
-
-
-def _as_spark_casts(tree: exp.Expr) -> None:
-    """Make DuckDB cast as Spark does: to whole numbers by cutting off, and to null what cannot be cast."""
-    for node in reversed(list(tree.find_all(exp.Cast))):
-        if node.to.this is exp.DType.JSON:
-            continue
-        source = node.this.type.this if node.this.type is not None else None
-        value = node.this
-        if node.to.this in exp.DataType.INTEGER_TYPES and source in (*exp.DataType.REAL_TYPES, None):
-            value = exp.Anonymous(this="trunc", expressions=[value]) if source is not None else value
-        made = exp.TryCast(this=value, to=node.to, requires_string=False)
-        if node.to.this in exp.DataType.TEXT_TYPES and source is exp.DType.TIMESTAMPTZ:  # Spark shows no zone
-            parts = [made, exp.Literal.string("[+]00$"), exp.Literal.string("")]
-            node.replace(exp.Anonymous(this="regexp_replace", expressions=parts))
-        else:
-            node.replace(made)
-
-
-def _as_spark_times(tree: exp.Expr) -> None:
-    """Make DuckDB's functions of times answer as Spark's do."""
-    for node in reversed(list(tree.find_all(exp.StrToUnix, exp.DayOfWeek, exp.TsOrDsAdd, exp.DateAdd))):
-        match node:
-            case exp.StrToUnix():
-                kind = node.this.type
-                if kind is not None and kind.this in exp.DataType.TEMPORAL_TYPES:
-                    whole = exp.Floor(this=exp.Anonymous(this="epoch", expressions=[node.this]))
-                    node.replace(exp.cast(whole, "BIGINT"))
-            case exp.DayOfWeek():  # Sunday is 1
-                node.replace(exp.paren(exp.Add(this=node.copy(), expression=exp.Literal.number(1))))
-            case _ if str(node.args.get("unit") or "DAY").upper() == "DAY" and not isinstance(node.parent, exp.Cast):
-                node.replace(exp.cast(node.copy(), "DATE"))
-
-
-def _as_spark_patterns(tree: exp.Expr) -> None:
-    """Let a backslash in a pattern take the meaning from a wildcard, as in Spark."""
-    for node in list(tree.find_all(exp.Like, exp.ILike)):
-        plain = isinstance(node.expression, exp.Literal) and "\\" not in str(node.expression.this)
-        if not plain and not isinstance(node.parent, exp.Escape):
-            node.replace(exp.Escape(this=node.copy(), expression=exp.Literal.string("\\")))
-
-
-def _as_spark_functions(tree: exp.Expr) -> None:
-    """Let functions of one name answer alike: where texts begin, which percentiles are values, what has no root."""
-    for node in reversed(list(tree.find_all(*_UNLIKE))):
-        match node:
-            case exp.RegexpReplace():
-                _as_spark_replacement(node)
-            case exp.Sqrt():
-                negative = exp.LT(this=node.this.copy(), expression=exp.Literal.number(0))
-                nothing = exp.cast(exp.Literal.string("NaN"), "DOUBLE")
-                node.replace(exp.Case(ifs=[exp.If(this=negative, true=nothing)], default=node.copy()))
-            case exp.Ln() | exp.Log():
-                subject = node.expression if isinstance(node, exp.Log) and node.expression else node.this
-                above = exp.GT(this=subject.copy(), expression=exp.Literal.number(0))
-                node.replace(exp.Case(ifs=[exp.If(this=above, true=node.copy())]))
-            case exp.Anonymous():
-                if (rendering := _SPARK_NAMES.get(str(node.this).lower())) is not None:
-                    node.replace(rendering(node.expressions))
-            case exp.Substring():
-                start = node.args.get("start")
-                if isinstance(start, exp.Literal) and start.this == "0":
-                    node.set("start", exp.Literal.number(1))
-                elif start is not None and not isinstance(start.unnest(), exp.Literal | exp.Neg):
-                    first = exp.If(
-                        this=exp.EQ(this=start.copy(), expression=exp.Literal.number(0)), true=exp.Literal.number(1)
-                    )
-                    node.set("start", exp.Case(ifs=[first], default=start.copy()))
-            case _:
-                name = "quantile_disc" if isinstance(node, exp.ApproxQuantile) else "quantile_cont"
-                node.replace(exp.Anonymous(this=name, expressions=[node.this, node.args["quantile"]]))
-
-
-def _as_spark_replacement(node: exp.RegexpReplace) -> None:
-    """Let ``$1`` stand for a group, as in Spark, and a backslash for itself or what follows it."""
-    given = node.args.get("replacement")
-    if isinstance(given, exp.Literal):
-        written = re.sub(r"\\(.)|\$(\d)", lambda m: f"\\{m[2]}" if m[2] else m[1].replace("\\", r"\\"), str(given.this))
-        node.set("replacement", exp.Literal.string(written))
-    elif given is not None:
-        parts = [given.copy(), exp.Literal.string(r"\$(\d)"), exp.Literal.string(r"\\\1"), exp.Literal.string("g")]
-        node.set("replacement", exp.Anonymous(this="regexp_replace", expressions=parts))
 
 
 def _parsed(template: str, dialect: str) -> Callable[[Sequence[exp.Expression]], exp.Expression]:
@@ -212,19 +128,4 @@ _RENDERINGS = {
     ),
 }  # fmt: skip
 
-# Spark's functions that DuckDB has under no name, in DuckDB's words.
-_SPARK_NAMES = {
-    name: _parsed(template, "duckdb")
-    for name, template in {
-        "pmod": "((({0}) % ({1})) + ({1})) % ({1})",
-        "isnull": "(({0}) IS NULL)",
-        "isnotnull": "(({0}) IS NOT NULL)",
-        "timestamp_seconds": "to_timestamp({0})",
-        "timestamp_millis": "make_timestamptz(({0}) * 1000)",
-        "timestamp_micros": "make_timestamptz({0})",
-    }.items()
-}
-_UNLIKE = (
-    exp.Quantile, exp.ApproxQuantile, exp.Substring, exp.RegexpReplace, exp.Sqrt, exp.Ln, exp.Log, exp.Anonymous,
-)  # fmt: skip
 FUNCTIONS: dict[str, Function] = {name: Function(name, duckdb, spark) for name, (duckdb, spark) in _RENDERINGS.items()}

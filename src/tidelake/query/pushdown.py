@@ -13,19 +13,20 @@ It does not plan or read.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
 from sqlglot import exp
 
+from tidelake.query.aggregating import AGGREGATES, OUR_NAMES, ROW_MAKERS
 from tidelake.query.bind import Bound, Reference
 from tidelake.query.conjuncts import Pushed, both, conjuncts_of, pushed, rejects_nulls
 
 _CHANCE = (exp.Rand, exp.Randn, exp.Uuid)
 # Clauses that make other rows, or another order, of what a select reads.
 _SHAPING = ("group", "having", "qualify", "distinct", "order", "sort", "cluster", "distribute", "laterals", "windows")
-_ROW_MAKERS = (exp.Explode, exp.Posexplode, exp.Unnest, exp.Inline)
+_ROW_MAKERS = (exp.Explode, exp.Posexplode, exp.Unnest, exp.Inline, exp.Stack)
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,25 +208,25 @@ def _drop_outputs(select: exp.Select, needed: frozenset[str] | None) -> None:
     kept = [
         each
         for each in select.expressions
-        if each.alias_or_name in needed or each.alias_or_name in inside or each.find(*_ROW_MAKERS)
+        if each.alias_or_name in needed or each.alias_or_name in inside or _makes_rows(each)
     ]
     if len(kept) < len(select.expressions):
-        aggregates = any(each.find(exp.AggFunc) for each in select.expressions)
-        if not kept or (aggregates and not select.args.get("group") and not any(e.find(exp.AggFunc) for e in kept)):
-            kept = [*kept, *(e for e in select.expressions if e.find(exp.AggFunc) or not aggregates)][: len(kept) + 1]
+        aggregates = any(map(may_aggregate, select.expressions))
+        if not kept or (aggregates and not select.args.get("group") and not any(map(may_aggregate, kept))):
+            kept = [*kept, *(e for e in select.expressions if may_aggregate(e) or not aggregates)][: len(kept) + 1]
         select.set("expressions", kept)
 
 
 def _translated(select: exp.Select, conditions: Iterable[exp.Expr]) -> list[exp.Expr]:
     """Give conditions on what a select gives as conditions on what it reads, those for which that is the same."""
-    if select.args.get("limit") or select.args.get("offset") or select.find(*_ROW_MAKERS):
+    if select.args.get("limit") or select.args.get("offset") or _makes_rows(select):
         return []
     outputs = {each.alias_or_name: each.unalias() for each in select.expressions}
     group = select.args.get("group")
     windows = [window for window in select.find_all(exp.Window) if window.find_ancestor(exp.Select) is select]
     aggregated = group is not None or any(
         aggregate.find_ancestor(exp.Select) is select and not isinstance(aggregate.parent, exp.Window)
-        for aggregate in select.find_all(exp.AggFunc)
+        for aggregate in aggregates_in(select)
     )
     if group is not None and any(group.args.get(key) for key in ("grouping_sets", "rollup", "cube", "all")):
         return []
@@ -235,7 +236,7 @@ def _translated(select: exp.Select, conditions: Iterable[exp.Expr]) -> list[exp.
         if not used or not used <= outputs.keys():
             continue
         sources = [outputs[name] for name in used]
-        if any(source.find(exp.AggFunc, exp.Window, exp.Query, *_CHANCE) for source in sources):
+        if any(may_aggregate(source) or source.find(exp.Window, exp.Query, *_CHANCE) for source in sources):
             continue
         if aggregated and (group is None or not all(source in group.expressions for source in sources)):
             continue
@@ -245,6 +246,24 @@ def _translated(select: exp.Select, conditions: Iterable[exp.Expr]) -> list[exp.
             continue
         kept.append(substituted(condition, outputs))
     return kept
+
+
+def aggregates_in(node: exp.Expr) -> Iterator[exp.Expr]:
+    """Return the calls that make one row of many, or may: a function that is not known might."""
+    for call in node.find_all(exp.AggFunc, exp.Anonymous):
+        name = str(call.this).lower() if isinstance(call, exp.Anonymous) else ""
+        if not isinstance(call, exp.Anonymous) or name in AGGREGATES or not name.startswith(OUR_NAMES):
+            yield call
+
+
+def may_aggregate(node: exp.Expr) -> bool:
+    """Whether an expression holds a call that makes one row of many, or may."""
+    return next(aggregates_in(node), None) is not None
+
+
+def _makes_rows(node: exp.Expr) -> bool:
+    calls = node.find_all(exp.Anonymous)
+    return node.find(*_ROW_MAKERS) is not None or any(str(call.this).lower() in ROW_MAKERS for call in calls)
 
 
 def substituted(condition: exp.Expr, outputs: Mapping[str, exp.Expr]) -> exp.Expr:
@@ -262,17 +281,18 @@ def is_plain_select(select: exp.Select, *, aggregates: bool = False) -> bool:
         return False
     if select.args.get("joins") or any(select.args.get(key) for key in _SHAPING):
         return False
-    kinds = (exp.Window, exp.Query, *_ROW_MAKERS, *_CHANCE, *(() if aggregates else (exp.AggFunc,)))
     where = select.args.get("where")
     parts = [*select.expressions, *([where] if where is not None else [])]
-    return not any(part.find(*kinds) for part in parts)
+    if any(_makes_rows(part) or part.find(exp.Window, exp.Query, *_CHANCE) for part in parts):
+        return False
+    return aggregates or not any(map(may_aggregate, parts))
 
 
 def _limit_through(select: exp.Select, use: _Use, sources: Sequence[exp.Expr]) -> int | None:
     """Give how many rows of its one source a select needs at most, where that is so plain a matter."""
     if len(sources) != 1 or any(select.args.get(key) for key in _SHAPING):
         return None
-    if any(each.find(exp.AggFunc, exp.Window, *_ROW_MAKERS) for each in select.expressions):
+    if any(may_aggregate(each) or each.find(exp.Window) or _makes_rows(each) for each in select.expressions):
         return None
     own, offset = _whole(select.args.get("limit")), _whole(select.args.get("offset"))
     if select.args.get("limit") is not None and own is None:

@@ -27,7 +27,7 @@ from tidelake.later import later
 from tidelake.plan import ScanPlan
 from tidelake.query.adapt import adapt
 from tidelake.query.answers import Answer, coverage_table, name_answers
-from tidelake.query.bind import At, bind, bind_tables
+from tidelake.query.bind import At, bind, bind_tables, quoted_columns
 from tidelake.query.budget import Budget
 from tidelake.query.choose import choose_engine
 from tidelake.query.external import read_external
@@ -160,7 +160,10 @@ def _prepare(text: str, language: Language, seen: _Seen) -> tuple[Prepared, bool
         asks, shape = tuple(push_down(bound)), _without_logical(shape_of(bound))
         lasting = not (lowered.timely or seen.answers or seen.looked_around)
         return Prepared(text, language, bound.tree, names, asks, shape, lowered), lasting
-    tree: exp.Query = balance(parse_sql(text))
+    tree: exp.Query = parse_sql(text)
+    if columns := quoted_columns(tree, text, seen):
+        tree = parse_sql(text, columns)
+    tree = balance(tree)
     name_answers(tree, text, seen)
     lasting = not asks_the_time(tree) and tree.find(exp.Version) is None and not seen.answers
     bound = bind(with_clock(tree, now), text, seen)

@@ -13,20 +13,19 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Collection
 from datetime import datetime
-from itertools import pairwise
 from typing import Any, cast
 
-import sqlglot
 from sqlglot import exp
 from sqlglot.errors import ParseError, TokenError
-from sqlglot.tokenizer_core import TokenType
 
 from tidelake.errors import QueryError
 from tidelake.lexer import did_you_mean, error_at
 from tidelake.query.guard import refusal_of
-
-DIALECT = "databricks"  # Spark's, with paths into variants after a colon
+from tidelake.query.sql_functions import OURS
+from tidelake.query.sql_shape import shaped
+from tidelake.query.sql_tokens import DIALECT, parse_tokens, tokens_of
 
 # What our own SQL functions are called, and the portable functions they stand for.
 OWN_FUNCTIONS = {
@@ -46,11 +45,15 @@ _PLAIN_KEY = re.compile(r"[^\[\]]+")
 logging.getLogger("sqlglot").addHandler(logging.NullHandler())  # what it cannot read, it would print
 
 
-def parse_sql(text: str) -> exp.Query:
-    """Give the tree of one query, or a QueryError with the place of the mistake."""
-    _check_commas(text)
+def parse_sql(text: str, columns: Collection[str] = ()) -> exp.Query:
+    """Return the tree of one query, or a QueryError with the place of the mistake.
+
+    A word in double quotes that is one of ``columns`` is that column; any other is text.
+    """
     try:
-        trees = [tree for tree in sqlglot.parse(text, read=DIALECT) if tree is not None]
+        trees = parse_tokens(tokens_of(text, columns), text)
+    except QueryError:
+        raise
     except ParseError as error:
         raise _syntax_error(text, error) from None
     except TokenError:
@@ -64,13 +67,14 @@ def parse_sql(text: str) -> exp.Query:
     (tree,) = trees
     if isinstance(tree, exp.Subquery):
         tree = tree.unnest()
-    if not isinstance(tree, exp.Select | exp.SetOperation):
+    if not isinstance(tree, exp.Select | exp.SetOperation | exp.Values):
         raise error_at(text, len(text) - len(text.lstrip()), _not_a_query(text), kind="syntax")
     _check_whole(tree, text)
     if (refusal := refusal_of(tree, OWN_FUNCTIONS)) is not None:
         raise error_of(text, refusal.node, refusal.message, kind=refusal.kind)
-    _name_outputs(tree)
-    return cast(exp.Query, tree.transform(_own_calls, copy=False))
+    query = cast(exp.Query, shaped(tree))
+    _name_outputs(query)
+    return cast(exp.Query, query.transform(_own_calls, copy=False))
 
 
 def too_deep() -> QueryError:
@@ -154,7 +158,7 @@ def _name_outputs(tree: exp.Query) -> None:
     for at, each in enumerate(select.expressions):
         if isinstance(each, exp.Star) or (isinstance(each, exp.Column) and isinstance(each.this, exp.Star)):
             continue
-        name = each.alias_or_name if isinstance(each, exp.Alias | exp.Column) else _text_of(each)
+        name = each.alias_or_name if isinstance(each, exp.Alias | exp.Column) else text_of(each)
         unique = _untaken(name, taken)
         taken.add(unique.lower())
         if unique != each.alias_or_name or not isinstance(each, exp.Alias | exp.Column):
@@ -172,13 +176,14 @@ def _untaken(name: str, taken: set[str]) -> str:
     return unique
 
 
-def _text_of(node: exp.Expr) -> str:
+def text_of(node: exp.Expr) -> str:
+    """Return the text that names an expression without a name."""
     if (parted := steps_of(node)) is not None:
         return parted[1]
     plain = node.copy()
     for identifier in plain.find_all(exp.Identifier):
         identifier.set("quoted", False)
-    return plain.sql(dialect=DIALECT, normalize_functions="lower").removeprefix("tide_")
+    return plain.sql(dialect=DIALECT, normalize_functions="lower").replace(OURS, "").removeprefix("tide_")
 
 
 def _own_calls(node: exp.Expr) -> exp.Expr:
@@ -207,23 +212,9 @@ def _joined(steps: list[str]) -> str:
     return re.sub(r"\.(?=\[\d+\])", "", ".".join(steps))
 
 
-def _check_commas(text: str) -> None:
-    """Refuse two commas in a row, which the parser would pass over."""
-    try:
-        tokens = sqlglot.tokenize(text, read=DIALECT)
-    except TokenError:
-        return
-    for before, after in pairwise(tokens):
-        if before.token_type is TokenType.COMMA and after.token_type in (TokenType.COMMA, TokenType.FROM):
-            raise error_at(text, after.start, f"expected an expression, found {after.text!r}", kind="syntax")
-
-
 def _check_whole(tree: exp.Expr, text: str) -> None:
     """Refuse what the parser reads and engines do not: a select of nothing, and a list of no values."""
-    for node in tree.find_all(exp.Select, exp.In, exp.Pivot):
-        if isinstance(node, exp.Pivot):
-            message = "pivot and unpivot are not supported: use an aggregate of case when, or union all"
-            raise error_of(text, node, message, kind="unsupported")
+    for node in tree.find_all(exp.Select, exp.In):
         if isinstance(node, exp.Select) and not node.expressions:
             raise error_at(text, len(text.rstrip()), "select needs at least one column or *", kind="syntax")
         if isinstance(node, exp.In) and not (node.expressions or set(node.args) & {"query", "unnest", "field"}):

@@ -66,6 +66,14 @@ select when from odd;
 select * from;
 -- error: expected a table, found the end
 
--- A pivot.
-select * from (select service, status from obs.logs) pivot (count(*) for status in (200, 404));
--- error: pivot and unpivot are not supported: use an aggregate of case when, or union all
+-- Columns made rows.
+select * from (select service, status from obs.logs) unpivot (v for n in (status));
+-- error: unpivot is not supported
+
+-- One name for two common table expressions.
+with a as (select 1 as x), a as (select 2 as x) select * from a;
+-- error: 'a' is the name of two common table expressions
+
+-- More names than columns.
+select * from obs.services as s(a, b);
+-- error: s has 3 columns, and 2 names were given

@@ -1,0 +1,403 @@
+"""Make a tree of SQL mean on DuckDB what it means on Spark.
+
+What the engines do alike is left as it is. Types are those that ``adapt`` found; where one is not known, nothing is
+changed on its account. Casts are in ``spark_casts``, functions by name in ``sql_functions``. It does not change trees
+that Spark runs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from decimal import Decimal
+
+from sqlglot import exp
+
+from tidelake.errors import QueryError
+from tidelake.query.spark_casts import as_spark_casts, as_text, cast_to, kind_of
+
+_Over = Callable[[exp.Expr], exp.Expr]  # puts an aggregate into the filter and the window of another
+
+_NUMBERS = exp.DataType.NUMERIC_TYPES
+_TEXTS = exp.DataType.TEXT_TYPES
+_TIMES = exp.DataType.TEMPORAL_TYPES
+_WHOLE = exp.DataType.INTEGER_TYPES
+_UNITS = {
+    "year": "y years yr yrs", "isoyear": "yearofweek", "quarter": "qtr", "month": "mon mons months", "week": "weeks w",
+    "day": "d days", "dayofweek": "dow", "isodow": "dow_iso dayofweek_iso", "doy": "dayofyear",
+    "hour": "h hours hr hrs", "minute": "m min mins minutes", "second": "s sec seconds secs",
+}  # fmt: skip
+_UNIT = {word: unit for unit, words in _UNITS.items() for word in (unit, *words.split())}
+_MICROS = {"DAY": 86_400_000_000, "HOUR": 3_600_000_000, "MINUTE": 60_000_000, "SECOND": 1_000_000}
+_COMPARED = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ)
+_ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod, exp.IntDiv)
+_AGGREGATES = (
+    exp.Corr, exp.Skewness, exp.Kurtosis, exp.Mode, exp.WithinGroup, exp.GroupConcat, exp.Count, exp.Quantile,
+    exp.ApproxQuantile, exp.ArgMax, exp.ArgMin,
+)  # fmt: skip
+_UNLIKE = (
+    exp.Substring,
+    exp.RegexpReplace,
+    exp.RegexpExtractAll,
+    exp.Sqrt,
+    exp.Ln,
+    exp.Log,
+    exp.Concat,
+    exp.ConcatWs,
+    exp.DPipe,
+)
+_NAN = exp.cast(exp.Literal.string("NaN"), "DOUBLE")
+
+
+def as_spark(tree: exp.Expr) -> None:
+    """Change a tree in place so that DuckDB answers as Spark does."""
+    _branches(tree)
+    _operands(tree)
+    as_spark_casts(tree)
+    _intervals(tree)
+    _times(tree)
+    _patterns(tree)
+    _functions(tree)
+    _aggregates(tree)
+    _generators(tree)
+
+
+def _branches(tree: exp.Expr) -> None:
+    """Give the branches of a choice one type: text, where some are text."""
+    for node in tree.find_all(exp.Case, exp.If, exp.Coalesce):
+        match node:
+            case exp.Case():
+                parts = [*(each.args.get("true") for each in node.args["ifs"]), node.args.get("default")]
+            case exp.If() if not isinstance(node.parent, exp.Case):
+                parts = [node.args.get("true"), node.args.get("false")]
+            case exp.Coalesce():
+                parts = [node.this, *node.expressions]
+            case _:
+                continue
+        _unify([each for each in parts if each is not None])
+
+
+def _unify(parts: list[exp.Expr]) -> None:
+    kinds = {kind_of(each) for each in parts} - {exp.DType.NULL, None, exp.DType.UNKNOWN}
+    if not kinds & set(_TEXTS) or not kinds - set(_TEXTS):
+        return
+    for each in parts:
+        if kind_of(each) not in (*_TEXTS, exp.DType.NULL, None, exp.DType.UNKNOWN):
+            each.replace(exp.cast(each.copy(), "TEXT"))
+
+
+def _operands(tree: exp.Expr) -> None:
+    """Take a text that meets a number or a time in an operation as one, or as null."""
+    for node in list(tree.find_all(*_COMPARED, *_ARITHMETIC, exp.Between, exp.Neg)):
+        if isinstance(node, exp.Between):
+            for bound in (node.args["low"], node.args["high"]):
+                _as_other(bound, node.this)
+        elif isinstance(node, exp.Neg):
+            if kind_of(node.this) in _TEXTS and not isinstance(node.parent, exp.Interval):
+                node.this.replace(cast_to(node.this, "DOUBLE"))
+        elif isinstance(node, _COMPARED):
+            _as_other(node.this, node.expression)
+            _as_other(node.expression, node.this)
+        else:
+            _calculate(node)
+
+
+def _as_other(node: exp.Expr, other: exp.Expr) -> None:
+    kind = kind_of(other)
+    if kind_of(node) not in _TEXTS or other.type is None:
+        return
+    if kind in _NUMBERS or kind is exp.DType.BOOLEAN or kind in (exp.DType.DATE, exp.DType.TIMESTAMPTZ):
+        to = exp.DataType.build("DOUBLE") if kind in (exp.DType.DECIMAL, exp.DType.BIGDECIMAL) else other.type.copy()
+        made = exp.Cast(this=node.copy(), to=to)
+        made.type = to.copy()
+        node.replace(made)
+
+
+def _calculate(node: exp.Expr) -> None:
+    left, right = node.this, node.expression
+    kinds = kind_of(left), kind_of(right)
+    for side, other in ((left, right), (right, left)):
+        if kind_of(side) not in _TEXTS:
+            continue
+        if kind_of(other) in _NUMBERS or kind_of(other) in _TEXTS or kind_of(other) is exp.DType.INTERVAL:
+            if kind_of(other) is exp.DType.INTERVAL and isinstance(node, exp.Add | exp.Sub):
+                side.replace(cast_to(side, "TIMESTAMPTZ"))
+            else:
+                side.replace(cast_to(side, "DOUBLE"))
+        elif kind_of(other) in _TIMES and isinstance(node, exp.Sub):
+            side.replace(cast_to(side, "DATE" if kind_of(other) is exp.DType.DATE else "TIMESTAMPTZ"))
+    dates = kinds[0] is exp.DType.DATE or kinds[1] is exp.DType.DATE
+    if isinstance(node, exp.Sub) and dates and all(kind is exp.DType.DATE or kind in _TEXTS for kind in kinds):
+        days = exp.cast(exp.Sub(this=node.this.copy(), expression=node.expression.copy()), "INT")
+        node.replace(_typed(exp.Anonymous(this="to_days", expressions=[days]), "INTERVAL"))
+    elif isinstance(node, exp.Sub) and exp.DType.DATE in kinds and exp.DType.TIMESTAMPTZ in kinds:
+        for side in (node.this, node.expression):
+            if kind_of(side) is exp.DType.DATE:
+                side.replace(cast_to(side, "TIMESTAMPTZ"))
+    elif isinstance(node, exp.IntDiv) and any(kind in _NUMBERS and kind not in _WHOLE for kind in kinds):
+        whole = exp.Anonymous(
+            this="trunc", expressions=[exp.Div(this=node.this.copy(), expression=node.expression.copy())]
+        )
+        node.replace(_typed(exp.cast(whole, "BIGINT"), "BIGINT"))
+
+
+def _typed(node: exp.Expr, kind: str) -> exp.Expr:
+    node.type = exp.DataType.build(kind)
+    return node
+
+
+def _intervals(tree: exp.Expr) -> None:
+    """Write the forms of an interval that DuckDB does not read: ``'1-2' year to month``, and signs before a text."""
+    for node in list(tree.find_all(exp.Interval)):
+        value, unit = node.this, node.args.get("unit")
+        negative = isinstance(value, exp.Neg)
+        if negative:
+            value = value.this
+        if not isinstance(value, exp.Literal) or isinstance(node.parent, exp.DataType):
+            continue
+        text = str(value.this).strip()
+        if isinstance(unit, exp.IntervalSpan):
+            node.replace(_span(text, str(unit.this).upper(), str(unit.expression).upper(), negative))
+        elif unit is not None and (negative or re.search(r"\s", text)):
+            number = ("-" if negative else "") + re.sub(r"\s", "", text)
+            node.set("this", exp.Literal.string(number.removeprefix("--")))
+        elif unit is None:
+            value.set("this", re.sub(r"^interval\s+", "", text, flags=re.IGNORECASE))
+
+
+def _span(text: str, first: str, last: str, negative: bool) -> exp.Expr:
+    sign = -1 if (text.startswith("-")) != negative else 1
+    parts = re.split(r"[-\s:]+", text.lstrip("+-"))
+    if first in ("YEAR", "MONTH"):
+        years, months = (*map(int, parts), 0)[:2]
+        made: exp.Expr = exp.Anonymous(this="to_months", expressions=[exp.Literal.number(sign * (years * 12 + months))])
+    else:
+        units = list(_MICROS)
+        chosen = units[units.index(first) : units.index(last) + 1]
+        if len(parts) != len(chosen):
+            raise QueryError(f"'{text}' is not an interval {first} to {last}".lower(), kind="syntax")
+        micros = int(sum(Decimal(part) * _MICROS[unit] for part, unit in zip(parts, chosen, strict=True)))
+        days, rest = divmod(micros, _MICROS["DAY"]) if first == "DAY" else (0, micros)
+        made = exp.Anonymous(this="to_microseconds", expressions=[exp.Literal.number(sign * rest)])
+        if days:
+            whole = exp.Anonymous(this="to_days", expressions=[exp.Literal.number(sign * days)])
+            made = exp.paren(exp.Add(this=whole, expression=made))
+    return _typed(made, "INTERVAL")
+
+
+def _times(tree: exp.Expr) -> None:
+    """Make DuckDB's functions of times answer as Spark's do."""
+    kinds = (exp.StrToUnix, exp.DayOfWeek, exp.TsOrDsAdd, exp.DateAdd, exp.Extract, exp.Anonymous)
+    for node in reversed(list(tree.find_all(*kinds))):
+        match node:
+            case exp.StrToUnix():
+                if kind_of(node.this) in _TIMES:
+                    whole = exp.Floor(this=exp.Anonymous(this="epoch", expressions=[node.this]))
+                    node.replace(exp.cast(whole, "BIGINT"))
+            case exp.DayOfWeek():  # Sunday is 1
+                node.replace(exp.paren(exp.Add(this=node.copy(), expression=exp.Literal.number(1))))
+            case exp.Extract():
+                node.replace(_part(str(node.name or node.this), node.expression) or node.copy())
+            case exp.Anonymous():
+                if str(node.this).lower() in ("date_part", "datepart") and len(node.expressions) == 2:
+                    unit, value = node.expressions
+                    made = exp.Null() if isinstance(unit, exp.Null) else _part(unit.name, value)
+                    node.replace(made or node.copy())
+            case _:
+                days = node.expression
+                if kind_of(days) in _TEXTS:
+                    days.replace(cast_to(days, "INT"))
+                for text in [each for each in days.find_all(exp.Column) if kind_of(each) in _TEXTS]:
+                    text.replace(cast_to(text, "INT"))
+                if str(node.args.get("unit") or "DAY").upper() == "DAY" and not isinstance(node.parent, exp.Cast):
+                    node.replace(exp.cast(node.copy(), "DATE"))
+
+
+def _part(word: str, value: exp.Expr) -> exp.Expr | None:
+    """Return one part of a time or an interval, under DuckDB's name for it; seconds have their fraction."""
+    unit = _UNIT.get(word.lower())
+    if unit is None:
+        return None
+    if kind_of(value) in _TEXTS:
+        value = cast_to(value, "TIMESTAMP")
+    found: exp.Expr = exp.Anonymous(
+        this="date_part", expressions=[exp.Literal.string("microsecond" if unit == "second" else unit), value.copy()]
+    )
+    if unit == "second":
+        return exp.cast(exp.Div(this=found, expression=exp.Literal.number(1_000_000)), "DECIMAL(8, 6)")
+    return exp.paren(exp.Add(this=found, expression=exp.Literal.number(1))) if unit == "dayofweek" else found
+
+
+def _patterns(tree: exp.Expr) -> None:
+    """Let a backslash in a pattern take the meaning from a wildcard, as in Spark."""
+    for node in list(tree.find_all(exp.Like, exp.ILike)):
+        plain = isinstance(node.expression, exp.Literal) and "\\" not in str(node.expression.this)
+        if not plain and not isinstance(node.parent, exp.Escape):
+            node.replace(exp.Escape(this=node.copy(), expression=exp.Literal.string("\\")))
+
+
+def _functions(tree: exp.Expr) -> None:
+    """Let functions of one name answer alike: where texts begin, what has no root, how numbers are shown."""
+    for node in reversed(list(tree.find_all(*_UNLIKE))):
+        match node:
+            case exp.RegexpReplace():
+                _replacement(node)
+            case exp.Sqrt():
+                negative = exp.LT(this=node.this.copy(), expression=exp.Literal.number(0))
+                node.replace(exp.Case(ifs=[exp.If(this=negative, true=_NAN.copy())], default=node.copy()))
+            case exp.Ln() | exp.Log():
+                subject = node.expression if isinstance(node, exp.Log) and node.expression else node.this
+                above = exp.GT(this=subject.copy(), expression=exp.Literal.number(0))
+                node.replace(exp.Case(ifs=[exp.If(this=above, true=node.copy())]))
+            case exp.Substring():
+                _substring(node)
+            case exp.RegexpExtractAll():
+                _without_nulls(node)
+            case _:
+                for part in [*node.expressions, *([node.this, node.expression] if isinstance(node, exp.DPipe) else [])]:
+                    if kind_of(part) in (exp.DType.DOUBLE, exp.DType.FLOAT):
+                        part.replace(as_text(part))
+
+
+def _substring(node: exp.Substring) -> None:
+    start = node.args.get("start")
+    if isinstance(start, exp.Literal) and start.this == "0":
+        node.set("start", exp.Literal.number(1))
+    elif start is not None and not isinstance(start.unnest(), exp.Literal | exp.Neg):
+        first = exp.If(this=exp.EQ(this=start.copy(), expression=exp.Literal.number(0)), true=exp.Literal.number(1))
+        node.set("start", exp.Case(ifs=[first], default=start.copy()))
+
+
+def _without_nulls(node: exp.Expr) -> None:
+    """Let a group that took no part in a match be empty text."""
+    item = exp.Coalesce(this=exp.column("tide_x"), expressions=[exp.Literal.string("")])
+    each = exp.Lambda(this=item, expressions=[exp.to_identifier("tide_x")])
+    node.replace(exp.Anonymous(this="list_transform", expressions=[node.copy(), each]))
+
+
+def _replacement(node: exp.RegexpReplace) -> None:
+    """Let ``$1`` stand for a group, as in Spark, and a backslash for itself or what follows it."""
+    given = node.args.get("replacement")
+    if isinstance(given, exp.Literal):
+        written = re.sub(r"\\(.)|\$(\d)", lambda m: f"\\{m[2]}" if m[2] else m[1].replace("\\", r"\\"), str(given.this))
+        node.set("replacement", exp.Literal.string(written))
+    elif given is not None:
+        parts = [given.copy(), exp.Literal.string(r"\$(\d)"), exp.Literal.string(r"\\\1"), exp.Literal.string("g")]
+        node.set("replacement", exp.Anonymous(this="regexp_replace", expressions=parts))
+
+
+def _aggregates(tree: exp.Expr) -> None:
+    """Let aggregates answer as Spark's do, also where they are filtered or over a window."""
+    for node in reversed(list(tree.find_all(*_AGGREGATES))):
+        match node:
+            case exp.Corr():  # of what does not vary there is none
+                _around(node, _known)
+            case exp.Kurtosis():
+                node.replace(exp.Anonymous(this="kurtosis_pop", expressions=[node.this]))
+            case exp.Skewness():
+                _around(node, _skewness)
+            case exp.Count() if node.expressions:
+                _count_whole(node)
+            case exp.GroupConcat():
+                if node.args.get("separator") is None or isinstance(node.args["separator"], exp.Null):
+                    node.set("separator", exp.Literal.string(""))
+            case exp.Mode() if not isinstance(node.parent, exp.WithinGroup):
+                node.replace(exp.Anonymous(this="mode", expressions=[node.this]))
+            case exp.WithinGroup():
+                _within_group(node)
+            case exp.Quantile() | exp.ApproxQuantile():
+                name = "quantile_disc" if isinstance(node, exp.ApproxQuantile) else "quantile_cont"
+                node.replace(exp.Anonymous(this=name, expressions=[node.this, node.args["quantile"]]))
+
+
+def _around(node: exp.Expr, made: Callable[[_Over, exp.Expr], exp.Expr]) -> None:
+    """Replace an aggregate with its filter and window by what is ``made`` of aggregates with the same."""
+    whole: exp.Expr = node
+    while isinstance(whole.parent, exp.Filter | exp.Window) and whole.arg_key == "this":
+        whole = whole.parent
+
+    def over(inner: exp.Expr) -> exp.Expr:
+        if whole is node:
+            return inner
+        outside = whole.copy()
+        at = outside
+        while isinstance(at.this, exp.Filter | exp.Window):
+            at = at.this
+        at.set("this", inner)
+        return outside
+
+    whole.replace(exp.paren(made(over, node.copy())))
+
+
+def _known(over: _Over, node: exp.Expr) -> exp.Expr:
+    return exp.Anonymous(this="nullif", expressions=[over(node), _NAN.copy()])
+
+
+def _skewness(over: _Over, node: exp.Expr) -> exp.Expr:
+    """Return the skewness of a whole, out of DuckDB's, which is that of a sample."""
+    count = over(exp.Count(this=node.this.copy()))
+    n = exp.cast(count, "DOUBLE").sql("duckdb")
+    least = over(exp.Min(this=node.this.copy())).sql("duckdb")
+    most = over(exp.Max(this=node.this.copy())).sql("duckdb")
+    own = over(node.copy()).sql("duckdb")
+    whole = f"{own} * ({n} - 2) / sqrt({n} * ({n} - 1))"
+    text = f"CASE WHEN {least} = {most} THEN NULL WHEN {n} = 2 THEN 0.0::DOUBLE ELSE {whole} END"
+    return exp.Var(this=text)
+
+
+def _count_whole(node: exp.Count) -> None:
+    """Count the rows in which none of several is null."""
+    parts = [node.this, *node.expressions]
+    whole = exp.and_(*(exp.Not(this=exp.Is(this=part.copy(), expression=exp.Null())) for part in parts))
+    node.replace(exp.Count(this=exp.Case(ifs=[exp.If(this=whole, true=exp.Literal.number(1))])))
+
+
+def _within_group(node: exp.WithinGroup) -> None:
+    """Say percentiles and the mode of an order as functions of what is ordered."""
+    order = node.expression.expressions[0]
+    value, descending = order.this, bool(order.args.get("desc"))
+    inner = node.this
+    if isinstance(inner, exp.Mode):
+        node.replace(exp.Anonymous(this="mode", expressions=[value]))
+    elif isinstance(inner, exp.PercentileCont | exp.PercentileDisc):
+        share = inner.this.copy()
+        name = "quantile_cont" if isinstance(inner, exp.PercentileCont) else "quantile_disc"
+        if not descending:
+            node.replace(exp.Anonymous(this=name, expressions=[value, share]))
+        elif isinstance(inner, exp.PercentileCont):
+            rest = exp.paren(exp.Sub(this=exp.Literal.number(1), expression=share))
+            node.replace(exp.Anonymous(this=name, expressions=[value, rest]))
+        elif kind_of(value) in _NUMBERS:
+            turned = exp.Anonymous(this=name, expressions=[exp.Neg(this=exp.paren(value.copy())), share])
+            node.replace(turned)
+            _around(turned, lambda over, inner: exp.Neg(this=over(inner)))
+
+
+def _generators(tree: exp.Expr) -> None:
+    """Write what makes rows, as a table, by unnesting a list."""
+    for table in list(tree.find_all(exp.Table)):
+        call = table.this
+        if isinstance(call, exp.Identifier) or call is None:
+            continue
+        name = str(call.this).lower() if isinstance(call, exp.Anonymous) else call.sql_name().lower()
+        if name == "range":
+            call.set("expressions", [exp.cast(each, "BIGINT") for each in call.expressions[:3]])
+        elif name in ("explode", "posexplode", "explode_outer", "posexplode_outer"):
+            argument = call.expressions[0] if isinstance(call, exp.Anonymous) else call.this
+            is_map = isinstance(argument, exp.VarMap | exp.Map) or kind_of(argument) is exp.DType.MAP
+            table.replace(
+                _unnested(argument, table.args["alias"], is_map, name.endswith("_outer"), name.startswith("pos"))
+            )
+
+
+def _unnested(value: exp.Expr, alias: exp.TableAlias, is_map: bool, outer: bool, numbered: bool) -> exp.Expr:
+    given = value.sql("duckdb")
+    items = f"map_entries({given})" if is_map else given
+    if outer:
+        items = f"CASE WHEN len({items}) > 0 THEN {items} ELSE [NULL] END"
+    item = "tide_item.key, tide_item.value" if is_map else "tide_item"
+    number = f"CASE WHEN len({given}) > 0 THEN tide_place - 1 END, " if numbered else ""
+    placed = f"unnest({items}) AS tide_item, generate_subscripts({items}, 1) AS tide_place"
+    text = f"(SELECT {number}{item} FROM (SELECT {placed}))"
+    names = ", ".join(f'"{each.name}"' for each in alias.columns)
+    return exp.Var(this=f'{text} AS "{alias.name}"({names})')

@@ -41,16 +41,17 @@ BIG_HEADS = (0x1B, 0x3B, 0xC2, 0xC3)  # what CBOR begins an integer with that is
 
 _PATH_SLOT = np.dtype(
     [("hash", np.uint64), ("start", np.int64), ("length", np.int64), ("low", np.float64), ("high", np.float64),
-     ("numbers", np.int64), ("nan", np.int64)]
+     ("numbers", np.int64), ("nan", np.int64), ("texts", np.int64), ("first", np.int64), ("last", np.int64)]
 )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class BlockPaths:
-    """What one block of a dynamic column has: paths, number ranges, and hashes of its leaves and leaf tokens."""
+    """What one block of a dynamic column has: paths, number ranges, what texts begin with, and hashes of its leaves."""
 
     paths: tuple[str, ...]
     ranges: dict[str, tuple[float, float]]
+    initials: dict[str, tuple[int, int]]
     leaves: Hashes | None
     terms: Hashes | None
     grams: Grams | None
@@ -103,12 +104,14 @@ class PathTable:
             for name, numbers, low, high, nans in zip(names, *columns, strict=True)
             if numbers
         }
+        columns = (held[name].tolist() for name in ("texts", "first", "last"))
+        initials = {name: (low, high) for name, texts, low, high in zip(names, *columns, strict=True) if texts}
         if len(leaf_slots) == 1:
-            return BlockPaths(tuple(sorted(names)), ranges, None, None, None)
+            return BlockPaths(tuple(sorted(names)), ranges, initials, None, None, None)
         found = self._tokens.add(_gathered(data, starts[: counts[3]], lengths[: counts[3]]))
         leaves = leaf_slots[leaf_slots != 0]
         terms, grams = found or (None, None)
-        return BlockPaths(tuple(sorted(names)), ranges, leaves, terms, grams)
+        return BlockPaths(tuple(sorted(names)), ranges, initials, leaves, terms, grams)
 
 
 @dataclass(frozen=True, slots=True)

@@ -246,6 +246,15 @@ def walk(
                 if argument > _U(end - at):
                     return -1
                 size = np.int64(argument)
+                if has_path:  # what texts begin with; bytes become text that may begin with anything
+                    first = np.int64(data[at]) if major == 3 and size > 0 else np.int64(0)
+                    last = first if major == 3 else np.int64(255)
+                    if slots[slot].texts == 0:
+                        slots[slot].first, slots[slot].last = first, last
+                    else:
+                        slots[slot].first = min(slots[slot].first, first)
+                        slots[slot].last = max(slots[slot].last, last)
+                    slots[slot].texts += 1
                 if major == 3 and not tagged:
                     fresh = 1
                     if has_path:

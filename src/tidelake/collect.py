@@ -246,6 +246,7 @@ class _Dynamics(_Opaque):
             block,
             paths=found.paths if exact else None,
             ranges=found.ranges if exact else None,
+            initials=found.initials if exact else None,
             leaves=self._filtered("_leaves", found.leaves),
             terms=self._filtered("_terms", found.terms),
             grams=found.grams,

@@ -281,6 +281,8 @@ def _may_pass_at(known: ColumnStats, path: str, test: PathTest) -> bool:
             return any(_may_have_leaf(known, path, value) for value in values)
         case Range():
             bounds = [bound for bound in (test.low, test.high) if bound is not None]
+            if all(isinstance(bound, str) for bound in bounds) and known.initials is not None and "[" not in path:
+                return path in known.initials and _may_begin(test, *known.initials[path])
             if known.ranges is None or "[" in path or any(isinstance(b, str | bytes | bool | datetime) for b in bounds):
                 return True
             if path not in known.ranges:
@@ -299,6 +301,19 @@ def _may_pass_at(known: ColumnStats, path: str, test: PathTest) -> bool:
             return _may_have_runs(known, runs_of(prefix, anchored=True))
         case StringMatches(_, pattern):
             return _may_meet(known, needs_of(pattern))
+
+
+def _may_begin(test: Range, first: int, last: int) -> bool:
+    """Judge a range of texts by the least and the greatest byte that they begin with; an empty text has none: zero."""
+    low, high = (
+        b"" if bound is None else str(bound).encode("utf-8", "surrogatepass") for bound in (test.low, test.high)
+    )
+    above = test.low is None or last >= (low[0] if low else 0)
+    if test.high is None:
+        return above
+    if not high:
+        return above and first == 0
+    return above and (first < high[0] or (first == high[0] and (len(high) > 1 or test.include_high)))
 
 
 def leaf_bytes(path: str, value: bool | int | float | str) -> bytes:

@@ -62,7 +62,9 @@ class Known:
     def byte_size(self) -> int:
         """About how much memory it takes."""
         stats = self.stats
-        members = sum(len(each) for each in (stats.distinct, stats.tokens, stats.paths, stats.ranges) if each)
+        members = sum(
+            len(each) for each in (stats.distinct, stats.tokens, stats.paths, stats.ranges, stats.initials) if each
+        )
         bits = sum(len(each.bits) for each in (stats.values, stats.terms, stats.grams, stats.leaves) if each)
         return PLAIN_BYTES + MEMBER_BYTES * members + 2 * bits  # filters are stacked besides
 

@@ -63,6 +63,7 @@ class ColumnStats:
     grams: Grams | None = None  # of every token
     paths: tuple[str, ...] | None = None  # every path of a dynamic column, sorted
     ranges: Mapping[str, tuple[float, float]] | None = None  # bounds of the numbers at each path; no entry, no number
+    initials: Mapping[str, tuple[int, int]] | None = None  # least and greatest first byte of the texts at each path
     leaves: Filter | None = None  # of every path, and of every path with its scalar
     misfits: Misfits | None = None  # of an overflow column: values that did not fit another column, by its name
     ball: Ball | None = None  # of every vector, scaled to length one
@@ -99,6 +100,7 @@ def column_to_json(known: ColumnStats) -> dict[str, Any]:
         "grams": known.grams and known.grams.to_text(),
         "paths": None if known.paths is None else list(known.paths),
         "ranges": known.ranges and {p: [*map(_bound_to_json, pair)] for p, pair in known.ranges.items()},
+        "initials": None if known.initials is None else {path: list(pair) for path, pair in known.initials.items()},
         "leaves": known.leaves and known.leaves.to_text(),
         "misfits": known.misfits or ({} if known.misfits is not None and known.paths is None else None),
     }
@@ -127,6 +129,7 @@ def column_from_json(shape: Mapping[str, Any]) -> ColumnStats:
             grams=None if shape.get("grams") is None else Grams.from_text(shape["grams"]),
             paths=_set_or_none(shape.get("paths"), str),
             ranges=_ranges_or_none(shape),
+            initials=_initials_or_none(shape.get("initials")),
             leaves=_filter_or_none(shape.get("leaves")),
             misfits=_misfits_or_none(shape.get("misfits")),
             ball=_ball_or_none(shape.get("vec")),
@@ -184,6 +187,7 @@ def merge_columns(a: ColumnStats, b: ColumnStats, a_rows: int, b_rows: int) -> C
         else ours | theirs,
         paths=paths,
         ranges=_united_ranges(a.ranges, b.ranges) if paths is not None else None,
+        initials=_united_initials(a.initials, b.initials) if paths is not None else None,
         leaves=_united_filters(a.leaves, b.leaves),
         misfits=_united_misfits(a.misfits, b.misfits),
         ball=_united_balls(a.ball, b.ball),
@@ -269,6 +273,18 @@ def _united_ranges(
     return both
 
 
+def _united_initials(
+    a: Mapping[str, tuple[int, int]] | None, b: Mapping[str, tuple[int, int]] | None
+) -> Mapping[str, tuple[int, int]] | None:
+    if a is None or b is None:
+        return None
+    both = dict(a)
+    for path, (low, high) in b.items():
+        held_low, held_high = both.get(path, (low, high))
+        both[path] = (min(low, held_low), max(high, held_high))
+    return both
+
+
 def _bound_to_json(bound: Bound | None) -> Any:
     """Keep numbers as JSON numbers; what JSON has no number for goes as text in an object."""
     if isinstance(bound, float) and not math.isfinite(bound):
@@ -314,6 +330,15 @@ def _ranges_or_none(shape: Mapping[str, Any]) -> Mapping[str, tuple[float, float
     if shape.get("ranges") is None:
         return {} if shape.get("paths") is not None else None
     return {path: (_number_from_json(low), _number_from_json(high)) for path, (low, high) in shape["ranges"].items()}
+
+
+def _initials_or_none(shape: Any) -> Mapping[str, tuple[int, int]] | None:
+    if shape is None:
+        return None
+    found = {path: (low, high) for path, (low, high) in shape.items()}
+    if not all(type(byte) is int and 0 <= byte <= 255 for pair in found.values() for byte in pair):
+        raise TypeError(f"not first bytes: {shape!r}")
+    return found
 
 
 def _number_from_json(shape: Any) -> float:

@@ -289,20 +289,75 @@ def _needs_text(leaf: Leaf) -> bool:
 
 
 def _asked_of_converted(subject: _Subject, leaf: Leaf) -> Pushed | None:
-    """Ask what a path's value is converted to: text that only text can give, else that there is something at all."""
-    plain = replace(subject, converted=None)
+    """Ask what a path's value is converted to: values that give it, else that there is something at all.
+
+    A number is given by a number, or by a text that reads as one: such a text begins with a digit, a sign, a dot or a
+    space, all of which are below a colon. A text is given by itself, and by the number or bool that it is the text of.
+    """
     if isinstance(leaf, IsNull):
         return None
+    column, path = subject.column, subject.path
+    if path is None:  # a value of its own, of which only the nulls are known
+        some = subject.converted != "string" or _needs_text(leaf)
+        return Pushed(Not(IsNull(column)), exact=False) if some else None
+    exists = Pushed(DynamicPathExists(column, path), exact=False)
     if subject.converted == "string":
         texts = (leaf.value,) if isinstance(leaf, Equals) else leaf.values if isinstance(leaf, InSet) else ()
-        if texts and all(isinstance(text, str) and _ONLY_TEXT.fullmatch(text) for text in texts):
-            found = _asked(plain, leaf)
-            return None if found is None else Pushed(found.predicate, exact=False)
-        if not _needs_text(leaf):
-            return None
-    if subject.path is None:
-        return Pushed(Not(IsNull(subject.column)), exact=False)
-    return Pushed(DynamicPathExists(subject.column, subject.path), exact=False)
+        given = [value for text in texts for value in _given_as(str(text))]
+        if texts and all(_given_as(str(text)) for text in texts):
+            if len(given) == 1:
+                return Pushed(DynamicPathEquals(column, path, given[0]), exact=False)
+            return Pushed(DynamicPathTest(column, path, InSet(column, tuple(given))), exact=False)
+        return exists if _needs_text(leaf) else None
+    if subject.converted in ("real", "long", "int") and isinstance(leaf, Equals | InSet | Range):
+        numbers = _numbers(leaf, whole=subject.converted != "real")
+        if numbers is not None:
+            tests: list[Range | InSet] = [numbers, Range(column, high=":", include_high=False)]
+            if isinstance(leaf, Range) and leaf.high is None:  # infinity in letters is above all
+                tests += [Range(column, "I", "J", include_high=False), Range(column, "i", "j", include_high=False)]
+            return Pushed(Or(tuple(DynamicPathTest(column, path, test) for test in tests)), exact=False)
+    return exists
+
+
+def _given_as(text: str) -> tuple[Value, ...]:
+    """Return the values whose text is this one; none where that is not known."""
+    if _ONLY_TEXT.fullmatch(text):
+        return (text,)
+    if text in ("true", "false"):
+        return (text, text == "true")
+    if re.fullmatch(r"-?(0|[1-9][0-9]{0,14})(\.[0-9]{1,15})?", text):
+        number = float(text)
+        return (text, int(number) if number.is_integer() else number)
+    plain = text[:1] not in ("", "[", "{", '"') and re.fullmatch(r"[ -~]+", text) and not re.match(r"[-+.0-9\s]", text)
+    return (text,) if plain and not re.fullmatch(r"(?i:true|false|null|nan|inf|infinity)", text) else ()
+
+
+def _numbers(leaf: Equals | InSet | Range, *, whole: bool) -> Range | InSet | None:
+    """Return the test that numbers pass where what they are converted to passes another; None if some may be rounded.
+
+    Conversion to a whole number cuts off: what becomes five lies between four and six.
+    """
+    values: tuple[Value | None, ...]
+    match leaf:
+        case Equals(_, value):
+            values = (value,)
+        case InSet(_, values):
+            pass
+        case Range(_, low, high):
+            values = (low, high)
+    known = [value for value in values if value is not None]
+    if any(isinstance(value, bool) or not isinstance(value, int | float) for value in known):
+        return None
+    bounds = [value for value in known if isinstance(value, int | float)]
+    if not bounds or not all(abs(value) < MOST_EXACT for value in bounds):
+        return None
+    if not isinstance(leaf, Range):
+        plain = InSet(leaf.column, tuple(bounds))
+        return Range(leaf.column, min(bounds) - 1, max(bounds) + 1) if whole else plain
+    if not whole:
+        return leaf
+    low, high = (value if isinstance(value, int | float) else None for value in (leaf.low, leaf.high))
+    return Range(leaf.column, None if low is None else low - 1, None if high is None else high + 1)
 
 
 def _value(node: exp.Expr, subject: _Subject) -> Value | None:

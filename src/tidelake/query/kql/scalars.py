@@ -280,8 +280,7 @@ class Scalars:
         return self._compare("==" if node.operator == "=~" else "!=", one, other, scope, node.at, filtering=filtering)
 
     def _compare(self, name: str, left: Value, right: Value, scope: Scope, at: int, *, filtering: bool) -> Value:
-        greater = left if name in (">", ">=") else right
-        may_be_nan = name in _COMPARISONS and greater.type == "real" and not greater.is_constant
+        may_be_nan = (left if name in (">", ">=") else right).type in ("real", "dynamic")
         left, right = (_apart(side) for side in self._alike(left, right, scope, at, name))
         if left.is_constant and right.is_constant and left.constant is not None and right.constant is not None:
             return literal(FOLDED[name](left.constant, right.constant), "bool")
@@ -289,7 +288,9 @@ class Scalars:
             return Value(_compare_text(name, left, right, filtering), "bool")
         if name in _COMPARISONS:
             found: exp.Expr = _COMPARISONS[name](this=left.sql, expression=right.sql)
-            if may_be_nan:  # to engines it is the greatest, to KQL it is neither more nor less than anything
+            greater = left if name in (">", ">=") else right
+            if may_be_nan and greater.type == "real" and not greater.is_constant:
+                # To engines it is the greatest, to KQL it is neither more nor less than anything.
                 number = exp.LTE(this=greater.sql.copy(), expression=literal(math.inf, "real").sql)
                 found = exp.Paren(this=exp.and_(found, number))
             return Value(found, "bool")

@@ -412,3 +412,9 @@ def test_head_ends_every_command_that_prints_with_success(here: Path) -> None:
         whole = f"set -o pipefail; {sys.executable} -m tidelake {command} | head -n 1"
         found = subprocess.run(["bash", "-c", whole], capture_output=True, text=True, check=False)
         assert (found.returncode, found.stderr) == (0, ""), command
+
+
+def test_rows_that_are_no_file_have_their_times_under_names_of_any_case(tmp_path: Path) -> None:
+    with tidelake.connect(tmp_path) as lake:
+        lake.ingest("t", [{"Id": 1, "UtcTime": "2026-03-14T12:00:00Z"}])
+        assert lake.table("t").scan().read_all().to_pylist() == [{"Id": 1, "UtcTime": START}]

@@ -172,7 +172,7 @@ def infer_schema(
     """Choose the columns and the time column of a table that is to hold rows like these.
 
     Keys with values of one scalar type become columns of that type, other keys dynamic columns. The time column is the
-    one named, or the first of ``TIME_NAMES`` that has a time in every row of the sample.
+    one named, or the first of the usual names, in any case, that has a time in every row of the sample.
     """
     if isinstance(sample, bytes | memoryview) and (rows := few_rows(sample)):
         with suppress(TidelakeError):  # the lines' own say where
@@ -197,7 +197,8 @@ def infer_schema(
             "not every row has a time there, in RFC 3339 or as a number since 1970",
             **source.where(row), column=time, value=source.shown(time, row), kind="bad_time",
         )  # fmt: skip
-    found = time or next((name for name in TIME_NAMES if name in kept and _is_time(source, name, types[name])), None)
+    likely = dict.fromkeys([*(name for name in TIME_NAMES if name in kept), *time_detection.usual_names(kept)])
+    found = time or next((name for name in likely if _is_time(source, name, types[name])), None)
     if found is not None:
         kept[found] = _TIMESTAMP
     return Schema.of(kept), found

@@ -18,7 +18,7 @@ on all of them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -125,6 +125,16 @@ def find_time(rows: Columns, *, now_us: int, time: str | None = None, format: st
     return finder.found()
 
 
+def usual_names(names: Iterable[str]) -> list[str]:
+    """Return the names that times usually have, without regard to case and punctuation, the most usual first."""
+    found = {name: bare for name in names if (bare := _bare(name)) in _USUAL}
+    return sorted(found, key=lambda name: _USUAL.index(found[name]))
+
+
+def _bare(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower())
+
+
 def joined_texts(rows: Columns, columns: tuple[str, ...]) -> pa.Array:
     """Return the text of one column, or of a date and a time of day with a blank between."""
     texts = [_texts(rows, name) for name in columns]
@@ -162,8 +172,8 @@ class _Finder:
 
     def _candidates(self) -> Iterator[tuple[TimeSource, float]]:
         """Return what may be the times, each with the share of rows that must have one there."""
-        bare = {name: re.sub(r"[^a-z0-9]", "", name.lower()) for name in self.types}
-        usual = sorted((name for name in bare if bare[name] in _USUAL), key=lambda name: _USUAL.index(bare[name]))
+        bare = {name: _bare(name) for name in self.types}
+        usual = usual_names(self.types)
         whole = [name for name in usual if bare[name] not in _DATES]
         yield from self._each(whole, least=0.0)
         for date in (name for name in bare if bare[name] in _DATES):
@@ -297,7 +307,7 @@ def _time_paths(values: pa.Array) -> list[str]:
     found = cbor.PathTable().add(values.drop_null())
     ranked = []
     for path in found.paths if found is not None else ():
-        steps = [re.sub(r"[^a-z0-9]", "", step.lower()) for step in path.split(".")]
+        steps = [_bare(step) for step in path.split(".")]
         rank = next((_USUAL.index(last) for last in (steps[-1], "".join(steps[-2:])) if last in _USUAL), None)
         if rank is not None:
             ranked.append((len(steps) > 4, rank, path))

@@ -52,8 +52,11 @@ def test_bars_by_a_number_are_named_by_the_first_column() -> None:
 def test_bars_tell_nulls_signs_shares_and_numbers_of_any_size() -> None:
     rows = [("none", None), ("less", -5.0), ("most", 12345.678), ("huge", 2e300), ("odd", float("nan"))]
     lines = chart("barchart", ["s", "n"], rows, width=50).plain.splitlines()[1:]
-    assert [line.split()[-1] for line in lines] == ["–", "-5", "12,346", "2e+300", "nan"]
+    assert [line.split()[-1] for line in lines] == ["–", "-5", "12345.678", "2e+300", "nan"]
     assert all(len(line) <= 50 for line in lines)
+    exact = [("a", 9_007_199_254_740_993), ("b", Decimal("1234567.890")), ("c", 0.1), ("d", 1234567.0)]
+    lines = chart("barchart", ["s", "n"], exact, width=50).plain.splitlines()[1:]
+    assert [line.split()[-1] for line in lines] == ["9,007,199,254,740,993", "1234567.890", "0.1", "1,234,567"]
     shares = chart("piechart", ["s", "n"], [("a", 1), ("b", Decimal(3))], width=50).plain.splitlines()[1:]
     assert [line.split()[2:] for line in shares] == [["1", "(25.0%)"], ["3", "(75.0%)"]]
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import math
+import struct
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -13,6 +15,8 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 from rich.console import Console
 
 from tidelake import dynamic
@@ -157,3 +161,37 @@ def test_suffix_names_the_format() -> None:
 def test_json_value_is_json(value: Any, expected: Any) -> None:
     assert json_value(value) == expected
     orjson.dumps(json_value(value))
+
+
+REALS = [1234567.89, 0.1, 1e22, 1 / 3, 3.0, -0.0, 5e-324, 1.7976931348623157e308, 123456789012345.6, 1e15, 1e-7, 100.0]
+
+
+@given(st.lists(st.floats(width=64), min_size=1, max_size=40))
+@example([*REALS, float("nan"), float("inf"), float("-inf")])
+def test_reals_on_screen_read_back_as_the_same_numbers(reals: list[float]) -> None:
+    shown = table_of(pa.table({"r": reals}).to_reader())
+    for (text,), real in zip(shown.cells, reals, strict=True):
+        assert (math.isnan(real) and text == "nan") or struct.pack("d", float(text)) == struct.pack("d", real)
+    assert [row[0] for row in shown.cells] == [repr(real) for real in reals]
+
+
+def test_reals_in_every_text_form_read_back_as_the_same_numbers(tmp_path: Path) -> None:
+    console = Console()
+    for form in ("csv", "json", "ndjson"):
+        place = tmp_path / f"out.{form}"
+        write_result(pa.table({"r": REALS}), form, str(place), console)
+        text = place.read_text()
+        if form == "csv":
+            found = [float(line) for line in text.splitlines()[1:]]
+        else:
+            lines = [orjson.loads(line) for line in text.splitlines()] if form == "ndjson" else orjson.loads(text)
+            found = [row["r"] for row in lines]
+        assert found == REALS, form
+
+
+def test_a_table_of_reals_is_drawn_whole() -> None:
+    screen = io.StringIO()
+    rows = pa.table({"name": ["a", "b", "c"], "sum": [1234567.89, 0.1, 1e22]})
+    Console(width=60, file=screen).print(table_of(rows.to_reader()))
+    lines = [line.split() for line in screen.getvalue().splitlines() if line.strip()]
+    assert lines[2:5] == [["a", "1234567.89"], ["b", "0.1"], ["c", "1e+22"]]

@@ -10,14 +10,17 @@ import math
 from collections.abc import Sequence
 from datetime import datetime
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeAlias
 
 from rich.text import Text
 
 MOST_BARS = 40
+MOST_GROUPED = 10**15  # a whole real from here on is written with its power of ten
 HEIGHT = 8  # lines of a time chart
 MOST_WIDE = 12  # letters of one of its columns, where there are few
 COLOURS = ("cyan", "yellow", "magenta", "green", "red", "blue")
+
+Number: TypeAlias = int | float | Decimal
 
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 _STEPS = " ▁▂▃▄▅▆▇█"
@@ -53,7 +56,7 @@ def _bars(
     names = [" ".join(_name(row[at]) for at in labels) or f"{n + 1}" for n, row in enumerate(shown)]
     numbers = [None if row[value] is None else float(row[value]) for row in shown]
     whole = sum(float(row[value] or 0) for row in rows) if with_shares else 0.0
-    told = [_told(number, whole) for number in numbers]
+    told = [_told(row[value], whole) for row in shown]
     pad, most_told = min(max(map(len, names)), 40), max(map(len, told))
     room = max(width - pad - most_told - 4, 8)
     top = max((abs(n) for n in numbers if n is not None and math.isfinite(n)), default=1.0) or 1.0
@@ -67,10 +70,10 @@ def _bars(
     return drawn
 
 
-def _told(number: float | None, whole: float) -> str:
+def _told(number: Number | None, whole: float) -> str:
     if number is None:
         return "–"
-    share = f" ({number / whole:.1%})" if whole > 0 and math.isfinite(whole) and 0 <= number <= whole else ""
+    share = f" ({float(number) / whole:.1%})" if whole > 0 and math.isfinite(whole) and 0 <= number <= whole else ""
     return _number(number) + share
 
 
@@ -163,9 +166,10 @@ def _name(value: Any) -> str:
     return "–" if value is None else str(value)
 
 
-def _number(value: float) -> str:
-    if not math.isfinite(value):
-        return str(value)
-    if abs(value) >= 1e15:
-        return f"{value:.4g}"
-    return f"{value:,.0f}" if value == int(value) or abs(value) >= 10_000 else f"{value:,.4g}"
+def _number(value: Number) -> str:
+    """Give a number with all its digits: a whole one in groups of three, another as short as it reads back."""
+    if isinstance(value, int):
+        return f"{value:,}"
+    if math.isfinite(value) and value == int(value) and abs(value) < MOST_GROUPED:
+        return f"{int(value):,}"
+    return str(value)

@@ -383,7 +383,7 @@ def _bound_text(bound: Bound | None, *, is_time: bool) -> str:
         case int():
             return time_text(bound, digits="seconds") if is_time else f"{bound:,}"
         case float():
-            return f"{bound:.6g}"
+            return repr(bound)
         case str():
             text = _clean(bound)
             return f"'{text[:BOUND_LETTERS]}…'" if len(text) > BOUND_LETTERS else f"'{text}'"

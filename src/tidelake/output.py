@@ -135,7 +135,7 @@ class Shown:
 
 
 def rows_of(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
-    """Give a few rows as JSON has them, for people."""
+    """Give a few rows as JSON has them, and reals that JSON does not have, for people."""
     return zip(
         *(_values(field, column) for field, column in zip(batch.schema, batch.columns, strict=True)), strict=True
     )
@@ -144,6 +144,8 @@ def rows_of(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
 def _values(field: pa.Field, column: pa.Array) -> Sequence[Any]:
     if is_marked(field, DYNAMIC_FIELD):
         return [None if value is None else dynamic.to_json(dynamic.decode(value)) for value in column.to_pylist()]
+    if pa.types.is_floating(field.type):
+        return column.to_pylist()  # with NaN and the infinities, which JSON has no names for
     if isinstance(field.type, pa.JsonType):
         column = column.storage
     return [json_value(value) for value in column.to_pylist()]
@@ -155,7 +157,7 @@ def _shown(value: Any) -> str:
     if isinstance(value, dict | list):
         text = orjson.dumps(value).decode()
     elif isinstance(value, float):
-        text = f"{value:,.6g}" if abs(value) < 1e15 else repr(value)
+        text = repr(value)  # the shortest that reads back as the same number
     else:
         text = "".join(letter if letter.isprintable() else " " for letter in str(value))
     return text if len(text) <= SHOWN_WIDTH else text[: SHOWN_WIDTH - 1] + "…"

@@ -29,15 +29,16 @@ def restless(lake: Lake, table: str, write: Write) -> Iterator[list[int]]:
         held = other.table(table)
 
         def head(scope: Scope) -> Snapshot:
-            found = look(scope)
-            if get_ident() not in busy:  # the writer itself looks, too
-                with lock:
-                    busy.add(get_ident())
-                    try:
-                        write(held, len(made))
-                        made.append(held.snapshot.sequence)
-                    finally:
-                        busy.discard(get_ident())
+            if get_ident() in busy:  # the writer itself looks, too
+                return look(scope)
+            with lock:  # two who look at once get two snapshots, too
+                found = look(scope)
+                busy.add(get_ident())
+                try:
+                    write(held, len(made))
+                    made.append(held.snapshot.sequence)
+                finally:
+                    busy.discard(get_ident())
             return found
 
         lake.catalog.head = head  # type: ignore[method-assign]

@@ -1,6 +1,6 @@
 """Ask a table that is written, flushed and rewritten all the time: every answer is that of one snapshot.
 
-Each question reads the table several times and gives an answer with the snapshot that it is of; the same question, asked
+Each question reads the table several times and gives an answer with the snapshot that it is of; the same one, asked
 afterwards of the table held at that snapshot, must have the same answer.
 """
 
@@ -33,7 +33,7 @@ def lake(tmp_path: Path) -> Iterator[Lake]:
 
 def self_join(lake: Lake, table: str) -> Answer:
     text = (
-        f"select (select count(*) from {table} a) as a, (select count(*) from {table} b where n > -1000000000000) as b, "
+        f"select (select count(*) from {table} a) as a, (select count(*) from {table} b where n > -1000000) as b, "
         f"(select count(*) from {table} a full join {table} b on a.n = b.n where a.n is null or b.n is null) as odd, "
         f"(select count(*) - count(distinct n) from {table}) as twice"
     )

@@ -170,6 +170,6 @@ def _number(value: Number) -> str:
     """Give a number with all its digits: a whole one in groups of three, another as short as it reads back."""
     if isinstance(value, int):
         return f"{value:,}"
-    if math.isfinite(value) and value == int(value) and abs(value) < MOST_GROUPED:
+    if math.isfinite(value) and value == int(value) and -MOST_GROUPED < value < MOST_GROUPED:
         return f"{int(value):,}"
     return str(value)

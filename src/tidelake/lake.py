@@ -18,7 +18,6 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -36,7 +35,7 @@ from tidelake.objects.protocol import DEADLINE_S
 from tidelake.schema import DataType, Schema
 from tidelake.settings import FLUSH_AGE
 from tidelake.snapshot import Snapshot
-from tidelake.times import time_us
+from tidelake.times import When, time_us
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -177,9 +176,7 @@ class Lake:
         )
         return self.table(name)
 
-    def table(
-        self, name: str, *, as_of: str | datetime | int | None = None, snapshot: str | int | None = None
-    ) -> Table:
+    def table(self, name: str, *, as_of: When | None = None, snapshot: str | int | None = None) -> Table:
         """Hold a table as it is, or as it was at a time (``as_of``) or a snapshot (id or sequence)."""
         from tidelake.table import Table
 
@@ -199,9 +196,7 @@ class Lake:
         table._lake_address = self._address
         return table
 
-    def snapshot(
-        self, name: str, *, as_of: str | datetime | int | None = None, snapshot: str | int | None = None
-    ) -> Snapshot:
+    def snapshot(self, name: str, *, as_of: When | None = None, snapshot: str | int | None = None) -> Snapshot:
         """Give a table's newest snapshot, or the one at a time or with an id or a sequence."""
         scope = self.catalog.table(name).scope
         if as_of is not None and snapshot is not None:

@@ -145,7 +145,7 @@ def _values(field: pa.Field, column: pa.Array) -> Sequence[Any]:
     if is_marked(field, DYNAMIC_FIELD):
         return [None if value is None else dynamic.to_json(dynamic.decode(value)) for value in column.to_pylist()]
     if pa.types.is_floating(field.type):
-        return column.to_pylist()  # with NaN and the infinities, which JSON has no names for
+        return list(column.to_pylist())  # with NaN and the infinities, which JSON has no names for
     if isinstance(field.type, pa.JsonType):
         column = column.storage
     return [json_value(value) for value in column.to_pylist()]

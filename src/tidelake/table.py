@@ -12,7 +12,6 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
@@ -58,7 +57,7 @@ from tidelake.snapshot import (
     UpdateTable,
 )
 from tidelake.spread import PROMOTED, also_in_overflow, places, spread_of
-from tidelake.times import parse_time_ns
+from tidelake.times import When, parse_time_ns
 
 if TYPE_CHECKING:
     import duckdb
@@ -281,8 +280,8 @@ class Table:
         columns: Columns | None = None,
         where: Predicate | str | None = None,
         *,
-        start: str | datetime | int | None = None,
-        end: str | datetime | int | None = None,
+        start: When | None = None,
+        end: When | None = None,
         limit: int | None = None,
         ordered: bool = False,
         prune: bool = True,
@@ -300,8 +299,8 @@ class Table:
         columns: Columns | None = None,
         where: Predicate | str | None = None,
         *,
-        start: str | datetime | int | None = None,
-        end: str | datetime | int | None = None,
+        start: When | None = None,
+        end: When | None = None,
         limit: int | None = None,
         ordered: bool = False,
         stats: Iterable[str] = (),
@@ -335,14 +334,16 @@ class Table:
         columns: Columns | None = None,
         where: Predicate | str | None = None,
         *,
-        start: str | datetime | int | None = None,
-        end: str | datetime | int | None = None,
+        start: When | None = None,
+        end: When | None = None,
         limit: int | None = None,
         ordered: bool = False,
         prune: bool = True,
     ) -> pa.RecordBatchReader:
         """Stream the rows that match, ``[start, end)`` of the time column, in time order if asked.
 
+        A time is RFC 3339 text, a datetime, a date, or a number since 1970: seconds, milliseconds, microseconds or
+        nanoseconds by its size, here, in conditions and in rows that are appended alike.
         ``prune=False`` reads everything and gives the same rows; it is there to be compared with.
         """
         plan = self.plan(columns, where, start=start, end=end, limit=limit, ordered=ordered, prune=prune)
@@ -506,8 +507,8 @@ class Table:
         snapshot: Snapshot,
         columns: Columns | None,
         where: Predicate | str | None,
-        start: str | datetime | int | None,
-        end: str | datetime | int | None,
+        start: When | None,
+        end: When | None,
         limit: int | None,
         ordered: bool,
     ) -> Question:
@@ -541,7 +542,7 @@ def _replay(receipt: Receipt) -> AppendReport:
     return AppendReport(receipt.rows, receipt.sequence, receipt.extents, replayed=True)
 
 
-def _range(time: str, start: str | datetime | int | None, end: str | datetime | int | None) -> TimeRange:
+def _range(time: str, start: When | None, end: When | None) -> TimeRange:
     start_ns = None if start is None else parse_time_ns(start)
     end_ns = None if end is None else parse_time_ns(end)
     if start_ns is not None and end_ns is not None and start_ns >= end_ns:

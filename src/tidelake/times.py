@@ -16,12 +16,14 @@ from __future__ import annotations
 import re
 from datetime import UTC, date, datetime, timedelta
 from decimal import ROUND_FLOOR, Decimal
-from typing import Any
+from typing import Any, TypeAlias
 
 from tidelake.errors import InvalidInputError
 from tidelake.predicate import Nanoseconds, time_ns
 
 NANOS_FROM, MICROS_FROM, MILLIS_FROM = 10**16, 10**14, 10**11  # of numbers since 1970; below are seconds
+When: TypeAlias = str | date | int | float  # a time as a person gives it; a datetime is a date
+
 LEAST_ASKED = 10**8  # of a question's numbers: smaller ones are no times but mistakes, such as 20260131
 MIN_US = -62_135_596_800_000_000  # 0001-01-01
 MAX_US = 253_402_300_799_999_999  # the end of 9999-12-31

@@ -9,8 +9,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import count
 from dataclasses import replace
+from itertools import count
 from threading import Event, Thread
 from typing import Any
 

@@ -31,7 +31,11 @@ def _range_options(command: Callable[..., None]) -> Callable[..., None]:
             "--entity", metavar="VALUE", multiple=True, help="One entity; repeat it for several entity columns."
         ),
         click.option("--end", metavar="TIME", help="Up to, not including; by default the last window held."),
-        click.option("--start", metavar="TIME", help="From; by default the first window held."),
+        click.option(
+            "--start",
+            metavar="TIME",
+            help="From: 2026-01-31T12:00:00Z, or a number since 1970; by default the first window held.",
+        ),
     ):
         command = option(command)
     return command

@@ -36,6 +36,7 @@ from tidelake.errors import (
     TidelakeError,
     UnavailableError,
 )
+from tidelake.forking import renew_after_fork
 from tidelake.objects.protocol import DEADLINE_S
 from tidelake.snapshot import (
     Commit,
@@ -97,6 +98,11 @@ class Coordinator:
         self._lanes: dict[Scope, deque[_Ticket]] = {}  # a scope is here while somebody commits to it
         self._heads: dict[Scope, Snapshot] = {}
         self._contended: set[Scope] = set()  # where others moved the head since this process last did
+        renew_after_fork(self)
+
+    def renew_after_fork(self) -> None:
+        """Leave the commits that were under way to the parent."""
+        self._lock, self._lanes = threading.Lock(), {}
 
     def head(self, scope: Scope) -> Snapshot:
         """Give a recent head to build a commit on: the last one this process saw, or else the catalog's."""

@@ -2,7 +2,8 @@
 
 One daemon thread for a lake, started when a first table has something to flush. It never raises into anybody's code: a
 flush that fails is tried again later, and until one succeeds the rows stay where they are, readable. It ends with
-``close``, or with the process, at any step: a flush is one commit. It does not flush: see ``table``.
+``close``, with the process, or when nobody holds the lake any more, at any step: a flush is one commit. The thread
+itself holds nothing while it waits. It does not flush: see ``table``.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import TypeAlias
 from tidelake.errors import NotFoundError
 
 RETRY_S = 5.0  # after a flush that failed
+IDLE_S = 60.0  # between looks of a thread that nobody wakes
 CLOSING_S = 30.0  # how long close waits for the flush that is under way
 
 Flush: TypeAlias = Callable[[], float | None]  # flushes, and says after how many seconds to come again, if at all
@@ -45,12 +47,12 @@ class Flusher:
                 return
             self._due[owner] = (due_s, flush)
             if self._thread is None:
-                self._thread = threading.Thread(
-                    target=_run, args=(weakref.ref(self),), name="tidelake-flusher", daemon=True
-                )
+                woken = self._woken
+                held = weakref.ref(self, lambda _: woken.set())
+                self._thread = threading.Thread(target=_run, args=(held, woken), name="tidelake-flusher", daemon=True)
                 self._thread.start()
                 _started.add(self)
-            self._changed.notify()
+            self._woken.set()
 
     def close(self) -> None:
         """Stop, after the flush that is under way; what is not flushed yet stays hot."""
@@ -59,49 +61,55 @@ class Flusher:
         with self._changed:
             self._is_closed = True
             self._due.clear()
-            self._changed.notify()
+            self._woken.set()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(CLOSING_S)
 
     def _forget(self) -> None:
         self._pid = os.getpid()
-        self._changed = threading.Condition()
+        self._changed = threading.Lock()
+        self._woken = threading.Event()
         self._due = {}
         self._thread = None
         self._is_closed = False
 
-    def _next(self) -> tuple[Hashable, Flush] | None:
-        """Wait a while for something that is due."""
+    def _next(self) -> tuple[Hashable, Flush] | float | None:
+        """Take what is due, or give the seconds until something is; None once closed."""
         with self._changed:
             if self._is_closed:
                 return None
             first = min(self._due, key=lambda owner: self._due[owner][0], default=None)
-            wait_s = 1.0 if first is None else self._due[first][0] - self._clock_s()
+            wait_s = IDLE_S if first is None else self._due[first][0] - self._clock_s()
             if first is None or wait_s > 0:
-                self._changed.wait(min(wait_s, 1.0))
-                return None
+                return min(wait_s, IDLE_S)
             return first, self._due.pop(first)[1]
 
-    def _step(self) -> bool:
-        """Do what is due, if anything is; False once closed."""
+    def _step(self) -> float | None:
+        """Do what is due, if anything is; give the seconds to wait after it, None once closed."""
         found = self._next()
-        if found is not None:
-            owner, flush = found
-            try:
-                again_s = flush()
-            except NotFoundError:  # the table was dropped
-                again_s = None
-            except Exception:  # the rows are safe, and nobody is here to be told
-                again_s = RETRY_S
-            if again_s is not None:
-                self.notice(owner, flush, again_s)
-        return not self._is_closed
+        if found is None or isinstance(found, float):
+            return found
+        owner, flush = found
+        try:
+            again_s = flush()
+        except NotFoundError:  # the table was dropped
+            again_s = None
+        except Exception:  # the rows are safe, and nobody is here to be told
+            again_s = RETRY_S
+        if again_s is not None:
+            self.notice(owner, flush, again_s)
+        return None if self._is_closed else 0.0
 
 
-def _run(held: weakref.ref[Flusher]) -> None:
+def _run(held: weakref.ref[Flusher], woken: threading.Event) -> None:
     """Work until closed, or until nobody holds the lake any more."""
-    while (flusher := held()) is not None and flusher._step():
+    while (flusher := held()) is not None:
+        woken.clear()  # before looking: what comes later wakes it
+        wait_s = flusher._step()
         del flusher
+        if wait_s is None:
+            return
+        woken.wait(wait_s)
 
 
 _started: weakref.WeakSet[Flusher] = weakref.WeakSet()

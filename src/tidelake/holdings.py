@@ -32,6 +32,7 @@ from tidelake.buckets import parse_bucket
 from tidelake.catalog.protocol import Catalog, Pending, TableInfo
 from tidelake.coverage import NO_ENTITY, Cells, Coverage, Index, cells_of, entity_text, shown_entity, united
 from tidelake.errors import CorruptError, NotFoundError, OverlapError
+from tidelake.forking import renew_after_fork
 from tidelake.hot import read_hot
 from tidelake.objects import (
     ObjectStore,
@@ -127,6 +128,11 @@ class Holdings:
         self._extents = _Kept(ENTITIES_KEPT)
         self._infos: dict[str, TableInfo] = {}
         self._lock = threading.Lock()
+        renew_after_fork(self)
+
+    def renew_after_fork(self) -> None:
+        """Forget what a thread of the parent may have been noting."""
+        self._lock, self._states, self._extents = threading.Lock(), OrderedDict(), _Kept(ENTITIES_KEPT)
 
     def know(self, info: TableInfo) -> None:
         """Remember a table's name, of which its coverage's keys are made."""

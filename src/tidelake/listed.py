@@ -15,12 +15,13 @@ from functools import reduce
 from operator import and_, or_
 from threading import Lock
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, proxy
 
 import numpy as np
 
 from tidelake.catalog.protocol import Catalog
 from tidelake.errors import TidelakeError
+from tidelake.forking import renew_after_fork
 from tidelake.plan import Question, time_window
 from tidelake.predicate import And, Not, Or, Predicate
 from tidelake.sieve import Known, Mask, Sieve
@@ -37,9 +38,14 @@ class Listings:
     """The newest listing of each scope of one catalog."""
 
     def __init__(self, catalog: Catalog) -> None:
-        self._catalog = catalog
+        self._catalog: Catalog = proxy(catalog)  # whoever asks holds it; this must not, or nobody could let go of it
         self._kept: OrderedDict[Scope, _Listing] = OrderedDict()
         self._lock = Lock()
+        renew_after_fork(self)
+
+    def renew_after_fork(self) -> None:
+        """Begin anew: a thread of the parent may have been bringing a listing forward."""
+        self._lock, self._kept = Lock(), OrderedDict()
 
     def extents(self, snapshot: Snapshot, question: Question, columns: Collection[str]) -> list[Extent] | None:
         """List the extents that may hold wanted rows, with statistics; None where the catalog does it better."""

@@ -25,6 +25,7 @@ from tidelake import cbor
 from tidelake.cbor_encode import encoded
 from tidelake.errors import CorruptError
 from tidelake.evaluate import measured, select, stretch
+from tidelake.forking import renew_after_fork
 from tidelake.format import ExtentReader, segment_format
 from tidelake.hot import read_hot
 from tidelake.logical import shown
@@ -51,6 +52,11 @@ class Footers:
         self._store, self._kept = store, kept
         self._readers: OrderedDict[str, ExtentReader] = OrderedDict()
         self._lock = Lock()
+        renew_after_fork(self)
+
+    def renew_after_fork(self) -> None:
+        """Let nobody wait for a thread of the parent."""
+        self._lock, self._readers = Lock(), OrderedDict()
 
     def holds(self, extent: Extent) -> bool:
         """Say whether an extent is open already."""

@@ -18,7 +18,6 @@ import os
 import re
 import sqlite3
 import threading
-import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -29,7 +28,10 @@ from tidelake.catalog.pools import is_closed, patiently, pool_of
 from tidelake.catalog.protocol import At, nothing_at
 from tidelake.catalog.translating import is_read_only, is_refused, is_taken, translated
 from tidelake.errors import CommitUnknownError, CorruptError, StorageError
+from tidelake.forking import hold_for_fork, renew_after_fork
 from tidelake.objects.protocol import DEADLINE_S
+
+FORK_WITHIN_S = 5.0  # a fork waits so long for a transaction of another thread
 
 Row: TypeAlias = tuple[Any, ...]
 Parameters: TypeAlias = Mapping[str, Any]
@@ -59,7 +61,9 @@ class Database:
         self._texts: dict[str, str] = {}
         self._at = at
         self._writer = threading.Lock()
-        _opened.add(self)
+        self._is_still = False  # while a fork is under way
+        renew_after_fork(self)
+        hold_for_fork(self)
 
     @contextmanager
     def reading(self) -> Iterator[Transaction]:
@@ -118,8 +122,18 @@ class Database:
         """Close every connection."""
         self._pool.empty()
 
-    def forget_connections(self) -> None:
-        """Leave the parent's connections alone after a fork."""
+    def hold_for_fork(self) -> None:
+        """Let no transaction write meanwhile: in the child, SQLite would wait for it for ever."""
+        self._is_still = self.is_sqlite and self._writer.acquire(timeout=FORK_WITHIN_S)
+
+    def let_go_after_fork(self) -> None:
+        """Go on, in the parent."""
+        if self._is_still:
+            self._is_still = False
+            self._writer.release()
+
+    def renew_after_fork(self) -> None:
+        """Leave the parent's connections alone."""
         self._pool.forget()
         self._writer = threading.Lock()
 
@@ -267,14 +281,3 @@ def _in_transaction(connection: Any) -> bool:
     if isinstance(connection, sqlite3.Connection):
         return not is_closed(connection) and connection.in_transaction
     return not connection.closed and connection.info.transaction_status != 0  # 0 is idle
-
-
-_opened: weakref.WeakSet[Database] = weakref.WeakSet()
-
-
-def _after_fork() -> None:
-    for database in list(_opened):
-        database.forget_connections()
-
-
-os.register_at_fork(after_in_child=_after_fork)

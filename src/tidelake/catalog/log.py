@@ -50,6 +50,7 @@ from tidelake.catalog.protocol import (
     parse_table_name,
 )
 from tidelake.errors import AlreadyExistsError, InvalidInputError, NotFoundError, StorageError, TidelakeError
+from tidelake.forking import renew_after_fork
 from tidelake.objects import ObjectStore, open_store
 from tidelake.schema import Schema
 from tidelake.snapshot import Commit, Receipt, Snapshot, keys_of
@@ -79,6 +80,11 @@ class LogCatalog(LogSweeper):
         self._at = at
         self._drafter = Drafter(lambda s, commit: self._receipt(s, commit.id, keys_of(commit)), self._is_pending)
         self._turn = threading.Lock()  # commits of this process do not race each other
+        renew_after_fork(self)
+
+    def renew_after_fork(self) -> None:
+        """Let the child's first commit take its turn."""
+        self._turn = threading.Lock()
 
     def exists(self) -> bool:
         """Say whether there is a log, be its table dropped or not."""

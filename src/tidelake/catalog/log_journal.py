@@ -72,6 +72,7 @@ from tidelake.errors import (
     StorageError,
     TidelakeError,
 )
+from tidelake.forking import renew_after_fork
 from tidelake.objects import LOG_CURRENT, ObjectStore, ensure_conditional_put, log_checkpoint_key, log_commit_key
 from tidelake.snapshot import HotBatch
 
@@ -110,6 +111,12 @@ class Journal:
         self._base = 0  # the version of the last checkpoint that was due
         self._since: list[bytes] = []  # the entries after it, up to TAIL_BYTES
         self._since_bytes = 0
+        renew_after_fork(self)
+
+    def renew_after_fork(self) -> None:
+        """Read the log anew: a thread of the parent may have been following it."""
+        self.lock = threading.RLock()
+        self._forget()
 
     def refresh(self) -> LogState | None:
         """Follow the log to its end; None if there is none."""

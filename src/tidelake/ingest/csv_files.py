@@ -61,7 +61,10 @@ def find_dialect(head: bytes, *, separator: str | None = None) -> Dialect:
     if not rest:
         raise InvalidInputError("no rows to choose a schema from", kind="no_rows")
     mark = separator or find_separator(rest) or ","
-    rows = [row for row in csv.reader(io.StringIO("\n".join(rest)), delimiter=mark) if row]
+    try:
+        rows = [row for row in csv.reader(io.StringIO("\n".join(rest)), delimiter=mark) if row]
+    except csv.Error as error:  # such as a first field that does not end
+        raise InvalidInputError(f"the first lines are not CSV: {error}", kind="bad_csv") from error
     is_header = _is_header(rows)
     names = _names(rows[0]) if is_header else tuple(f"column_{n}" for n in range(1, len(rows[0]) + 1))
     header_lines = 1 + sum(cell.count("\n") for cell in rows[0]) if is_header else 0
@@ -71,7 +74,10 @@ def find_dialect(head: bytes, *, separator: str | None = None) -> Dialect:
 def find_separator(lines: Sequence[str]) -> str | None:
     """Return what separates the columns: it occurs in every line, and equally often in nearly all."""
     for mark in SEPARATORS:
-        counts = [len(row) - 1 for row in csv.reader(io.StringIO("\n".join(lines)), delimiter=mark) if row]
+        try:
+            counts = [len(row) - 1 for row in csv.reader(io.StringIO("\n".join(lines)), delimiter=mark) if row]
+        except csv.Error:
+            continue
         if counts and min(counts) >= 1 and Counter(counts).most_common(1)[0][1] >= 0.9 * len(counts):
             return mark
     return next((mark for mark in SEPARATORS[::-1] if mark in lines[0]), None)

@@ -32,7 +32,15 @@ from tidelake.ingest.coerce import (
 )
 from tidelake.ingest.few import few_rows
 from tidelake.ingest.quarantine import Quarantine
-from tidelake.ingest.text_encoding import OnRead, as_utf8, is_text, line_pieces, opened
+from tidelake.ingest.text_encoding import (
+    MOST_LINE_BYTES,
+    OnRead,
+    as_utf8,
+    is_text,
+    line_pieces,
+    line_too_long,
+    opened,
+)
 from tidelake.later import later
 from tidelake.schema import Schema
 
@@ -261,7 +269,9 @@ class FileRows:
             return self._with_constants(piece, ())
 
     def _json_sample(self, line: int, data: bytes) -> Source:
-        if not self._is_all and (cut := data.rfind(b"\n") + 1):
+        if not self._is_all:
+            if not (cut := data.rfind(b"\n") + 1):
+                raise line_too_long(line)
             data = data[:cut]  # the last line goes on beyond the sample
         if (rows := few_rows(data)) is not None:
             with suppress(TidelakeError):
@@ -349,10 +359,15 @@ class FileRows:
 
     def _begin(self, buffers: Iterator[bytes]) -> bytes:
         held: list[bytes] = []
-        while sum(map(len, held)) < HEAD_BYTES:
+        wanted, size, is_cut = HEAD_BYTES, 0, False
+        while size < wanted:
             if not (data := next(buffers, b"")):
                 return b"".join(held)
             held.append(data)
+            size += len(data)
+            is_cut = is_cut or b"\n" in data
+            is_line = held[0].lstrip()[:1] == b"{" and not is_cut  # which may be longer
+            wanted = MOST_LINE_BYTES if is_line else HEAD_BYTES
         self._is_all = False
         return b"".join(held)
 

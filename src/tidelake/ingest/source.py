@@ -20,11 +20,11 @@ from tidelake.errors import InvalidInputError, TidelakeError
 from tidelake.ingest.coerce import Coerced, Rules, coerce_arrow, coerce_ndjson, coerce_rows
 from tidelake.ingest.few import few_rows
 from tidelake.ingest.files import FileRows
+from tidelake.ingest.text_encoding import MOST_LINE_BYTES, line_too_long
 from tidelake.schema import Schema
 
 PIECE_BYTES = 8 << 20  # of NDJSON
 PIECE_ROWS = 65_536  # of dicts, or of Arrow
-MOST_LINE_BYTES = 1 << 30  # one line of NDJSON must fit Arrow's offsets, with room to spare
 
 
 def coerced_stream(rows: Any, schema: Schema, rules: Rules) -> Iterator[Coerced]:
@@ -105,7 +105,7 @@ def _arrow_pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]
 
 def _ndjson_pieces(buffers: Iterator[pa.Buffer]) -> Iterator[tuple[int, memoryview]]:
     """Cut bytes at line ends into pieces, each with the number of its first line; a last line may lack its end."""
-    line, rest = 1, b""
+    line, rest, rest_bytes = 1, list[bytes](), 0
     held: tuple[int, bytes] | None = None  # the newest piece, which may be the last and takes the rest along
     for buffer in buffers:
         view = memoryview(buffer)
@@ -113,21 +113,23 @@ def _ndjson_pieces(buffers: Iterator[pa.Buffer]) -> Iterator[tuple[int, memoryvi
         while start < len(view):
             end = min(start + PIECE_BYTES, len(view))
             cut = _last_line_end(view, start, end)
-            piece = rest + bytes(view[start : cut if cut > start else end])
+            rest.append(bytes(view[start : cut if cut > start else end]))
+            rest_bytes += len(rest[-1])
             if cut > start:
                 if held is not None:
                     yield held[0], memoryview(held[1])
+                piece = b"".join(rest)
                 held = line, piece
-                line, rest = line + piece.count(b"\n"), b""
+                line, rest, rest_bytes = line + piece.count(b"\n"), [], 0
                 start = cut
             else:
-                if len(piece) > MOST_LINE_BYTES:
-                    raise InvalidInputError("a line is too long", line=line, limit_bytes=MOST_LINE_BYTES)
-                rest, start = piece, end
+                if rest_bytes > MOST_LINE_BYTES:
+                    raise line_too_long(line)
+                start = end
     if held is not None:
-        yield held[0], memoryview(held[1] + rest)
+        yield held[0], memoryview(b"".join([held[1], *rest]))
     elif rest:
-        yield line, memoryview(rest)
+        yield line, memoryview(b"".join(rest))
 
 
 def _last_line_end(view: memoryview, start: int, end: int) -> int:

@@ -20,7 +20,7 @@ import pyarrow as pa
 from tidelake.errors import InvalidInputError
 
 PIECE_BYTES = 8 << 20
-MOST_LINE_BYTES = 1 << 30  # one line must fit Arrow's offsets, with room to spare
+MOST_LINE_BYTES = 128 << 20  # of one line, so that a small compressed file cannot take all memory
 
 _MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bz2"}
 _MARKS = {b"\xef\xbb\xbf": "utf-8", b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
@@ -129,6 +129,16 @@ _LATIN = "tidelake-latin-1"
 codecs.register_error(_LATIN, _latin)
 
 
+def line_too_long(line: int) -> InvalidInputError:
+    """Return the error for a line that is not read to its end."""
+    return InvalidInputError(
+        "a line is too long: one row a line, each shorter than the limit",
+        line=line,
+        limit_bytes=MOST_LINE_BYTES,
+        kind="too_long",
+    )
+
+
 def line_pieces(buffers: Iterator[bytes]) -> Iterator[tuple[int, bytes]]:
     """Cut text at line ends into pieces, each with the number of its first line; a last line may lack its end."""
     line, rest = 1, [b""]
@@ -137,7 +147,7 @@ def line_pieces(buffers: Iterator[bytes]) -> Iterator[tuple[int, bytes]]:
         if not cut:
             rest.append(data)
             if sum(map(len, rest)) > MOST_LINE_BYTES:
-                raise InvalidInputError("a line is too long", line=line, limit_bytes=MOST_LINE_BYTES, kind="too_long")
+                raise line_too_long(line)
             continue
         piece = b"".join([*rest, data[:cut]])
         yield line, piece

@@ -16,14 +16,10 @@ from datetime import timedelta
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-import obstore
-from obstore.exceptions import AlreadyExistsError as ObstoreAlreadyExistsError
-from obstore.exceptions import BaseError as ObstoreError
-from obstore.store import MemoryStore, S3Store
-
 from tidelake.errors import InvalidInputError, StorageError, TidelakeError
 from tidelake.later import later
 from tidelake.objects.keys import UNFIT, check_key, unfit_reason
+from tidelake.objects.library import ORIGINAL, Library, library
 from tidelake.objects.protocol import (
     ACCEPTED,
     DEADLINE_S,
@@ -45,7 +41,7 @@ from tidelake.objects.protocol import (
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from obstore.store import ClientConfig, RetryConfig, S3Config, S3Credential
+    from obstore.store import ClientConfig, MemoryStore, RetryConfig, S3Config, S3Credential, S3Store
 else:
     pa = later("pyarrow")
 
@@ -65,20 +61,32 @@ _S3_CODE = re.compile(r"<Error>\s*<Code>(\w+)</Code>")
 _STATUS = re.compile(r"non-2xx status code: (\d{3})")
 
 
+@dataclass(frozen=True, slots=True)
+class Clients:
+    """A place as one library of obstore reaches it."""
+
+    library: Library
+    store: Any
+    once: Any  # the same place, asked without retries
+
+    @property
+    def obstore(self) -> Any:
+        return self.library.functions
+
+
 class Remote:
     """A store behind obstore; subclasses say which."""
 
-    def __init__(self, url: str, store: Any, *, once: Any = None) -> None:
+    def __init__(self, url: str, clients: Clients) -> None:
         self.url = url
-        self._store = store
-        self._once = once or store  # the same place, asked without retries
+        self._clients = clients
 
     def __repr__(self) -> str:
         return f"ObjectStore({self.url})"
 
     def get(self, key: str) -> pa.Buffer:
-        with _told(self.url, check_key(key)):
-            return pa.py_buffer(obstore.get(self._store, key).bytes())
+        with self._asking(check_key(key)) as client:
+            return pa.py_buffer(client.obstore.get(client.store, key).bytes())
 
     def get_range(self, key: str, start: int, length: int) -> pa.Buffer:
         return self.get_ranges(key, [(start, length)])[0]
@@ -86,8 +94,8 @@ class Remote:
     def get_ranges(self, key: str, ranges: Sequence[Range]) -> Buffers:
         check_ranges(key, ranges, self.url)
         starts, ends = _merged(ranges)
-        with _told(self.url, key):
-            found = obstore.get_ranges(self._store, key, starts=starts, ends=ends, coalesce=0)
+        with self._asking(key) as client:
+            found = client.obstore.get_ranges(client.store, key, starts=starts, ends=ends, coalesce=0)
         buffers = [pa.py_buffer(data) for data in found]
         if [start + buffer.size for start, buffer in zip(starts, buffers, strict=True)] != ends:
             raise short(key, self.url)
@@ -100,8 +108,8 @@ class Remote:
     def get_tail(self, key: str, length: int) -> Tail:
         check_tail(key, length)
         try:
-            with _told(self.url, key):
-                found = obstore.get(self._store, key, options={"range": {"suffix": length}})
+            with self._asking(key) as client:
+                found = client.obstore.get(client.store, key, options={"range": {"suffix": length}})
                 tail = Tail(pa.py_buffer(found.bytes()), found.meta["size"])
         except StorageError as error:
             # An empty object has no last byte, so a server calls any range of it unsatisfiable.
@@ -113,25 +121,25 @@ class Remote:
         return tail
 
     def head(self, key: str) -> ObjectMeta:
-        with _told(self.url, check_key(key)):
+        with self._asking(check_key(key)) as client:
             try:
-                found = obstore.head(self._store, key)
+                found = client.obstore.head(client.store, key)
             except FileNotFoundError:
                 # The answer to HEAD has no body: only GET can say whether the key or its bucket is missing.
-                found = obstore.get(self._store, key).meta
+                found = client.obstore.get(client.store, key).meta
         return ObjectMeta(key, found["size"], found["last_modified"])
 
     def put(self, key: str, data: Data) -> None:
-        with _told(self.url, check_key(key)):
-            obstore.put(self._store, key, self._payload(data), chunk_size=PART_BYTES)
+        with self._asking(check_key(key)) as client:
+            client.obstore.put(client.store, key, self._payload(data), chunk_size=PART_BYTES)
 
     def put_if_absent(self, key: str, data: Data) -> None:
         check_key(key)
         for attempt in range(1, CONFLICT_TRIES + 1):
             try:
                 # Sent once: a second request would find the write of a first whose answer was lost, and call it taken.
-                with _told(self.url, key):
-                    obstore.put(self._once, key, self._payload(data), mode="create")
+                with self._asking(key) as client:
+                    client.obstore.put(client.once, key, self._payload(data), mode="create")
                 return
             except StorageError as error:
                 if error.kind != "conflict" or attempt == CONFLICT_TRIES:
@@ -144,16 +152,30 @@ class Remote:
 
     def delete(self, keys: Iterable[str]) -> None:
         if checked := [check_key(key) for key in keys]:
-            with _told(self.url, checked[0]):
-                obstore.delete(self._store, checked)
+            with self._asking(checked[0]) as client:
+                client.obstore.delete(client.store, checked)
 
     def _payload(self, data: Data) -> bytes | memoryview:
         return view_of(data)
 
+    def _current(self) -> Clients:
+        """Return the clients that this process may use."""
+        return self._clients
+
+    @contextmanager
+    def _asking(self, key: str = "") -> Iterator[Clients]:
+        """Lend the clients, and turn what obstore raises into our errors."""
+        client = self._current()
+        try:
+            yield client
+        except (OSError, client.library.exceptions.BaseError) as error:
+            is_taken = isinstance(error, client.library.exceptions.AlreadyExistsError)
+            raise _error_of(error, self.url, key, is_taken=is_taken) from error
+
     def _listed(self, prefix: str) -> Iterator[ObjectMeta]:
         metas: Metas = []
-        with _told(self.url, prefix):
-            for page in obstore.list(self._store, prefix or None, chunk_size=1000):
+        with self._asking(prefix) as client:
+            for page in client.obstore.list(client.store, prefix or None, chunk_size=1000):
                 metas += [ObjectMeta(found["path"], found["size"], found["last_modified"]) for found in page]
         yield from sorted((meta for meta in metas if not unfit_reason(meta.key)), key=attrgetter("key"))
 
@@ -186,7 +208,13 @@ class Bucket(Remote):
     def __init__(self, place: S3Place) -> None:
         self._place = place
         url = f"s3://{place.bucket}" + f"/{place.prefix}" * bool(place.prefix)
-        super().__init__(url, _connect_s3(place, retries=MAX_RETRIES), once=_connect_s3(place, retries=0))
+        super().__init__(url, _connect_s3(place))
+
+    def _current(self) -> Clients:
+        if self._clients.library is not library():
+            _inherited.append(self._clients)  # a parent's: not even closed here
+            self._clients = _connect_s3(self._place)
+        return self._clients
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Bucket, (self._place,)
@@ -197,6 +225,7 @@ class Bucket(Remote):
         return self._place.endpoint, self._place.region, self._place.bucket
 
 
+_inherited: list[Clients] = []
 _memories: dict[str, MemoryStore] = {}
 
 
@@ -205,7 +234,9 @@ def open_memory(name: str) -> Memory:
     if name and not re.fullmatch(r"[A-Za-z0-9_-]+", name):
         raise InvalidInputError("a memory store's name is letters, digits, _ and -", store=f"memory://{name}")
     # setdefault is one step under the interpreter's lock, so two threads get one store
-    return Memory(f"memory://{name}", _memories.setdefault(name, MemoryStore()) if name else MemoryStore())
+    held = ORIGINAL.stores.MemoryStore()
+    held = _memories.setdefault(name, held) if name else held
+    return Memory(f"memory://{name}", Clients(ORIGINAL, held, held))
 
 
 def parse_s3(
@@ -232,7 +263,12 @@ def parse_s3(
     return S3Place(bucket, prefix, endpoint and endpoint.rstrip("/"), region, key, secret, deadline_s)
 
 
-def _connect_s3(place: S3Place, *, retries: int) -> S3Store:
+def _connect_s3(place: S3Place) -> Clients:
+    with_retries, once = (_client_of(place, retries=retries) for retries in (MAX_RETRIES, 0))
+    return Clients(library(), with_retries, once)
+
+
+def _client_of(place: S3Place, *, retries: int) -> S3Store:
     # Path style is understood by AWS and by every server that speaks S3.
     config: S3Config = {"virtual_hosted_style_request": False}
     if place.endpoint:
@@ -251,7 +287,7 @@ def _connect_s3(place: S3Place, *, retries: int) -> S3Store:
         "retry_timeout": min(RETRY_FOR, silence),
         "backoff": {"init_backoff": FIRST_BACKOFF, "max_backoff": LONGEST_BACKOFF, "base": 2},
     }
-    return S3Store(
+    found: S3Store = library().stores.S3Store(
         place.bucket,
         prefix=place.prefix or None,
         config=config,
@@ -259,6 +295,7 @@ def _connect_s3(place: S3Place, *, retries: int) -> S3Store:
         retry_config=retry,
         credential_provider=_credentials(place.key, place.secret) if place.key and place.secret else None,
     )
+    return found
 
 
 def _credentials(key: str, secret: str) -> Any:
@@ -289,22 +326,13 @@ _SILENCE_RULES: dict[str, tuple[str, str]] = {
 }
 
 
-@contextmanager
-def _told(url: str, key: str = "") -> Iterator[None]:
-    """Turn what obstore raises into our errors; the one place that knows its own."""
-    try:
-        yield
-    except (OSError, ObstoreError) as error:
-        raise _error_of(error, url, key) from error
-
-
-def _error_of(error: Exception, url: str, key: str) -> TidelakeError:
+def _error_of(error: Exception, url: str, key: str, *, is_taken: bool) -> TidelakeError:
     facts: dict[str, Any] = {"key": key, "store": url} if key else {"store": url}
     text = str(error)
     answer = [found[1] for found in (_S3_CODE.search(text), _STATUS.search(text)) if found]
     if isinstance(error, FileNotFoundError) and "NoSuchBucket" not in answer:
         return missing(key, url)
-    if isinstance(error, ObstoreAlreadyExistsError) and "409" not in answer:
+    if is_taken and "409" not in answer:
         return taken(key, url)
     rules = [_ANSWER_RULES[name] for name in answer if name in _ANSWER_RULES]
     if not answer:

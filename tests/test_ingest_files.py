@@ -351,7 +351,7 @@ def test_numbers_that_json_has_not_are_reals(text: str, value: str, here: Path) 
     line = f'{{"ts": "2026-03-14T12:00:00Z", "v": {text}, "d": {{"x": [{text}]}}}}\n'
     row = ingested("a.ndjson", line.encode() * 2 + b'{"ts": "2026-03-14T12:00:01Z", "v": 1.5}\n').to_pylist()[0]
     assert str(row["v"]) == value
-    assert str(tidelake.dynamic.decode(row["d"])["x"][0]) == value
+    assert str(tidelake.decode([row["d"]])[0]["x"][0]) == value
 
 
 def test_compressed_files_need_no_name(here: Path) -> None:

@@ -148,7 +148,7 @@ def test_what_does_not_fit_overflows(lake: tidelake.Lake, kind: str, fits: list[
     table = lake.create_table("s.t", {"n": "long", "v": kind})
     report = table.append([{"n": n, "v": value} for n, value in enumerate([*fits, *misfits])])
     assert report.overflowed == len(misfits)
-    rows = table.scan(["n", "v", "_overflow"]).read_all().to_pylist()
+    rows = table.scan(["n", "v", "_overflow"], dynamic="cbor").read_all().to_pylist()
     assert [row["v"] is None for row in rows] == [False] * len(fits) + [True] * len(misfits)
     assert [decode(row["_overflow"])["v"] for row in rows[len(fits) :]] == misfits
     json_fits = [value for value in fits if not isinstance(value, bytes)]

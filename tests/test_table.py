@@ -105,7 +105,7 @@ def test_append_takes_arrow_dicts_bytes_and_files(logs: Table, tmp_path: Path) -
     sources: list[Any] = [many(3), log_rows(3), ndjson, tmp_path / "rows.ndjson", str(tmp_path / "rows.parquet")]
     for source in sources:
         logs.append(source)
-    scanned = logs.scan(ordered=True).read_all().to_pylist()
+    scanned = logs.scan(ordered=True, dynamic="cbor").read_all().to_pylist()
     expected = sorted((row for _ in sources for row in many(3).to_pylist()), key=lambda row: row["ts"])
     assert scanned == expected
 
@@ -172,7 +172,7 @@ def test_scan_is_in_time_order_across_extents_and_hot_rows(logs: Table) -> None:
 def test_unknown_fields_widen_the_schema_and_old_rows_read_null(logs: Table) -> None:
     logs.append(log_rows(2))
     logs.append([{**row, "region": "eu", "nested": {"a": [1]}} for row in log_rows(2, start=NOON + timedelta(hours=1))])
-    table = logs.scan(["region", "nested"], ordered=True).read_all()
+    table = logs.scan(["region", "nested"], ordered=True, dynamic="cbor").read_all()
     assert table["region"].to_pylist() == [None, None, "eu", "eu"]
     held = [value and dynamic.decode(value) for value in table["nested"].to_pylist()]
     assert held == [None, None, {"a": [1]}, {"a": [1]}]
@@ -183,7 +183,7 @@ def test_a_value_that_fits_no_column_is_kept_and_never_rejects_the_row(logs: Tab
     rows[1]["status"] = "broken"
     report = logs.append(rows)
     assert (report.rows, report.overflowed) == (3, 1)
-    table = logs.scan(["status", "_overflow"], ordered=True).read_all()
+    table = logs.scan(["status", "_overflow"], ordered=True, dynamic="cbor").read_all()
     assert table["status"].to_pylist() == [200, None, 400]
     assert dynamic.decode(table["_overflow"].to_pylist()[1]) == {"status": "broken"}
     assert logs.scan(where="_overflow['status'] == 'broken'").read_all().num_rows == 1

@@ -131,7 +131,7 @@ def test_a_value_of_100_mb_is_kept_whole(made: Table) -> None:
     assert made.scan(["s"], "n == 1").read_all()["s"][0].as_buffer().size == len(text)
     assert made.scan(["n"], "s startswith 'needle'").read_all()["n"].to_pylist() == [1]
     made.append(b'{"ts": "%s", "d": {"deep": "%s"}, "n": 3}' % (TS.encode(), b"y" * (8 << 20)))
-    assert len(dynamic.decode(made.scan(["d"], "n == 3").read_all()["d"][0].as_py())["deep"]) == 8 << 20
+    assert len(dynamic.decode(made.scan(["d"], "n == 3", dynamic="cbor").read_all()["d"][0].as_py())["deep"]) == 8 << 20
     assert made.scan(["n"], "exists(d['deep'])").read_all()["n"].to_pylist() == [3]
 
 
@@ -149,7 +149,7 @@ def test_ten_thousand_keys_in_one_batch_are_all_kept(made: Table, form: str) -> 
     assert report.rows == 100
     assert len(made.schema) <= 5 + 2 * 32 + 1
     names = [name for name in made.schema.names if name.startswith("key-")]
-    found = made.scan([*names, "_overflow"]).read_all().to_pylist()
+    found = made.scan([*names, "_overflow"], dynamic="cbor").read_all().to_pylist()
     kept: dict[str, int] = {}
     for row in found:
         overflow = row.pop("_overflow")
@@ -176,7 +176,7 @@ def test_nesting_a_thousand_deep_is_refused_and_what_is_allowed_is_kept(made: Ta
         made.append(rows(1_000))
     assert made.snapshot.sequence == 1
     made.append(rows(100))
-    assert dynamic.decode(made.scan(["d"]).read_all()["d"][0].as_py()) == nested(100)
+    assert dynamic.decode(made.scan(["d"], dynamic="cbor").read_all()["d"][0].as_py()) == nested(100)
     made.flush()
     assert made.scan(["n"], "d is not null").read_all()["n"].to_pylist() == [7]
 
@@ -185,6 +185,6 @@ def test_an_impossible_cast_goes_to_the_overflow_column(made: Table) -> None:
     values: list[Any] = ["x", 2**200, True, [1], {"a": None}, b"\x00"]
     report = made.append([{"ts": NOON, "n": value} for value in values])
     assert (report.rows, report.overflowed) == (len(values), len(values))
-    found = made.scan(["n", "_overflow"]).read_all().to_pylist()
+    found = made.scan(["n", "_overflow"], dynamic="cbor").read_all().to_pylist()
     assert [row["n"] for row in found] == [None] * len(values)
     assert [dynamic.decode(row["_overflow"])["n"] for row in found] == values

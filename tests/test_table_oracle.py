@@ -176,7 +176,7 @@ def model_of(steps: list[Step], made: Table) -> list[Row]:
 
 
 def read(made: Table, where: Predicate | None, *, prune: bool = True) -> list[Row]:
-    reader = made.scan(None, where, prune=prune)
+    reader = made.scan(None, where, prune=prune, dynamic="cbor")
     batches = [batch for batch in reader if batch.num_rows]
     return [
         row for batch in batches for row in rows_of(pa.RecordBatch.from_arrays(batch.columns, names=batch.schema.names))

@@ -56,7 +56,7 @@ def whole(lake: Lake, lines: list[bytes], events: list[Event]) -> Table:
 
 
 def test_events_come_back_as_the_json_they_were(whole: Table, events: list[Event]) -> None:
-    found = whole.scan(["n", "event"]).read_all()
+    found = whole.scan(["n", "event"], dynamic="cbor").read_all()
     assert found.num_rows == len(events)
     for number, value in zip(found["n"].to_pylist(), found["event"].to_pylist(), strict=True):
         assert dynamic.to_json(dynamic.decode(value)) == events[number]
@@ -70,7 +70,7 @@ def test_events_as_columns_lose_nothing(lake: Lake, lines: list[bytes], events: 
     assert len(made.schema) > 60
     nested = {column.name for column in made.schema if column.type.kind == "dynamic"} - {"_overflow"}
     assert "tags" in nested
-    for batch in made.scan([name for name in made.schema.names if name != "@timestamp"]):
+    for batch in made.scan([name for name in made.schema.names if name != "@timestamp"], dynamic="cbor"):
         for row in batch.to_pylist():
             event = {key: value for key, value in events[row.pop("n")].items() if value is not None}
             del event["@timestamp"]

@@ -24,6 +24,7 @@ from tidelake.errors import (
 )
 
 if TYPE_CHECKING:
+    from tidelake.dynamic_forms import decode
     from tidelake.expression import col, cosine_distance, inner_product, l2_distance
     from tidelake.lake import Lake, connect
     from tidelake.schema import Schema
@@ -38,6 +39,7 @@ _LATER = {
     "col": "tidelake.expression",
     "connect": "tidelake.lake",
     "cosine_distance": "tidelake.expression",
+    "decode": "tidelake.dynamic_forms",
     "inner_product": "tidelake.expression",
     "l2_distance": "tidelake.expression",
 }
@@ -63,6 +65,7 @@ __all__ = [
     "col",
     "connect",
     "cosine_distance",
+    "decode",
     "inner_product",
     "l2_distance",
 ]

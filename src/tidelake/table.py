@@ -20,6 +20,7 @@ from tidelake.appender import Appender, Target
 from tidelake.catalog.protocol import At, Catalog, TableInfo, new_id, nothing_at, now_us
 from tidelake.commit import Coordinator
 from tidelake.drift import check_widening
+from tidelake.dynamic_forms import check_form, stream_in_form, table_in_form
 from tidelake.errors import (
     ConflictError,
     InvalidInputError,
@@ -61,6 +62,7 @@ from tidelake.times import When, parse_time_ns
 
 if TYPE_CHECKING:
     import duckdb
+    import pandas
     import polars
     from pyspark.sql import DataFrame, SparkSession
 
@@ -339,36 +341,60 @@ class Table:
         limit: int | None = None,
         ordered: bool = False,
         prune: bool = True,
+        dynamic: str = "json",
     ) -> pa.RecordBatchReader:
         """Stream the rows that match, ``[start, end)`` of the time column, in time order if asked.
 
         A time is RFC 3339 text, a datetime, a date, or a number since 1970: seconds, milliseconds, microseconds or
         nanoseconds by its size, here, in conditions and in rows that are appended alike.
-        ``prune=False`` reads everything and gives the same rows; it is there to be compared with.
+        Dynamic values are JSON text, or CBOR bytes with ``dynamic="cbor"``. ``prune=False`` reads everything and gives
+        the same rows; it is there to be compared with.
         """
+        check_form(dynamic)
         plan = self.plan(columns, where, start=start, end=end, limit=limit, ordered=ordered, prune=prune)
-        return scan_shown(plan, self._footers)
+        return stream_in_form(scan_shown(plan, self._footers), dynamic)
 
-    def to_arrow(self, columns: Columns | None = None, where: Predicate | str | None = None) -> pa.Table:
-        """Read matching rows into one Arrow table."""
-        return self.scan(columns, where).read_all()
+    def to_arrow(
+        self, columns: Columns | None = None, where: Predicate | str | None = None, *, dynamic: str = "json"
+    ) -> pa.Table:
+        """Read matching rows into one Arrow table; dynamic values as ``json``, ``struct`` or ``cbor``."""
+        return table_in_form(self.scan(columns, where, dynamic="cbor"), dynamic)
 
-    def to_polars(self, columns: Columns | None = None, where: Predicate | str | None = None) -> polars.DataFrame:
-        """Read matching rows into a Polars frame; needs polars."""
+    def to_polars(
+        self, columns: Columns | None = None, where: Predicate | str | None = None, *, dynamic: str = "json"
+    ) -> polars.DataFrame:
+        """Read matching rows into a Polars frame; needs polars. Dynamic values as in ``to_arrow``."""
         import polars
 
-        frame = polars.from_arrow(self.to_arrow(columns, where))
+        frame = polars.from_arrow(self.to_arrow(columns, where, dynamic=dynamic))
         assert isinstance(frame, polars.DataFrame)
         return frame
+
+    def to_pandas(
+        self, columns: Columns | None = None, where: Predicate | str | None = None, *, dynamic: str = "json"
+    ) -> pandas.DataFrame:
+        """Read matching rows into a pandas frame; needs pandas. Dynamic values as in ``to_arrow``."""
+        return self.to_arrow(columns, where, dynamic=dynamic).to_pandas()
 
     def to_duckdb(
         self,
         connection: duckdb.DuckDBPyConnection,
         columns: Columns | None = None,
         where: Predicate | str | None = None,
+        *,
+        dynamic: str = "json",
     ) -> duckdb.DuckDBPyRelation:
-        """Give matching rows to DuckDB as a relation, streamed; needs duckdb."""
-        return connection.from_arrow(self.scan(columns, where))
+        """Give matching rows to DuckDB as a relation, streamed; needs duckdb. Dynamic values as in ``scan``."""
+        return connection.from_arrow(self.scan(columns, where, dynamic=dynamic))
+
+    def __len__(self) -> int:
+        """Return how many rows the table has."""
+        totals = self.snapshot.totals
+        return totals.rows + totals.hot_rows
+
+    def __bool__(self) -> bool:
+        """A table is something, also without rows."""
+        return True
 
     def to_spark(
         self,

@@ -2,8 +2,8 @@
 
 Columns are cast as a whole, by Arrow's kernels: any integer, float, text, timestamp, date, boolean, dictionary, view or
 run-end form. Only nested values, decimals, and values that go to a dynamic column are converted one by one. A binary
-column holds bytes, unless its field says that they are a dynamic column's own (``DYNAMIC_FIELD``). It does not choose
-which columns a table gets.
+column holds bytes, unless its field says that they are a dynamic column's own (``DYNAMIC_FIELD``), and a text column
+texts, unless its field says that they are JSON. It does not choose which columns a table gets.
 """
 
 from __future__ import annotations
@@ -22,11 +22,13 @@ from tidelake.dynamic import real_text
 from tidelake.errors import InvalidInputError, SchemaError
 from tidelake.ingest.columns import SHOWN_BYTES, Flags, vector_array
 from tidelake.ingest.instants import NO_TIME, times_of_decimals, times_of_ints, times_of_texts
+from tidelake.ingest.json_columns import dynamic_of_json, is_json
 from tidelake.ingest.rows import Spill, fit_all
 from tidelake.logical import stored
 from tidelake.logical_types import Logical
 from tidelake.schema import DYNAMIC_FIELD, MAX_DIMENSION, DataType
 
+_UNSUPPORTED = "unsupported arrow type: cast the column first, a duration to int64 (its ticks) or to text"
 _TICKS_PER_US = {"s": 1_000_000, "ms": 1_000}
 
 
@@ -45,7 +47,10 @@ class Arrays:
                 raise InvalidInputError("a column occurs twice", column=name, kind="duplicate_column")
         for field, column in zip(data.schema, data.columns, strict=True):
             array = _simple(_one_chunk(column), field.name)
-            if _is_dynamic(field, array.type):
+            if pa.types.is_string(array.type) and is_json(field):
+                array = dynamic_of_json(array)
+                self._dynamic.add(field.name)
+            elif _is_dynamic(field, array.type):
                 self._dynamic.add(field.name)
             if pa.types.is_null(array.type):
                 continue
@@ -294,7 +299,7 @@ def _simple(array: pa.Array, name: str) -> pa.Array:
     except pa.ArrowInvalid as error:
         raise InvalidInputError("the column cannot be read", column=name, reason=error, kind="too_large") from error
     if pa.types.is_duration(kind) or pa.types.is_interval(kind) or pa.types.is_union(kind):
-        raise SchemaError("unsupported arrow type", column=name, type=kind, kind="unsupported_type")
+        raise SchemaError(_UNSUPPORTED, column=name, type=kind, kind="unsupported_type")
     return array
 
 

@@ -31,6 +31,7 @@ def test_public_names_are_these() -> None:
         "col",
         "connect",
         "cosine_distance",
+        "decode",
         "inner_product",
         "l2_distance",
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import random
 from collections.abc import Iterator
@@ -376,3 +377,65 @@ def test_scan_reads_wide_columns_only_where_a_row_matches(lake: Lake, monkeypatc
     read.clear()
     assert made.scan(["body"], "n > 6 and n < 8").read_all().num_rows == 0
     assert read[-1] == ("n",)
+
+
+VALUES = [{"a": 1, "b": "x\ny"}, None, 5, "hi", [1, 2.5], {"a": {"c": 1e300}}, True, {"é": [None, {"z": -1}]}]
+
+
+@pytest.fixture
+def mixed(lake: Lake) -> Table:
+    table = lake.create_table("mixed", {"ts": "timestamp", "d": "dynamic"})
+    table.append([{"ts": NOON + timedelta(seconds=n), "d": value} for n, value in enumerate(VALUES)])
+    return table
+
+
+def test_dynamic_values_leave_as_json_text_by_every_way(mixed: Table) -> None:
+    texts = [None if value is None else json.dumps(value, separators=(",", ":"), ensure_ascii=False) for value in VALUES]
+    assert mixed.to_arrow()["d"].to_pylist() == texts
+    assert mixed.scan(ordered=True).read_all()["d"].to_pylist() == texts
+    assert pa.table(mixed)["d"].to_pylist() == texts
+    assert mixed.to_polars()["d"].to_list() == texts
+    assert mixed.to_pandas()["d"].tolist() == texts
+    with duckdb.connect() as connection:
+        assert [row[0] for row in mixed.to_duckdb(connection, ["d"]).fetchall()] == texts
+
+
+def test_dynamic_values_are_decoded_from_either_form(mixed: Table) -> None:
+    for form in ("json", "cbor"):
+        column = mixed.to_arrow(dynamic=form)["d"]
+        assert tidelake.decode(column) == VALUES
+        assert tidelake.decode(column.to_pylist()) == VALUES
+        assert tidelake.decode(mixed.to_polars(dynamic=form)["d"]) == VALUES
+        assert [text and json.loads(text) for text in tidelake.decode(column, "json")] == VALUES
+
+
+def test_dynamic_values_of_one_type_are_structs_if_asked(mixed: Table) -> None:
+    table = mixed.to_arrow(where="d.a == 1", dynamic="struct")
+    assert table["d"].to_pylist() == [VALUES[0]]
+    assert table.schema.field("d").type == pa.struct({"a": pa.int64(), "b": pa.string()})
+    with pytest.raises(InvalidInputError, match="several types at a path"):
+        mixed.to_arrow(dynamic="struct")
+    with pytest.raises(InvalidInputError, match="known before its rows"):
+        mixed.scan(dynamic="struct")
+    with pytest.raises(InvalidInputError, match="dynamic is one of json, struct, cbor"):
+        mixed.scan(dynamic="xml")
+
+
+def test_what_was_read_can_be_appended_again(lake: Lake, mixed: Table) -> None:
+    copy = lake.create_table("copy", {"ts": "timestamp", "d": "dynamic"})
+    copy.append(mixed.scan())
+    lake.ingest("asked", lake.sql("select * from mixed").to_arrow())
+    for table in (copy, lake.table("asked")):
+        assert str(table.schema["d"].type) == "dynamic"
+        assert tidelake.decode(table.scan(ordered=True).read_all()["d"]) == VALUES
+    plain = lake.create_table("plain", {"ts": "timestamp", "d": "dynamic"})
+    plain.append([{"ts": NOON, "d": '{"a": 1}'}])  # a text that nobody marked is a text
+    assert tidelake.decode(plain.to_arrow()["d"]) == ['{"a": 1}']
+
+
+def test_a_table_has_a_length_and_is_something_without_rows(lake: Lake, mixed: Table) -> None:
+    assert len(mixed) == len(VALUES)
+    mixed.flush()
+    assert len(mixed) == len(VALUES)
+    empty = lake.create_table("empty", {"ts": "timestamp"})
+    assert (len(empty), bool(empty)) == (0, True)

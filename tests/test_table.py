@@ -390,7 +390,9 @@ def mixed(lake: Lake) -> Table:
 
 
 def test_dynamic_values_leave_as_json_text_by_every_way(mixed: Table) -> None:
-    texts = [None if value is None else json.dumps(value, separators=(",", ":"), ensure_ascii=False) for value in VALUES]
+    texts = [
+        None if value is None else json.dumps(value, separators=(",", ":"), ensure_ascii=False) for value in VALUES
+    ]
     assert mixed.to_arrow()["d"].to_pylist() == texts
     assert mixed.scan(ordered=True).read_all()["d"].to_pylist() == texts
     assert pa.table(mixed)["d"].to_pylist() == texts

@@ -157,7 +157,11 @@ def test_a_value_that_came_before_its_column_is_read_with_it(lake: Lake) -> None
     assert str(table.schema["x"].type) == "long"
     assert sorted(filter(None, table.scan(["x"]).read_all()["x"].to_pylist())) == [5, 7]
     assert table.scan(["ts"], "x == 5").read_all().num_rows == 1
-    found = [dynamic.decode(value) for value in table.scan(["d"], dynamic="cbor").read_all()["d"].to_pylist() if value is not None]
+    found = [
+        dynamic.decode(value)
+        for value in table.scan(["d"], dynamic="cbor").read_all()["d"].to_pylist()
+        if value is not None
+    ]
     assert sorted(map(str, found)) == ["[2]", "{'a': 1}"]
     assert table.scan(["ts"], "d['a'] == 1").read_all().num_rows == 1
 

@@ -1,8 +1,8 @@
 """Give dynamic values to people and programs outside in a form they can use: JSON text, structs or Python objects.
 
-Inside, a dynamic value is CBOR, and a stream may carry it as such (``cbor``). ``json``, the default of every way out, is
-text in a field that says so, so that what was read can be appended again. ``struct`` needs all values at once, and one
-type at each path. It does not read tables.
+Inside, a dynamic value is CBOR, and a stream may carry it as such (``cbor``). ``json``, the default of every way out,
+is text in a field that says so, so that what was read can be appended again. ``struct`` needs all values at once, and
+one type at each path. It does not read tables.
 """
 
 from __future__ import annotations
@@ -119,9 +119,10 @@ def _structs_of(texts: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
 
 
 def _is_dynamic(field: pa.Field) -> bool:
-    return pa.types.is_binary(field.type) and (field.metadata or {}).get(b"tidelake.type") == DYNAMIC_FIELD[
-        b"tidelake.type"
-    ]
+    return (
+        pa.types.is_binary(field.type)
+        and (field.metadata or {}).get(b"tidelake.type") == DYNAMIC_FIELD[b"tidelake.type"]
+    )
 
 
 def _json_field(field: pa.Field) -> pa.Field:

@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 import tidelake
 from tidelake import appender, drift, dynamic
-from tidelake.errors import SchemaError
+from tidelake.cli import main
+from tidelake.errors import QueryError, SchemaError
 from tidelake.lake import Lake
 from tidelake.predicate import Equals
 from tidelake.table import Table
@@ -219,3 +221,63 @@ def test_every_value_is_found_or_announced(lake: Lake) -> None:
 def test_every_value_is_found_or_announced_for_long(lake: Lake) -> None:
     for seed in range(1_000, 2_500):
         check_drift(lake, seed, ("local",))
+
+
+def test_a_field_that_is_new_and_nested_is_a_column_of_its_own(lake: Lake) -> None:
+    table = lake.create_table("m", {"ts": "timestamp"}, time="ts", flush_age="off")
+    table.append([{"ts": NOON, "http": {"status": 504}}, {"ts": NOON, "http": {"status": 200}}])
+    assert str(table.schema["http"].type) == "dynamic"
+    assert count(table, "http.status == 504") == 1
+    for found in (lake.kql("m | where http.status == 504"), lake.sql("select * from m where http.status = 504")):
+        assert len(found) == 1
+
+
+def test_a_name_that_is_no_column_is_found_in_the_overflow_column(lake: Lake) -> None:
+    table = lake.create_table("m", {"ts": "timestamp"}, time="ts", flush_age="off")
+    fillers = {f"f{n}": n for n in range(40)}  # more than become columns
+    table.append([{"ts": NOON, **fillers, "late": n, "nest": {"deep": n}} for n in range(10)])
+    assert not {"f39", "late", "nest"} & set(table.schema.names)
+    for _ in range(2):
+        assert (
+            count(table, "late == 7") == count(table, "nest.deep == 7") == count(table, "f39 == 39 and late > 8") == 1
+        )
+        assert len(table.scan(["late"], "late == 3").read_all()) == 1
+        assert lake.kql("m | where late == 7 | project late, nest.deep").to_arrow().to_pylist() == [
+            {"late": "7", "nest_deep": "7"}
+        ]
+        assert lake.sql("select count(*) n from m where late >= 5").to_arrow()["n"].to_pylist() == [5]
+        assert lake.sql("select sum(late) n, max(nest.deep::int) d from m").to_arrow().to_pylist() == [
+            {"n": 45, "d": 9}
+        ]
+        table.flush()
+    for ask in (
+        lambda: lake.kql("m | where lat == 7"),
+        lambda: lake.sql("select lat from m"),
+        lambda: table.scan(["ts"], "lat == 1"),
+    ):
+        with pytest.raises(QueryError, match="nor is it in _overflow"):
+            ask()
+
+
+def test_the_command_line_says_what_became_of_values_that_changed_their_type(tmp_path: Path) -> None:
+    where = str(tmp_path / "lake")
+    with tidelake.connect(where) as lake:
+        table = lake.create_table("m", {"ts": "timestamp", "v": "long", "w": "long"}, time="ts", flush_age="off")
+        table.append([{**row, "w": 1} for row in rows_of(list(range(2_000)))])
+        table.append([{**row, "w": "bad"} for row in rows_of(["text"] * 30, 5_000)][:9])
+        table.flush()
+
+    def said(*words: str) -> str:
+        found = CliRunner().invoke(main, [*words, "--lake", where])
+        assert found.exit_code == 0, found.output
+        return found.output
+
+    lines = tmp_path / "more.ndjson"
+    lines.write_text("".join(f'{{"ts":"2026-01-02T00:00:{n:02}Z","v":"word {n}"}}\n' for n in range(40)))
+    assert "v was long and is dynamic now: its values are of several types" in said("ingest", "m", str(lines))
+    told = said("describe", "m")
+    assert "v was long and is dynamic: its values are of several types" in told
+    assert "9 values of w in extents do not fit its type, long: see _overflow" in told
+    asked = said("query", "m | summarize sum(w)")
+    assert "warning: 9 values of w do not fit its type, long, and are null in this answer" in asked
+    assert "warning: 9 values of w" in said("explain", "m | summarize sum(w)")

@@ -39,9 +39,9 @@ from tidelake.objects import ObjectStore, extent_key
 from tidelake.recorder import Recorder
 from tidelake.scan import widened
 from tidelake.schema import DataType, Schema, becoming_real
-from tidelake.settings import TableSettings
+from tidelake.settings import DEMOTED, TableSettings
 from tidelake.snapshot import Action, AddExtent, AppendHot, Claim, Extent, HotBatch, Snapshot, UpdateTable
-from tidelake.spread import DEMOTED, OVERFLOWED, also_in_overflow, spilled_columns, with_promoted
+from tidelake.spread import OVERFLOWED, also_in_overflow, spilled_columns, with_promoted
 
 HOT_ROWS = 1_000  # an append of at most so many rows…
 HOT_BYTES = 256 << 10  # …and bytes stays in the catalog: an object of its own would cost more than it holds

@@ -25,7 +25,7 @@ taken out of both. It does not log or retry.
 from __future__ import annotations
 
 import re
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 _EXTRAS = {"pyspark": "spark", "psycopg": "postgres"}  # what to ask pip for
 # Kinds of StorageError after which nothing was done, and which last until somebody acts.
@@ -118,6 +118,12 @@ class QueryError(InvalidInputError):
     """A query or expression text is wrong; the message shows where."""
 
     default_kind = "query"
+    unknown: str | None = None  # the name that stands for nothing, if that is what is wrong
+
+    def about(self, name: str) -> Self:
+        """Note which name is not known."""
+        self.unknown = name
+        return self
 
 
 class InvalidRangeError(InvalidInputError):

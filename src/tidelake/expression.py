@@ -239,7 +239,8 @@ def unknown_column(name: str, known: Sequence[str]) -> QueryError:
     """Say that there is no such column, which ones are close, and which there are."""
     more = f" and {len(known) - NAMES_SHOWN} more" if len(known) > NAMES_SHOWN else ""
     shown = ", ".join(known[:NAMES_SHOWN]) + more
-    return QueryError(f"no column {name!r}{did_you_mean(name, known)}", columns=shown, kind="unknown_column")
+    error = QueryError(f"no column {name!r}{did_you_mean(name, known)}", columns=shown, kind="unknown_column")
+    return error.about(name)
 
 
 def _literal(value: Any) -> Value:
@@ -421,7 +422,7 @@ class _Parser:
     def _column(self, name: str, token: Token, *, written: str = "") -> ColumnSubject:
         if self._columns is not None and name not in self._columns:
             error = unknown_column(written if did_you_mean(written, self._columns) else name, self._columns)
-            raise self._error(error.message, token, kind=error.kind, **error.facts)
+            raise self._error(error.message, token, kind=error.kind, **error.facts).about(name)
         return col(name)
 
     def _step(self) -> str | int:

@@ -7,7 +7,7 @@ and RFC 3339 times. It does not read data.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import reduce
@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from tidelake.errors import NotFoundError
 from tidelake.later import later
-from tidelake.schema import DataType
-from tidelake.snapshot import Extent
+from tidelake.schema import OVERFLOW_COLUMN, DataType
+from tidelake.settings import DEMOTED
+from tidelake.snapshot import Extent, Snapshot
 from tidelake.stats import UNKNOWN, ColumnStats, column_from_json, merge_columns
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ class Listing:
     rows: Sequence[tuple[Any, ...]]
     for_machines: frozenset[str] = frozenset()  # keys that a terminal has no room for
     spare: tuple[str, ...] = ()  # keys that a narrow one leaves out, the first first
+    notes: tuple[str, ...] = ()  # sentences below the rows, for people
 
     def to_json(self) -> list[dict[str, Any]]:
         return [dict(zip(self.keys, row, strict=True)) for row in self.rows]
@@ -65,8 +67,9 @@ class Listing:
             if _room_for(shown, tight=True) > width and key in shown:
                 del shown[key]
                 left_out.append(key.replace("_", " "))
-        told = f"no room for {', '.join(left_out)}: --json has all" if left_out else None
-        table = RichTable(title=self.title, caption=told, box=SIMPLE_HEAD, pad_edge=False)
+        told = [f"no room for {', '.join(left_out)}: --json has all"] if left_out else []
+        caption = Text("\n".join([*told, *self.notes])) if told or self.notes else None
+        table = RichTable(title=self.title, caption=caption, box=SIMPLE_HEAD, pad_edge=False)
         table.title_justify = table.caption_justify = "left"
         numbers = {key for at, key in enumerate(self.keys) if any(type(row[at]) is int for row in self.rows)} - _TEXTS
         gap = "\n" if _room_for(shown, tight=False) > width else " "
@@ -116,6 +119,8 @@ def list_columns(lake: Lake, table: str) -> Listing:
     rows: list[tuple[Any, ...]] = []
     for column in head.schema:
         known = [(_known(e, column.name), e.row_count) for e in extents]
+        if column.type.kind == "dynamic":  # bounds are of the type that it had where it was written
+            known = [(ColumnStats(nulls=each.nulls), count) for each, count in known]
         merged, _ = reduce(_merged, known) if known else (UNKNOWN, 0)
         role = "time" if head.settings.get("time") == column.name else ""
         low, high = (_bound(column.type, bound) for bound in (merged.low, merged.high))
@@ -132,7 +137,23 @@ def list_columns(lake: Lake, table: str) -> Listing:
         rows,
         frozenset({"id"}),
         ("distinct", "role", "nulls", "most", "least"),
+        tuple(_drift_notes(head, extents)),
     )
+
+
+def _drift_notes(head: Snapshot, extents: Sequence[Extent]) -> Iterator[str]:
+    """Say which columns are dynamic because their values mixed, and which have values that do not fit."""
+    for name, kind in head.settings.items():
+        if name.startswith(DEMOTED):
+            yield f"{name.removeprefix(DEMOTED)} was {kind} and is dynamic: its values are of several types"
+    stored = [extent.column_stats.get(OVERFLOW_COLUMN) for extent in extents]
+    misfits = [found for shape in stored if shape and (found := column_from_json(shape).misfits)]
+    for column in head.schema:
+        counts = [each[column.name] for each in misfits if column.name in each]
+        left = sum(each["count"] - each.get(str(column.type), 0) for each in counts)
+        if left and column.type.kind != "dynamic":
+            count = f"{_many(left, 'value')} of {column.name} in extents"
+            yield f"{count} do not fit its type, {column.type}: see {OVERFLOW_COLUMN}"
 
 
 def list_history(lake: Lake, table: str, limit: int = 20) -> Listing:

@@ -8,7 +8,7 @@ hands its blocks to ``with_blocks``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -225,6 +225,25 @@ class _Known(Mapping[str, ColumnStats]):
 
     def __len__(self) -> int:
         return len(self._columns)
+
+
+def for_catalog(question: Question) -> Predicate | None:
+    """Give what the catalog may judge by a column's own bounds: no column whose values may lie elsewhere.
+
+    Nor one that is dynamic by now, and may have had another type where it was written.
+    """
+    dynamic = {column.name for column in question.schema if column.type.kind == "dynamic"}
+    if question.where is None or not (question.spread or dynamic):
+        return question.where
+    parts = question.where.parts if isinstance(question.where, And) else (question.where,)
+    kept = tuple(part for part in parts if not columns_of(part) & (question.spread.keys() | dynamic))
+    return And(kept) if kept else None
+
+
+def judged_columns(question: Question, others: Iterable[str]) -> frozenset[str]:
+    """Give the columns whose statistics are needed: of the question, of others, and where else their values may lie."""
+    asked = frozenset(others) | (frozenset() if question.where is None else columns_of(question.where))
+    return asked.union(column for name in asked for column, _ in question.spread.get(name, ()))
 
 
 def _of_dynamic(known: ColumnStats) -> ColumnStats:

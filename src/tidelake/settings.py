@@ -14,6 +14,7 @@ from tidelake.times import duration_us
 
 FLUSH_AGE = "60s"  # or the age of the oldest: small extents cost more than they hold, old hot rows cost each reader
 FLUSH_OFF = "off"
+DEMOTED = "demoted:"  # before the name of a column that is dynamic by now: the type it had, for people
 FORMATS = ("tlm", "parquet")  # of extents, by the names that ``format`` knows them under
 
 

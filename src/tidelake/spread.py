@@ -7,19 +7,25 @@ It does not read values that are stored: see ``scan``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelake import cbor
-from tidelake.ingest import OVERFLOW_COLUMN, Coerced
-from tidelake.schema import Schema
+from tidelake.catalog.protocol import Catalog
+from tidelake.errors import QueryError, SchemaError
+from tidelake.hot import read_hot
+from tidelake.ingest import Coerced
+from tidelake.judging import may_match
+from tidelake.predicate import DynamicPathExists
+from tidelake.schema import OVERFLOW_COLUMN, DataType, Schema
 from tidelake.snapshot import Snapshot
+from tidelake.stats import Stats, column_from_json
 
 PROMOTED, OVERFLOWED = "promoted:", "overflowed:"  # how names of settings begin
-DEMOTED = "demoted:"  # of a column that is dynamic by now: the type it had, for people
 
 
 def places(settings: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
@@ -42,6 +48,41 @@ def also_in_overflow(head: Snapshot, widened: Schema) -> dict[str, Any]:
     if OVERFLOW_COLUMN not in head.schema:
         return {}
     return {OVERFLOWED + name: True for name in widened.names if name not in head.schema}
+
+
+def with_overflowed(catalog: Catalog, snapshot: Snapshot, name: str) -> Snapshot | None:
+    """Return a snapshot that shows as a dynamic column what its overflow column has under a name; None if nothing."""
+    schema = snapshot.schema
+    if name in schema or OVERFLOW_COLUMN not in schema or not _is_in_overflow(catalog, snapshot, name):
+        return None
+    try:
+        wider = schema.widen([(name, DataType("dynamic"))])
+    except SchemaError:  # no name for a column, or one too many
+        return None
+    return replace(snapshot, schema=wider, settings={**snapshot.settings, OVERFLOWED + name: True})
+
+
+def nor_in_overflow(error: QueryError, schemas: Iterable[Schema]) -> QueryError:
+    """Add to an error about an unknown name that an overflow column, where there is one, does not have it either."""
+    if error.unknown is not None and any(OVERFLOW_COLUMN in schema for schema in schemas):
+        error.facts["hint"] = f"nor is it in {OVERFLOW_COLUMN}, which has the fields that are no column"
+    return error
+
+
+def _is_in_overflow(catalog: Catalog, snapshot: Snapshot, name: str) -> bool:
+    sequence = snapshot.sequence
+    hot = catalog.hot(snapshot.scope, sequence=sequence) if snapshot.totals.hot_batches else ()
+    for written, rows in read_hot(hot, lambda names: [each for each in names if each == OVERFLOW_COLUMN]):
+        if OVERFLOW_COLUMN in written and cbor.extract(rows.column(OVERFLOW_COLUMN), name).is_present().any():
+            return True
+    if not snapshot.totals.extents:
+        return False
+    asked = DynamicPathExists(OVERFLOW_COLUMN, name)
+    for extent in catalog.extents(snapshot.scope, sequence=sequence, stats=(OVERFLOW_COLUMN,)):
+        shape = extent.column_stats.get(OVERFLOW_COLUMN)
+        if shape and may_match(asked, Stats(extent.row_count, {OVERFLOW_COLUMN: column_from_json(shape)})):
+            return True
+    return False
 
 
 def spilled_columns(coerced: Coerced) -> set[str]:

@@ -26,6 +26,7 @@ from tidelake.errors import (
     InvalidInputError,
     InvalidRangeError,
     OverlapError,
+    QueryError,
     SchemaError,
     TidelakeError,
     redacted,
@@ -39,7 +40,7 @@ from tidelake.ingest import OVERFLOW_COLUMN, Rules, coerced_stream, is_rereadabl
 from tidelake.listed import listings_of
 from tidelake.misfits import with_warnings
 from tidelake.objects import ObjectStore
-from tidelake.plan import Question, ScanPlan, make_plan, time_window, without_pruning
+from tidelake.plan import Question, ScanPlan, for_catalog, judged_columns, make_plan, time_window, without_pruning
 from tidelake.predicate import And, Predicate, TimeRange, columns_of
 from tidelake.promotion import WINDOW_ROWS, Promotable, settled_paths
 from tidelake.repair import RepairReport, repair
@@ -57,7 +58,7 @@ from tidelake.snapshot import (
     Snapshot,
     UpdateTable,
 )
-from tidelake.spread import PROMOTED, also_in_overflow, places, spread_of
+from tidelake.spread import PROMOTED, also_in_overflow, nor_in_overflow, places, spread_of, with_overflowed
 from tidelake.times import When, parse_time_ns
 
 if TYPE_CHECKING:
@@ -145,6 +146,12 @@ class Table:
         """Hold the table at the snapshot it has now, so that several reads agree."""
         held = copy(self)
         held._pinned = self.snapshot
+        return held
+
+    def showing(self, columns: Sequence[str], where: str | None = None) -> Table:
+        """Hold the table as ``pinned`` does, with what is in the overflow column under these names as columns."""
+        held = copy(self)
+        held._pinned, _ = self._understood(self.snapshot, columns, where)
         return held
 
     @property
@@ -314,7 +321,7 @@ class Table:
         snapshot = self.snapshot
         question = self._question(snapshot, columns, where, start, end, limit, ordered)
         scope = self._info.scope
-        judged = _judged(question, stats)
+        judged = judged_columns(question, stats)
         listed = listings_of(self._catalog).extents(snapshot, question, judged)
         if listed is None:
             start_ns, end_ns = time_window(question)
@@ -323,7 +330,7 @@ class Table:
                 sequence=snapshot.sequence,
                 start_ns=start_ns,
                 end_ns=end_ns,
-                where=_for_catalog(question),
+                where=for_catalog(question),
                 stats=judged,
             )
         return make_plan(self.name, snapshot, question, listed, self._hot(snapshot))
@@ -538,12 +545,12 @@ class Table:
         limit: int | None,
         ordered: bool,
     ) -> Question:
+        snapshot, parsed = self._understood(snapshot, columns, where)
         schema = snapshot.schema
         time = TableSettings.of(snapshot.settings).time
         wanted, computed = _asked_columns(schema, columns)
         if limit is not None and limit < 0:
             raise InvalidInputError("a limit cannot be negative", limit=limit)
-        parsed = parse_where(where, columns=schema.names) if isinstance(where, str) else where
         parts = [check(parsed, schema)] if parsed is not None else []
         if start is not None or end is not None or ordered:
             if time is None:
@@ -552,10 +559,26 @@ class Table:
                 parts.append(_range(time, start, end))
         predicate = None if not parts else parts[0] if len(parts) == 1 else And(tuple(parts))
         spread, by = spread_of(snapshot.settings), time if ordered else None
-        # What did not fit a logical type is not one of its values, whatever the stored type would make of it.
-        spread = {name: places for name, places in spread.items() if not _is_logical(schema, name)}
         asked = parsed if parsed is not None and any(_is_logical(schema, name) for name in columns_of(parsed)) else None
         return Question(schema, wanted, predicate, time, spread, limit, by, computed, asked)
+
+    def _understood(
+        self, snapshot: Snapshot, columns: Columns | None, where: Predicate | str | None
+    ) -> tuple[Snapshot, Predicate | None]:
+        """Read a condition, and show as a column what is none and is found in the overflow column."""
+        names = [name for name in columns or () if isinstance(name, str)]
+        names += [] if where is None or isinstance(where, str) else columns_of(where)
+        for name in names:
+            snapshot = with_overflowed(self._catalog, snapshot, name) or snapshot
+        while isinstance(where, str):
+            try:
+                return snapshot, parse_where(where, columns=snapshot.schema.names)
+            except QueryError as error:
+                found = error.unknown and with_overflowed(self._catalog, snapshot, error.unknown)
+                if not found:
+                    raise nor_in_overflow(error, [snapshot.schema]) from None
+                snapshot = found
+        return snapshot, where
 
     def _refuse_when_pinned(self) -> None:
         if self._pinned is not None:
@@ -602,22 +625,3 @@ def _tail(values: pa.ChunkedArray, count: int) -> pa.Array:
     """Give the last values as one array."""
     last = values.slice(max(0, len(values) - count)).combine_chunks()
     return last if isinstance(last, pa.Array) else pa.concat_arrays(last.chunks or [pa.array([], values.type)])
-
-
-def _for_catalog(question: Question) -> Predicate | None:
-    """Give what the catalog may judge by a column's own bounds: no column whose values may lie elsewhere.
-
-    Nor one that is dynamic by now, and may have had another type where it was written.
-    """
-    dynamic = {column.name for column in question.schema if column.type.kind == "dynamic"}
-    if question.where is None or not (question.spread or dynamic):
-        return question.where
-    parts = question.where.parts if isinstance(question.where, And) else (question.where,)
-    kept = tuple(part for part in parts if not columns_of(part) & (question.spread.keys() | dynamic))
-    return And(kept) if kept else None
-
-
-def _judged(question: Question, others: Iterable[str]) -> frozenset[str]:
-    """Give the columns whose statistics are needed: of the question, of others, and where else their values may lie."""
-    asked = frozenset(others) | (frozenset() if question.where is None else columns_of(question.where))
-    return asked.union(column for name in asked for column, _ in question.spread.get(name, ()))

@@ -34,3 +34,11 @@ def test_a_column_of_several_types_is_compared_alike_on_both_engines(spark: Spar
         for engine in ("local", "spark"):
             found = lake.sql(f"select count(*) n from m where {condition}", engine=engine).to_arrow()
             assert found["n"].to_pylist() == [count], (condition, engine)
+
+
+def test_a_name_that_is_no_column_is_found_in_the_overflow_column_on_spark(spark: SparkSession, lake: Lake) -> None:
+    table = lake.create_table("m", {"ts": "timestamp"}, time="ts", flush_age="off")
+    fillers = {f"f{n}": n for n in range(40)}  # more than become columns
+    table.append([{"ts": row["ts"], **fillers, "late": row["v"]} for row in rows_of(list(range(10)))])
+    for text in ("select count(*) n from m where late >= 5", "select count(late) - 5 n from m"):
+        assert lake.sql(text, engine="spark").to_arrow()["n"].to_pylist() == [5]

@@ -90,10 +90,10 @@ def ingest(lake: Lake, table: str, files: tuple[str, ...], once: bool, as_json: 
         if as_json:
             shape = {"file": file, "rows": report.rows, "snapshot": report.snapshot, "extents": report.extents,
                      "replayed": report.replayed, "overflowed": report.overflowed,
-                     "skipped": report.skipped}  # fmt: skip
+                     "skipped": report.skipped, "changes": list(report.changes)}  # fmt: skip
             click.echo(orjson.dumps(shape))
         else:
-            click.echo(_told(file, table, report, rows))
+            click.echo("\n  ".join([_told(file, table, report, rows), *report.changes]))
 
 
 @click.command()

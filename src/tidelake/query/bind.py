@@ -339,7 +339,7 @@ def _check_columns(tree: exp.Query, references: Mapping[str, Reference], text: s
                 raise _unknown_column(text, column, [name for names in known.values() for name in names or ()])
             if column.table not in known:
                 message = f"there is no table or alias {column.table!r} here{did_you_mean(column.table, known)}"
-                raise error_of(text, column, message, kind="unknown_table")
+                raise error_of(text, column, message, kind="unknown_table").about(column.table)
             held = known[column.table]
             if held is not None and column.name not in held:
                 raise _unknown_column(text, column, held)
@@ -378,7 +378,9 @@ def _columns_by_source(scope: Scope, references: Mapping[str, Reference]) -> Ite
 def _unknown_column(text: str, column: exp.Column, known: Sequence[str]) -> QueryError:
     suggestion = did_you_mean(column.name, known)
     listed = suggestion or (f"; there are {', '.join(dict.fromkeys(known))}" if known else "")
-    return error_of(text, column, f"there is no column {column.name!r}{listed}", kind="unknown_column")
+    return error_of(text, column, f"there is no column {column.name!r}{listed}", kind="unknown_column").about(
+        column.name
+    )
 
 
 def _may_name_output(column: exp.Column) -> bool:

@@ -21,7 +21,7 @@ from weakref import WeakKeyDictionary
 import pyarrow as pa
 from sqlglot import exp
 
-from tidelake.errors import InvalidInputError, NotFoundError
+from tidelake.errors import InvalidInputError, NotFoundError, QueryError
 from tidelake.lake import Lake
 from tidelake.later import later
 from tidelake.plan import ScanPlan
@@ -39,6 +39,7 @@ from tidelake.query.result import Prepared, Result, Scan
 from tidelake.query.sql import asks_the_time, check_text, parse_sql, too_deep, with_clock
 from tidelake.scan import prune_blocks
 from tidelake.schema import DataType, Schema
+from tidelake.spread import nor_in_overflow
 from tidelake.table import Table
 
 if TYPE_CHECKING:
@@ -139,7 +140,7 @@ def _prepared(lake: Lake, text: str, language: Language, seen: _Seen) -> Prepare
         return found[0]
     check_text(text)
     try:
-        prepared, lasting = _prepare(text, language, seen)
+        prepared, lasting = _prepare_with_overflow(text, language, seen)
     except RecursionError:
         raise too_deep() from None
     if lasting:
@@ -148,6 +149,18 @@ def _prepared(lake: Lake, text: str, language: Language, seen: _Seen) -> Prepare
             while len(kept.queries) > KEPT_QUERIES:
                 kept.queries.popitem(last=False)
     return prepared
+
+
+def _prepare_with_overflow(text: str, language: Language, seen: _Seen) -> tuple[Prepared, bool]:
+    """Bind a text; a name that is no column, but is found in a table's overflow column, stands for that."""
+    while True:
+        try:
+            prepared, lasting = _prepare(text, language, seen)
+        except QueryError as error:
+            if error.unknown is None or not seen.show_overflowed(error.unknown):
+                raise nor_in_overflow(error, seen.schemas().values()) from None
+        else:
+            return prepared, lasting and not seen.overflowed
 
 
 def _prepare(text: str, language: Language, seen: _Seen) -> tuple[Prepared, bool]:
@@ -207,6 +220,7 @@ class _Seen:
     def __init__(self, lake: Lake, limits: Budget) -> None:
         self._lake, self._limits = lake, limits
         self.answers: dict[str, Table] = {}  # tables that a query's text makes
+        self.overflowed = False  # a name is no column, and was found in an overflow column
         self.looked_around = False  # what a query means depends on which tables there are
         self._tables: dict[tuple[str, At | None], Table] = {}
         self._newest: dict[str, Table] = {}  # by a table's id: a query may spell its name in several ways
@@ -241,6 +255,14 @@ class _Seen:
     def names(self) -> Sequence[str]:
         self.looked_around = True
         return self._lake.tables()
+
+    def show_overflowed(self, name: str) -> bool:
+        """Show what the overflow columns of the tables so far have under a name as a column; say whether any has."""
+        shown = {key: table.showing([name]) for key, table in self._tables.items() if name not in table.schema}
+        found = {key: table for key, table in shown.items() if name in table.schema}
+        self._tables |= found
+        self.overflowed |= bool(found)
+        return bool(found)
 
     def schemas(self) -> dict[str, Schema]:
         return {name: table.schema for (name, at), table in self._tables.items() if at is None}

@@ -78,7 +78,7 @@ class TableReader(DataSourceReader):
         self._table: Table | None = None
         if OWN_PLAN not in options and not (options.get("table") or options.get("path")):
             return  # a table that SQL created: spark plans it once without its options, and then once with them
-        table = self._table = open_table(options).pinned()
+        table = self._table = open_table(options).showing(schema.fieldNames(), options.get("where"))
         self.place, self.objects = Place.of(options), table._store.url
         self._columns = projected(table.schema, schema, table.name)
 
@@ -103,6 +103,8 @@ class TableReader(DataSourceReader):
         table = self._table
         plan = table.plan(self._columns, wanted_rows(table, self._options.get("where"), self._pushed))
         log.info("%s", plan.explain())
+        for each in plan.warnings:
+            log.warning("%s", each)
         return cut_splits(plan, table._footers, number_of(self._options, "splitBytes", None))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -127,7 +127,7 @@ class Scope:
         hint = did_you_mean(name, known)
         return self.error(
             at, f"unknown column or name '{name}'{hint}", kind="unknown_name", name=name, tables=",".join(self.tables)
-        )
+        ).about(name)
 
 
 def column_sql(key: str, source: str) -> exp.Expr:

@@ -490,6 +490,32 @@ def test_a_lake_that_is_not_there_is_answered_with_how_to_name_or_make_one(tmp_p
     assert told == "tidelake: a postgresql catalog needs --objects, a folder or s3://bucket/prefix\n"
 
 
+@pytest.mark.parametrize("question", ["print n = 40 + 2", "select 40 + 2 as n", "range n from 42 to 42 step 1"])
+def test_a_query_that_names_no_table_needs_no_lake(
+    question: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = run("query", question, "--format", "json")
+    assert (result.exit_code, result.stderr, orjson.loads(result.stdout)) == (0, "", [{"n": 42}])
+    assert "engine" in run("explain", question).stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "question", ["app.logs | count", "select * from app.logs", "union *", "search 'x'", "select * from gaps('app.logs')"]
+)
+def test_a_query_that_looks_for_a_table_says_that_there_is_no_lake(
+    question: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = run("query", question)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith("tidelake: no lake here: say which with --lake")
+    assert list(tmp_path.iterdir()) == []
+    wrong = run("query", "select nope +")
+    assert (wrong.exit_code, "no lake" in wrong.stderr) == (1, False)
+
+
 @pytest.mark.parametrize("question", ["app.logs | project tags", "select tags from app.logs"])
 def test_query_nests_dynamic_values_in_json_and_writes_their_text_in_csv(question: str, tmp_path: Path) -> None:
     lake = ("--lake", tmp_path / "lake")

@@ -38,7 +38,7 @@ def query_options(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--format", "form", default=None, help="How to print.",
               type=click.Choice(["table", "json", "ndjson", "csv", "parquet", "arrow"]))  # fmt: skip
 @click.option("--output", "-o", metavar="FILE", help="Where to, instead of standard output.")
-@lake_options()
+@lake_options(needed=False)
 def query(
     lake: Lake, text: str | None, file: Any, language: str | None, engine: str, form: str | None, output: str | None
 ) -> None:
@@ -46,13 +46,15 @@ def query(
 
     TEXT may also come from a file or from standard input. The answer is a table, or a chart if KQL's render asks for
     one, unless a format is named, or the output's name ends in one: .json, .ndjson, .csv, .parquet, .arrow. Rows are
-    written as they come, and a file has its name once it is whole. Dynamic values are nested in JSON.
+    written as they come, and a file has its name once it is whole. Dynamic values are nested in JSON. A query that
+    names no table needs no lake.
 
     \b
     Examples:
       tidelake query "app.logs | where level == 'ERROR' | summarize count() by service"
       tidelake query "select service, count(*) from app.logs group by service" --format csv
       tidelake query --file incident.kql --format parquet --output incident.parquet
+      tidelake query "print ago(7d)"
     """
     from tidelake.output import suffix_format, write_result
 
@@ -72,7 +74,7 @@ def query(
 @click.command()
 @query_options
 @json_option
-@lake_options()
+@lake_options(needed=False)
 def explain(lake: Lake, text: str | None, file: Any, language: str | None, engine: str, as_json: bool) -> None:
     """Show what a query would read.
 

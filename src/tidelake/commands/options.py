@@ -25,12 +25,13 @@ PIPE_WIDTH = 120  # columns of a table that nobody's terminal limits
 
 
 def lake_options(
-    create: bool = False, check: Callable[..., None] | None = None
+    create: bool = False, check: Callable[..., None] | None = None, *, needed: bool = True
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command the options that say which lake, and pass it that lake, open.
 
     A lake that is not there is made if told to, once ``check`` has looked at the command's options and raised nothing:
-    what is sure to fail leaves no empty lake behind.
+    what is sure to fail leaves no empty lake behind. Where none is ``needed``, one that is not there is missed only by
+    a command that looks for a table.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
@@ -54,7 +55,14 @@ def lake_options(
             except NotFoundError as error:
                 if not create or check is None:
                     hint = "say which with --lake or TIDELAKE_LAKE; init and ingest make one"
-                    raise NotFoundError(f"{error.message}: {hint}", kind=error.kind, **error.facts) from error
+                    missing = NotFoundError(f"{error.message}: {hint}", kind=error.kind, **error.facts)
+                    if needed:
+                        raise missing from error
+                    from tidelake.commands.no_lake import no_lake
+
+                    with no_lake(place, missing) as nothing:
+                        command(lake=nothing, **options)
+                    return
                 check(**options)
                 lake = connect(place, objects=objects, endpoint=endpoint)
             with lake:

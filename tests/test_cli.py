@@ -502,7 +502,8 @@ def test_a_query_that_names_no_table_needs_no_lake(
 
 
 @pytest.mark.parametrize(
-    "question", ["app.logs | count", "select * from app.logs", "union *", "search 'x'", "select * from gaps('app.logs')"]
+    "question",
+    ["app.logs | count", "select * from app.logs", "union *", "search 'x'", "select * from gaps('app.logs')"],
 )
 def test_a_query_that_looks_for_a_table_says_that_there_is_no_lake(
     question: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from datetime import UTC, date, datetime, timedelta, timezone
+from pathlib import Path
 
 import numpy as np
+import orjson
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
+import tidelake
+from tidelake.cli import main
 from tidelake.errors import InvalidInputError
 from tidelake.ingest.instants import NO_TIME, times_of_ints
 from tidelake.predicate import Nanoseconds
@@ -89,3 +94,39 @@ def test_duration_reads_number_and_unit(text: str, expected: int) -> None:
 def test_duration_refuses_what_is_none(text: str) -> None:
     with pytest.raises(InvalidInputError, match="duration"):
         duration_us(text)
+
+
+@pytest.mark.parametrize("unit", [1, 10**3, 10**6, 10**9])
+def test_numbers_mean_the_same_time_at_every_door(tmp_path: Path, unit: int) -> None:
+    noon = 1_767_268_800  # of 2026-01-01
+    with tidelake.connect(tmp_path / "lake") as lake:
+        table = lake.create_table("m", {"ts": "timestamp", "n": "long"}, time="ts", bucket="1m", flush_age="off")
+        table.append([{"ts": (noon + 60 * n) * unit, "n": n} for n in range(10)])
+        table.flush()
+        middle = (noon + 300) * unit
+        ts = tidelake.col("ts")
+        for where in (ts >= middle, f"ts >= {middle}", "ts >= 2026-01-01T12:05:00Z"):
+            assert table.to_arrow(["n"], where)["n"].to_pylist() == [5, 6, 7, 8, 9]
+        for where in (ts == middle, ts.isin([middle]), f"ts in ({middle}, {middle + 60 * unit}) and n < 6"):
+            assert table.to_arrow(["n"], where)["n"].to_pylist() == [5]
+        assert table.scan(["n"], start=middle, end=middle + 60 * unit).read_all()["n"].to_pylist() == [5]
+        assert table.coverage.held(middle, str(middle + 180 * unit))["buckets"].to_pylist() == [3]
+        run = CliRunner().invoke(
+            main,
+            [
+                "coverage",
+                "m",
+                "--lake",
+                lake.where,
+                "--start",
+                str(middle),
+                "--end",
+                str(middle + 600 * unit),
+                "--json",
+            ],
+        )
+        assert orjson.loads(run.output)["ratio"] == 0.5
+        committed = table.history()[0].committed_us // 10**6 + 1
+        assert lake.table("m", as_of=committed * unit).snapshot == table.snapshot
+        empty = lake.sql(f"select count(*) from m where ts < cast('{middle}' as timestamp)", engine="local")
+        assert empty.to_arrow()[0].to_pylist() == [0]  # of text that is a number, as in Spark, SQL makes no time

@@ -66,7 +66,7 @@ def parse_time_ns(value: Any) -> int:
         raise InvalidInputError(
             f"{value!r} is not a time: give RFC 3339 text, a datetime, or a number since 1970", kind="bad_time"
         )
-    return _number_ns(Decimal(value)) if _NUMBER.fullmatch(value.strip()) else _text_ns(value)
+    return _number_ns(Decimal(value)) if _NUMBER.fullmatch(value.strip()) else text_time_ns(value)
 
 
 def _plain(value: Any) -> Any:
@@ -93,7 +93,8 @@ def _number_ns(value: float | Decimal) -> int:
     return ns
 
 
-def _text_ns(value: str) -> int:
+def text_time_ns(value: str) -> int:
+    """Give a time in RFC 3339 text as nanoseconds since 1970 UTC."""
     extra = _FRACTION.search(value)
     try:
         parsed = datetime.fromisoformat(_FRACTION.sub(r".\1", value.strip()))

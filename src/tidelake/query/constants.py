@@ -13,7 +13,7 @@ from typing import TypeAlias
 from sqlglot import exp
 
 from tidelake.errors import InvalidInputError
-from tidelake.times import parse_time_ns
+from tidelake.times import text_time_ns
 
 Constant: TypeAlias = bool | int | float | Decimal | str | datetime | date
 
@@ -71,7 +71,7 @@ def time_of(value: Constant) -> datetime | None:
     if not isinstance(value, str):
         return None
     try:
-        ns = parse_time_ns(value)
+        ns = text_time_ns(value)  # engines make no time of a number in quotes
     except InvalidInputError:
         return None
     return _EPOCH + timedelta(microseconds=ns // 1000) if ns % 1000 == 0 else None

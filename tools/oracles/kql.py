@@ -14,7 +14,9 @@ from typing import Any
 from tools.oracles.compare import NULLS, same_rows, same_value
 from tools.oracles.outcomes import Ask, Entry, File, Outcome, Rows, judged
 
-OUT_OF_SCOPE = re.compile(r"\bgeo_\w+|\bgraph\b|make-graph|graph-\w+|\bgraph_\w+|\ball_different|\binner_nodes")
+OUT_OF_SCOPE = re.compile(
+    r"external_?data\([^;]*https?://|\bgeo_\w+|\bgraph\b|make-graph|graph-\w+|\bgraph_\w+|\ball_different|\binner_nodes"
+)
 _SORTS_LAST = re.compile(r"\|\s*(sort|order|top)\s[^|]*$")
 _GIVEN = re.compile(r"print_\d+|column\d+")  # names that nobody chose
 _BY_CHANCE = re.compile(r"\brand\(|\bsample \d|new_guid\(")
@@ -67,7 +69,7 @@ def judge_segments(entry: Entry, ask: Ask) -> Outcome:
 
 
 def is_in_scope(entry: Entry) -> bool:
-    """Whether an entry is meant to work: it asks for no map and no graph, and its authors do not skip it."""
+    """Whether an entry is meant to work: it asks for no map, graph or page of the web, and is not skipped."""
     texts = entry.get("queries") or [entry["query"]]
     return not entry.get("skip") and not any(OUT_OF_SCOPE.search(text) for text in texts)
 

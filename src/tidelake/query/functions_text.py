@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 import struct
+from collections import Counter
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
@@ -161,6 +162,45 @@ def has_any_index(text: str, words: str) -> int:
     return -1
 
 
+def reduced(texts: str, options: str) -> str:
+    """Group texts that are alike, as ``[pattern, count, first text]``, the largest group first.
+
+    Words are parted by what is no letter or digit, and by some characters. From the last place to the first, a word is
+    a star where a share of all texts differs in that place alone and some word stays; a star takes in what parts it
+    from its neighbours.
+    """
+    held, (share, characters) = json.loads(texts), json.loads(options)
+    parting = _pattern(f"([^\\w]|_|[{re.escape(characters)}])" if characters else "([^\\w]|_)")
+    rows = [tuple(part for part in parting.split(each) if part) for each in held]
+    least = max(share * len(held), 2)
+    for place in range(max(map(len, rows), default=0) - 1, -1, -1):
+        alike: dict[tuple[str, ...], Counter[str]] = {}
+        rest = [(*row[:place], "", *row[place + 1 :]) if place < len(row) else () for row in rows]
+        for row, key in zip(rows, rest, strict=True):
+            if key and not parting.fullmatch(row[place]):
+                alike.setdefault(key, Counter())[row[place]] += 1
+        rows = [
+            (*row[:place], "*", *row[place + 1 :])
+            if (words := alike.get(key, Counter())) and len(words) > 1 and words.total() >= least and _has_word(key)
+            else row
+            for row, key in zip(rows, rest, strict=True)
+        ]
+    groups: dict[str, list[Any]] = {}
+    for each, row in zip(held, rows, strict=True):
+        pattern = "".join(word for at, word in enumerate(row) if not _beside_star(row, at, parting))
+        groups.setdefault(re.sub(r"\*+", "*", pattern), [pattern, 0, each])[1] += 1
+    found = [[pattern, count, first] for pattern, (_, count, first) in groups.items()]
+    return json.dumps(sorted(found, key=lambda group: -group[1]), ensure_ascii=False)
+
+
+def _has_word(words: tuple[str, ...]) -> bool:
+    return any(any(map(str.isalnum, word)) for word in words)
+
+
+def _beside_star(row: tuple[str, ...], at: int, parting: re.Pattern[str]) -> bool:
+    return parting.fullmatch(row[at]) is not None and "*" in (*row[max(at - 1, 0) : at], *row[at + 1 : at + 2])
+
+
 # name, function, how many texts it takes, what it gives
 TEXT: tuple[tuple[str, Callable[..., Any], int, str], ...] = (
     ("tide_indexof_from", indexof, 3, "long"),
@@ -168,6 +208,7 @@ TEXT: tuple[tuple[str, Callable[..., Any], int, str], ...] = (
     ("tide_countof_plain", countof, 2, "long"),
     ("tide_version_text", version, 1, "text"),
     ("tide_hashed", hashed, 3, "long"),
+    ("tide_reduced", reduced, 2, "json"),
     ("tide_replace_strings", replace_strings, 3, "text"),
     ("tide_has_any_index", has_any_index, 2, "long"),
     ("tide_bag_without", bag_without, 2, "json"),

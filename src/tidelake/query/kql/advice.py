@@ -18,7 +18,6 @@ OPERATORS: Mapping[str, str] = {
     "scan": "prev, next, row_cumsum and row_window_session follow rows in order",
     "fork": "ask one query for each branch",
     "facet": "ask one summarize for each column",
-    "reduce": "summarize by replace_regex(…) groups texts that are alike",
     "execute-and-cache": "materialize keeps a result within a query",
     "macro-expand": "union the tables of each database",
     "assert-schema": "getschema shows a table's columns",

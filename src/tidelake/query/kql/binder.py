@@ -22,6 +22,7 @@ from tidelake.query.kql.arguments import Arguments
 from tidelake.query.kql.conversions import convert, implicit
 from tidelake.query.kql.expressions import PLACES
 from tidelake.query.kql.mistakes import error_at
+from tidelake.query.kql.patterns import Declared, Use, case_of, use_of
 from tidelake.query.kql.relations import Relation, Steps, keyed
 from tidelake.query.kql.scalar_functions import FUNCTIONS
 from tidelake.query.kql.scalars import RowValue
@@ -104,6 +105,8 @@ class Binder(Specials):
 
     def is_table(self, node: syntax.Expression, place: Place) -> bool:
         """Say whether an expression is a table."""
+        if use_of(node, place.names) is not None:
+            return True
         match node:
             case syntax.Pipe() | syntax.DataTable() | syntax.ExternalData():
                 return True
@@ -152,7 +155,10 @@ class Binder(Specials):
         match statement:
             case syntax.Let(name, syntax.Function() as function):
                 return Names(names, {name: Closure(function, names, self.text)})
+            case syntax.Let(name, syntax.Pattern() as pattern):
+                return Names(names, {name: Declared(pattern, names)})
             case syntax.Let(name, value):
+                assert not isinstance(value, syntax.Pattern)
                 return Names(names, {name: Deferred(value, names, self.text)})
             case syntax.Other("restrict", _, at):
                 raise self.error(
@@ -169,6 +175,8 @@ class Binder(Specials):
 
     def table(self, node: syntax.Expression, place: Place, given: Relation | None = None) -> Relation:
         """Give the rows of an expression that is a table."""
+        if (use := use_of(node, place.names)) is not None:
+            return self._pattern_table(use, place)
         match node:
             case syntax.Pipe(source, operators):
                 empty = isinstance(source, syntax.Name) and not source.name
@@ -182,6 +190,22 @@ class Binder(Specials):
                 return self._named_table(name, place, at)
             case _:
                 raise self.error(node.at, "expected a table here")
+
+    def _pattern_table(self, use: Use, place: Place) -> Relation:
+        """Give the rows of the query that a declared pattern has for some arguments."""
+        scope = self.scope(None, place)
+        values = tuple(self.constant(each, scope, "an argument of a pattern") for each in use.call.arguments)
+        found = case_of(use, values)
+        if found is None or found[0].query is None:
+            raise self.error(use.call.at, f"pattern '{use.call.name}' has no case for these arguments", kind="no_case")
+        body, held = found
+        kinds = {each.name: each.type for each in use.declared.pattern.parameters}
+        own: dict[str, object] = {name: literal(value, kinds.get(name, "string")) for name, value in held.items()}
+        inner = Names(use.declared.names, own)
+        for statement in body.statements:
+            inner = self.declare(statement, inner)
+        assert body.query is not None
+        return self.steps.closed(self.table(body.query, Place(inner, self.text)))
 
     def pipeline(self, relation: Relation, operators: tuple[syntax.Operator, ...], place: Place) -> Relation:
         """Send rows through operators, one after the other."""

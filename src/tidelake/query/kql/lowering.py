@@ -36,7 +36,7 @@ OPERATORS: Mapping[str, OperatorRule] = {
     "partition": expanding.partition, "parse": expanding.parse, "parse-where": expanding.parse,
     "parse-kv": pairs.parse_kv, "range": expanding.range_rows, "invoke": expanding.invoke,
     "evaluate": expanding.evaluate, "find": finding.find, "top-nested": nesting.top_nested,
-    "top-hitters": nesting.top_hitters,
+    "top-hitters": nesting.top_hitters, "reduce": nesting.reduce_by,
 }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Lower ``top-nested`` and ``top-hitters``: the greatest groups, and within each of them the greatest groups.
+"""Lower ``top-nested``, ``top-hitters`` and ``reduce``: the greatest groups, and within each of them the greatest.
 
 Each level is grouped over the rows whose groups above were chosen. What was not chosen at a level is, where that level
 or one below asks for ``others``, one more group under their label, and null where a level does not ask. It does not
@@ -7,6 +7,7 @@ choose rows.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,9 +21,9 @@ from tidelake.query.kql.conversions import convert
 from tidelake.query.kql.grouping import Output, group_keys, grouped, summarize
 from tidelake.query.kql.joining import united
 from tidelake.query.kql.naming import name_of, unique
-from tidelake.query.kql.relations import Relation, aliased, fresh_key
+from tidelake.query.kql.relations import Relation, aliased, fresh_key, keyed
 from tidelake.query.kql.scope import column_sql
-from tidelake.query.kql.values import Column, Value, literal
+from tidelake.query.kql.values import Column, Value, call, literal, text, text_literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +172,33 @@ def _chain(
     count = column_sql(made.by_name["others_count"].key, made.alias)
     some = b.steps.closed(made.filtered(exp.GT(this=count, expression=exp.Literal.number(0))))
     return some, list(chosen[:cut])
+
+
+def reduce_by(b: Binder, relation: Relation, operator: syntax.Operator, place: Place) -> Relation:
+    """Group texts that are alike: those that have the same frequent words, what differs being a star."""
+    if relation.partition:
+        raise b.error(operator.at, "reduce cannot stand in a partition", kind="unsupported")
+    scope, outside = b.scope(relation := b.steps.plain(relation), place), b.scope(None, place)
+    given = {name: b.constant(node, outside, name) for name, node in operator.parts["with"].items()}
+    share, letters = given.get("threshold", 0.1), str(given.get("characters", ""))
+    if set(given) - {"threshold", "characters"} or not isinstance(share, int | float) or not 0 < share <= 1:
+        raise b.error(operator.at, "reduce has a threshold above 0 and up to 1, and characters that part words")
+    subject = text(b.expect_text(b.bind(operator.items[0], scope), scope, operator.at, "what reduce groups"))
+    listed = call("tide_to_json", call("tide_make_list", subject, exp.Literal.number(2**31 - 1)))
+    options = text_literal(json.dumps([share, letters]))
+    query = exp.select(aliased(call("tide_reduced", listed, options), "found")).from_(relation.source.copy())
+    for condition in relation.where:
+        query = query.where(condition, copy=False)
+    folded, alias = b.steps.add(query)
+    each = exp.select(aliased(call("tide_explode", call("tide_items_bag", column_sql("found", alias))), "item"))
+    source, alias = b.steps.add(each.from_(folded))
+    columns = keyed([("Pattern", "string"), ("Count", "long"), ("Representative", "string")])
+    item = column_sql("item", alias)
+    items = {
+        column.key: convert(Value(call("tide_at", item, exp.Literal.number(at)), "dynamic"), column.type).sql
+        for at, column in enumerate(columns)
+    }
+    return b.steps.closed(Relation(source, alias, columns, items=items))
 
 
 def top_hitters(b: Binder, relation: Relation, operator: syntax.Operator, place: Place) -> Relation:

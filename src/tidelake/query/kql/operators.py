@@ -497,13 +497,14 @@ def _facet(p: Operators) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
 def _reduce(p: Operators) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
     p.expect_word("by", "after reduce")
     value = p.expression()
+    given: dict[str, Any] = {}
     if p.word("with"):
         while p.token.kind == "name":
-            p.next()
+            name = p.next().text
             p.expect_sign("=", "after a setting of reduce")
-            p.expression()
+            given[name] = p.expression()
             p.sign(",")
-    return (value,), {}
+    return (value,), {"with": given}
 
 
 def _sample_distinct(p: Operators) -> tuple[tuple[Any, ...], Mapping[str, Any]]:

@@ -5,6 +5,8 @@ It does not resolve names: see ``lowering``.
 
 from __future__ import annotations
 
+from typing import Any
+
 from tidelake.errors import QueryError
 from tidelake.query.kql import syntax
 from tidelake.query.kql.mistakes import error_at
@@ -82,10 +84,50 @@ class _Parser(Operators):
             return second.is_sign("{")
         return (first.kind == "name" and second.is_sign(":")) or (first.is_sign("[") and self.peek(4).is_sign(":"))
 
-    def _other(self) -> syntax.Other:
+    def _pattern(self, start: int) -> syntax.Let:
+        """Read ``name = (parameters)[path] { (constants).[path] = { query }; … }``."""
+        name = self.name("a name after declare pattern")
+        if not self.sign("="):
+            return syntax.Let(name, syntax.Pattern((), None, (), start), start)
+        parameters = self.parameters()
+        path = None
+        if self.sign("["):
+            path = self._parameter()
+            self.expect_sign("]", "after a pattern's path")
+        self.expect_sign("{", "before a pattern's cases")
+        cases = []
+        while not self.token.is_sign("}"):
+            cases.append(self._case(len(parameters)))
+            while self.sign(";"):
+                pass
+        self.expect_sign("}", "after a pattern's cases")
+        return syntax.Let(name, syntax.Pattern(parameters, path, tuple(cases), start), start)
+
+    def _case(self, count: int) -> tuple[tuple[Any, ...], str | None, syntax.Script]:
+        start = self.token.at
+        self.expect_sign("(", "before a case's constants")
+        values = tuple(each.value for each in self.several(self.literal))
+        self.expect_sign(")", "after a case's constants")
+        if len(values) != count:
+            raise self.error(f"a case needs {count} constants", at=start)
+        path = None
+        if self.sign("."):
+            self.expect_sign("[", "before a case's path")
+            path = str(self.literal().value)
+            self.expect_sign("]", "after a case's path")
+        self.expect_sign("=", "after a case's constants")
+        self.expect_sign("{", "before a case's query")
+        with self.nested():
+            body = self.script(until="}")
+        self.expect_sign("}", "after a case's query")
+        return values, path, body
+
+    def _other(self) -> syntax.Other | syntax.Let:
         start, keyword = self.token.at, self.next().text
         if keyword == "declare" and self.word("query_parameters"):
             return syntax.Other(keyword, self.parameters(), start)
+        if keyword == "declare" and self.word("pattern"):
+            return self._pattern(start)
         if keyword == "set":
             self.name("an option after set")
             if self.sign("="):

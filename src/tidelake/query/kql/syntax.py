@@ -157,6 +157,16 @@ class Function:
 
 
 @dataclass(frozen=True, slots=True)
+class Pattern:
+    """A declared pattern: for each choice of constants, and of a path after them, the query that is meant."""
+
+    parameters: tuple[Parameter, ...]
+    path: Parameter | None
+    cases: tuple[tuple[tuple[Any, ...], str | None, Script], ...]
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
 class Pipe:
     """A source and the operators its rows pass through."""
 
@@ -189,7 +199,7 @@ class Operator:
 @dataclass(frozen=True, slots=True)
 class Let:
     name: str
-    value: Expression
+    value: Expression | Pattern
     at: int
 
 

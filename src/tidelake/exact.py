@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from tidelake.errors import CorruptError
 from tidelake.later import later
 
 if TYPE_CHECKING:
@@ -43,7 +44,10 @@ def has_inexact_longs(column_stats: Mapping[str, Any], names: Iterable[str]) -> 
 
 def stream_has_inexact_longs(payload: bytes, names: Collection[str]) -> bool:
     """Whether rows kept as an Arrow stream have whole numbers beyond the bound in one of some columns."""
-    with pa.ipc.open_stream(pa.py_buffer(payload)) as reader:
-        asked = [field.name for field in reader.schema if field.name in names and field.type == pa.int64()]
-        rows = reader.read_all() if asked else None
+    try:
+        with pa.ipc.open_stream(pa.py_buffer(payload)) as reader:
+            asked = [field.name for field in reader.schema if field.name in names and field.type == pa.int64()]
+            rows = reader.read_all() if asked else None
+    except (pa.ArrowException, OSError) as error:
+        raise CorruptError("hot rows are not readable", reason=error) from error
     return rows is not None and not all(is_exact_array(rows.column(name)) for name in asked)

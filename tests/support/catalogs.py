@@ -17,11 +17,13 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
+import pyarrow as pa
 import pytest
 
 from tidelake.catalog.protocol import At, Catalog, Pending, new_id, nothing_at
 from tidelake.catalog.sql import SqlCatalog
 from tidelake.errors import CommitUnknownError, StorageError
+from tidelake.hot import hot_payload
 from tidelake.schema import Schema
 from tidelake.snapshot import Action, AddExtent, AppendHot, Commit, Extent, HotBatch, Receipt, Scope, Snapshot
 
@@ -93,7 +95,8 @@ def extent(
 
 def hot(rows: int = 3, *, version: int = 1) -> HotBatch:
     """Make a hot batch with an id of its own."""
-    return HotBatch(new_id(), rows, f"rows {next(_numbers)}".encode(), 5, 6, version)
+    payload = hot_payload(pa.record_batch({"number": pa.array([next(_numbers)] * rows, pa.int64())}))
+    return HotBatch(new_id(), rows, payload, 5, 6, version)
 
 
 def commit_of(scope: Scope, *actions: Action, base: int = 0, **words: Any) -> Commit:

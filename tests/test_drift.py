@@ -281,3 +281,12 @@ def test_the_command_line_says_what_became_of_values_that_changed_their_type(tmp
     asked = said("query", "m | summarize sum(w)")
     assert "warning: 9 values of w do not fit its type, long, and are null in this answer" in asked
     assert "warning: 9 values of w" in said("explain", "m | summarize sum(w)")
+
+
+def test_a_dynamic_value_of_another_type_is_neither_equal_nor_unequal_in_sql(lake: Lake) -> None:
+    table = lake.create_table("m", {"ts": "timestamp", "d": "dynamic"}, time="ts", flush_age="off")
+    table.append([{"ts": NOON, "d": value} for value in (5, 7, "text", {"a": 5}, {"a": 6}, {"a": "x"})])
+    table.flush()
+    for condition, rows in {"d <> 5": 1, "not (d = 5)": 1, "d.a <> 5": 1, "not d.a in (5, 8)": 1, "d.a = 5": 1}.items():
+        counted = lake.sql(f"select count(*) n from m where {condition}").to_arrow()["n"].to_pylist()
+        assert (counted, len(lake.sql(f"select ts from m where {condition}"))) == ([rows], rows), condition

@@ -7,7 +7,7 @@ It does not read values that are stored: see ``scan``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,10 +17,11 @@ import pyarrow.compute as pc
 from tidelake import cbor
 from tidelake.catalog.protocol import Catalog
 from tidelake.errors import QueryError, SchemaError
+from tidelake.expression import Distance, parse_where
 from tidelake.hot import read_hot
 from tidelake.ingest import Coerced
 from tidelake.judging import may_match
-from tidelake.predicate import DynamicPathExists
+from tidelake.predicate import DynamicPathExists, Predicate, columns_of
 from tidelake.schema import OVERFLOW_COLUMN, DataType, Schema
 from tidelake.snapshot import Snapshot
 from tidelake.stats import Stats, column_from_json
@@ -48,6 +49,25 @@ def also_in_overflow(head: Snapshot, widened: Schema) -> dict[str, Any]:
     if OVERFLOW_COLUMN not in head.schema:
         return {}
     return {OVERFLOWED + name: True for name in widened.names if name not in head.schema}
+
+
+def understood(
+    catalog: Catalog, snapshot: Snapshot, columns: Sequence[str | Distance] | None, where: Predicate | str | None
+) -> tuple[Snapshot, Predicate | None]:
+    """Read a condition, and show as a column what is none and is found in the overflow column."""
+    names = [name for name in columns or () if isinstance(name, str)]
+    names += [] if where is None or isinstance(where, str) else columns_of(where)
+    for name in names:
+        snapshot = with_overflowed(catalog, snapshot, name) or snapshot
+    while isinstance(where, str):
+        try:
+            return snapshot, parse_where(where, columns=snapshot.schema.names)
+        except QueryError as error:
+            found = with_overflowed(catalog, snapshot, error.unknown) if error.unknown else None
+            if found is None:
+                raise nor_in_overflow(error, [snapshot.schema]) from None
+            snapshot = found
+    return snapshot, where
 
 
 def with_overflowed(catalog: Catalog, snapshot: Snapshot, name: str) -> Snapshot | None:

@@ -26,13 +26,12 @@ from tidelake.errors import (
     InvalidInputError,
     InvalidRangeError,
     OverlapError,
-    QueryError,
     SchemaError,
     TidelakeError,
     redacted,
 )
 from tidelake.evaluate import check, check_vector
-from tidelake.expression import Distance, parse_where, unknown_column
+from tidelake.expression import Distance, unknown_column
 from tidelake.flusher import Flusher
 from tidelake.holdings import Holdings
 from tidelake.hot import acknowledged_us, hot_rows
@@ -58,7 +57,7 @@ from tidelake.snapshot import (
     Snapshot,
     UpdateTable,
 )
-from tidelake.spread import PROMOTED, also_in_overflow, nor_in_overflow, places, spread_of, with_overflowed
+from tidelake.spread import PROMOTED, also_in_overflow, places, spread_of, understood
 from tidelake.times import When, parse_time_ns
 
 if TYPE_CHECKING:
@@ -151,7 +150,7 @@ class Table:
     def showing(self, columns: Sequence[str], where: str | None = None) -> Table:
         """Hold the table as ``pinned`` does, with what is in the overflow column under these names as columns."""
         held = copy(self)
-        held._pinned, _ = self._understood(self.snapshot, columns, where)
+        held._pinned, _ = understood(self._catalog, self.snapshot, columns, where)
         return held
 
     @property
@@ -545,7 +544,7 @@ class Table:
         limit: int | None,
         ordered: bool,
     ) -> Question:
-        snapshot, parsed = self._understood(snapshot, columns, where)
+        snapshot, parsed = understood(self._catalog, snapshot, columns, where)
         schema = snapshot.schema
         time = TableSettings.of(snapshot.settings).time
         wanted, computed = _asked_columns(schema, columns)
@@ -561,24 +560,6 @@ class Table:
         spread, by = spread_of(snapshot.settings), time if ordered else None
         asked = parsed if parsed is not None and any(_is_logical(schema, name) for name in columns_of(parsed)) else None
         return Question(schema, wanted, predicate, time, spread, limit, by, computed, asked)
-
-    def _understood(
-        self, snapshot: Snapshot, columns: Columns | None, where: Predicate | str | None
-    ) -> tuple[Snapshot, Predicate | None]:
-        """Read a condition, and show as a column what is none and is found in the overflow column."""
-        names = [name for name in columns or () if isinstance(name, str)]
-        names += [] if where is None or isinstance(where, str) else columns_of(where)
-        for name in names:
-            snapshot = with_overflowed(self._catalog, snapshot, name) or snapshot
-        while isinstance(where, str):
-            try:
-                return snapshot, parse_where(where, columns=snapshot.schema.names)
-            except QueryError as error:
-                found = error.unknown and with_overflowed(self._catalog, snapshot, error.unknown)
-                if not found:
-                    raise nor_in_overflow(error, [snapshot.schema]) from None
-                snapshot = found
-        return snapshot, where
 
     def _refuse_when_pinned(self) -> None:
         if self._pinned is not None:

@@ -32,7 +32,7 @@ from tidelake.logical import shown
 from tidelake.objects import ObjectStore
 from tidelake.plan import Block, ExtentTask, Question, ScanPlan, surviving, with_blocks
 from tidelake.predicate import Predicate, columns_of
-from tidelake.schema import DYNAMIC_FIELD, Column, DataType
+from tidelake.schema import DYNAMIC_FIELD, Column, DataType, Schema, told_apart
 from tidelake.snapshot import Extent, HotBatch
 
 READ_THREADS = max(2, min(8, os.cpu_count() or 2))
@@ -144,6 +144,16 @@ def scan_shown(plan: ScanPlan, footers: Footers) -> pa.RecordBatchReader:
         for batch in rows
     )
     return pa.RecordBatchReader.from_batches(schema, batches)
+
+
+def without_cases(rows: pa.RecordBatchReader, schema: Schema) -> pa.RecordBatchReader:
+    """Name a table's columns for engines to which case tells nothing; see ``schema.told_apart``."""
+    given = told_apart(schema.names)
+    names = [given.get(name, name) for name in rows.schema.names]
+    if names == rows.schema.names:
+        return rows
+    renamed = pa.schema([field.with_name(name) for field, name in zip(rows.schema, names, strict=True)])
+    return pa.RecordBatchReader.from_batches(renamed, (batch.rename_columns(names) for batch in rows))
 
 
 def output_schema(question: Question) -> pa.Schema:

@@ -338,6 +338,27 @@ def wider_type(held: DataType, wanted: DataType) -> DataType | None:
     return None
 
 
+def fresh_name(name: str, taken: Iterable[str]) -> str:
+    """Return a name that differs from others in more than case: itself, or with ``_2`` or the next number after it."""
+    used = {each.lower() for each in taken}
+    found, count = name, 1
+    while found.lower() in used:
+        count += 1
+        found = f"{name}_{count}"
+    return found
+
+
+def told_apart(names: Iterable[str]) -> dict[str, str]:
+    """Name columns for engines to which case tells nothing: the second of two such names is ``name_2``."""
+    every = list(names)
+    given: dict[str, str] = {}
+    seen: set[str] = set()
+    for name in every:
+        given[name] = name if name.lower() not in seen else fresh_name(name, [*every, *given.values()])
+        seen.add(name.lower())
+    return given
+
+
 def becoming_real(held: Schema, wanted: Schema) -> list[str]:
     """Return the columns that are long in one schema and real in another."""
     longs = {column.name for column in held if column.type == DataType("long")}

@@ -43,7 +43,7 @@ from tidelake.plan import Question, ScanPlan, for_catalog, judged_columns, make_
 from tidelake.predicate import And, Predicate, TimeRange, columns_of
 from tidelake.promotion import WINDOW_ROWS, Promotable, settled_paths
 from tidelake.repair import RepairReport, repair
-from tidelake.scan import Footers, prune_blocks, scan, scan_shown
+from tidelake.scan import Footers, prune_blocks, scan, scan_shown, without_cases
 from tidelake.schema import DataType, Schema
 from tidelake.series import Series
 from tidelake.settings import TableSettings
@@ -391,7 +391,7 @@ class Table:
         dynamic: str = "json",
     ) -> duckdb.DuckDBPyRelation:
         """Give matching rows to DuckDB as a relation, streamed; needs duckdb. Dynamic values as in ``scan``."""
-        return connection.from_arrow(self.scan(columns, where, dynamic=dynamic))
+        return connection.from_arrow(without_cases(self.scan(columns, where, dynamic=dynamic), self.schema))
 
     def __len__(self) -> int:
         """Return how many rows the table has."""

@@ -70,6 +70,21 @@ class Arrays:
         yield from (name for name in self._known if name in self._columns)
         yield from (name for name in self._columns if name not in self._known)
 
+    def fold(self, name: str, into: str) -> bool:
+        """Give all values of a column to another; not where a row has both, or where no type holds the two."""
+        array, other = self._columns[name], self._columns.get(into)
+        if (name in self._dynamic) != (into in self._dynamic) and other is not None:
+            return False
+        if other is not None:
+            united = _united_columns(other, array)
+            if united is None:
+                return False
+            array = united
+        if name in self._dynamic:
+            self._dynamic.add(into)
+        self._columns = {into if key == name else key: held for key, held in self._columns.items()} | {into: array}
+        return True
+
     def proposed(self, name: str) -> DataType | None:
         """Give the type that holds all values of a column, if they are scalars or vectors and there is one."""
         kind = self._columns[name].type
@@ -280,6 +295,21 @@ def _one_chunk(column: Any) -> pa.Array:
             raise InvalidInputError("too much data for one call", bytes=column.nbytes, kind="too_large")
         return whole.chunk(0) if whole.num_chunks else pa.array([], column.type)
     return whole
+
+
+def _united_columns(one: pa.Array, other: pa.Array) -> pa.Array | None:
+    """Give the values of two columns as one, or None where a row has both or no type holds the two."""
+    valid = one.is_valid().to_numpy(zero_copy_only=False)
+    if (valid & other.is_valid().to_numpy(zero_copy_only=False)).any():
+        return None
+    try:
+        joined = pa.concat_arrays([one, other.cast(one.type)])
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        try:
+            joined = pa.concat_arrays([one.cast(other.type), other])
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            return None
+    return joined.take(pa.array(np.where(valid, np.arange(len(one)), np.arange(len(one)) + len(one))))
 
 
 def _simple(array: pa.Array, name: str) -> pa.Array:

@@ -40,6 +40,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelake.errors import InvalidInputError, SchemaError, TidelakeError
+from tidelake.ingest.cases import fold_cases
 from tidelake.ingest.few import few_rows
 from tidelake.ingest.quarantine import Quarantine
 from tidelake.later import later
@@ -107,6 +108,7 @@ class Source(Protocol):
     @property
     def spilled(self) -> int: ...
     def names(self) -> Iterator[str]: ...
+    def fold(self, name: str, into: str) -> bool: ...
     def proposed(self, name: str) -> DataType | None: ...
     def has_reals(self, name: str) -> bool: ...
     def column(self, name: str, kind: DataType) -> pa.Array: ...
@@ -152,6 +154,7 @@ def infer_columns(source: Source, *, time: str, consumed: Collection[str] = ()) 
 
     A column that the times are taken from, and that has another name than the table's time column, is not chosen.
     """
+    fold_cases(source, (), (OVERFLOW_COLUMN, time, *consumed))
     types = {
         name: source.proposed(name) or _DYNAMIC
         for name in source.names()
@@ -180,6 +183,7 @@ def infer_schema(
     source = _source_of(sample)
     if source.rows == 0:
         raise InvalidInputError("no rows to choose a schema from", kind="no_rows")
+    fold_cases(source, (), (OVERFLOW_COLUMN,))
     types = {
         name: source.proposed(name) or _DYNAMIC
         for name in source.names()
@@ -221,6 +225,8 @@ def _coerce(source: Source, schema: Schema, rules: Rules) -> Coerced:
     room = min(rules.max_new_columns, rules.max_columns - len(held) - (rules.overflow not in held))
     arrays: dict[str, pa.Array] = {}
     wider: list[tuple[str, DataType]] = []
+    read_from = rules.times.source.columns if rules.times is not None and rules.times.source is not None else ()
+    fold_cases(source, schema.names, (rules.overflow, *read_from))
     consumed = _read_times(source, rules, arrays)
     for name in source.names():
         if name == rules.overflow or name in consumed:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 import numba
@@ -74,6 +75,28 @@ class Lines:
             name = self._shredded.name(key)
             self._keys[name] = key
             yield name
+
+    def fold(self, name: str, into: str) -> bool:
+        """Give all values of a key to another; not where a row has both."""
+        held, key, to = self._shredded, self._keys[name], self._key_of(into)
+        rows = held.entries["row"]
+        moved, there = held.of_key(key), held.of_key(to)
+        if len(np.intersect1d(rows[moved], rows[there])):
+            return False
+        entries, kinds = held.entries.copy(), held.kinds.copy()
+        entries["key"][moved] = to
+        kinds[to], kinds[key] = kinds[to] | kinds[key], 0
+        groups = [held.of_key(at) for at in range(len(held.starts) - 1)]
+        groups[key], united = groups[key][:0], np.concatenate((there, moved))
+        groups[to] = united[np.argsort(rows[united], kind="stable")]
+        starts = np.concatenate(([0], np.cumsum([len(group) for group in groups]))).astype(held.starts.dtype)
+        order = np.concatenate([*groups, held.order[held.starts[-1] :]])
+        self._shredded = replace(held, entries=entries, order=order, starts=starts, kinds=kinds)
+        self._keys[into] = to
+        return True
+
+    def _key_of(self, name: str) -> int:
+        return self._keys[name] if name in self._keys else self._known.index(name)
 
     def proposed(self, name: str) -> DataType | None:
         """Give the type that holds all values of a key, if they are scalars and there is one."""

@@ -38,6 +38,9 @@ class WithConstants:
         yield from (name for name in self._rows.names() if name not in self._names)
         yield from self._constants.names()
 
+    def fold(self, name: str, into: str) -> bool:
+        return not self._names.intersection((name, into)) and self._rows.fold(name, into)
+
     def proposed(self, name: str) -> DataType | None:
         return (self._constants if name in self._names else self._rows).proposed(name)
 

@@ -150,6 +150,19 @@ class Rows:
         yield from (name for name in self._known if name in self._held)
         yield from (name for name in self._held if name not in self._known)
 
+    def fold(self, name: str, into: str) -> bool:
+        """Give all values of a key to another; not where a row has both."""
+        rows, values = self._held[name]
+        if into in self._held:
+            others = self._held[into]
+            if not set(rows).isdisjoint(others[0]):
+                return False
+            pairs = sorted([*zip(rows, values, strict=True), *zip(*others, strict=True)], key=lambda pair: pair[0])
+            rows, values = [row for row, _ in pairs], [value for _, value in pairs]
+        self._held = {into if key == name else key: held for key, held in self._held.items()}
+        self._held[into] = (rows, values)
+        return True
+
     def proposed(self, name: str) -> DataType | None:
         """Give the type that holds all values of a key, if they are scalars and there is one."""
         _, values = self._held[name]

@@ -16,6 +16,7 @@ from typing import Any, cast
 import numba
 import numpy as np
 import numpy.typing as npt
+import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -23,6 +24,7 @@ from tidelake.ingest.columns import SHOWN_BYTES, vector_of
 from tidelake.ingest.instants import FEW_TEXTS, NO_TIME, text_buffers, time_of_text, times_of_texts
 from tidelake.ingest.rows import Spill, encode
 from tidelake.kernels import compiled
+from tidelake.logical import fitted
 from tidelake.schema import DataType
 from tidelake.times import MAX_US, MIN_US
 
@@ -79,6 +81,19 @@ class TextColumns:
         yield from (name for name in self._known if name in held)
         yield from (name for name in held if name not in self._known)
 
+    def fold(self, name: str, into: str) -> bool:
+        """Give all values of a column to another; not where a row has both."""
+        texts, codes = self._columns[name], self._codes(name)
+        if into in self._columns:
+            there = self._codes(into) != EMPTY
+            if (there & (codes != EMPTY)).any():
+                return False
+            texts = pc.if_else(pa.array(there), self._columns[into], texts)
+            codes = np.where(there, self._codes(into), codes)
+        del self._columns[name]
+        self._columns[into], self._classified[into] = texts, codes
+        return True
+
     def proposed(self, name: str) -> DataType | None:
         """Return the type that holds all values of a column."""
         if name in self._as_text:
@@ -120,6 +135,8 @@ class TextColumns:
     def column(self, name: str, kind: DataType) -> pa.Array:
         """Return a column as this type, or as long where a value is too large for an int; spill what does not fit."""
         texts = self._columns[name]
+        if kind.logical is not None:
+            return self._logical(name, kind)
         if kind.kind == "string":
             return texts if name in self._as_text else texts.fill_null("")
         codes = self._codes(name)
@@ -150,6 +167,18 @@ class TextColumns:
         if name not in self._as_text:
             return bool((self._codes(name) != EMPTY).any())
         return bool(pc.any(pc.greater(pc.binary_length(self._columns[name]), 0)).as_py())
+
+    def _logical(self, name: str, kind: DataType) -> pa.Array:
+        """Return a column as a logical type, its distinct texts read one by one; nested values are JSON text."""
+        codes = self._codes(name)
+        is_decimal = kind.kind in ("long", "string")
+        texts = self._kept(self._columns[name], codes, {INT, REAL, BOOL, TIME, TEXT})
+        distinct = (self._pointed(texts) if is_decimal else texts).dictionary_encode()
+        read = _json if kind.kind == "dynamic" else str
+        encoded = [encode(read(text), {"column": name}) for text in distinct.dictionary.to_pylist()]
+        array, bad = fitted(pa.array(encoded, pa.binary()).take(distinct.indices), kind)
+        self._spill_where(name, bad)
+        return array
 
     def _codes(self, name: str) -> Codes:
         if (found := self._classified.get(name)) is None:
@@ -196,6 +225,13 @@ class TextColumns:
         pairs = zip(distinct.dictionary.to_pylist(), kinds.tolist(), strict=True)
         encoded = [encode(self._value(text, code), {"column": name}) for text, code in pairs]
         return pa.array(encoded, pa.binary()).take(distinct.indices)
+
+
+def _json(text: str) -> Any:
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return text
 
 
 def time_array(times: npt.NDArray[np.int64]) -> pa.Array:

@@ -69,6 +69,8 @@ def adapt(bound: Bound, text: str) -> exp.Query:
         tree = _typed(tree, bound)
     for node in list(tree.walk(bfs=False)):
         _adapt_node(node, text)
+    for node in reversed(list(tree.find_all(exp.Sum, exp.Avg))):
+        _total(node)
     return tree
 
 
@@ -167,6 +169,20 @@ def _adapt_node(node: exp.Expr, text: str) -> None:
 
 def _taken_as(name: str) -> str | None:
     return next((taken for taken, names in TAKEN_AS.items() if name.removeprefix(OURS) in names), None)
+
+
+def _total(node: exp.Expr) -> None:
+    """Give sums and means of decimals the digits that Spark gives them, on every engine."""
+    kind = node.this.type
+    if kind is None or kind.this is not exp.DType.DECIMAL or len(kind.expressions) != 2:
+        return
+    precision, scale = (int(part.name) for part in kind.expressions)
+    more = (10, 0) if isinstance(node, exp.Sum) else (4, 4)
+    whole = node
+    while isinstance(whole.parent, exp.Window | exp.Filter) and whole.arg_key == "this":
+        whole = whole.parent
+    digits = f"DECIMAL({min(38, precision + more[0])}, {min(38, scale + more[1])})"
+    whole.replace(exp.cast(whole.copy(), digits))
 
 
 def _wrap_children(node: exp.Expr, name: str) -> None:

@@ -24,12 +24,12 @@ from sqlglot.schema import MappingSchema
 from tidelake.errors import InvalidInputError, NotFoundError, QueryError
 from tidelake.lexer import did_you_mean
 from tidelake.query.constants import constant_of
-from tidelake.query.kql.relations import fresh_key, keyed
+from tidelake.query.kql.relations import keyed
 from tidelake.query.sql import error_of, path_call, steps_of
 from tidelake.query.sql_tokens import DIALECT, double_quoted
 from tidelake.query.stars import expand_stars
 from tidelake.query.tables import Tables
-from tidelake.schema import DataType
+from tidelake.schema import DataType, fresh_name
 
 PREFIX = "tide_"
 
@@ -237,7 +237,7 @@ def _told_apart(references: Sequence[Reference]) -> Mapping[str, str]:
     for name in (name for each in references for name in each.types):
         if name.lower() in shared and name not in apart:
             is_first = name.lower() not in map(str.lower, apart)
-            apart[name] = name if is_first else fresh_key(name, [*every, *apart.values()])
+            apart[name] = name if is_first else fresh_name(name, [*every, *apart.values()])
     return apart
 
 

@@ -25,6 +25,7 @@ from tidelake.cbor_json import json_of
 from tidelake.errors import QueryError, TidelakeError
 from tidelake.lake import Lake
 from tidelake.logical import shown, shown_as_plain
+from tidelake.logical_types import Logical
 from tidelake.query.budget import Budget
 from tidelake.query.functions import register_duckdb
 from tidelake.query.plain import render
@@ -304,6 +305,9 @@ def _plain_type(kind: pa.DataType, *, is_count: bool, is_clock: bool) -> pa.Data
         return pa.int64()
     if is_clock:
         return pa.timestamp("us")
+    is_nested = pa.types.is_nested(kind) and not pa.types.is_fixed_size_list(kind)  # which are vectors
+    if is_nested and (logical := Logical.from_arrow(kind)) is not None:
+        return logical.arrow  # in which the items of lists have one name
     if pa.types.is_float32(kind):
         return pa.float64()
     if pa.types.is_timestamp(kind):

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from tidelake import errors
 from tidelake.errors import QueryError, TidelakeError
+from tidelake.logical_types import Logical
 from tidelake.query.budget import Budget
 from tidelake.query.functions import register_spark
 from tidelake.query.plain import render
@@ -192,6 +193,8 @@ def _plain_column(column: pa.ChunkedArray, *, is_clock: bool) -> pa.ChunkedArray
     kind = column.type
     if is_clock:
         return column.cast(pa.timestamp("us"))
+    if pa.types.is_nested(kind) and (logical := Logical.from_arrow(kind)) is not None:
+        return column.cast(logical.arrow)  # in which the items of lists have one name
     if pa.types.is_timestamp(kind) and kind.tz != "UTC":
         return column.cast(pa.timestamp("us", tz="UTC"))
     if pa.types.is_float32(kind):

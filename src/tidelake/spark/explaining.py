@@ -18,6 +18,7 @@ from tidelake.spark.options import known_options
 from tidelake.spark.places import open_table
 from tidelake.spark.reading import wanted_rows
 from tidelake.spark.source import NAME
+from tidelake.spark.types import spark_names
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -52,7 +53,8 @@ def _explained(scan: Any) -> str:
     filters = [made for each in _field(scan, "supportedFilters") if (made := _filter(each)) is not None]
     pushed, _ = translate(filters, table.schema)
     where = wanted_rows(table, options.get("where"), pushed)
-    return table.plan(list(_field(scan, "outputSchema").fieldNames()), where).explain()
+    own = spark_names(table.schema)
+    return table.plan([own[name] for name in _field(scan, "outputSchema").fieldNames()], where).explain()
 
 
 def _field(of: Any, name: str) -> Any:

@@ -7,10 +7,11 @@ evaluate anything.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import date, datetime
 from decimal import Decimal
-from typing import Any
+from typing import Any, cast
 
 from pyspark.sql import datasource as d
 
@@ -29,6 +30,7 @@ from tidelake.predicate import (
     time_ns,
 )
 from tidelake.schema import Schema
+from tidelake.spark.types import spark_names
 
 HANDED_DIGITS = 28
 
@@ -37,8 +39,9 @@ def translate(filters: Iterable[d.Filter], schema: Schema) -> tuple[list[Predica
     """Give the predicates that all rows must satisfy, and the filters that Spark must still apply."""
     wanted: list[Predicate] = []
     left: list[d.Filter] = []
+    own = spark_names(schema)
     for each in filters:
-        predicate, is_exact = _translated(each, schema)
+        predicate, is_exact = _translated(_owned(each, own), schema)
         if predicate is None or not _holds(predicate, schema):
             left.append(each)
             continue
@@ -46,6 +49,17 @@ def translate(filters: Iterable[d.Filter], schema: Schema) -> tuple[list[Predica
         if not is_exact:
             left.append(each)
     return wanted, left
+
+
+def _owned(each: d.Filter, own: Mapping[str, str]) -> d.Filter:
+    """Give a filter in the table's own names."""
+    if isinstance(each, d.Not):
+        return d.Not(_owned(each.child, own))
+    attribute: tuple[str, ...] = getattr(each, "attribute", ())
+    if not attribute or own.get(attribute[0], attribute[0]) == attribute[0]:
+        return each
+    changed: Any = each
+    return cast(d.Filter, replace(changed, attribute=(own[attribute[0]], *attribute[1:])))
 
 
 def _holds(predicate: Predicate, schema: Schema) -> bool:

@@ -347,7 +347,8 @@ def target_of(
     if schema is not None:
         return table, held.widen(Schema.of(schema).columns)
     sampled, _ = sample_schema(pieces[0], None, outside)
-    fresh = [(column.name, column.type) for column in sampled if column.name not in held]
+    known = {name.lower() for name in held.names}
+    fresh = [(column.name, column.type) for column in sampled if column.name.lower() not in known]
     return table, held.widen(fresh)
 
 

@@ -10,7 +10,8 @@ others      their namesake  as the table has them
 ==========  ==============  ==========================================
 
 A column with a logical type is of that type; asked for as the plain type that keeps it (a date as TIMESTAMP, a struct
-as VARIANT), it comes as that. It does not read or write tables.
+as VARIANT), it comes as that. Of two columns that only case tells apart the second is ``name_2`` in Spark. It does not
+read or write tables.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from tidelake.errors import InvalidInputError, NotFoundError, SchemaError
 from tidelake.logical import shown, shown_as_plain
 from tidelake.logical_types import OF_COLUMNS, Logical, decimal
-from tidelake.schema import DYNAMIC_FIELD, DataType, Schema
+from tidelake.schema import DYNAMIC_FIELD, DataType, Schema, told_apart
 
 _SPARK_TYPES: dict[str, t.DataType] = {
     "int": t.IntegerType(),
@@ -103,30 +104,52 @@ def plain_type(kind: DataType) -> t.DataType:
 def spark_schema(schema: Schema, names: Iterable[str] | None = None, *, plain: bool = False) -> t.StructType:
     """Give Spark's schema of these columns, or of all."""
     chosen = schema.names if names is None else tuple(names)
-    type_of = plain_type if plain else spark_type
-    return t.StructType([t.StructField(name, type_of(schema[name].type)) for name in chosen])
+    type_of, shown_as = plain_type if plain else spark_type, told_apart(schema.names)
+    return t.StructType([t.StructField(shown_as[schema[n].name], type_of(schema[n].type)) for n in chosen])
 
 
 def projected(schema: Schema, asked: t.StructType, table: str) -> tuple[str, ...]:
     """Give the columns that a user's schema asks for; one that is not there, or not of that type, is an error."""
+    own = spark_names(schema)
     for field in asked:
-        if field.name not in schema:
+        if field.name not in own:
             raise NotFoundError(
-                "no such column", column=field.name, table=table, columns=", ".join(schema.names), kind="no_column"
+                "no such column", column=field.name, table=table, columns=", ".join(own), kind="no_column"
             )
-        kind, wanted = schema[field.name].type, field.dataType.simpleString()
+        kind, wanted = schema[own[field.name]].type, field.dataType.simpleString()
         has = spark_type(kind).simpleString()
         if wanted not in (has, plain_type(kind).simpleString()):
             raise SchemaError(
                 "the schema asks for another type", column=field.name, table=table, has=has, wanted=wanted
             )
-    return tuple(field.name for field in asked)
+    return tuple(own[field.name] for field in asked)
+
+
+def spark_names(schema: Schema) -> dict[str, str]:
+    """Give the columns of a table by their names in Spark."""
+    return {shown_as: name for name, shown_as in told_apart(schema.names).items()}
+
+
+def own_names(schema: Schema, names: Iterable[str]) -> dict[str, str]:
+    """Give the columns that Spark's columns are written to: by name, by name in Spark, or else whatever the case.
+
+    A column that is none of these, or of which there is another spelling too, is a new one.
+    """
+    offered, in_spark = list(names), spark_names(schema)
+    exact = {name: name if name in schema else in_spark[name] for name in offered if name in schema or name in in_spark}
+    free = {name.lower(): name for name in reversed(schema.names) if name not in exact.values()}
+    found = dict(exact)
+    for name in offered:
+        if name not in found:
+            found[name] = free.pop(name.lower(), name)
+    return found
 
 
 def widened(schema: Schema, rows: t.StructType, table: str) -> Schema:
     """Give the schema that holds a table and these rows; what would narrow a column is an error."""
     wider: list[tuple[str, DataType]] = []
-    for field in rows:
+    own = own_names(schema, rows.fieldNames())
+    for field in (t.StructField(own[each.name], each.dataType) for each in rows):
         kind = table_type(field.dataType, field.name)
         if field.name in schema:
             held = schema[field.name].type
@@ -222,22 +245,24 @@ def arrow_schema(schema: t.StructType) -> pa.Schema:
 
 def to_spark(batch: pa.RecordBatch, schema: pa.Schema, kinds: Mapping[str, DataType]) -> pa.RecordBatch:
     """Give a table's stored rows as Spark expects them; the columns are those of ``schema``, in its order."""
-    arrays = [_to_spark(_meant(batch.column(field.name), kinds[field.name], field), field) for field in schema]
+    columns = zip(batch.schema.names, batch.columns, schema, strict=True)
+    arrays = [_to_spark(_meant(array, kinds[name], field), field) for name, array, field in columns]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def from_spark(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Give Spark's rows as coercion takes them: variants as dynamic values, said to be such."""
+def from_spark(batch: pa.RecordBatch, schema: Schema) -> pa.RecordBatch:
+    """Give Spark's rows as coercion takes them: in the table's names, variants as dynamic values, said to be such."""
     arrays, fields = [], []
+    own = own_names(schema, batch.schema.names)
     for field, array in zip(batch.schema, batch.columns, strict=True):
         if _is_variant(field.type):
             from tidelake.spark.variant import dynamics_of
 
             arrays.append(dynamics_of(array))
-            fields.append(pa.field(field.name, pa.binary(), metadata=DYNAMIC_FIELD))
+            fields.append(pa.field(own[field.name], pa.binary(), metadata=DYNAMIC_FIELD))
         else:
             arrays.append(array)
-            fields.append(pa.field(field.name, field.type))
+            fields.append(pa.field(own[field.name], field.type))
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
 

@@ -42,7 +42,7 @@ from tidelake.sidecar import decode, encode
 from tidelake.snapshot import Action, AddExtent, Commit, Extent, Receipt, RecordOffset, UpdateTable
 from tidelake.spark.options import number_of
 from tidelake.spark.places import Place, open_table
-from tidelake.spark.types import from_spark, widened
+from tidelake.spark.types import from_spark, own_names, widened
 from tidelake.spread import spilled_columns, with_promoted
 from tidelake.table import FLUSH_BYTES, FLUSH_ROWS, Table
 
@@ -225,7 +225,7 @@ class _TaskWriter:
         for batch in _sized(batches):
             if self.job.is_replay:
                 continue
-            coerced = coerce_arrow(from_spark(batch), schema, rules)
+            coerced = coerce_arrow(from_spark(batch, schema), schema, rules)
             schema = coerced.schema
             extents.take(coerced)
         context = TaskContext.get()
@@ -277,7 +277,7 @@ def plan_job(table: Table, place: Place, schema: StructType, options: Mapping[st
     inexact = set(real) - exact_columns(table._catalog, head, real)
     wider = wider.widen([(name, DataType("dynamic")) for name in inexact])  # which holds both, each as it is
     time = TableSettings.of(head.settings).time
-    if time is not None and time not in schema.fieldNames():
+    if time is not None and time not in own_names(head.schema, schema.fieldNames()).values():
         raise SchemaError("the rows have no time column", table=table.name, column=time, kind="no_time")
     id = new_id()
     key = options.get("key")

@@ -15,6 +15,7 @@ from sqlglot import exp
 
 from tidelake.query.kql.scope import column_sql
 from tidelake.query.kql.values import Column
+from tidelake.schema import fresh_name
 
 BY_CHANCE = ("tide_rand", "tide_new_guid")
 MAX_STEPS = 500  # a query of more steps is a mistake, and engines plan each
@@ -143,12 +144,7 @@ def table_sql(name: str) -> exp.Expr:
 
 def fresh_key(name: str, taken: Iterable[str]) -> str:
     """Give a name for SQL, where case does not tell names apart."""
-    used = {each.lower() for each in taken}
-    key, count = name, 1
-    while key.lower() in used:
-        count += 1
-        key = f"{name}_{count}"
-    return key
+    return fresh_name(name, taken)
 
 
 def keyed(columns: Iterable[tuple[str, str]], taken: Iterable[str] = ()) -> tuple[Column, ...]:

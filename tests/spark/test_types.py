@@ -56,7 +56,7 @@ def lake(tmp_path: Path) -> Lake:
 
 @pytest.fixture(params=ZONES)
 def zone(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[str]:
-    before = spark.conf.get("spark.sql.session.timeZone")
+    before = str(spark.conf.get("spark.sql.session.timeZone"))
     spark.conf.set("spark.sql.session.timeZone", request.param)
     yield request.param
     spark.conf.set("spark.sql.session.timeZone", before)

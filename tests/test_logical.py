@@ -151,6 +151,11 @@ def test_what_does_not_fit_overflows(lake: tidelake.Lake, kind: str, fits: list[
     rows = table.scan(["n", "v", "_overflow"], dynamic="cbor").read_all().to_pylist()
     assert [row["v"] is None for row in rows] == [False] * len(fits) + [True] * len(misfits)
     assert [decode(row["_overflow"])["v"] for row in rows[len(fits) :]] == misfits
+    for _ in range(2):  # hot rows, and an extent's statistics
+        [said] = lake.sql("select v from s.t").warnings
+        assert said.startswith(f"{len(misfits)} value")
+        assert f"not fit its type, {kind}," in said
+        table.flush()
     json_fits = [value for value in fits if not isinstance(value, bytes)]
     lines = b"\n".join(orjson.dumps({"v": value}) for value in json_fits)
     if json_fits:

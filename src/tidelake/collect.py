@@ -76,7 +76,7 @@ def _collect_column(blocks: Sequence[pa.RecordBatch], schema: Schema, at: int) -
     column = schema.columns[at]
     collector = _COLLECTORS[column.type.kind]()
     if column.name == OVERFLOW_COLUMN and isinstance(collector, _Dynamics):
-        collector.names = frozenset(each.name for each in schema if each.type.kind != "dynamic")
+        collector.names = frozenset(each.name for each in schema if each.type != DataType("dynamic"))
     return [collector.add(block.column(at)) for block in blocks], collector.finish()
 
 

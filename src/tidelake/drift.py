@@ -75,7 +75,7 @@ def changes_of(held: Schema, wider: Schema, tallies: Mapping[str, Tally]) -> tup
         if old != column.type:
             why = ": its values are of several types" if column.type.kind == "dynamic" else ""
             said.append(f"{column.name} was {old} and is {column.type} now{why}")
-        elif column.type.kind != "dynamic" and (misfits := tallies.get(column.name, Tally()).misfits):
+        elif column.type != DataType("dynamic") and (misfits := tallies.get(column.name, Tally()).misfits):
             values = "1 value" if misfits == 1 else f"{misfits:,} values"
             said.append(f"{values} of {column.name} did not fit its type, {column.type}: see {OVERFLOW_COLUMN}")
     return tuple(said)

@@ -42,7 +42,8 @@ def announced(plan: ScanPlan, footers: Footers | None = None, names: Collection[
     found = []
     for name in asked:
         column = plan.question.schema[name]
-        if column.type.kind not in ("dynamic", "vector") and plan.question.spread.get(name):
+        takes_all = column.type.logical is None and column.type.kind in ("dynamic", "vector")
+        if not takes_all and plan.question.spread.get(name):
             known, unknown = _counted(plan, column, footers)
             if known or unknown:
                 found.append(_sentence(plan, column, known, unknown))

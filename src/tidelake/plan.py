@@ -211,6 +211,8 @@ class _Known(Mapping[str, ColumnStats]):
         self._columns, self._question, self._extent = columns, question, extent
 
     def __getitem__(self, name: str) -> ColumnStats:
+        if name in self._question.schema and self._question.schema[name].type.logical is not None:
+            return self._columns.get(name, UNKNOWN)  # what did not fit a logical type is not one of its values
         for column, path in self._question.spread.get(name, ()):
             elsewhere = self._columns.get(column)
             if elsewhere is not None and (elsewhere.paths is None or path in elsewhere.paths):
@@ -233,10 +235,12 @@ def for_catalog(question: Question) -> Predicate | None:
     Nor one that is dynamic by now, and may have had another type where it was written.
     """
     dynamic = {column.name for column in question.schema if column.type.kind == "dynamic"}
-    if question.where is None or not (question.spread or dynamic):
+    types = {column.name: column.type for column in question.schema}
+    elsewhere = dynamic | {name for name in question.spread if name not in types or types[name].logical is None}
+    if question.where is None or not elsewhere:
         return question.where
     parts = question.where.parts if isinstance(question.where, And) else (question.where,)
-    kept = tuple(part for part in parts if not columns_of(part) & (question.spread.keys() | dynamic))
+    kept = tuple(part for part in parts if not columns_of(part) & elsewhere)
     return And(kept) if kept else None
 
 

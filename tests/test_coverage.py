@@ -322,7 +322,9 @@ def test_several_entity_columns_make_an_entity(folder: Lake) -> None:
     assert gaps.schema.names == ["device", "site", "start", "end", "buckets"]
     assert minutes_of(gaps) == [("a", 1, 1, 3), ("a", 2, 1, 4), ("b", 1, 0, 1), ("b", 1, 2, 4)]
     for entity in (["a", 2], ("a", 2), {"site": 2, "device": "a"}):
-        assert minutes_of(table.coverage.gaps(entity=entity)) == [("a", 2, 1, 4)]
+        whole = min(gaps["start"].to_pylist()), max(gaps["end"].to_pylist())
+        assert minutes_of(table.coverage.gaps(*whole, entity=entity)) == [("a", 2, 1, 4)]
+        assert minutes_of(table.coverage.gaps(entity=entity)) == []  # within its own span
     with pytest.raises(OverlapError, match="entity=device=a,site=2"):
         table.append(rows_of("a", 0, site=2))
 
@@ -932,3 +934,19 @@ def test_a_table_with_coverage_is_made_and_filled_on_the_command_line(tmp_path: 
     again = run("ingest", "m.cpu", str(file), "--lake", where)
     assert again.exit_code == 1
     assert "already held" in again.output
+
+
+def test_gaps_of_a_named_entity_are_within_its_own_span(tmp_path: Path) -> None:
+    noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    with tidelake.connect(tmp_path / "own") as lake:
+        table = lake.create_table("cpu", {"ts": "timestamp", "host": "string"}, bucket="1m", entity=["host"])
+        held = {"a": (0, 1, 3), "b": (10, 12)}
+        table.append(
+            [{"ts": noon + timedelta(minutes=at), "host": host} for host, minutes in held.items() for at in minutes]
+        )
+        for host, missing in (("a", 2), ("b", 11)):
+            (gap,) = table.coverage.gaps(entity=host).to_pylist()
+            assert (gap["start"], gap["buckets"]) == (noon + timedelta(minutes=missing), 1)
+        (gap,) = table.coverage.gaps(entity="nobody").to_pylist()  # of what is not there, the table's span is missing
+        assert gap["buckets"] == 13
+        assert len(table.coverage.gaps(noon, noon + timedelta(minutes=13), entity="b").to_pylist()) == 2

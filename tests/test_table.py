@@ -12,6 +12,7 @@ from typing import Any
 
 import duckdb
 import orjson
+import pandas
 import polars
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -441,3 +442,41 @@ def test_a_table_has_a_length_and_is_something_without_rows(lake: Lake, mixed: T
     assert len(mixed) == len(VALUES)
     empty = lake.create_table("empty", {"ts": "timestamp"})
     assert (len(empty), bool(empty)) == (0, True)
+
+
+def test_a_lake_can_be_in_ones_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    with tidelake.connect("~/lake") as lake:
+        assert lake.where == str(tmp_path / "lake")
+    assert [path.name for path in tmp_path.iterdir()] == ["lake"]
+
+
+def test_columns_can_be_named_by_pythons_types(lake: Lake) -> None:
+    table = lake.create_table("py", {"ts": datetime, "n": int, "x": float, "s": str, "ok": bool, "d": dict})
+    assert [str(column.type) for column in table.schema] == ["timestamp", "long", "real", "string", "bool", "dynamic"]
+    for bad in ({"x": object}, {"x": None}, [("x", "int")]):
+        with pytest.raises(SchemaError, match=r"not a type|a mapping of names"):
+            lake.create_table("bad", bad)  # type: ignore[arg-type]
+
+
+def test_frames_of_others_give_rows_or_a_clear_error(lake: Lake) -> None:
+    kinds: list[Any] = [polars.Categorical, polars.Enum(["a", "b"])]
+    for number, kind in enumerate(kinds):
+        frame = polars.DataFrame({"ts": [NOON] * 2, "k": polars.Series(["a", "b"], dtype=kind)})
+        lake.ingest(f"frame{number}", frame)
+        assert lake.table(f"frame{number}").to_arrow()["k"].to_pylist() == ["a", "b"]
+    with pytest.raises(InvalidInputError, match="give it one type"):
+        lake.ingest("mixed_frame", pandas.DataFrame({"ts": [NOON] * 2, "k": [1, "x"]}))
+    with pytest.raises(InvalidInputError, match="Python objects"):
+        lake.ingest("objects", polars.DataFrame({"ts": [NOON], "k": polars.Series([object()], dtype=polars.Object)}))
+    with pytest.raises(SchemaError, match="a duration to int64"):
+        lake.ingest("waits", polars.DataFrame({"ts": [NOON], "k": [timedelta(seconds=1)]}))
+    assert lake.tables() == ["default.frame0", "default.frame1"]
+
+
+def test_results_are_iterated_as_dicts_and_nouns_show_as_html(lake: Lake, mixed: Table) -> None:
+    rows = list(lake.sql("select d from mixed order by ts"))
+    assert rows == [{"d": value} for value in VALUES]
+    assert "<td>d</td><td>dynamic</td>" in mixed._repr_html_()
+    assert "<td>default.mixed</td>" in lake._repr_html_()

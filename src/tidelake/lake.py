@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
+from html import escape
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO, Self, cast
@@ -68,7 +69,7 @@ def connect(
     What is not there yet is made, unless told otherwise. When the catalog or the store stops answering, a call ends
     with an error within ``deadline`` seconds.
     """
-    place = os.fspath(where)
+    place = os.path.expanduser(os.fspath(where))  # ~ is the shell's word for one's home, and Python's nobody's
     if not 0 < deadline < math.inf:
         raise InvalidInputError("a deadline is a number of seconds above 0", deadline=deadline, kind="bad_deadline")
     store_options: dict[str, Any] = {"endpoint": endpoint, "key": key, "secret": secret, "region": region}
@@ -135,7 +136,7 @@ class Lake:
     def create_table(
         self,
         name: str,
-        schema: Schema | Mapping[str, str | DataType],
+        schema: Schema | Mapping[str, str | type | DataType],
         *,
         time: str | None = None,
         format: str | None = None,
@@ -330,6 +331,10 @@ class Lake:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _repr_html_(self) -> str:
+        rows = "".join(f"<tr><td>{escape(name)}</td></tr>" for name in self.tables())
+        return f"<p>{escape(repr(self))}</p><table><thead><tr><th>table</th></tr></thead><tbody>{rows}</tbody></table>"
 
     def __repr__(self) -> str:
         return f"Lake({self.where!r}, objects={self.store.url!r})"

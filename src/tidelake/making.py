@@ -25,7 +25,7 @@ RESERVED = ("start", "end", "buckets")  # columns of what is answered about cove
 def create_table(
     catalog: Catalog,
     name: str,
-    schema: Schema | Mapping[str, str | DataType],
+    schema: Schema | Mapping[str, str | type | DataType],
     *,
     time: str | None = None,
     format: str | None = None,

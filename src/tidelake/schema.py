@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from datetime import date, datetime
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
@@ -52,6 +53,10 @@ _KINDS_BY_SPARK_NAME: dict[str, Kind] = {
 }
 _NUMBER_KINDS: tuple[Kind, ...] = ("int", "long", "real")  # the narrower first
 _PLAIN_KINDS = tuple(kind for kind in _SPARK_NAMES if kind != "vector")
+_PYTHON_TYPES: dict[type, str] = {
+    int: "long", float: "real", bool: "bool", str: "string", datetime: "timestamp", date: "date", bytes: "binary",
+    dict: "dynamic", list: "dynamic",
+}  # fmt: skip
 _VECTOR = re.compile(r"vector\(\s*(\d{1,9})\s*\)")
 _LOGICAL = re.compile(rf"({'|'.join((*OF_COLUMNS, 'numeric', 'dec'))})\b")
 _LOGICAL_NAMES = ("date", "timestamp_ntz", "decimal(P,S)", "binary", "struct<…>", "array<…>", "map<…>")
@@ -169,9 +174,14 @@ class Schema:
             raise SchemaError("column id used twice", id=repeated_id, kind="duplicate_column")
 
     @classmethod
-    def of(cls, columns: Mapping[str, str | DataType]) -> Schema:
-        """Make a first schema from names and types, with ids from 1 in the order given."""
-        parsed = ((name, DataType.parse(kind) if isinstance(kind, str) else kind) for name, kind in columns.items())
+    def of(cls, columns: Mapping[str, str | type | DataType]) -> Schema:
+        """Make a first schema from names and types, with ids from 1 in the order given.
+
+        A type is its name, or Python's own: ``int`` is a long, ``float`` a real, ``dict`` and ``list`` dynamic.
+        """
+        if not isinstance(columns, Mapping):
+            raise SchemaError("columns are a mapping of names to types", got=type(columns).__name__)
+        parsed = ((name, _type_named(kind, name)) for name, kind in columns.items())
         return cls(tuple(Column(id, name, kind) for id, (name, kind) in enumerate(parsed, start=1)))
 
     @classmethod
@@ -381,6 +391,17 @@ def narrowing(held: Column, wanted: DataType) -> SchemaError:
         wanted=wanted,
         kind="narrowing",
     )
+
+
+def _type_named(kind: object, column: str) -> DataType:
+    """Return the type that a user named, by our names or by Python's own types."""
+    if isinstance(kind, DataType):
+        return kind
+    name = _PYTHON_TYPES.get(kind) if isinstance(kind, type) else kind
+    if not isinstance(name, str):
+        known = ", ".join(each.__name__ for each in _PYTHON_TYPES)
+        raise SchemaError("not a type: give its name, such as 'long'", column=column, got=kind, python_types=known)
+    return DataType.parse(name)
 
 
 def _exactly(kind: type[Scalar], value: Any) -> Scalar:

@@ -372,16 +372,17 @@ class Series:
         index = self._rules(snapshot).index
         bucket = index.bucket
         whole = self._holdings.at(snapshot)
-        low, high = _whole_range(whole)
+        named = None if entity is None else entity_text(_entity(entity, index.entity))
+        own = whole if named is None else whole.only([named])
+        low, high = _whole_range(own if own.entities else whole)  # by default, the series' own span
         if start is not None and end is not None:
             low, high = bucket.span(start, end)
         elif start is not None:
             low = bucket.number(bucket.value_of(start))
         elif end is not None:
             high = bucket.number(bucket.value_of(end) - 1)
-        if entity is not None:
-            named = entity_text(_entity(entity, index.entity))
-            coverage, entities = whole.only([named]), [named]
+        if named is not None:
+            coverage, entities = own, [named]
         else:
             added = [entity_text(_entity(each, index.entity)) for each in extra]
             coverage, entities = whole, sorted({*whole.entities, *added}) if added else whole.entities
@@ -414,7 +415,7 @@ class Series:
         where = None if not parts else parts[0] if len(parts) == 1 else And(tuple(parts))
         is_ordered = index.bucket.is_time
         found = Fingerprint(index.column if is_ordered else None)
-        with self._table.scan(list(columns), where, **bounds, ordered=is_ordered) as reader:
+        with self._table.scan(list(columns), where, **bounds, ordered=is_ordered, dynamic="cbor") as reader:
             for batch in reader:
                 found.add(batch)
         return found.finish()

@@ -12,6 +12,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, replace
+from html import escape
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
@@ -514,6 +515,14 @@ class Table:
             for each in self.promotable():
                 with suppress(SchemaError):  # the name is taken, or cannot be a column's
                     self.promote(each.path, each.type)
+
+    def _repr_html_(self) -> str:
+        snapshot = self.snapshot
+        rows = "".join(
+            f"<tr><td>{escape(column.name)}</td><td>{escape(str(column.type))}</td></tr>" for column in snapshot.schema
+        )
+        head = f"<b>{escape(self.name)}</b> at snapshot {snapshot.sequence}: {len(self):,} rows"
+        return f"<p>{head}</p><table><thead><tr><th>column</th><th>type</th></tr></thead><tbody>{rows}</tbody></table>"
 
     def __repr__(self) -> str:
         snapshot = self.snapshot

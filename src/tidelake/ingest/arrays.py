@@ -319,7 +319,8 @@ def _simple(array: pa.Array, name: str) -> pa.Array:
         if isinstance(kind, pa.BaseExtensionType):
             return _simple(array.storage, name)
         if pa.types.is_dictionary(kind):
-            return _simple(array.dictionary_decode(), name)
+            values = _simple(array.dictionary, name)  # views first: Arrow cannot take from them
+            return _simple(pa.DictionaryArray.from_arrays(array.indices, values).dictionary_decode(), name)
         if pa.types.is_run_end_encoded(kind):
             return _simple(pc.run_end_decode(array), name)
         if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):

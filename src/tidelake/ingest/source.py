@@ -84,7 +84,7 @@ def _pieces(rows: Any) -> Iterator[Piece]:
     elif isinstance(rows, pa.RecordBatch | pa.Table):
         yield from _arrow_pieces([rows] if isinstance(rows, pa.RecordBatch) else rows.to_batches())
     elif hasattr(rows, "__arrow_c_stream__"):
-        yield from _arrow_pieces(pa.RecordBatchReader.from_stream(rows))
+        yield from _arrow_pieces(_stream_of(rows))
     elif hasattr(rows, "__arrow_c_array__"):
         yield pa.record_batch(rows)
     elif isinstance(rows, Mapping) or not isinstance(rows, Iterable):
@@ -95,6 +95,25 @@ def _pieces(rows: Any) -> Iterator[Piece]:
         several = iter(rows)
         while piece := list(islice(several, PIECE_ROWS)):
             yield piece
+
+
+def _is_polars(rows: Any) -> bool:
+    return type(rows).__module__.partition(".")[0] == "polars"
+
+
+def _stream_of(rows: Any) -> pa.RecordBatchReader:
+    """Open an Arrow stream; a frame that Arrow cannot take, such as one with a mixed object column, says why."""
+    for name, kind in dict(getattr(rows, "schema", None) or {}).items() if _is_polars(rows) else ():
+        if str(kind) == "Object":  # polars would hand over the addresses of the objects
+            raise InvalidInputError("a column of Python objects cannot become Arrow", column=name, kind="not_arrow")
+    try:
+        return pa.RecordBatchReader.from_stream(rows)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+        reason = " ".join(str(part) for part in error.args)
+        raise InvalidInputError(
+            "a column cannot become Arrow: give it one type, or append frame.to_dict('records')",
+            got=type(rows).__name__, reason=reason, kind="not_arrow",
+        ) from error  # fmt: skip
 
 
 def _arrow_pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

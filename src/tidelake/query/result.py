@@ -6,7 +6,7 @@ gets them as they come, and nothing is kept. It does not run queries: the engine
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from html import escape
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pyarrow as pa
 from sqlglot import exp
 
+from tidelake.dynamic_forms import decode
 from tidelake.misfits import announced
 from tidelake.plan import ScanPlan
 from tidelake.predicate import columns_of
@@ -169,6 +170,13 @@ class Result:
         """Let any reader of Arrow streams read the result."""
         return self.to_reader().__arrow_c_stream__(requested_schema)
 
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """Give the rows one by one, as dicts; dynamic values as Python objects."""
+        for batch in self.to_reader():
+            columns = [_objects(column, field) for column, field in zip(batch.columns, batch.schema, strict=True)]
+            for values in zip(*columns, strict=True):
+                yield dict(zip(batch.schema.names, values, strict=True))
+
     def __len__(self) -> int:
         return int(self.to_arrow().num_rows)
 
@@ -198,6 +206,11 @@ class Result:
         if rows.num_rows > most:
             drawn.append(f"… {rows.num_rows:,} rows")
         return "\n".join(drawn)
+
+
+def _objects(column: pa.Array, field: pa.Field) -> list[Any]:
+    is_dynamic = (field.metadata or {}).get(b"tidelake.type") == JSON_FIELD[b"tidelake.type"]
+    return list(decode(column)) if is_dynamic else column.to_pylist()
 
 
 def result_schema(prepared: Prepared, found: pa.Schema, dynamic: Sequence[bool]) -> pa.Schema:

@@ -63,6 +63,7 @@ class Rows(Protocol):
         start: Any = ...,
         end: Any = ...,
         ordered: bool = ...,
+        dynamic: str = ...,
     ) -> pa.RecordBatchReader: ...
 
     def extents(self) -> list[Extent]: ...

@@ -43,5 +43,7 @@ def test_queries_answer_alike_wherever_the_lake_lies(
             "logs | where ts >= datetime(2026-01-03) | summarize n = sum(n) by service | sort by service asc"
         )
         assert sql.to_arrow().to_pylist() == kql.to_arrow().to_pylist() == expected
-        assert [len(plan.tasks) for plan in sql.plans] == [2 if lake.catalog.is_log else 1]  # of 3, or of 2 and hot rows
+        assert [len(plan.tasks) for plan in sql.plans] == [
+            2 if lake.catalog.is_log else 1
+        ]  # of 3, or of 2 and hot rows
         assert lake.sql("select count(*) as n from logs").to_arrow()["n"].to_pylist() == [6]

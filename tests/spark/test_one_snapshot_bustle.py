@@ -60,4 +60,4 @@ def test_every_answer_of_spark_is_of_one_snapshot(spark: SparkSession, lake: Lak
 @pytest.mark.torture
 @pytest.mark.parametrize("seed", range(2))
 def test_every_answer_of_spark_is_of_one_snapshot_for_long(spark: SparkSession, lake: Lake, seed: int) -> None:
-    ask_all(spark, lake, seed, rounds=25)
+    ask_all(spark, lake, seed, rounds=12)

@@ -22,7 +22,7 @@ from tests.support.servers import S3Server
 from tidelake import waiting
 from tidelake.cli import COMMANDS, main
 from tidelake.commands.options import open_object
-from tidelake.errors import InvalidInputError, NotFoundError
+from tidelake.errors import InvalidInputError, NotFoundError, QueryError, TidelakeError
 from tidelake.format import FORMATS, WriteOptions, segment_format
 from tidelake.inspect import inspect_extent
 from tidelake.listing import Listing
@@ -515,6 +515,87 @@ def test_a_query_that_looks_for_a_table_says_that_there_is_no_lake(
     assert list(tmp_path.iterdir()) == []
     wrong = run("query", "select nope +")
     assert (wrong.exit_code, "no lake" in wrong.stderr) == (1, False)
+
+
+def test_query_answers_about_the_lake_from_its_catalog(lake_folder: Path) -> None:
+    assert "2,001" in run("query", "show tables", "--lake", lake_folder).stdout
+    [row] = orjson.loads(run("query", "SHOW TABLES IN obs;", "--lake", lake_folder, "--format", "json").stdout)
+    assert (row["table"], row["rows"]) == ("obs.logs", 2001)
+    assert run("query", "show tables in x", "--lake", lake_folder, "--format", "json").stdout == "[]\n"
+    for question in ("describe obs.logs", "desc obs.logs", "show columns from obs.logs"):
+        assert "timestamp" in run("query", question, "--lake", lake_folder).stdout
+        told = orjson.loads(run("query", question, "--lake", lake_folder, "--format", "json").stdout)
+        assert [row["column"] for row in told][:2] == ["ts", "n"]
+    assert "did you mean 'obs.logs'" in run("query", "describe obs.log", "--lake", lake_folder).stderr
+    with tidelake.connect(lake_folder) as lake, pytest.raises(QueryError):
+        lake.sql("show tables")
+
+
+@pytest.mark.parametrize(
+    ("question", "told"),
+    [
+        ("selct * from obs.logs", "did you mean 'select' for 'selct'?"),
+        ("SELET count(*) FROM obs.logs", "did you mean 'select' for 'SELET'?"),
+        ("wiht x as (select 1) select * from x", "did you mean 'with' for 'wiht'?"),
+        ("descibe obs.logs", "did you mean 'describe' for 'descibe'?"),
+    ],
+)
+def test_a_misspelt_first_word_is_answered_with_the_right_one(question: str, told: str, lake_folder: Path) -> None:
+    result = run("query", question, "--lake", lake_folder)
+    assert (result.exit_code, told in result.stderr.splitlines()[0]) == (1, True), result.stderr
+    assert (
+        "did you mean" not in run("query", "obs.logs | were n > 1 x", "--lake", lake_folder).stderr.splitlines()[0][:30]
+    )
+
+
+def test_query_asks_files_that_are_in_no_lake_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "scratch").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "scratch"))
+    (tmp_path / "my-app.1.ndjson").write_text(
+        '{"ts": "2026-01-01T00:00:00Z", "n": 1}\n{"ts": "2026-01-02T00:00:00Z", "n": 2}\n'
+    )
+    (tmp_path / "web.csv").write_text("Time,status\n2026-01-01 00:00:00,200\n2026-01-01 00:00:01,500\n")
+    before = sorted(tmp_path.rglob("*"))
+    files = ("--file", "my-app.1.ndjson", "--file", "web.csv")
+    result = run("query", *files, "my_app | where n > 1 | project n", "--format", "json")
+    assert (result.exit_code, result.stderr, orjson.loads(result.stdout)) == (0, "", [{"n": 2}])
+    both = run("query", *files, "select a.n, w.status from my_app a join web w on a.ts = w.Time", "--format", "ndjson")
+    assert orjson.loads(both.stdout) == {"n": 1, "status": 200}
+    assert "my_app" in run("query", *files, "show tables").stdout
+    assert "scan" in run("explain", *files, "web | where status == 500").stdout
+    piped = CliRunner().invoke(main, ["query", "--file", "-", "stdin | count"], input='{"ts": "2026-01-01", "n": 1}\n')
+    assert (piped.exit_code, "1 row" in piped.stdout) == (0, True), piped.output
+    for wrong in (
+        ("--file", "none.ndjson", "none"),
+        ("--file", "web.csv", "nope"),
+        ("--file", "web.csv", "--file", "x"),
+    ):
+        told = run("query", *wrong)
+        assert (told.exit_code, told.stdout, "Traceback" in told.stderr) == (1, "", False)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_no_text_of_a_query_reaches_a_file(lake_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "web.csv").write_text("ts,status\n2026-01-01 00:00:00,200\n")
+    with tidelake.connect(lake_folder) as lake:
+        for text in ("select * from web", "select * from 'web.csv'", "select * from read_csv('web.csv')"):
+            with pytest.raises(TidelakeError):
+                lake.sql(text).to_arrow()
+            assert run("query", "--file", "web.csv", text.replace("web", "web2")).exit_code == 1
+
+
+def test_the_query_itself_may_be_in_a_file(lake_folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "q.kql").write_text("obs.logs | count")
+    result = run("query", "--file", tmp_path / "q.kql", "--format", "json", "--lake", lake_folder)
+    assert list(orjson.loads(result.stdout)[0].values()) == [2001]
+    (tmp_path / "q.kql").write_bytes(b"\xff\xfe\x00")
+    for file in (tmp_path / "q.kql", tmp_path / "none.kql", tmp_path):
+        told = run("query", "--file", file, "--lake", lake_folder)
+        assert (told.exit_code, told.stderr.startswith("tidelake: the query's file ")) == (1, True)
 
 
 @pytest.mark.parametrize("question", ["app.logs | project tags", "select tags from app.logs"])

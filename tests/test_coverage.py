@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -26,6 +27,7 @@ from tidelake import scan as scan_module
 from tidelake.catalog.protocol import Pending, new_id
 from tidelake.catalog.sql import SqlCatalog
 from tidelake.cli import main
+from tidelake.commands.series import pooled
 from tidelake.errors import (
     CorruptError,
     InvalidInputError,
@@ -900,6 +902,29 @@ def test_commands_show_people_coverage_and_gaps(shown: Path) -> None:
     assert "2026-01-01T20:20:00Z" in result.output
     result = run("repair", "m.cpu", "--lake", where)
     assert "0 objects made again" in result.output
+
+
+def test_coverage_with_long_names_keeps_its_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with tidelake.connect(tmp_path / "lake") as lake:
+        table = lake.create_table("m.cpu", SCHEMA, **DEVICE, coverage="exclusive")
+        table.append(rows_of("arn:aws:ec2:eu-central-1:123456789012:instance/i-" + "0" * 40, *range(500)))
+        table.append(rows_of("b", *range(0, 20_000, 2)))
+    for width in (60, 80, 100):
+        monkeypatch.setattr("tidelake.commands.options.PIPE_WIDTH", width)
+        told = run("coverage", "m.cpu", "--lake", str(tmp_path / "lake")).output
+        assert all(len(line) <= width for line in told.splitlines())
+        numbers = [
+            re.findall(r"[\d.,]+%?", line.partition("…" if "…" in line else "b ")[2]) for line in told.splitlines()
+        ]
+        assert ["2.50%", "1", "19,499"] in numbers
+        assert ["50.00%", "9,999", "1"] in numbers
+        assert "arn:aws:ec2" in told
+
+
+def test_a_strip_is_pooled_over_what_is_expected() -> None:
+    assert pooled([1.0, 0.0, -1.0, 1.0] * 10, 20) == [0.5, 1.0] * 10
+    assert pooled([-1.0, -1.0] * 10, 10) == [-1.0] * 10
+    assert pooled([0.25, 1.0], 60) == [0.25, 1.0]
 
 
 def test_commands_give_machines_the_same(shown: Path) -> None:

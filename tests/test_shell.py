@@ -68,6 +68,13 @@ def test_what_is_nearly_right_is_answered_with_what_is(lake: tidelake.Lake) -> N
     assert "no such table, did you mean 'obs.logs'?" in answered(lake, ".history obs.log")
 
 
+def test_questions_about_the_lake_are_answered_from_its_catalog(lake: tidelake.Lake) -> None:
+    assert "obs.logs" in answered(lake, "show tables;")
+    assert "no such table" not in answered(lake, "describe obs.logs", "desc `obs.logs`", "SHOW COLUMNS FROM obs.logs")
+    assert "timestamp" in answered(lake, "DESCRIBE TABLE obs.logs")
+    assert "did you mean 'select' for 'selct'?" in answered(lake, "selct * from obs.logs")
+
+
 def test_words_with_a_dot_are_for_the_shell(lake: tidelake.Lake) -> None:
     assert "obs.logs" in answered(lake, ".tables")
     assert "timestamp" in answered(lake, ".describe obs.logs")

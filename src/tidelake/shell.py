@@ -21,11 +21,12 @@ import pyarrow as pa
 from rich.console import Console
 
 from tidelake.chart import chart
-from tidelake.errors import InvalidInputError, NotFoundError, TidelakeError, not_installed
+from tidelake.errors import InvalidInputError, NotFoundError, QueryError, TidelakeError, not_installed
 from tidelake.lexer import did_you_mean
 from tidelake.listing import Listing, list_columns, list_extents, list_history, list_tables
 from tidelake.output import table_of
-from tidelake.query.language import language_of
+from tidelake.query.about import about_lake
+from tidelake.query.language import hinted, language_of
 
 if TYPE_CHECKING:
     from prompt_toolkit.completion import Completer
@@ -144,6 +145,9 @@ class Shell:
                 raise InvalidInputError(f"no command {name}{did_you_mean(name, self.commands) or ': .help lists them'}")
             self.commands[name](rest.strip())
             return
+        if listing := about_lake(self.lake, text):
+            self._list(listing)
+            return
         began = time.perf_counter()
         result = self._ask(text)
         if result.render is not None and len(result):
@@ -158,7 +162,10 @@ class Shell:
 
     def _ask(self, text: str) -> Any:
         ask = self.lake.kql if language_of(text) == "kql" else self.lake.sql
-        return ask(text, engine=self.engine)
+        try:
+            return ask(text, engine=self.engine)
+        except QueryError as error:
+            raise hinted(error, text) from error
 
     def _list(self, listing: Listing) -> None:
         self.console.print(listing.to_table(self.console.width))

@@ -6,17 +6,19 @@ It does not start a JVM unless a query is told to run on Spark.
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING
 
 import click
 
-from tidelake.commands.options import console, json_option, lake_options
-from tidelake.errors import InvalidInputError
+from tidelake.commands.options import console, json_option, lake_options, show
+from tidelake.errors import InvalidInputError, QueryError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tidelake.lake import Lake
+    from tidelake.listing import Listing
     from tidelake.query.result import Result
 
 
@@ -24,7 +26,13 @@ def query_options(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options that say what is asked, and how."""
     for option in (
         click.argument("text", required=False),
-        click.option("--file", "file", type=click.File(), help="Read the query from a file."),
+        click.option(
+            "--file",
+            "files",
+            multiple=True,
+            metavar="FILE",
+            help="Beside TEXT, a file to ask, in no lake; may be repeated. Without TEXT, where the query is.",
+        ),
         click.option("--kql", "language", flag_value="kql", help="The query is KQL; found out otherwise."),
         click.option("--sql", "language", flag_value="sql", help="The query is SQL; found out otherwise."),
         click.option("--engine", default="auto", show_default=True, type=click.Choice(["auto", "local", "spark"])),
@@ -40,42 +48,83 @@ def query_options(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--output", "-o", metavar="FILE", help="Where to, instead of standard output.")
 @lake_options(needed=False)
 def query(
-    lake: Lake, text: str | None, file: Any, language: str | None, engine: str, form: str | None, output: str | None
+    lake: Lake,
+    text: str | None,
+    files: tuple[str, ...],
+    language: str | None,
+    engine: str,
+    form: str | None,
+    output: str | None,
 ) -> None:
     """Ask in KQL or SQL.
 
-    TEXT may also come from a file or from standard input. The answer is a table, or a chart if KQL's render asks for
-    one, unless a format is named, or the output's name ends in one: .json, .ndjson, .csv, .parquet, .arrow. Rows are
-    written as they come, and a file has its name once it is whole. Dynamic values are nested in JSON. A query that
-    names no table needs no lake.
+    TEXT may also come from a file or from standard input. With TEXT, --file names a file to ask that is in no lake: it
+    is read as ingest reads files, and is the table that is called as the file is, up to its first dot.
+
+    The answer is a table, or a chart if KQL's render asks for one, unless a format is named, or the output's name ends
+    in one: .json, .ndjson, .csv, .parquet, .arrow. Rows are written as they come, and a file has its name once it is
+    whole. Dynamic values are nested in JSON. A query that names no table needs no lake.
 
     \b
     Examples:
       tidelake query "app.logs | where level == 'ERROR' | summarize count() by service"
       tidelake query "select service, count(*) from app.logs group by service" --format csv
       tidelake query --file incident.kql --format parquet --output incident.parquet
+      tidelake query --file app.ndjson "app | where level == 'ERROR'"
+      tidelake query "show tables"
       tidelake query "print ago(7d)"
     """
-    from tidelake.output import suffix_format, write_result
+    from tidelake.output import suffix_format
+    from tidelake.query.about import about_lake
 
-    result = _asked(lake, _text(text, file), language, engine)
+    asked = _text(text, files)
     chosen = form or suffix_format(output)
-    if chosen is None and output is None and result.render is not None and len(result):
+    with _lake_for(lake, text, files) as held:
+        listing = None if language else about_lake(held, asked)
+        if listing is None:
+            _write_answer(_asked(held, asked, language, engine), chosen, output)
+        elif chosen is None and output is None:
+            show(listing, as_json=False)
+        else:
+            _write_listing(listing, chosen or "table", output)
+
+
+def _write_answer(result: Result, form: str | None, output: str | None) -> None:
+    from tidelake.output import write_result
+
+    if form is None and output is None and result.render is not None and len(result):
         from tidelake.shell import drawn
 
         screen = console()
         screen.print(drawn(result.render.kind, result.to_arrow(), width=screen.width))
     else:
-        write_result(result, chosen or "table", output, console())
+        write_result(result, form or "table", output, console())
     for each in result.warnings:
         click.echo(f"warning: {each}", err=True)
+
+
+def _write_listing(listing: Listing, form: str, output: str | None) -> None:
+    """Write what the catalog says in a format; bounds are text, because columns differ in type."""
+    import pyarrow as pa
+
+    from tidelake.output import write_result
+
+    columns = dict(zip(listing.keys, zip(*listing.rows, strict=True), strict=False))
+    arrays = {}
+    for key in listing.keys:
+        values = list(columns.get(key, ()))
+        is_mixed = len({type(value) for value in values if value is not None}) > 1
+        arrays[key] = [None if value is None else str(value) for value in values] if is_mixed else values
+    write_result(pa.table(arrays).to_reader(), form, output, console())
 
 
 @click.command()
 @query_options
 @json_option
 @lake_options(needed=False)
-def explain(lake: Lake, text: str | None, file: Any, language: str | None, engine: str, as_json: bool) -> None:
+def explain(
+    lake: Lake, text: str | None, files: tuple[str, ...], language: str | None, engine: str, as_json: bool
+) -> None:
     """Show what a query would read.
 
     For each table a funnel: from all extents to the blocks and columns that are fetched.
@@ -86,27 +135,52 @@ def explain(lake: Lake, text: str | None, file: Any, language: str | None, engin
     """
     import orjson
 
-    result = _asked(lake, _text(text, file), language, engine)
-    if as_json:
-        shape = {"engine": result.engine, "tables": [plan.to_json() for plan in result.plans]}
-        click.echo(orjson.dumps(shape, option=orjson.OPT_INDENT_2))
-    else:
-        click.echo(result.explain())
+    with _lake_for(lake, text, files) as held:
+        result = _asked(held, _text(text, files), language, engine)
+        if as_json:
+            shape = {"engine": result.engine, "tables": [plan.to_json() for plan in result.plans]}
+            click.echo(orjson.dumps(shape, option=orjson.OPT_INDENT_2))
+        else:
+            click.echo(result.explain())
+
+
+def _lake_for(lake: Lake, text: str | None, files: tuple[str, ...]) -> AbstractContextManager[Lake]:
+    """Return the lake that is asked: the one that is open, or one of files, while they are asked."""
+    if text is None or not files:
+        return nullcontext(lake)
+    from tidelake.commands.loose_files import lake_of
+
+    return lake_of(files)
 
 
 def _asked(lake: Lake, text: str, language: str | None, engine: str) -> Result:
-    from tidelake.query.language import language_of
+    from tidelake.query.language import hinted, language_of
 
     ask = lake.kql if (language or language_of(text)) == "kql" else lake.sql
-    return ask(text, engine=engine)
+    try:
+        return ask(text, engine=engine)
+    except QueryError as error:
+        raise hinted(error, text) from error
 
 
-def _text(text: str | None, file: Any) -> str:
-    if text is not None and file is not None:
-        raise InvalidInputError("give the query as an argument or as a file, not both")
-    if text is None and file is None and sys.stdin.isatty():
+def _text(text: str | None, files: tuple[str, ...]) -> str:
+    """Return the query: the argument, or what the one file or standard input holds."""
+    if text is None and len(files) > 1:
+        raise InvalidInputError("one file holds the query; to ask files, give the query as an argument")
+    if text is None and not files and sys.stdin.isatty():
         raise InvalidInputError("no query: give it as an argument, with --file, or on standard input")
-    found: str = text if text is not None else (file or sys.stdin).read()
+    found = text if text is not None else _read_text(files[0]) if files else sys.stdin.read()
     if not found.strip():
         raise InvalidInputError("the query is empty")
     return found
+
+
+def _read_text(file: str) -> str:
+    try:
+        with click.open_file(file, encoding="utf-8") as opened:
+            text: str = opened.read()
+        return text
+    except OSError as error:
+        raise InvalidInputError("the query's file cannot be read", path=file, reason=error.strerror) from error
+    except UnicodeDecodeError as error:
+        raise InvalidInputError("the query's file is not UTF-8 text", path=file) from error

@@ -5,7 +5,7 @@ It does not read rows, but for ``repair --thorough``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 SHADES = " ░▒▓█"  # from nothing held to everything
 NOT_EXPECTED = "·"
+NUMBERS_WIDTH = 32  # characters of the three numbers of a line, and of the gaps between columns
+LEAST_NAME = 18  # characters of an entity's value that are shown before the strip is
+LEAST_STRIP = 10  # cells
 
 
 def _range_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -186,19 +189,30 @@ def _print_strips(report: CoverageReport, limit: int) -> None:
     rows = report.entities.to_pylist()
     names = report.entities.column_names[: report.entities.column_names.index("first")]
     for name in names:
-        listed.add_column(name, no_wrap=True)
+        listed.add_column(Text(name, no_wrap=True, overflow="ellipsis"))  # what is cut where there is little room
     for name in ("held", "gaps", "longest"):
         listed.add_column(name, justify="right", no_wrap=True)
     listed.add_column("", no_wrap=True)
+    screen = console()
+    room = screen.width - NUMBERS_WIDTH - len(names) * (LEAST_NAME + 3)
     order = sorted(range(len(rows)), key=lambda at: rows[at]["ratio"])
     for at in order[:limit]:
         row = rows[at]
         facts = (f"{row['ratio']:.2%}", f"{row['gaps']:,}", f"{row['longest_gap']:,}")
-        strip = Text("".join(map(_shade, report.strips[at])), style="green" if row["ratio"] == 1 else "yellow")
-        listed.add_row(*(Text(_shown(row[name])) for name in names), *facts, strip)
-    console().print(listed)
+        strip = Text(
+            "".join(map(_shade, pooled(report.strips[at], room))), style="green" if row["ratio"] == 1 else "yellow"
+        )
+        listed.add_row(*(Text(_shown(row[name]), no_wrap=True, overflow="ellipsis") for name in names), *facts, strip)
+    screen.print(listed)
     if len(rows) > limit:
-        console().print(f"and {len(rows) - limit:,} entities that hold no less")
+        screen.print(f"and {len(rows) - limit:,} entities that hold no less")
+
+
+def pooled(strip: Sequence[float], room: int) -> list[float]:
+    """Return a strip of at most so many cells, each the mean of what is expected in those it stands for."""
+    size = -(-len(strip) // max(room, LEAST_STRIP))
+    groups = [[share for share in strip[at : at + size] if share >= 0] for at in range(0, len(strip), size)]
+    return [sum(group) / len(group) if group else -1.0 for group in groups]
 
 
 def _shade(share: float) -> str:

@@ -1,0 +1,48 @@
+"""Ask files that are in no lake: they are read into one that lasts as long as the question.
+
+Each file becomes the table that is called as the file is, up to its first dot; files of one name become one table. They
+are read by the readers of ``ingest``, and only because a person named them on the command line: no query can name a
+file. It does not keep anything.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from tidelake.errors import InvalidInputError, NotFoundError
+
+if TYPE_CHECKING:
+    from tidelake.lake import Lake
+
+INPUT_NAME = "stdin"  # the table that standard input becomes
+
+
+@contextmanager
+def lake_of(files: Sequence[str]) -> Iterator[Lake]:
+    """Lend a lake with the rows of files, in a temporary folder that is removed afterwards."""
+    from tidelake.lake import connect
+
+    for file in files:
+        if file != "-" and not Path(file).exists():
+            raise NotFoundError("no such file", path=file)
+    with TemporaryDirectory(prefix="tidelake-") as folder, connect(Path(folder) / "lake") as lake:
+        for file in files:
+            try:
+                lake.ingest(table_name(file), sys.stdin.buffer if file == "-" else Path(file))
+            except InvalidInputError as error:
+                error.message += " (such options are those of tidelake ingest: query has none of them)"
+                raise
+        yield lake
+
+
+def table_name(file: str) -> str:
+    """Return the table's name for a file: ``logs/my-app.ndjson.gz`` is ``my_app``."""
+    stem = re.sub(r"\W", "_", Path(file).name.lstrip(".").partition(".")[0], flags=re.ASCII)
+    named = stem if re.match(r"[A-Za-z]", stem) else f"t{stem}"
+    return INPUT_NAME if file == "-" else named

@@ -27,6 +27,7 @@ from tidelake.format import FORMATS, WriteOptions, segment_format
 from tidelake.inspect import inspect_extent
 from tidelake.listing import Listing
 from tidelake.objects import ObjectStore, open_store
+from tidelake.query.advice import how_to_read_less
 from tidelake.schema import Schema
 from tidelake.settings import FORMATS as FORMAT_NAMES
 
@@ -596,6 +597,48 @@ def test_the_query_itself_may_be_in_a_file(lake_folder: Path, tmp_path: Path) ->
     for file in (tmp_path / "q.kql", tmp_path / "none.kql", tmp_path):
         told = run("query", "--file", file, "--lake", lake_folder)
         assert (told.exit_code, told.stderr.startswith("tidelake: the query's file ")) == (1, True)
+
+
+def test_an_empty_answer_names_the_time_that_is_held(lake_folder: Path) -> None:
+    told = "hint: obs.logs holds rows from 1970-01-01 00:00:00Z to 2026-01-01 00:00:00Z (ts)\n"
+    for question in ("obs.logs | where n < 0", "select n from obs.logs where ts > '2030-01-01'"):
+        result = run("query", question, "--lake", lake_folder)
+        assert (result.exit_code, result.stderr, "0 rows" in result.stdout) == (0, told, True)
+        assert run("query", question, "--lake", lake_folder, "--format", "csv").stderr == ""
+    assert run("query", "obs.logs | take 1", "--lake", lake_folder).stderr == ""
+    assert run("query", "range n from 1 to 0 step 1", "--lake", lake_folder).stderr == ""
+    with tidelake.connect(lake_folder) as lake:
+        lake.create_table("obs.empty", {"ts": "timestamp"})
+    assert run("query", "obs.empty", "--lake", lake_folder).stderr == "hint: obs.empty holds no rows\n"
+
+
+def test_a_query_that_reads_much_is_told_how_to_read_less(tmp_path: Path) -> None:
+    with tidelake.connect(tmp_path / "lake") as lake:
+        table = lake.create_table("obs.logs", {"ts": "timestamp", "n": "long", "tags": "dynamic"})
+        table.append([{"ts": n, "n": n, "tags": {"a": n}} for n in range(2000)])
+        table.flush()
+        everything = how_to_read_less(lake.kql("obs.logs | where tags.a == 5"), much_bytes=1)
+        assert everything is not None
+        assert "narrow the time, where ts > ago(1d)" in everything
+        assert "promote the paths of tags" in everything
+        narrow = lake.kql("obs.logs | where ts < datetime(2000-01-01) | project n")
+        assert how_to_read_less(narrow, much_bytes=1) is None
+        assert how_to_read_less(lake.kql("obs.logs")) is None
+        assert how_to_read_less(lake.kql("print 1"), much_bytes=0) is None
+
+
+def test_describe_shows_shares_of_nulls_and_examples_without_reading_objects(tmp_path: Path) -> None:
+    with tidelake.connect(tmp_path / "lake") as lake:
+        table = lake.create_table("obs.logs", {"ts": "timestamp", "level": "string", "n": "long"})
+        table.append([{"ts": n, "level": ("INFO", "WARN", None, "INFO")[n % 4], "n": n} for n in range(2000)])
+        table.flush()
+    (extent,) = (tmp_path / "lake").rglob("*.tlm")
+    extent.unlink()
+    rows = orjson.loads(run("describe", "obs.logs", "--lake", tmp_path / "lake", "--json").stdout)
+    level = next(row for row in rows if row["column"] == "level")
+    assert (level["null_share"], level["distinct"], level["examples"]) == (0.25, 2, "INFO, WARN")
+    shown = run("describe", "obs.logs", "--lake", tmp_path / "lake").stdout
+    assert ("25.0%" in shown, "INFO, WARN" in shown) == (True, True)
 
 
 @pytest.mark.parametrize("question", ["app.logs | project tags", "select tags from app.logs"])

@@ -28,12 +28,13 @@ if TYPE_CHECKING:
 logical, pa = later("tidelake.logical"), later("pyarrow")  # only tables with logical types need them
 
 MOST_SHOWN = 24  # letters of a bound in a terminal
+EXAMPLES = 3  # values of a column that has few
 LEAST_TEXT = 14  # letters of a name or a bound, before another column is left out for it
 WIDE = 120  # letters of a line, if nobody says
 
 _RFC_3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_TEXTS = frozenset({"table", "column", "least", "most", "extent"})  # what may be cut
+_TEXTS = frozenset({"table", "column", "least", "most", "examples", "extent"})  # what may be cut
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
@@ -71,7 +72,9 @@ class Listing:
         caption = Text("\n".join([*told, *self.notes])) if told or self.notes else None
         table = RichTable(title=self.title, caption=caption, box=SIMPLE_HEAD, pad_edge=False)
         table.title_justify = table.caption_justify = "left"
-        numbers = {key for at, key in enumerate(self.keys) if any(type(row[at]) is int for row in self.rows)} - _TEXTS
+        numbers = {
+            key for at, key in enumerate(self.keys) if any(type(row[at]) in (int, float) for row in self.rows)
+        } - _TEXTS
         gap = "\n" if _room_for(shown, tight=False) > width else " "
         for key in shown:
             justify: Literal["left", "right"] = "right" if key in numbers else "left"
@@ -116,6 +119,7 @@ def list_columns(lake: Lake, table: str) -> Listing:
     scope = lake.catalog.table(table).scope
     head = lake.catalog.head(scope)
     extents = lake.catalog.extents(scope, sequence=head.sequence)
+    totals = head.totals
     rows: list[tuple[Any, ...]] = []
     for column in head.schema:
         known = [(_known(e, column.name), e.row_count) for e in extents]
@@ -127,16 +131,19 @@ def list_columns(lake: Lake, table: str) -> Listing:
         if column.type.kind == "bool":
             low, high = (None if bound is None else bool(bound) for bound in (low, high))
         distinct = None if merged.distinct is None else len(merged.distinct)
-        rows.append((column.name, str(column.type), role, merged.nulls, low, high, distinct, column.id))
-    keys = ("column", "type", "role", "nulls", "least", "most", "distinct", "id")
-    totals = head.totals
+        share = None if merged.nulls is None or not totals.rows else merged.nulls / totals.rows
+        examples = ", ".join(str(_bound(column.type, each)) for each in (merged.distinct or ())[:EXAMPLES]) or None
+        rows.append(
+            (column.name, str(column.type), role, merged.nulls, share, low, high, distinct, examples, column.id)
+        )
+    keys = ("column", "type", "role", "nulls", "null_share", "least", "most", "distinct", "examples", "id")
     held = f"{_many(totals.rows, 'row')} in {_many(totals.extents, 'extent')}, {_many(totals.hot_rows, 'hot row')}"
     return Listing(
         f"{table} at snapshot {head.sequence}: {held}",
         keys,
         rows,
         frozenset({"id"}),
-        ("distinct", "role", "nulls", "most", "least"),
+        ("nulls", "examples", "role", "distinct", "null_share", "most", "least"),
         tuple(_drift_notes(head, extents)),
     )
 
@@ -242,6 +249,8 @@ def _shown(key: str, value: Any) -> str:
         return f"{size:,.0f} B" if unit == 0 else f"{size:,.1f} {_UNITS[unit]}"
     if isinstance(value, bool):
         return str(value).lower()
+    if key.endswith("share"):
+        return f"{value:.1%}"
     if key in ("from", "to", "committed", "changed") or (key in ("least", "most") and _RFC_3339.fullmatch(str(value))):
         return str(value)[:23].replace("T", " ").removesuffix("Z")  # to the millisecond
     return f"{value:,}" if isinstance(value, int) else "".join(c if c.isprintable() else "�" for c in str(value))

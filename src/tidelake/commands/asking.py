@@ -63,7 +63,8 @@ def query(
 
     The answer is a table, or a chart if KQL's render asks for one, unless a format is named, or the output's name ends
     in one: .json, .ndjson, .csv, .parquet, .arrow. Rows are written as they come, and a file has its name once it is
-    whole. Dynamic values are nested in JSON. A query that names no table needs no lake.
+    whole. Dynamic values are nested in JSON. A query that names no table needs no lake. Hints on what to try next,
+    where no row is found or much is read, go to standard error, and only beside a table.
 
     \b
     Examples:
@@ -90,17 +91,30 @@ def query(
 
 
 def _write_answer(result: Result, form: str | None, output: str | None) -> None:
-    from tidelake.output import write_result
+    """Write an answer; a person who sees a table is told what was left out, and what to try next."""
+    from tidelake.output import table_of, write_result
 
-    if form is None and output is None and result.render is not None and len(result):
+    if output is not None or form not in (None, "table"):
+        write_result(result, form or "table", output, console())
+    elif form is None and result.render is not None and len(result):
         from tidelake.shell import drawn
 
         screen = console()
         screen.print(drawn(result.render.kind, result.to_arrow(), width=screen.width))
     else:
-        write_result(result, form or "table", output, console())
+        shown = table_of(result.to_reader())
+        console().print(shown)
+        for each in _next_steps(result, shown.total):
+            click.echo(f"hint: {each}", err=True)
     for each in result.warnings:
         click.echo(f"warning: {each}", err=True)
+
+
+def _next_steps(result: Result, found: int) -> list[str]:
+    from tidelake.query.advice import how_to_read_less, where_rows_are
+
+    faster = how_to_read_less(result)
+    return [*([] if found else where_rows_are(result)), *([faster] if faster else [])]
 
 
 def _write_listing(listing: Listing, form: str, output: str | None) -> None:

@@ -127,7 +127,8 @@ def tables(lake: Lake, as_json: bool, namespace: str | None) -> None:
 def describe(lake: Lake, as_json: bool, table: str) -> None:
     """Show a table's columns and what is known of each.
 
-    Bounds, nulls and distinct values are those of extents; hot rows are not looked at.
+    Bounds, nulls and their share, distinct values and a few of them, and values that do not fit their column are those
+    of extents' statistics: no object is read. Hot rows are not looked at; columns with many values have no count.
 
     \b
     Example:

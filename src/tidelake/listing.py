@@ -32,6 +32,11 @@ EXAMPLES = 3  # values of a column that has few
 LEAST_TEXT = 14  # letters of a name or a bound, before another column is left out for it
 WIDE = 120  # letters of a line, if nobody says
 
+_NAME = r"[`\"\[']*([\w.\-]+?)[`\"\]']*"
+_SHOW = re.compile(r"\s*show\s+tables(?:\s+(?:in|from)\s+" + _NAME + r")?\s*;?\s*", re.I)
+_DESCRIBE = re.compile(
+    r"\s*(?:(?:describe|desc)(?:\s+table)?(?:\s+extended)?|show\s+columns\s+(?:in|from))\s+" + _NAME + r"\s*;?\s*", re.I
+)
 _RFC_3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TEXTS = frozenset({"table", "column", "least", "most", "examples", "extent"})  # what may be cut
@@ -93,6 +98,15 @@ def _room_for(shown: Mapping[str, Sequence[str]], *, tight: bool) -> int:
         most = max(map(len, cells), default=0)
         room += 3 + max(head, min(most, LEAST_TEXT) if tight and key in _TEXTS else most)
     return room
+
+
+def about_lake(lake: Lake, text: str) -> Listing | None:
+    """Answer ``show tables`` and ``describe TABLE``, for people who type them; None for a text that is a query."""
+    if show := _SHOW.fullmatch(text):
+        return list_tables(lake, show[1])
+    if describe := _DESCRIBE.fullmatch(text):
+        return list_columns(lake, describe[1])
+    return None
 
 
 def list_tables(lake: Lake, namespace: str | None = None) -> Listing:

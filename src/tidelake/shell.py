@@ -23,9 +23,8 @@ from rich.console import Console
 from tidelake.chart import chart
 from tidelake.errors import InvalidInputError, NotFoundError, QueryError, TidelakeError, not_installed
 from tidelake.lexer import did_you_mean
-from tidelake.listing import Listing, list_columns, list_extents, list_history, list_tables
+from tidelake.listing import Listing, about_lake, list_columns, list_extents, list_history, list_tables
 from tidelake.output import table_of
-from tidelake.query.about import about_lake
 from tidelake.query.language import hinted, language_of
 
 if TYPE_CHECKING:

@@ -75,8 +75,8 @@ def query(
       tidelake query "show tables"
       tidelake query "print ago(7d)"
     """
+    from tidelake.listing import about_lake
     from tidelake.output import suffix_format
-    from tidelake.query.about import about_lake
 
     asked = _text(text, files)
     chosen = form or suffix_format(output)

@@ -28,7 +28,7 @@ def _held(name: str, table: Table) -> str:
     scope = table._info.scope
     extents = table._catalog.extents(scope, sequence=head.sequence, stats=())
     hot = table._catalog.hot(scope, sequence=head.sequence) if head.totals.hot_rows else []
-    spans = [(each.min_ts_ns, each.max_ts_ns) for each in (*extents, *hot)]
+    spans = [(each.min_ts_ns, each.max_ts_ns) for each in extents] + [(each.min_ts_ns, each.max_ts_ns) for each in hot]
     low = [first for first, _ in spans if first is not None]
     high = [last for _, last in spans if last is not None]
     if not head.totals.rows + head.totals.hot_rows:

@@ -47,7 +47,7 @@ HOT_ROWS = 1_000  # an append of at most so many rows…
 HOT_BYTES = 256 << 10  # …and bytes stays in the catalog: an object of its own would cost more than it holds
 EXTENT_ROWS = 4_000_000  # a longer append is cut into several extents…
 # …as is a larger one, as it lies in memory. Writing takes up to three times as much for a while: of 2 GB of NDJSON the
-# whole process held 1,587 MB at most with 512 MB here, 1,000 MB with 256 MB and 652 MB with this, in the same time.
+# whole process held 1,587 MB at most with 512 MB here, 1,000 MB with 256 MB and 652 MB with this.
 EXTENT_BYTES = 128 << 20
 # Dynamic bytes of a block, as they lie in memory. Of 29,084 events of 2 kB, needles in under 1 % of the rows read up to
 # 64 % of the bytes in two blocks, 45 % in 15 and 18 % in such as these; the extent is half as large again for it.

@@ -8,17 +8,23 @@ one type at each path. It does not read tables.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.json
 
-from tidelake.cbor_json import json_of
 from tidelake.dynamic import decode as decode_value
 from tidelake.errors import InvalidInputError
+from tidelake.later import later
 from tidelake.schema import DYNAMIC_FIELD, JSON_FIELD
+
+if TYPE_CHECKING:
+    import pyarrow.json as arrow_json
+
+    from tidelake import cbor_json
+else:  # one brings a compiler, the other a reader that few need
+    cbor_json, arrow_json = later("tidelake.cbor_json"), later("pyarrow.json")
 
 Form = Literal["json", "struct", "cbor"]
 FORMS = ("json", "struct", "cbor")
@@ -48,7 +54,7 @@ def stream_in_form(rows: pa.RecordBatchReader, form: str) -> pa.RecordBatchReade
 
     def converted() -> Iterable[pa.RecordBatch]:
         for batch in rows:
-            arrays = [json_of(array) if at in places else array for at, array in enumerate(batch.columns)]
+            arrays = [cbor_json.json_of(array) if at in places else array for at, array in enumerate(batch.columns)]
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     return pa.RecordBatchReader.from_batches(schema, converted())
@@ -78,7 +84,7 @@ def decode(column: Any, to: Literal["python", "json", "struct"] = "python") -> A
     array = _arrow_of(column)
     if pa.types.is_binary(array.type) and to == "python":
         return [None if value is None else decode_value(value) for value in array.to_pylist()]
-    texts = array if pa.types.is_string(array.type) else json_of(array)
+    texts = array if pa.types.is_string(array.type) else cbor_json.json_of(array)
     if to == "json":
         return texts.to_pylist()
     if to == "struct":
@@ -108,9 +114,9 @@ def _structs_of(texts: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
         return pa.chunked_array([pa.nulls(len(texts))])
     lines = pc.binary_join_element_wise(f'{{"{_NAME}":', pc.fill_null(texts, "null"), "}\n", "")
     data = b"".join(chunk.buffers()[2].slice(0, pc.sum(pc.binary_length(chunk)).as_py()) for chunk in lines.chunks)
-    options = pa.json.ReadOptions(block_size=max(1 << 20, len(data) + 1))  # one block: types are those of all values
+    options = arrow_json.ReadOptions(block_size=max(1 << 20, len(data) + 1))  # one block: types are those of all values
     try:
-        return pa.json.read_json(pa.BufferReader(data), read_options=options).column(_NAME)
+        return arrow_json.read_json(pa.BufferReader(data), read_options=options).column(_NAME)
     except pa.ArrowInvalid as error:
         raise InvalidInputError(
             "the values have several types at a path, so no struct holds them: use dynamic='json'",

@@ -119,6 +119,8 @@ PRODUCERS: dict[str, Callable[[Path], Any]] = {
     "the query took longer than its budget": asked(
         "select count(*) from range(100000) a, range(100000) b, range(100000) c", budget={"seconds": 0.2}
     ),
+    "the result is larger than its budget": asked("select * from range(1000000)", budget={"memory": "16MB"}),
+    "the query is too long": asked("select '" + "x" * 1_000_000 + "'"),
     "is not an engine": asked("select 1", engine="fast"),
     "the time window is already held": overlap,
     "is not a bucket such as": lambda folder: tidelake.connect(folder / "lake").create_table(

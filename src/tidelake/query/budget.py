@@ -27,6 +27,7 @@ class Budget:
     memory_bytes: int = DEFAULT_MEMORY
     read_bytes: int | None = None
     external: tuple[str, ...] = ()
+    spent: float = 0.0  # seconds that planning took of it
 
     @classmethod
     def of(cls, given: Budget | Mapping[str, Any] | None) -> Budget:
@@ -34,7 +35,7 @@ class Budget:
         if given is None or isinstance(given, Budget):
             return given or cls()
         names = {"memory": "memory_bytes", "read": "read_bytes"}
-        known = {each.name for each in fields(cls)}
+        known = {each.name for each in fields(cls)} - {"spent"}
         values: dict[str, Any] = {}
         for name, value in given.items():
             own = names.get(name, name)
@@ -51,6 +52,21 @@ class Budget:
             raise InvalidInputError("a budget must be more than zero", kind="bad_budget")
         return budget
 
+    @property
+    def engine_bytes(self) -> int:
+        """The share of the memory that the local engine may hold: half, since what it gives is held besides."""
+        return self.memory_bytes // 2
+
+    @property
+    def result_bytes(self) -> int:
+        """The share of the memory that a result may take when all of its rows are collected."""
+        return self.memory_bytes * 3 // 8
+
+    @property
+    def left(self) -> float:
+        """The seconds that remain for running."""
+        return max(self.seconds - self.spent, 0.0)
+
     def check_read(self, size: int) -> None:
         """Refuse a query whose plan reads more than it may."""
         if self.read_bytes is not None and size > self.read_bytes:
@@ -61,14 +77,25 @@ class Budget:
                 budget=self.read_bytes,
             )
 
-    def out_of_time(self) -> UnavailableError:
-        return UnavailableError("the query took longer than its budget", kind="time_budget", seconds=self.seconds)
+    def out_of_time(self, *, planning: bool = False) -> UnavailableError:
+        where = " to plan: make it shorter, or put long lists into a table" if planning else ""
+        return UnavailableError(
+            f"the query took longer than its budget{where}", kind="time_budget", seconds=self.seconds
+        )
 
     def out_of_memory(self) -> UnavailableError:
         return UnavailableError(
             "the query needs more memory than its budget: narrow it, or run it with engine='spark'",
             kind="memory_budget",
             bytes=self.memory_bytes,
+        )
+
+    def out_of_result(self) -> UnavailableError:
+        return UnavailableError(
+            "the result is larger than its budget: read it as a stream with to_reader(), ask for less,"
+            " or give more memory",
+            kind="result_budget",
+            bytes=self.result_bytes,
         )
 
 

@@ -13,6 +13,7 @@ import io
 import json
 import os
 import re
+import stat
 import urllib.error
 import urllib.request
 import zipfile
@@ -27,45 +28,71 @@ import pyarrow.parquet as pq
 
 from tidelake.errors import InvalidInputError, StorageError, UnavailableError
 from tidelake.query.budget import Budget
+from tidelake.query.deadline import Deadline
 
 MAX_BYTES = 256 << 20  # of one address, before and after it is unpacked; larger data belongs in a table
+MAX_PARQUET_BYTES = 1 << 30  # as Python's objects, of which few bytes in a file can make many
 TIMEOUT_S = 60.0
+PIECE_BYTES = 1 << 20
+CELL_BYTES = 80  # of a text as a Python object
+LOOK_ROWS = 10_000  # between looks at the clock
 _SEPARATORS = {"csv": ",", "tsv": "\t", "psv": "|", "scsv": ";", "tsve": "\t"}
 _FORMATS = (*_SEPARATORS, "txt", "raw", "json", "multijson", "parquet")
 
 
 def read_external(
-    columns: Sequence[str], addresses: Sequence[str], options: Mapping[str, Any], budget: Budget
+    columns: Sequence[str], addresses: Sequence[str], options: Mapping[str, Any], budget: Budget, deadline: Deadline
 ) -> pa.Table:
-    """Give what the addresses hold, one after the other, as columns of text."""
+    """Give what the addresses hold, one after the other, as columns of text, in the time and memory that are left."""
     given = {name.lower(): value for name, value in options.items()}
-    tables = []
+    tables: list[pa.Table] = []
     for address in addresses:
         place = re.sub(r";(?:managed_identity|impersonate|sas).*$", "", address)
-        name, data = _opened(place, _fetched(place, budget), str(given.get("zippattern") or "*"))
+        name, data = _opened(place, _fetched(place, budget, deadline), str(given.get("zippattern") or "*"))
         kind = _format_of(name, given.get("format"))
         skip = str(given.get("ignorefirstrecord", "false")).lower() == "true"
-        tables.append(_table(columns, _READERS[kind](data, columns, skip, kind)))
+        rows = _READERS[kind](data, columns, skip, kind)
+        tables.append(_table(columns, rows, budget, deadline))
     return pa.concat_tables(tables)
 
 
-def _fetched(address: str, budget: Budget) -> bytes:
+def _fetched(address: str, budget: Budget, deadline: Deadline) -> bytes:
     _check_allowed(address, budget)
-    limit = MAX_BYTES if budget.read_bytes is None else min(MAX_BYTES, budget.read_bytes)
+    limit = min(MAX_BYTES, budget.memory_bytes // 4, *(() if budget.read_bytes is None else (budget.read_bytes,)))
     scheme = urlsplit(address).scheme
     try:
         if scheme in ("http", "https"):
             opener = urllib.request.build_opener(_Redirects(budget))
-            with opener.open(address, timeout=min(TIMEOUT_S, budget.seconds)) as answer:
-                data: bytes = answer.read(limit + 1)
+            with opener.open(address, timeout=max(min(TIMEOUT_S, deadline.left), 0.01)) as answer:
+                data = _all_of(answer.read1, limit, budget, deadline)
         else:
-            with open(_path(address), "rb") as file:
-                data = file.read(limit + 1)
+            with _regular_file(_path(address)) as file:
+                data = _all_of(file.read, limit, budget, deadline)
     except (OSError, urllib.error.URLError) as error:
         raise StorageError(f"cannot read {address}: {error}", kind="external_unreadable") from error
     if len(data) > limit:
         raise UnavailableError("external data is too large: load it into a table", kind="read_budget", bytes=limit)
     return data
+
+
+def _all_of(read: Callable[[int], bytes], limit: int, budget: Budget, deadline: Deadline) -> bytes:
+    """Read to the end, piece by piece: who sends slowly is not waited for beyond the time that is left."""
+    pieces, size = [], 0
+    while size <= limit and (piece := read(PIECE_BYTES)):
+        pieces.append(piece)
+        size += len(piece)
+        if deadline.left < 0:
+            raise budget.out_of_time()
+    return b"".join(pieces)
+
+
+def _regular_file(path: str) -> io.BufferedReader:
+    """Open a file; a pipe or a device, which might never end, is refused."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError("not a regular file")
+    return os.fdopen(descriptor, "rb")
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
@@ -144,9 +171,18 @@ def _format_of(name: str, given: object) -> str:
     return kind if kind in _FORMATS else "csv"
 
 
-def _table(columns: Sequence[str], rows: Iterator[Sequence[str | None]]) -> pa.Table:
+def _table(
+    columns: Sequence[str], rows: Iterator[Sequence[str | None]], budget: Budget, deadline: Deadline
+) -> pa.Table:
     values: list[list[str | None]] = [[] for _ in columns]
-    for row in rows:
+    most = budget.memory_bytes // (CELL_BYTES * max(len(columns), 1))
+    for number, row in enumerate(rows):
+        if number % LOOK_ROWS == 0 and deadline.left < 0:
+            raise budget.out_of_time()
+        if number >= most:
+            raise UnavailableError(
+                "external data has too many rows: load it into a table", kind="memory_budget", rows=most
+            )
         for at, held in enumerate(values):
             held.append(row[at] if at < len(row) else None)
     return pa.table([pa.array(held, pa.string()) for held in values], names=list(columns))
@@ -189,7 +225,10 @@ def _objects(data: bytes, columns: Sequence[str], skip: bool, kind: str) -> Iter
 
 def _parquet(data: bytes, columns: Sequence[str], skip: bool, kind: str) -> Iterator[Sequence[str | None]]:
     try:
-        table = pq.read_table(io.BytesIO(data))
+        file = pq.ParquetFile(io.BytesIO(data))
+        if file.metadata.num_rows * max(len(columns), 1) * CELL_BYTES > MAX_PARQUET_BYTES:
+            raise UnavailableError("external data is too large once unpacked", kind="read_budget", bytes=MAX_BYTES)
+        table = file.read(columns=[name for name in columns if name in file.schema_arrow.names])
     except pa.ArrowException as error:
         raise InvalidInputError(f"not parquet: {error}", kind="external_unreadable") from error
     held = [table.column(name).to_pylist() if name in table.column_names else [None] * len(table) for name in columns]

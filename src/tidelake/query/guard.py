@@ -17,6 +17,7 @@ from sqlglot import exp
 
 from tidelake.lexer import did_you_mean
 from tidelake.query.allowed import FUNCTION_NAMES, FUNCTION_NODES, NODES, TABLE_FUNCTIONS
+from tidelake.query.sizes import too_large
 from tidelake.query.sql_functions import OURS
 from tidelake.query.tables import ANSWERS
 
@@ -83,6 +84,8 @@ def _refusals(tree: exp.Expr, own: Collection[str]) -> Iterator[Refusal]:
             continue  # has words of its own
         elif kind not in NODES and not (isinstance(node, exp.Parameter) and isinstance(node.parent, exp.TableAlias)):
             yield Refusal(node, _CLAUSES.get(type(node)) or f"{_words(kind)} is not supported", "unsupported")
+        if isinstance(node, exp.Func) and (problem := too_large(node)) is not None:
+            yield Refusal(node, problem, "too_large")
         if isinstance(node, exp.Dot) and isinstance(node.expression, exp.Func):
             name = node.expression.name if isinstance(node.expression, exp.Anonymous) else node.expression.sql_name()
             yield Refusal(node.expression, f"functions have no namespace: write {name.lower()}(…)", "unknown_function")

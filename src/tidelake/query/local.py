@@ -1,8 +1,10 @@
 """Run a query in this process, on DuckDB, over the Arrow scans of its tables.
 
 Every reference is a stream that begins anew whenever DuckDB reads it, so a plan that reads a table twice is right. Rows
-are given as they come, a batch at a time, so a result may be larger than memory. Time is bounded by interrupting,
-memory by DuckDB's own limit, and nothing is spilled to disk: what does not fit belongs on Spark. It does not plan.
+are given as they come, a batch at a time, so a result may be larger than memory. Time is bounded by interrupting again
+and again until the query ends, and whoever waits for it does not wait longer; memory is bounded by DuckDB's own limit,
+which is the engine's share of the budget, and nothing is spilled to disk: what does not fit belongs on Spark. It does
+not plan.
 """
 
 from __future__ import annotations
@@ -10,11 +12,12 @@ from __future__ import annotations
 import atexit
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import lru_cache
 from queue import Empty, Full, Queue
-from threading import Thread, Timer
+from threading import Event, Thread
 from typing import Any
 from weakref import WeakSet
 
@@ -27,16 +30,20 @@ from tidelake.lake import Lake
 from tidelake.logical import shown, shown_as_plain
 from tidelake.logical_types import Logical
 from tidelake.query.budget import Budget
+from tidelake.query.deadline import Deadline
 from tidelake.query.functions import register_duckdb
 from tidelake.query.plain import render
 from tidelake.query.result import Prepared, Scan, result_schema
 from tidelake.scan import scan
 from tidelake.schema import DataType
 
-BATCH_ROWS = 16_384  # a few batches are held at once, and rows may be wide
+BATCH_ROWS = 16_384  # of columns that are as wide in every row
+WIDE_ROWS = 2_048  # of others, at a time: the engine's own vectors
+BATCH_BYTES = 4 << 20  # up to which batches of wide rows are put together
 BATCHES_AHEAD = 2  # one is being written while the next is made
 LOOK_SECONDS = 0.1  # between looks whether anybody still reads
 STOP_SECONDS = 10.0  # for a query that is told to stop; past it, it is left behind
+LATE_SECONDS = 0.2  # for one that is late already: who waits for it is told, and it ends by itself
 
 _SETTINGS = {
     "temp_directory": "''",  # nothing is spilled
@@ -51,16 +58,22 @@ _SETTINGS = {
     "lock_configuration": "true",  # last: nothing can be set after it
 }
 _NO_FUNCTION = re.compile(r"Function with name \"?(\w+)\"? does not exist")
+# Types whose values are as wide in every row.
+_NARROW = frozenset(
+    {"BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "FLOAT", "DOUBLE", "DATE", "TIMESTAMP"}
+    | {"TIMESTAMP WITH TIME ZONE", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "UUID", "TIME", "INTERVAL"}
+)
 _JSON = {b"ARROW:extension:name": b"arrow.json", b"ARROW:extension:metadata": b""}
 
 
-def execute(
-    prepared: Prepared, scans: Sequence[Scan], budget: Budget, lake: Lake, *, whole: bool
-) -> pa.RecordBatchReader:
-    """Run a query and give its rows as they come, or the ``whole`` of them at once, which all cores make together."""
+def execute(prepared: Prepared, scans: Sequence[Scan], budget: Budget, lake: Lake) -> pa.RecordBatchReader:
+    """Run a query and give its rows as they come."""
+    deadline = Deadline(budget.left)
     if "duckdb" not in prepared.rendered:
-        prepared.rendered["duckdb"] = render(prepared.tree, "duckdb", language=prepared.language)
-    ahead = _Ahead(_Run(prepared, scans, budget, lake, whole))
+        prepared.rendered["duckdb"] = deadline.watched(
+            lambda: render(prepared.tree, "duckdb", language=prepared.language), budget.out_of_time(planning=True)
+        )
+    ahead = _Ahead(_Run(prepared, scans, replace(budget, spent=budget.spent + deadline.spent), lake))
     return pa.RecordBatchReader.from_batches(ahead.schema, ahead)
 
 
@@ -96,7 +109,10 @@ class _Ahead:
         return batch
 
     def close(self) -> None:
-        """Stop the query if it runs, and wait for its end."""
+        """Stop the query if it runs, and wait for its end; one that is late is left to end by itself."""
+        if self._run.is_late:
+            self._run.stop()
+            return
         until = time.monotonic() + STOP_SECONDS
         while self._thread.is_alive() and time.monotonic() < until:
             self._run.stop()
@@ -108,19 +124,26 @@ class _Ahead:
 class _Run:
     """One query on its thread: it puts a schema on the line, then batches, then None; or what went wrong."""
 
-    def __init__(self, prepared: Prepared, scans: Sequence[Scan], budget: Budget, lake: Lake, whole: bool) -> None:
-        self._prepared, self._budget, self._whole = prepared, budget, whole
-        self._clock = _Clock(budget.seconds)
+    def __init__(self, prepared: Prepared, scans: Sequence[Scan], budget: Budget, lake: Lake) -> None:
+        self._prepared, self._budget = prepared, budget
+        self._clock = _Clock(budget.left)
         self._streams = [_Stream(each, lake, self._clock, budget, prepared.language) for each in scans]
-        self._connection: duckdb.DuckDBPyConnection | None = _database(budget.memory_bytes).cursor()
+        self._connection: duckdb.DuckDBPyConnection | None = _database(budget.engine_bytes).cursor()
         self._line: Queue[Any] = Queue(maxsize=BATCHES_AHEAD)
-        self._stopped = False
+        self._stopped, self._ended = False, Event()
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the time is over."""
+        return self._clock.left < 0
 
     def go(self) -> None:
-        assert self._connection is not None
+        connection = self._connection
+        assert connection is not None
+        Thread(target=self._watch, name="tidelake-clock", daemon=True).start()
         try:
-            self._produce(self._connection)
-        except (duckdb.Error, pa.ArrowException, OSError) as error:
+            self._produce(connection)
+        except (duckdb.Error, pa.ArrowException, OSError, MemoryError) as error:
             explained = _explained(error, self._streams, self._budget)
             if explained is not error:
                 explained.__cause__ = error.with_traceback(None)  # its frames would hold the engine
@@ -128,27 +151,42 @@ class _Run:
         except BaseException as error:
             self._put(error)
         finally:
-            self._connection.close()
+            self._ended.set()
             self._connection = None
+            connection.close()
 
     def next(self) -> Any:
-        found = self._line.get()
-        if isinstance(found, BaseException):
-            raise found
-        return found
+        """Wait for what comes next, but not for a query that does not hear that its time is over."""
+        while True:
+            with suppress(Empty):
+                found = self._line.get(timeout=min(max(self._clock.left, LOOK_SECONDS), STOP_SECONDS))
+                if isinstance(found, BaseException):
+                    raise found
+                return found
+            if self._clock.left < -LATE_SECONDS:
+                raise self._budget.out_of_time()
 
     def stop(self) -> None:
-        """Let the query end soon, whatever it is doing; one that is about to begin must be told again."""
+        """Let the query end soon, whatever it is doing; the clock goes on to tell it so."""
         self._stopped = True
-        with suppress(duckdb.Error):  # it may have ended by itself
-            if (connection := self._connection) is not None:
-                connection.interrupt()
+        self._interrupt()
         with suppress(Empty):
             while True:
                 self._line.get_nowait()
 
+    def _interrupt(self) -> None:
+        with suppress(duckdb.Error):  # it may have ended by itself
+            if (connection := self._connection) is not None:
+                connection.interrupt()
+
+    def _watch(self) -> None:
+        """Interrupt the query once its time is over or nobody wants it, again and again: one may come too early."""
+        while not self._ended.wait(min(max(self._clock.left, LOOK_SECONDS), STOP_SECONDS)):
+            if self.is_late or self._stopped:
+                self._interrupt()
+
     def _produce(self, connection: duckdb.DuckDBPyConnection) -> None:
-        with self._clock.running(connection.interrupt):
+        with self._clock.running():
             for stream in self._streams:
                 connection.register(stream.name, stream)
             found = connection.sql(self._prepared.rendered["duckdb"])
@@ -158,27 +196,36 @@ class _Run:
                 return
             dynamic = [str(kind) == "JSON" for kind in found.types]
             counted = [str(kind) in ("HUGEINT", "UHUGEINT") for kind in found.types]
-            rows = found.to_arrow_table() if self._whole else found.to_arrow_reader(BATCH_ROWS)
-        clocks = self._prepared.clocks
-        kinds = [
-            _plain_type(field.type, is_count=is_count, is_clock=at in clocks)
-            for at, (field, is_count) in enumerate(zip(rows.schema, counted, strict=True))
-        ]
-        plain = pa.schema([pa.field(field.name, kind) for field, kind in zip(rows.schema, kinds, strict=True)])
-        schema = result_schema(self._prepared, plain, dynamic)
+            wide = any(str(kind) not in _NARROW for kind in found.types)
+            rows = found.to_arrow_reader(WIDE_ROWS if wide else BATCH_ROWS)
+            kinds = [
+                _plain_type(field.type, is_count=is_count, is_clock=at in self._prepared.clocks)
+                for at, (field, is_count) in enumerate(zip(rows.schema, counted, strict=True))
+            ]
+            plain = pa.schema([pa.field(field.name, kind) for field, kind in zip(rows.schema, kinds, strict=True)])
+            schema = result_schema(self._prepared, plain, dynamic)
         self._put(schema)
-        for batch in rows.to_batches() if self._whole else self._batches(rows, connection):
-            columns = [_plain_column(column, kind) for column, kind in zip(batch.columns, kinds, strict=True)]
-            self._put(pa.RecordBatch.from_arrays(columns, schema=schema))
+        for batch in self._batches(rows, schema, kinds):
+            self._put(batch)
         self._put(None)
 
-    def _batches(self, reader: Any, connection: duckdb.DuckDBPyConnection) -> Iterator[pa.RecordBatch]:
+    def _batches(self, reader: Any, schema: pa.Schema, kinds: Sequence[pa.DataType]) -> Iterator[pa.RecordBatch]:
+        """Give the batches in the types of the schema, small ones put together."""
+        waiting: list[pa.RecordBatch] = []
         while not self._stopped:
-            with self._clock.running(connection.interrupt):
+            with self._clock.running():
                 batch = next(reader, None)
+                if batch is not None:
+                    columns = [_plain_column(column, kind) for column, kind in zip(batch.columns, kinds, strict=True)]
+                    waiting.append(pa.RecordBatch.from_arrays(columns, schema=schema))
+                full = batch is None or sum(each.nbytes for each in waiting) >= BATCH_BYTES
+                full = full or sum(each.num_rows for each in waiting) >= BATCH_ROWS
+                made = pa.concat_batches(waiting) if full and len(waiting) > 1 else waiting[0] if waiting else None
+            if full and made is not None:
+                yield made
+                waiting.clear()
             if batch is None:
                 return
-            yield batch
 
     def _put(self, item: Any) -> None:
         while not self._stopped:
@@ -196,18 +243,15 @@ class _Clock:
 
     @property
     def left(self) -> float:
-        return self._left if self._since is None else self._left - (time.monotonic() - self._since)
+        since = self._since
+        return self._left if since is None else self._left - (time.monotonic() - since)
 
     @contextmanager
-    def running(self, when_over: Callable[[], None]) -> Iterator[None]:
-        timer = Timer(max(self._left, 0.0), when_over)
-        timer.daemon = True
-        timer.start()
+    def running(self) -> Iterator[None]:
         self._since = time.monotonic()
         try:
             yield
         finally:
-            timer.cancel()
             self._left, self._since = self.left, None
 
 
@@ -286,7 +330,7 @@ def _explained(error: Exception, streams: Sequence[_Stream], budget: Budget) -> 
     # What goes wrong once rows are on their way comes through Arrow, of which the text is left.
     message = str(error).removeprefix("Invalid: ").split("\n")[0]
     label, _, rest = message.partition(": ")
-    if isinstance(error, duckdb.OutOfMemoryException) or label == "Out of Memory Error":
+    if isinstance(error, duckdb.OutOfMemoryException | MemoryError) or label == "Out of Memory Error":
         return budget.out_of_memory()
     if isinstance(error, duckdb.InterruptException) or label == "INTERRUPT Error":
         return budget.out_of_time()

@@ -23,7 +23,7 @@ from tidelake.logical_types import Logical
 from tidelake.plan import ExtentTask, Question, ScanPlan, Stage, stats_of
 from tidelake.query.bind import Bound, Reference
 from tidelake.query.conjuncts import Pushed, both, conjuncts_of, pushed
-from tidelake.query.pushdown import cte_of, is_plain_select, substituted
+from tidelake.query.pushdown import cte_of, grows_within, is_plain_select, substituted
 from tidelake.scan import Footers, scan
 from tidelake.schema import DataType
 from tidelake.snapshot import Extent
@@ -82,6 +82,8 @@ def shape_of(bound: Bound) -> Shape | None:
         if inner is None or not is_plain_select(inner):
             return None
         names = {each.alias_or_name: each.unalias() for each in inner.expressions}
+        if not all(grows_within(each, names) for each in (*outputs.values(), *conditions)):
+            return None
         try:
             outputs = {name: substituted(each, names) for name, each in outputs.items()}
             conditions = [substituted(each, names) for each in conditions]

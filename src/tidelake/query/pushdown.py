@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import cast
 
 from sqlglot import exp
@@ -23,6 +24,7 @@ from tidelake.query.aggregating import AGGREGATES, OUR_NAMES, ROW_MAKERS
 from tidelake.query.bind import Bound, Reference
 from tidelake.query.conjuncts import Pushed, both, conjuncts_of, pushed, rejects_nulls
 
+MAX_GROWTH = 1_000  # parts that a condition gains at one step on its way down; beyond, it is left to the engine
 _CHANCE = (exp.Rand, exp.Randn, exp.Uuid)
 # Clauses that make other rows, or another order, of what a select reads.
 _SHAPING = ("group", "having", "qualify", "distinct", "order", "sort", "cluster", "distribute", "laterals", "windows")
@@ -244,7 +246,8 @@ def _translated(select: exp.Select, conditions: Iterable[exp.Expr]) -> list[exp.
             continue  # what is grouped by a dynamic value is its text
         if any(source not in (window.args.get("partition_by") or []) for window in windows for source in sources):
             continue
-        kept.append(substituted(condition, outputs))
+        if grows_within(condition, outputs):
+            kept.append(substituted(condition, outputs))
     return kept
 
 
@@ -264,6 +267,16 @@ def may_aggregate(node: exp.Expr) -> bool:
 def _makes_rows(node: exp.Expr) -> bool:
     calls = node.find_all(exp.Anonymous)
     return node.find(*_ROW_MAKERS) is not None or any(str(call.this).lower() in ROW_MAKERS for call in calls)
+
+
+def grows_within(condition: exp.Expr, outputs: Mapping[str, exp.Expr]) -> bool:
+    """Whether a condition stays small with what a select computes put in its place: each step may double it."""
+    room = MAX_GROWTH
+    for column in condition.find_all(exp.Column):
+        room -= sum(1 for _ in islice(outputs[column.name].walk(), 2, room + 3)) if column.name in outputs else 0
+        if room < 0:
+            return False
+    return True
 
 
 def substituted(condition: exp.Expr, outputs: Mapping[str, exp.Expr]) -> exp.Expr:

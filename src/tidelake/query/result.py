@@ -33,15 +33,14 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 SHOWN_ROWS = 20
+UNPACKED_SHARE = 8  # a bag's JSON as Python objects takes some times as many bytes
 CELL_LETTERS = 60  # of a value shown to a person; `to_arrow` has it whole
 
 
 class Runs(Protocol):
     """What runs a result's query, on the engine that was chosen."""
 
-    def rows(
-        self, prepared: Prepared, scans: Sequence[Scan], budget: Budget, *, whole: bool
-    ) -> pa.RecordBatchReader: ...
+    def rows(self, prepared: Prepared, scans: Sequence[Scan], budget: Budget) -> pa.RecordBatchReader: ...
 
     def frame(self, prepared: Prepared, scans: Sequence[Scan]) -> DataFrame: ...
 
@@ -124,9 +123,11 @@ class Result:
     def to_arrow(self) -> pa.Table:
         """Give the rows as an Arrow table; a dynamic value is its JSON text."""
         if self._rows is None:
-            rows = self._runs.rows(self._prepared, self._scans, self._budget, whole=True).read_all()
+            rows = self._collected()
             lowered = self._prepared.lowered
             if lowered is not None and lowered.unpack is not None:
+                if rows.nbytes > self._budget.result_bytes // UNPACKED_SHARE:
+                    raise self._budget.out_of_result()
                 rows, kinds = unpacked(lowered, rows)
                 rows = rows.cast(_marked(rows.schema, [kind == "dynamic" for _, kind in kinds]))
             self._rows = rows
@@ -140,7 +141,7 @@ class Result:
         lowered = self._prepared.lowered
         if self._rows is not None or (lowered is not None and lowered.unpack is not None):
             return self.to_arrow().to_reader()
-        return self._runs.rows(self._prepared, self._scans, self._budget, whole=False)
+        return self._runs.rows(self._prepared, self._scans, self._budget)
 
     def to_polars(self) -> polars.DataFrame:
         """Give the rows as a Polars frame; needs polars."""
@@ -193,6 +194,17 @@ class Result:
         )
         more = f"<p>{rows.num_rows:,} rows</p>" if rows.num_rows > SHOWN_ROWS else ""
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
+
+    def _collected(self) -> pa.Table:
+        """Collect all rows, as long as they fit into the budget."""
+        with self._runs.rows(self._prepared, self._scans, self._budget) as reader:
+            batches, size = [], 0
+            for batch in reader:
+                batches.append(batch)
+                size += batch.nbytes
+                if size > self._budget.result_bytes:
+                    raise self._budget.out_of_result()
+            return pa.Table.from_batches(batches, reader.schema)
 
     def _text(self, most: int) -> str:
         """Draw the first rows as a table of plain letters."""

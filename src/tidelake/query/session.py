@@ -30,6 +30,7 @@ from tidelake.query.answers import Answer, coverage_table, name_answers
 from tidelake.query.bind import At, bind, bind_tables, quoted_columns
 from tidelake.query.budget import Budget
 from tidelake.query.choose import choose_engine
+from tidelake.query.deadline import Deadline
 from tidelake.query.external import read_external
 from tidelake.query.junctions import balance
 from tidelake.query.kql import lower
@@ -66,23 +67,26 @@ def run(
 ) -> Result:
     """Prepare a query and plan its scans; ``prune=False`` reads every row and pushes nothing down: to compare with."""
     limits = Budget.of(budget)
-    seen = _Seen(lake, limits)
+    deadline = Deadline(limits.seconds)
+    seen = _Seen(lake, limits, deadline)
     prepared = _prepared(lake, text, language, seen)
     if prepared.shape is not None and engine in ("auto", "local") and prune:
-        return _manifest_result(prepared, prepared.shape, seen, limits, lake)
+        return _manifest_result(prepared, prepared.shape, seen, lake)
     scans = [_scan(ask, seen, prune) for ask in prepared.asks]
     limits.check_read(sum(scan.byte_size for scan in scans))
     chosen = choose_engine(engine, scans)
-    return Result(prepared, scans, chosen, limits, _Runs(lake, chosen))
+    return Result(prepared, scans, chosen, replace(limits, spent=deadline.spent), _Runs(lake, chosen))
 
 
-def _manifest_result(prepared: Prepared, shape: Shape, seen: _Seen, limits: Budget, lake: Lake) -> Result:
+def _manifest_result(prepared: Prepared, shape: Shape, seen: _Seen, lake: Lake) -> Result:
     """Answer from the manifest as far as it goes; what it cannot answer is planned as any scan is."""
+    limits = seen.limits
     table = seen.table(shape.reference.table, shape.reference.at)
     answered = from_manifest(shape, table)
     plan = prune_blocks(answered.plan, lake.footers) if answered.plan.tasks else answered.plan
     scan = Scan(shape.reference.name, shape.columns, table, plan, prepared.asks[0])
     limits.check_read(scan.byte_size)
+    seen.check_time()
     runs = _FromManifest(lake, "manifest", shape, replace(answered, plan=plan))
     return Result(prepared, [scan], "manifest", limits, runs)
 
@@ -94,9 +98,9 @@ class _Runs:
     lake: Lake
     engine: str
 
-    def rows(self, prepared: Prepared, scans: Sequence[Scan], budget: Budget, *, whole: bool) -> pa.RecordBatchReader:
+    def rows(self, prepared: Prepared, scans: Sequence[Scan], budget: Budget) -> pa.RecordBatchReader:
         if self.engine == "local":
-            return local.execute(prepared, scans, budget, self.lake, whole=whole)
+            return local.execute(prepared, scans, budget, self.lake)
         from tidelake.query import spark
 
         return spark.execute(prepared, scans, budget, spark.session()).to_reader()
@@ -114,7 +118,7 @@ class _FromManifest(_Runs):
     shape: Shape
     answered: Answered
 
-    def rows(self, prepared: Prepared, scans: Sequence[Scan], budget: Budget, *, whole: bool) -> pa.RecordBatchReader:
+    def rows(self, prepared: Prepared, scans: Sequence[Scan], budget: Budget) -> pa.RecordBatchReader:
         return finish(self.shape, self.answered, self.lake.footers, prepared.columns).to_reader()
 
 
@@ -140,7 +144,9 @@ def _prepared(lake: Lake, text: str, language: Language, seen: _Seen) -> Prepare
         return found[0]
     check_text(text)
     try:
-        prepared, lasting = _prepare_with_overflow(text, language, seen)
+        prepared, lasting = seen.deadline.watched(
+            lambda: _prepare_with_overflow(text, language, seen), seen.limits.out_of_time(planning=True)
+        )
     except RecursionError:
         raise too_deep() from None
     if lasting:
@@ -201,6 +207,7 @@ def _without_logical(shape: Shape | None) -> Shape | None:
 
 
 def _scan(ask: Ask, seen: _Seen, prune: bool) -> Scan:
+    seen.check_time()
     table = seen.table(ask.reference.table, ask.reference.at)
     shown = ask.columns or (_cheapest(ask.reference.types),)
     own = [ask.reference.spelled[name] for name in shown]
@@ -217,8 +224,9 @@ def _cheapest(types: Mapping[str, DataType]) -> str:
 class _Seen:
     """The tables of a lake as one query sees them: each pinned to one snapshot, the newest when first asked for."""
 
-    def __init__(self, lake: Lake, limits: Budget) -> None:
-        self._lake, self._limits = lake, limits
+    def __init__(self, lake: Lake, limits: Budget, deadline: Deadline) -> None:
+        self._lake = lake
+        self.limits, self.deadline = limits, deadline
         self.answers: dict[str, Table] = {}  # tables that a query's text makes
         self.overflowed = False  # a name is no column, and was found in an overflow column
         self.looked_around = False  # what a query means depends on which tables there are
@@ -228,22 +236,30 @@ class _Seen:
     def table(self, name: str, at: At | None = None) -> Table:
         key = (name, at)
         if key not in self._tables:
-            self._tables[key] = self._pinned(name, at)
+            with self.deadline.undisturbed():
+                self._tables[key] = self._pinned(name, at)
         return self._tables[key]
+
+    def check_time(self) -> None:
+        """Refuse to plan on once the time is over."""
+        if self.deadline.left < 0:
+            raise self.limits.out_of_time(planning=True)
 
     def answer(self, kind: str, words: Mapping[str, Any]) -> str:
         """Find an answer about a table's coverage, and give the name under which it can be read."""
         about = {name: value for name, value in words.items() if name != "table"}
-        rows = coverage_table(self._lake, self.table(str(words["table"])), kind, **about)
+        table = self.table(str(words["table"]))
         name = f"{kind}_{len(self.answers) + 1}"
-        self.answers[name] = Answer(self._lake, name, rows)
+        with self.deadline.undisturbed():
+            self.answers[name] = Answer(self._lake, name, coverage_table(self._lake, table, kind, **about))
         return name
 
     def external(self, columns: Sequence[str], addresses: Sequence[str], options: Mapping[str, Any]) -> str:
         """Read data outside the lake as columns of text, and give the name under which it can be read."""
-        rows = read_external(columns, addresses, options, self._limits)
         name = f"external_{len(self.answers) + 1}"
-        self.answers[name] = Answer(self._lake, name, rows)
+        with self.deadline.undisturbed():
+            rows = read_external(columns, addresses, options, self.limits, self.deadline)
+            self.answers[name] = Answer(self._lake, name, rows)
         return name
 
     def columns(self, name: str) -> Mapping[str, DataType]:
@@ -254,11 +270,13 @@ class _Seen:
 
     def names(self) -> Sequence[str]:
         self.looked_around = True
-        return self._lake.tables()
+        with self.deadline.undisturbed():
+            return self._lake.tables()
 
     def show_overflowed(self, name: str) -> bool:
         """Show what the overflow columns of the tables so far have under a name as a column; say whether any has."""
-        shown = {key: table.showing([name]) for key, table in self._tables.items() if name not in table.schema}
+        with self.deadline.undisturbed():
+            shown = {key: table.showing([name]) for key, table in self._tables.items() if name not in table.schema}
         found = {key: table for key, table in shown.items() if name in table.schema}
         self._tables |= found
         self.overflowed |= bool(found)

@@ -17,12 +17,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from tidelake import errors
-from tidelake.errors import QueryError, TidelakeError
+from tidelake.errors import QueryError, TidelakeError, UnavailableError
 from tidelake.logical_types import Logical
 from tidelake.query.budget import Budget
+from tidelake.query.deadline import Deadline
 from tidelake.query.functions import register_spark
 from tidelake.query.plain import render
 from tidelake.query.result import Prepared, Scan, result_schema
+from tidelake.query.spark_rows import collected
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -41,22 +43,35 @@ INTERRUPT_EVERY_S = 0.25  # once a query is late
 
 _READY: set[int] = set()  # sessions that know our functions
 _OURS = re.compile(r"tidelake\.errors\.(\w+): ([^\n]*)")
+_TOO_LARGE = re.compile(r"bigger than (?:local )?(?:maxResultSize|spark\.driver\.maxResultSize)")
 _REFERENCE = re.compile(r"`tide_(\d+)`")
 
 
 def execute(prepared: Prepared, scans: Sequence[Scan], budget: Budget, spark: SparkSession) -> pa.Table:
     """Run a query to its end and give its rows."""
-    with _stopped_after(budget.seconds, spark) as late:
+    try:
+        return _execute(prepared, scans, budget, spark)
+    except ConnectionError as error:  # also where the session's settings are put back
+        raise _explained(error) from error
+
+
+def _execute(prepared: Prepared, scans: Sequence[Scan], budget: Budget, spark: SparkSession) -> pa.Table:
+    deadline = Deadline(budget.left)
+    if "spark" not in prepared.rendered:
+        deadline.watched(lambda: _write(prepared), budget.out_of_time(planning=True))
+    with _stopped_after(max(deadline.left, 0.0), spark) as late:
         try:
             with _settings(spark, SETTINGS):
                 frame, dynamic = _as_text(frame_of(prepared, scans, spark))
                 rows = [
                     _plain_column(column, is_clock=at in prepared.clocks)
-                    for at, column in enumerate(frame.toArrow().columns)
+                    for at, column in enumerate(collected(frame, budget).columns)
                 ]
         except Exception as error:
             if late.is_set():
                 raise budget.out_of_time() from error
+            if _TOO_LARGE.search(str(error)) is not None:
+                raise budget.out_of_result() from error
             raise _explained(error) from error
     if late.is_set():
         raise budget.out_of_time()
@@ -67,7 +82,7 @@ def execute(prepared: Prepared, scans: Sequence[Scan], budget: Budget, spark: Sp
 def frame_of(prepared: Prepared, scans: Sequence[Scan], spark: SparkSession) -> DataFrame:
     """Give a query as a Spark frame, which Spark runs when it is asked to."""
     if "spark" not in prepared.rendered:
-        prepared.rendered["spark"] = render(prepared.tree, "spark", language=prepared.language)
+        _write(prepared)
     _know_functions(spark, prepared.rendered["spark"])
     mark = secrets.token_hex(4)
     names = {scan.name: f"{scan.name}_{mark}" for scan in scans}
@@ -82,6 +97,10 @@ def frame_of(prepared: Prepared, scans: Sequence[Scan], spark: SparkSession) -> 
         finally:
             for name in names.values():
                 spark.catalog.dropTempView(name)
+
+
+def _write(prepared: Prepared) -> None:
+    prepared.rendered["spark"] = render(prepared.tree, "spark", language=prepared.language)
 
 
 def session() -> SparkSession:
@@ -180,6 +199,11 @@ def _explained(error: Exception) -> Exception:
         name, message = inner[-1]
         kind = getattr(errors, name, None)
         return kind(message) if isinstance(kind, type) else QueryError(message)
+    if isinstance(error, ConnectionError) or type(error).__name__ == "Py4JNetworkError":
+        return UnavailableError(
+            "Spark has ended, perhaps for want of memory: start a session with more of it (spark.driver.memory)",
+            kind="spark_gone",
+        )
     condition: Any = getattr(error, "getCondition", lambda: None)()
     if condition is None and not type(error).__module__.startswith("pyspark"):
         return error

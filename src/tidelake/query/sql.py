@@ -27,6 +27,8 @@ from tidelake.query.sql_functions import OURS
 from tidelake.query.sql_shape import shaped
 from tidelake.query.sql_tokens import DIALECT, parse_tokens, tokens_of
 
+MAX_TEXT = 1_000_000  # characters: more than any query a person wrote, and as many as KQL takes
+
 # What our own SQL functions are called, and the portable functions they stand for.
 OWN_FUNCTIONS = {
     "has": "tide_has",
@@ -86,7 +88,9 @@ def too_deep() -> QueryError:
 
 
 def check_text(text: str) -> None:
-    """Refuse a text that is not Unicode, which no engine can be given."""
+    """Refuse a text that is too long to be planned, or not Unicode, which no engine can be given."""
+    if len(text) > MAX_TEXT:
+        raise QueryError("the query is too long", letters=len(text), limit=MAX_TEXT, line=1, column=1)
     try:
         text.encode()
     except UnicodeEncodeError as error:

@@ -28,6 +28,9 @@ from tidelake.query.kql.values import Column, Value, call, literal, text, text_l
 from tidelake.query.text_patterns import plain_groups
 
 PLUGINS = ("bag_unpack", "pivot", "ipv4_lookup", "ipv6_lookup", *ACTIVITY)
+RANGE_BLOCK = (
+    8_192  # numbers that are counted out at a time: engines make a list for each of some thousand rows at once
+)
 _IN_NETWORK = {"ipv4_lookup": "tide_ipv4_is_in_range", "ipv6_lookup": "tide_ipv6_is_match"}
 _CHECKED = ("datetime", "timespan", "bool", "guid")  # types that no pattern of parse tells
 
@@ -237,14 +240,14 @@ def range_rows(b: Binder, relation: Relation, operator: syntax.Operator, place: 
     if kind == "datetime":
         step = b.expect(step, "timespan", scope, operator.at, "the step of a range of times")
     last = call(f"tide_bin_index_{sort}", high.sql, low.sql, step.sql)
-    places = exp.Add(this=last, expression=exp.Literal.number(1))
+    count = exp.Add(this=last, expression=exp.Literal.number(1))
     known = [side.constant for side in (low, high, step)]
     if sort == "long" and all(isinstance(each, int) for each in known):  # engines count as far as they are asked to
         first, final, by = (int(each) for each in known)
         rows = exp.select(aliased(column_sql("i", "r"), "i")).from_(counted((final - first) // by + 1))
+        source, alias = b.steps.add(rows)
     else:
-        rows = exp.select(aliased(call("tide_explode", call("tide_indexes", places)), "i"))
-    source, alias = b.steps.add(rows)
+        source, alias = _counted_rows(b, count)
     (column,) = keyed([(operator.items[0], kind)])
     at = column_sql("i", alias)
     if kind == "datetime":
@@ -260,6 +263,20 @@ def counted(count: int) -> exp.Expr:
     function = exp.Anonymous(this="range", expressions=[exp.Literal.number(0), exp.Literal.number(max(count, 0))])
     alias = exp.TableAlias(this=exp.to_identifier("r", quoted=True), columns=[exp.to_identifier("i", quoted=True)])
     return exp.Table(this=function, alias=alias)
+
+
+def _counted_rows(b: Binder, count: exp.Expr) -> tuple[exp.Expr, str]:
+    """Count from zero in a column ``i``, block by block: one list of all numbers would be held whole."""
+    block = exp.Literal.number(RANGE_BLOCK)
+    count = exp.cast(count, "BIGINT")
+    blocks = exp.Add(this=exp.IntDiv(this=count, expression=block), expression=exp.Literal.number(1))
+    outer, name = b.steps.add(exp.select(aliased(call("tide_explode", call("tide_indexes", blocks)), "b")))
+    start = exp.Mul(this=column_sql("b", name), expression=block.copy())
+    rest = exp.Sub(this=count.copy(), expression=start)
+    inside = call("tide_explode", call("tide_indexes", exp.Least(this=block.copy(), expressions=[rest])))
+    parts, both = b.steps.add(exp.select(aliased(start.copy(), "s"), aliased(inside, "o")).from_(outer))
+    number = exp.Add(this=column_sql("s", both), expression=column_sql("o", both))
+    return b.steps.add(exp.select(aliased(number, "i")).from_(parts))
 
 
 def invoke(b: Binder, relation: Relation, operator: syntax.Operator, place: Place) -> Relation:

@@ -1,0 +1,150 @@
+"""Let queries want too much, and measure from outside their process that they do not get it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+import tidelake
+from tests.support.hostile_queries import QUERIES
+from tests.support.measuring import measured
+from tidelake import Lake
+from tidelake.errors import QueryError, UnavailableError
+from tidelake.query.deadline import Deadline
+
+MODULE = "tests.support.hostile_queries"
+MEMORY = 512 << 20
+
+# Quick ones of each kind; all of them are asked in the torture.
+QUICK = ("long result", "wide result", "sequence", "text of texts", "kql range", "kql doubling", "deep query")
+
+
+@pytest.fixture(scope="module")
+def where(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return where a lake is that hostile queries are asked of."""
+    place = tmp_path_factory.mktemp("budgets") / "lake"
+    with tidelake.connect(place) as lake:
+        logs = lake.create_table("obs.logs", {"ts": "timestamp", "message": "string", "n": "long"})
+        logs.append([{"ts": 1_773_489_601 + i, "message": f"a{i} {'x' * 100}", "n": i} for i in range(3_000)])
+        logs.flush()
+    return place
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_a_query_that_wants_too_much_ends_with_an_error_of_ours_or_an_answer(name: str, where: Path) -> None:
+    found = measured(MODULE, where, name, "local", "5", str(MEMORY), longest=120)
+    assert "raw" not in found.ended, found
+    assert found.gained_bytes < 2 * MEMORY
+
+
+@pytest.mark.torture
+@pytest.mark.parametrize("engine", ["local", "spark"])
+@pytest.mark.parametrize("name", sorted(QUERIES))
+def test_budgets_hold_within_a_fifth(name: str, engine: str, where: Path) -> None:
+    found = measured(MODULE, where, name, engine, "10", "1GB", longest=300)
+    assert "raw" not in found.ended, found
+    assert found.seconds <= 12, found
+    assert found.gained_bytes <= 1.2 * (1 << 30), found
+
+
+def test_a_result_that_is_too_large_to_collect_can_be_read_as_a_stream(world: Lake) -> None:
+    result = world.sql("select id, id + 1 as next from range(2000000) r(id)", budget={"memory": "40MB"})
+    with pytest.raises(UnavailableError, match="read it as a stream with to_reader") as found:
+        result.to_arrow()
+    assert found.value.kind == "result_budget"
+    assert sum(batch.num_rows for batch in result.to_reader()) == 2_000_000
+
+
+def test_planning_is_counted(world: Lake) -> None:
+    text = "select status from obs.logs where status in (" + ", ".join(map(str, range(100_000))) + ")"
+    with pytest.raises(UnavailableError, match="longer than its budget to plan") as found:
+        world.sql(text, budget={"seconds": 0.1})
+    assert found.value.kind == "time_budget"
+    assert world.sql("select count(*) as n from obs.logs").to_arrow()["n"].to_pylist() == [96]  # nothing is broken
+
+
+def test_conditions_that_double_at_every_step_are_planned(world: Lake) -> None:
+    steps = "".join(f" | extend x = iff(status > {at}, array_concat(x, x), x)" for at in range(8))
+    text = f"obs.logs | extend x = dynamic([1]){steps} | where array_length(x) > 1 | count"
+    assert world.kql(text).to_arrow().to_pylist() == [{"Count": 96}]
+
+
+def test_a_small_condition_is_still_asked_of_the_scan_through_steps(world: Lake) -> None:
+    plan = world.kql("obs.logs | extend x = ts | extend y = x | where y >= datetime(2026-01-04)").plans[0]
+    assert plan.question.where is not None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "select repeat('x', 1000000000)",
+        "select repeat('x', 1000 * 1000 * 1000)",
+        "select repeat(repeat(repeat('x', 1000), 1000), 1000)",
+        "select lpad('x', 1000000000, 'y')",
+        "select space(1000000000)",
+        "select sequence(1, 1000000000)",
+        "select sequence(1000000000, 1, -1)",
+        "select array_repeat('x', 1000000000)",
+        "select replace(repeat('x', 10000), 'x', repeat('y', 10000))",
+    ],
+)
+def test_a_value_that_is_made_too_large_out_of_nothing_is_refused(text: str, world: Lake) -> None:
+    with pytest.raises(QueryError) as found:
+        world.sql(text)
+    assert found.value.kind == "too_large"
+
+
+def test_values_of_a_usual_size_are_made(world: Lake) -> None:
+    text = "select length(repeat('ab', 1000)) as a, size(sequence(1, 1000)) as b, length(lpad('x', 100, 'y')) as c"
+    assert world.sql(text).to_arrow().to_pylist() == [{"a": 2000, "b": 1000, "c": 100}]
+
+
+@pytest.mark.parametrize(
+    ("text", "count", "total"),
+    [
+        ("range x from 1 to 100000 step 1", 100_000, 5_000_050_000),
+        ("range x from 0 to 8191 step 1", 8_192, 33_550_336),
+        ("range x from 0 to 8192 step 1", 8_193, 33_558_528),
+        ("range x from 10 to 1 step -3", 4, 22),
+        ("range x from 5 to 1 step 1", 0, None),
+    ],
+)
+def test_a_range_is_counted_block_by_block(text: str, count: int, total: int | None, world: Lake) -> None:
+    found = world.kql(f"{text} | summarize n = count(), s = sum(x)").to_arrow().to_pylist()
+    assert found[0]["n"] == count
+    assert found[0]["s"] in (total, total or 0)
+
+
+def test_a_range_of_a_billion_rows_is_cut_without_being_made(world: Lake) -> None:
+    found = world.kql("range x from 1 to 1000000000 step 1 | take 3", budget={"memory": "300MB"}).to_arrow()
+    assert found["x"].to_pylist() == [1, 2, 3]
+
+
+def test_a_deadline_interrupts_only_what_may_be_interrupted() -> None:
+    deadline, done = Deadline(0.1), []
+
+    def work() -> None:
+        with deadline.undisturbed():
+            until = time.monotonic() + 0.5
+            while time.monotonic() < until:
+                sum(range(1000))
+            done.append("io")
+        while True:
+            sum(range(1000))
+
+    with pytest.raises(ValueError, match="late"):
+        deadline.watched(work, ValueError("late"))
+    assert done == ["io"]
+    assert deadline.left < 0
+    time.sleep(0.2)  # nothing is raised any more
+    assert not any(thread.name == "tidelake-deadline" for thread in threading.enumerate())
+
+
+def test_a_deadline_that_is_kept_leaves_nothing_behind() -> None:
+    deadline = Deadline(60.0)
+    assert deadline.watched(lambda: sum(range(1000)), ValueError("late")) == 499_500
+    time.sleep(0.1)
+    assert not any(thread.name == "tidelake-deadline" for thread in threading.enumerate())

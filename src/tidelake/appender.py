@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import socket
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -85,6 +86,7 @@ class Appender:
     _keys: list[str] = field(default_factory=list)
     widened: Schema | None = None  # the schema that the rows need, if not the table's
     spilled: set[str] = field(default_factory=set)  # columns of which a value is in the overflow column
+    _rounded: Counter[str] = field(default_factory=Counter)  # times that were finer than microseconds, by column
     _recorder: Recorder | None = None
     _tallies: dict[str, Tally] = field(default_factory=dict)  # of columns with misfits, from their first on
     _exact: dict[str, bool] = field(default_factory=dict)  # long columns of the table that were looked at
@@ -138,6 +140,7 @@ class Appender:
         """Stage rows, with the schema they needed."""
         self.widened = coerced.schema
         self.overflowed += coerced.overflowed
+        self._rounded.update(coerced.rounded)
         if coerced.overflowed:
             self.spilled |= spilled_columns(coerced)
         self._count(coerced.batch)
@@ -174,7 +177,12 @@ class Appender:
 
     def changes(self) -> tuple[str, ...]:
         """Say what became of columns whose values changed their type."""
-        return changes_of(self.head.schema, self.schema, self._tallies)
+        said = changes_of(self.head.schema, self.schema, self._tallies)
+        finer = (
+            f"{count:,} time{'s' if count > 1 else ''} of {name} had nanoseconds: microseconds are kept, rounded down"
+            for name, count in sorted(self._rounded.items())
+        )
+        return (*said, *finer)
 
     def _count(self, batch: pa.RecordBatch) -> None:
         """Count what fits of the columns that have misfits."""

@@ -38,6 +38,7 @@ from tidelake.holdings import Holdings
 from tidelake.hot import acknowledged_us, hot_rows
 from tidelake.ingest import OVERFLOW_COLUMN, Rules, coerced_stream, is_rereadable
 from tidelake.listed import listings_of
+from tidelake.logical.frames import pandas_frame
 from tidelake.misfits import with_warnings
 from tidelake.objects import ObjectStore
 from tidelake.plan import Question, ScanPlan, for_catalog, judged_columns, make_plan, time_window, without_pruning
@@ -381,7 +382,7 @@ class Table:
         self, columns: Columns | None = None, where: Predicate | str | None = None, *, dynamic: str = "json"
     ) -> pandas.DataFrame:
         """Read matching rows into a pandas frame; needs pandas. Dynamic values as in ``to_arrow``."""
-        return self.to_arrow(columns, where, dynamic=dynamic).to_pandas()
+        return pandas_frame(self.to_arrow(columns, where, dynamic=dynamic))
 
     def to_duckdb(
         self,

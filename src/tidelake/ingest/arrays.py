@@ -38,6 +38,7 @@ class Arrays:
     def __init__(self, data: pa.RecordBatch | pa.Table, names: Sequence[str], overflow: str) -> None:
         self.rows = data.num_rows
         self._known = dict.fromkeys(names)
+        self.rounded: dict[str, int] = {}  # times that were finer than microseconds, by column
         self._spill = Spill()
         self._carried: pa.Array | None = None
         self._columns: dict[str, pa.Array] = {}
@@ -172,7 +173,7 @@ class Arrays:
             pa.types.is_timestamp(array.type) or pa.types.is_date(array.type)
         )
         if is_clock:
-            return stored(_instants(array, name).view(logical.arrow), kind)
+            return stored(self._instants(name).view(logical.arrow), kind)
         if own is not None and own.kind == logical.kind and (own == logical or own.kind == "decimal"):
             with suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
                 return stored(array.cast(logical.arrow), kind)
@@ -248,7 +249,7 @@ class Arrays:
     def _times(self, name: str, kind: DataType) -> pa.Array:
         array = self._columns[name]
         if pa.types.is_timestamp(array.type) or pa.types.is_date(array.type):
-            return _instants(array, name).view(kind.arrow)
+            return self._instants(name).view(kind.arrow)
         if pa.types.is_string(array.type):
             times = times_of_texts(array)
         elif pa.types.is_integer(array.type):
@@ -265,6 +266,15 @@ class Arrays:
         made = pa.array(np.where(fits, times, 0), pa.int64(), mask=~(fits & valid)).view(kind.arrow)
         self._spill_where(name, valid & ~fits)
         return made
+
+    def _instants(self, name: str) -> pa.Array:
+        """Give timestamps and dates as whole microseconds, floored; what was finer is counted."""
+        array = self._columns[name]
+        if pa.types.is_timestamp(array.type) and array.type.unit == "ns":
+            finer = np.count_nonzero(array.view(pa.int64()).fill_null(0).to_numpy() % 1000)
+            if finer:
+                self.rounded[name] = int(finer)
+        return _instants(array, name)
 
     def _vectors(self, name: str, kind: DataType) -> pa.Array:
         array, dimension = self._columns[name], cast(int, kind.dimension)
@@ -317,21 +327,39 @@ def _simple(array: pa.Array, name: str) -> pa.Array:
     kind = array.type
     try:
         if isinstance(kind, pa.BaseExtensionType):
-            return _simple(array.storage, name)
+            return _storage(array, name)
         if pa.types.is_dictionary(kind):
-            values = _simple(array.dictionary, name)  # views first: Arrow cannot take from them
-            return _simple(pa.DictionaryArray.from_arrays(array.indices, values).dictionary_decode(), name)
+            return _simple(array.dictionary, name).take(array.indices)  # views first: Arrow cannot take from them
         if pa.types.is_run_end_encoded(kind):
             return _simple(pc.run_end_decode(array), name)
         if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
             return array.cast(pa.string())
         if pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind) or pa.types.is_fixed_size_binary(kind):
             return array.cast(pa.binary())
+        if pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind):
+            return _list_of_view(array)
     except pa.ArrowInvalid as error:
         raise InvalidInputError("the column cannot be read", column=name, reason=error, kind="too_large") from error
     if pa.types.is_duration(kind) or pa.types.is_interval(kind) or pa.types.is_union(kind):
         raise SchemaError(_UNSUPPORTED, column=name, type=kind, kind="unsupported_type")
     return array
+
+
+def _list_of_view(array: pa.Array) -> pa.Array:
+    """Give list views as lists, which Arrow's own cast makes wrongly."""
+    lengths = pc.list_value_length(array).fill_null(0).to_numpy()
+    offsets = pa.array(np.concatenate(([0], np.cumsum(lengths))), pa.int32())
+    return pa.ListArray.from_arrays(offsets, array.flatten(), mask=array.is_null())
+
+
+def _storage(array: pa.Array, name: str) -> pa.Array:
+    """Give the values of an extension type: as they are stored, where that says what they are."""
+    extension = array.type.extension_name
+    if extension == "arrow.bool8":
+        return pc.not_equal(array.storage, pa.scalar(0, pa.int8()))
+    if extension.startswith("pandas."):
+        raise SchemaError(_UNSUPPORTED, column=name, type=extension, kind="unsupported_type")
+    return _simple(array.storage, name)
 
 
 def _is_dynamic(field: pa.Field, kind: pa.DataType) -> bool:

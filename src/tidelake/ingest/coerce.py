@@ -31,7 +31,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -98,6 +98,7 @@ class Coerced:
     batch: pa.RecordBatch
     schema: Schema
     overflowed: int  # values that went to the overflow column
+    rounded: Mapping[str, int] = field(default_factory=dict)  # times of Arrow data that were finer than microseconds
 
 
 class Source(Protocol):
@@ -252,7 +253,8 @@ def _coerce(source: Source, schema: Schema, rules: Rules) -> Coerced:
         if rules.overflow not in held:
             wider.append((rules.overflow, _DYNAMIC))
     widened = schema.widen(wider) if wider else schema
-    return Coerced(_batch(source, arrays, widened, rules), widened, spilled)
+    rounded = dict(getattr(source, "rounded", {}))
+    return Coerced(_batch(source, arrays, widened, rules), widened, spilled, rounded)
 
 
 def _becomes_real(source: Source, name: str, kind: DataType, rules: Rules) -> bool:

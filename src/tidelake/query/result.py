@@ -16,6 +16,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from tidelake.dynamic_forms import decode
+from tidelake.logical.frames import pandas_frame
 from tidelake.misfits import announced
 from tidelake.plan import ScanPlan
 from tidelake.predicate import columns_of
@@ -153,7 +154,7 @@ class Result:
 
     def to_pandas(self) -> pandas.DataFrame:
         """Give the rows as a pandas frame; needs pandas."""
-        return self.to_arrow().to_pandas()
+        return pandas_frame(self.to_arrow())
 
     def spark(self) -> DataFrame:
         """Give the query as a Spark frame, whichever engine was chosen; needs pyspark."""

@@ -291,8 +291,9 @@ def test_texts_of_decimals_are_those_of_the_format_page() -> None:
 def test_bounds_are_listed_as_they_are_meant(asked: tuple[tidelake.Table, Any]) -> None:
     from tidelake.listing import list_columns
 
-    rows = list_columns(tidelake.connect(asked[0].lake), "s.t").rows
-    bounds = {name: (least, most) for name, _, _, _, least, most, *_ in rows}
+    listed = list_columns(tidelake.connect(asked[0].lake), "s.t")
+    rows = [dict(zip(listed.keys, row, strict=True)) for row in listed.rows]
+    bounds = {row["column"]: (row["least"], row["most"]) for row in rows}
     assert bounds["day"] == ("2024-01-01", "2024-02-09")
     assert bounds["price"] == ("0.00", "48.75")
     assert bounds["big"] == ("-20.00001", "18.99999")

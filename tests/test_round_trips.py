@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.parquet
 import pytest
 
 import tidelake
@@ -280,3 +281,15 @@ def test_duckdb_reads_what_was_written_and_back(lake: Lake, zone: str) -> None:
     columns = list(table.schema.names)[1:]
     found = table.to_duckdb(connection, columns)
     assert (found.types, found.fetchall()) == (rows.types, rows.fetchall())
+
+
+def test_old_instants_of_parquet_are_instants(lake: Lake, tmp_path: Path) -> None:
+    kinds = pa.schema([("at", pa.timestamp("us")), ("l", pa.list_(pa.timestamp("us")))])
+    rows = pa.Table.from_pylist([{"at": NIGHT, "l": [NIGHT]}, {}], kinds)
+    for name, old in (("old", True), ("new", False)):
+        pa.parquet.write_table(rows, tmp_path / f"{name}.parquet", use_deprecated_int96_timestamps=old)
+        found = written(lake, tmp_path / f"{name}.parquet", f"s.{name}").to_arrow(["at", "l"])
+        kind = pa.timestamp("us", tz="UTC" if old else None)
+        assert found.schema.types == [kind, pa.list_(kind)]
+        time = NIGHT.replace(tzinfo=UTC) if old else NIGHT
+        assert found.to_pylist() == [{"at": time, "l": [time]}, {"at": None, "l": None}]

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 import tidelake
 import tidelake.spark
 from tidelake import Lake
+from tidelake.spark import jobs
 
 ZONES = ("UTC", "America/New_York", "Asia/Kolkata")
 
@@ -189,3 +190,28 @@ def test_columns_of_two_cases_are_read_filtered_and_written(spark: SparkSession,
     save(frame.selectExpr("ts as TS", "level as LEVEL"), lake, "s.u")
     assert lake.table("s.u").schema.names == ("ts", "level")
     assert sorted(lake.table("s.u").to_arrow()["level"].to_pylist(), key=str) == [None, "a", "a"]
+
+
+def test_jobs_and_streams_keep_logical_types(spark: SparkSession, lake: Lake, tmp_path: Path) -> None:
+    table = lake.create_table("s.t", {"ts": "timestamp"})
+    frame = every(spark)
+    save(frame, lake, "s.t")
+    table.flush()
+    before, kinds = table.to_arrow().sort_by("n"), table.schema.to_json()["columns"]
+    jobs.rewrite(lake, "s.t", format="parquet", spark=spark)
+    assert [extent.format for extent in table.extents()] == ["parquet"]
+    assert table.to_arrow().sort_by("n") == before
+    frame.write.parquet(str(tmp_path / "files"))
+    jobs.load(lake, "s.loaded", [str(tmp_path / "files" / "*.parquet")], time="ts", spark=spark)
+    lake.table("s.loaded").flush()
+    loaded = lake.table("s.loaded")
+    assert {shape["name"]: shape.get("logical") for shape in loaded.schema.to_json()["columns"]} == {
+        shape["name"]: shape.get("logical") for shape in kinds
+    }
+    assert loaded.to_arrow(before.schema.names).sort_by("n") == before
+    stream = spark.readStream.format("tidelake").option("lake", lake.where).option("table", "s.t").load()
+    query = (
+        stream.select(*frame.columns).writeStream.format("memory").queryName("typed").trigger(availableNow=True).start()
+    )
+    query.awaitTermination()
+    assert spark.table("typed").orderBy("n").collect() == frame.orderBy("n").collect()

@@ -31,6 +31,7 @@ from tidelake.ingest.coerce import (
     require_times,
 )
 from tidelake.ingest.few import few_rows
+from tidelake.ingest.parquet_files import parquet_batches
 from tidelake.ingest.quarantine import Quarantine
 from tidelake.ingest.text_encoding import (
     MOST_LINE_BYTES,
@@ -318,7 +319,7 @@ class FileRows:
         if self.kind == PARQUET:
             with pa.parquet.ParquetFile(place) as file:
                 for group in range(file.num_row_groups):
-                    for batch in file.iter_batches(row_groups=[group]):
+                    for batch in parquet_batches(file, [group]):
                         yield from_arrow.Arrays(batch, names, Rules().overflow)
                     chunks = file.metadata.row_group(group)
                     self._tell(sum(chunks.column(at).total_compressed_size for at in range(chunks.num_columns)))

@@ -41,6 +41,7 @@ from tidelake.predicate import (
     columns_of,
 )
 from tidelake.query.constants import Constant, constant_of, time_of
+from tidelake.query.fields import compares, field_of
 from tidelake.schema import DataType
 from tidelake.stats import ColumnStats, Stats
 
@@ -85,6 +86,7 @@ class _Subject:
     null_is: str | None = None  # what a null counts as
     as_double: bool = False  # whole numbers that are compared as doubles
     converted: str | None = None  # what the value at a path is converted to before it is compared
+    field: str | None = None  # the type of a struct's field, which the path leads to
 
     @property
     def kind(self) -> str:
@@ -213,6 +215,8 @@ def _subject(node: exp.Expr, types: Mapping[str, DataType]) -> _Subject | None:
             return _subject(node.this, types)
         case exp.Column() if node.name in types:
             return _Subject(node.name, types[node.name])
+        case exp.Dot() if (found := field_of(node, types)) is not None:
+            return _Subject(found.column, types[found.column], found.path, field=found.kind)
         case exp.Cast():
             return _widened(_subject(node.this, types), node.to)
         case exp.Coalesce() if len(node.expressions) == 1 and isinstance(node.expressions[0], exp.Literal):
@@ -251,11 +255,12 @@ def _asked(subject: _Subject, leaf: Leaf) -> Pushed | None:
     if subject.path is None:
         askable = isinstance(leaf, IsNull) or subject.kind not in ("vector", "binary", *NESTED)
         return Pushed(leaf) if askable else None
+    exact = subject.field is None
     match leaf:
         case Equals(_, value):
-            return Pushed(DynamicPathEquals(subject.column, subject.path, value))
+            return Pushed(DynamicPathEquals(subject.column, subject.path, value), exact)
         case InSet() | Range() | StringHas() | StringContains() | StartsWith() | StringMatches() | IsNull():
-            return Pushed(DynamicPathTest(subject.column, subject.path, leaf))
+            return Pushed(DynamicPathTest(subject.column, subject.path, leaf), exact)
         case _:
             return None
 
@@ -371,6 +376,8 @@ def _fitting(value: Constant | None, subject: _Subject) -> Value | None:
         return None
     if subject.as_double and (isinstance(value, str | date) or not -MOST_EXACT < value < MOST_EXACT):
         return None
+    if subject.field is not None and not compares(value, subject.field):
+        return None
     if subject.path is not None or kind == "dynamic":
         return _plain_number(value) if not isinstance(value, str | bool) else value
     if kind == "timestamp":
@@ -471,6 +478,8 @@ def _text_subject(node: exp.Expr, types: Mapping[str, DataType]) -> _Subject | N
         node = node.expressions[0]
     subject = _subject(node, types)
     if subject is None or (subject.path is None and subject.kind not in ("string", "dynamic")):
+        return None
+    if subject.field not in (None, "string"):
         return None
     return subject
 

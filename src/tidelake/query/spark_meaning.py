@@ -134,11 +134,27 @@ def _calculate(node: exp.Expr) -> None:
         for side in (node.this, node.expression):
             if kind_of(side) is exp.DType.DATE:
                 side.replace(cast_to(side, "TIMESTAMPTZ"))
+    elif isinstance(node, exp.Add | exp.Sub) and dates and (_is_of_days(node.this) or _is_of_days(node.expression)):
+        node.replace(
+            _typed(exp.cast(type(node)(this=node.this.copy(), expression=node.expression.copy()), "DATE"), "DATE")
+        )
     elif isinstance(node, exp.IntDiv) and any(kind in _NUMBERS and kind not in _WHOLE for kind in kinds):
         whole = exp.Anonymous(
             this="trunc", expressions=[exp.Div(this=node.this.copy(), expression=node.expression.copy())]
         )
         node.replace(_typed(exp.cast(whole, "BIGINT"), "BIGINT"))
+
+
+def _is_of_days(node: exp.Expr) -> bool:
+    """Whether a node is an interval of whole days, which leaves a date a date."""
+    unit = node.args.get("unit") if isinstance(node, exp.Interval) else None
+    return isinstance(unit, exp.Var) and str(unit.this).upper().rstrip("S") in (
+        "DAY",
+        "WEEK",
+        "MONTH",
+        "QUARTER",
+        "YEAR",
+    )
 
 
 def _typed(node: exp.Expr, kind: str) -> exp.Expr:

@@ -20,6 +20,7 @@ import pyarrow.parquet
 
 from tidelake.errors import InvalidInputError, NotFoundError, StorageError, TidelakeError
 from tidelake.ingest import Coerced, Rules, coerce_arrow, coerce_ndjson, coerce_rows, infer_schema
+from tidelake.ingest.parquet_files import parquet_batches
 from tidelake.schema import DataType, Schema
 from tidelake.spark.outside import Outside
 
@@ -151,7 +152,7 @@ class PieceReader:
         with pa.parquet.ParquetFile(self.outside.open(self.piece.path)) as file:
             groups = range(self.piece.start, self.piece.end)
             line = 1 + sum(file.metadata.row_group(group).num_rows for group in range(self.piece.start))
-            for batch in file.iter_batches(CHUNK_ROWS, row_groups=list(groups)):
+            for batch in parquet_batches(file, list(groups), rows=CHUNK_ROWS):
                 yield from self._halved(_Sliced(batch), line, _coerce_batch, _show_rows)
                 line += batch.num_rows
 
@@ -227,10 +228,19 @@ def sample_schema(piece: Piece, time: str | None, outside: Outside | None = None
             with place.stream(piece.path, piece.compression) as stream:
                 handler = pa.csv.ParseOptions(delimiter=_delimiter(piece), invalid_row_handler=lambda row: "skip")
                 batch = pa.csv.open_csv(stream, parse_options=handler).read_next_batch()
-            return _inferred(batch, time)
+            return _inferred(_instants_of_text(batch), time)
         case _:
             with pa.parquet.ParquetFile(place.open(piece.path)) as file:
-                return _inferred(next(file.iter_batches(CHUNK_ROWS)), time)
+                return _inferred(next(parquet_batches(file, rows=CHUNK_ROWS)), time)
+
+
+def _instants_of_text(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Take what looks like a date or a time without a zone in text as a time in UTC, as ``ingest`` does."""
+    for at, (name, kind) in enumerate(zip(batch.schema.names, batch.schema.types, strict=True)):
+        if pa.types.is_date(kind) or (pa.types.is_timestamp(kind) and kind.tz is None):
+            times = batch.column(at).cast(pa.timestamp("us", tz="UTC"), safe=False)
+            batch = batch.set_column(at, name, times)
+    return batch
 
 
 def _inferred(sample: Any, time: str | None) -> tuple[Schema, str | None]:

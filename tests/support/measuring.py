@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -32,7 +33,7 @@ class Measured:
 def measured(module: str, *arguments: str | Path, longest: float) -> Measured:
     """Run a module that says ``ready`` and then one line of JSON; past ``longest`` seconds it is ended."""
     command = [sys.executable, "-m", module, *map(str, arguments)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ) as child:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True) as child:
         output, errors = child.stdout, child.stderr
         assert output is not None
         assert errors is not None
@@ -51,9 +52,9 @@ def measured(module: str, *arguments: str | Path, longest: float) -> Measured:
             reader.join(LOOK_SECONDS)
         seconds = time.monotonic() - began
         if reader.is_alive():
-            child.kill()
+            os.killpg(child.pid, signal.SIGKILL)
             return Measured({"raw": "did not end"}, seconds, most - first)
-        child.kill()  # what it does afterwards is not measured
+        os.killpg(child.pid, signal.SIGKILL)  # what it does afterwards is not measured
         text = answer[0] if answer else ""
         ended = json.loads(text) if text.strip() else {"raw": f"died: {''.join(complaints)[-500:]}"}
         return Measured(ended, seconds, most - first)

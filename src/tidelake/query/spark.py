@@ -40,6 +40,7 @@ SETTINGS = {
 CLOSED = {"spark.sql.runSQLOnFiles": "false"}
 
 INTERRUPT_EVERY_S = 0.25  # once a query is late
+LATE_S = 1.0  # for a query that is late to hear an interrupt
 
 _READY: set[int] = set()  # sessions that know our functions
 _OURS = re.compile(r"tidelake\.errors\.(\w+): ([^\n]*)")
@@ -48,11 +49,35 @@ _REFERENCE = re.compile(r"`tide_(\d+)`")
 
 
 def execute(prepared: Prepared, scans: Sequence[Scan], budget: Budget, spark: SparkSession) -> pa.Table:
-    """Run a query to its end and give its rows."""
-    try:
-        return _execute(prepared, scans, budget, spark)
-    except ConnectionError as error:  # also where the session's settings are put back
-        raise _explained(error) from error
+    """Run a query to its end and give its rows.
+
+    A thread of its own asks Spark, since what the driver itself computes hears no interrupt: who waits is told in time,
+    and it ends by itself.
+    """
+    from pyspark import InheritableThread
+
+    found: list[pa.Table | BaseException] = []
+
+    def ask() -> None:
+        try:
+            found.append(_execute(prepared, scans, budget, spark))
+        except BaseException as error:
+            found.append(error)
+
+    remote = not hasattr(spark, "_jsparkSession")
+    thread = InheritableThread(ask, session=spark) if remote else InheritableThread(ask)
+    thread.daemon = True
+    thread.start()
+    thread.join(budget.left + LATE_S)
+    if not found:
+        raise budget.out_of_time()
+    match found[0]:
+        case pa.Table() as rows:
+            return rows
+        case ConnectionError() as error:  # also where the session's settings are put back
+            raise _explained(error) from error
+        case error:
+            raise error
 
 
 def _execute(prepared: Prepared, scans: Sequence[Scan], budget: Budget, spark: SparkSession) -> pa.Table:

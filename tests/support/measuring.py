@@ -33,7 +33,9 @@ class Measured:
 def measured(module: str, *arguments: str | Path, longest: float) -> Measured:
     """Run a module that says ``ready`` and then one line of JSON; past ``longest`` seconds it is ended."""
     command = [sys.executable, "-m", module, *map(str, arguments)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True) as child:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as child:
         output, errors = child.stdout, child.stderr
         assert output is not None
         assert errors is not None

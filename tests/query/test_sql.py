@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,7 +14,8 @@ import pytest
 
 import tidelake
 from tidelake import Lake, QueryError, UnavailableError
-from tidelake.query import choose
+from tidelake.query import choose, functions_duckdb, sql_functions
+from tidelake.query.aggregating import AGGREGATES, ROW_MAKERS
 from tidelake.query.session import run
 
 
@@ -91,11 +93,63 @@ def test_long_chain_of_conditions_is_no_deep_tree(lake: Lake) -> None:
         lake.sql(f"select {'+'.join(['1'] * 3000)}")
 
 
-def test_type_error_is_one_line(lake: Lake) -> None:
+def test_type_error_is_in_our_words_with_its_place(lake: Lake) -> None:
     with pytest.raises(QueryError) as caught:
         lake.sql("select sum(message) from obs.logs").to_arrow()
-    assert "sum(VARCHAR)" in str(caught.value)
-    assert "\n" not in str(caught.value)
+    assert str(caught.value).startswith("sum cannot be used with text: cast what it is given\n")
+    assert caught.value.facts == {"line": 1, "column": 8}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("select 9223372036854775807L + 1L", "a number is too large for its type"),
+        ("select regexp_like('a', '(?=a)')", "a pattern looks ahead or behind"),
+        ("select sum(sum(status)) from obs.logs", "an aggregate cannot hold another"),
+        ("select ts from obs.logs where count(*) > 1", "where cannot hold an aggregate"),
+        ("select (select status from obs.logs) as b", "a subquery that stands for one value gave several rows"),
+        ("select 1 as a union select 1 as a, 2 as b", "different numbers of columns"),
+        ("select service, count(*) from obs.logs group by status", "is neither grouped by nor inside of an aggregate"),
+        ("select from_csv('1', 'a int')", "there is no function from_csv in process"),
+        ("select array_sort(array(1), (a, b) -> a - b)", "takes no function in process"),
+        ("select cast(interval '1' day as string)", "an interval is not cast to string in process"),
+    ],
+)
+def test_what_the_engine_complains_of_is_said_in_our_words(text: str, message: str, lake: Lake) -> None:
+    with pytest.raises(QueryError) as caught:
+        lake.sql(text, engine="local").to_arrow()
+    assert message in str(caught.value)
+    assert not re.search("Error|GROUP BY|VARCHAR|DuckDB|COLUMNS", str(caught.value))
+
+
+@pytest.mark.parametrize(
+    "aggregate",
+    [
+        "stdev(status)", "stdevp(status)", "variance(status)", "variancep(status)", "covariance(status, status)",
+        "make_list(service)", "make_list_with_nulls(service)", "make_list(attributes)", "make_list(ts)",
+        "make_set(service)", "make_set(attributes)", "make_set(ts)", "make_bag(attributes)", "take_any(service)",
+        "percentile(status, 90)", "percentiles_array(status, 50, 90)", "binary_all_or(status)",
+        "binary_all_xor(status)", "binary_all_and(status)", "tostring(make_set(service))", "arg_max(status, service)",
+        "arg_min(ts, *)", "dcount(service)", "countif(status > 300)", "avgif(status, status > 300)",
+    ],
+)  # fmt: skip
+def test_limit_does_not_reach_into_an_aggregate(aggregate: str, lake: Lake) -> None:
+    (plan,) = lake.kql(f"obs.logs | summarize {aggregate} | take 1", engine="local").plans
+    assert plan.question.limit is None
+
+
+@pytest.mark.parametrize("aggregate", ["std(status)", "every(status > 210)", "try_sum(status)", "kurtosis(status)"])
+def test_limit_does_not_reach_into_an_aggregate_of_sql(aggregate: str, lake: Lake) -> None:
+    (plan,) = lake.sql(f"select {aggregate} as v from obs.logs limit 1", engine="local").plans
+    assert plan.question.limit is None
+    (plain,) = lake.sql("select upper(service) as v from obs.logs limit 1", engine="local").plans
+    assert plain.question.limit == 1
+
+
+def test_aggregates_that_limits_stay_outside_of_are_known_functions() -> None:
+    known = {*functions_duckdb.WRITERS, *sql_functions.WRITERS}
+    assert AGGREGATES - known == set()
+    assert ROW_MAKERS - known <= {f"{sql_functions.OURS}{name}" for name in sql_functions.ROW_CALLS}
 
 
 EXPLODING = (

@@ -16,6 +16,8 @@ from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
+import sqlglot
+from sqlglot import exp
 
 from tools.oracles.compare import same_value
 from tools.oracles.outcomes import Ask, Entry, File, Outcome, judged
@@ -37,7 +39,9 @@ def judge(entry: Entry, ask: Ask) -> Outcome:
         printed = [line.split("\t") for line in entry["output"].split("\n")] if entry["output"] else []
         if found.split() == entry["output"].split() and (len(rows) == len(printed) or not found.strip()):
             return True, found  # text may hold tabs and ends of lines
-        return _same_rows(printed, rows, ordered=_SORTS_LAST.search(entry["own"]) is not None), found
+        if _SORTS_LAST.search(entry["own"]) is None:
+            return _same_rows(printed, rows, ordered=False), found
+        return _same_rows(printed, rows, ordered=True) or _same_but_for_ties(printed, rows, entry), found
 
     return judged(entry["path"], entry["query"], entry["output"], compare)
 
@@ -108,6 +112,18 @@ def _same_rows(printed: Sequence[Sequence[str]], ours: Sequence[Sequence[Any]], 
             return False
         del left[at]
     return True
+
+
+def _same_but_for_ties(printed: Sequence[Sequence[str]], ours: Sequence[Sequence[Any]], entry: Entry) -> bool:
+    """Whether rows are equal, and in an order that the query's keys allow, where these are columns of the result."""
+    tree = sqlglot.parse_one(entry["query"], read="spark")
+    order = tree.args.get("order") if isinstance(tree, exp.Query) else None
+    names = [name.lower() for name in re.findall(r"(?:<|,)([^:<>,]+):", entry["schema"])]
+    keys = [each.this.name.lower() for each in order.expressions] if order is not None else []
+    if not keys or not all(names.count(key) == 1 for key in keys) or not _same_rows(printed, ours, ordered=False):
+        return False
+    places = [names.index(key) for key in keys]
+    return all(same(left[at], right[at]) for left, right in zip(printed, ours, strict=True) for at in places)
 
 
 def _same_row(printed: Sequence[str], ours: Sequence[Any]) -> bool:

@@ -366,6 +366,8 @@ def _in_sight(scope: Scope, references: Mapping[str, Reference]) -> dict[str, Se
 def _columns_by_source(scope: Scope, references: Mapping[str, Reference]) -> Iterator[tuple[str, Sequence[str] | None]]:
     """Give the names of each source's columns; None where they are not known."""
     for alias, source in scope.sources.items():
+        if alias in scope.cte_sources and alias not in _read_here(scope.expression):
+            continue
         if isinstance(source, exp.Table):
             reference = references.get(source.name)
             yield alias, None if reference is None else list(reference.types)
@@ -373,6 +375,15 @@ def _columns_by_source(scope: Scope, references: Mapping[str, Reference]) -> Ite
             inner = source.expression
             names = inner.named_selects if isinstance(inner, exp.Select | exp.SetOperation) else None
             yield alias, None if not names or "*" in names else names
+
+
+def _read_here(query: exp.Expr) -> set[str]:
+    """Return the aliases of a select's sources: a common table could be read by its name, and may not be."""
+    from_ = query.args.get("from_")
+    sources = [*([from_] if from_ is not None else []), *(query.args.get("joins") or [])]
+    found = {each.this.alias_or_name for each in sources}
+    nested = (table for each in sources for table in each.find_all(exp.Table))
+    return found | {table.alias_or_name for table in nested if table.find_ancestor(exp.Select) is query}
 
 
 def _unknown_column(text: str, column: exp.Column, known: Sequence[str]) -> QueryError:

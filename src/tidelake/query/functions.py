@@ -14,6 +14,7 @@ from typing import Any, Literal
 from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.dialects.spark import Spark
+from sqlglot.errors import ErrorLevel, UnsupportedError
 
 from tidelake.errors import InvalidInputError, QueryError
 from tidelake.query import functions_duckdb, functions_spark, sql_functions
@@ -37,7 +38,7 @@ class Function:
 
 def render(tree: exp.Expr, engine: Engine) -> str:
     """Write a tree as SQL of an engine."""
-    generator = (DuckDB if engine == "duckdb" else Spark)().generator()
+    generator = (DuckDB if engine == "duckdb" else Spark)().generator(unsupported_level=ErrorLevel.RAISE)
     writers = functions_duckdb.WRITERS if engine == "duckdb" else functions_spark.WRITERS
     # Inner calls are written before the outer ones; sqlglot's generators may be compiled, and then have no subclasses.
     held = exp.Paren(this=tree.copy())
@@ -49,7 +50,11 @@ def render(tree: exp.Expr, engine: Engine) -> str:
         written = exp.Var(this=_written(call, texts, engine, writers))
         written.type = call.type
         call.replace(written)
-    return str(generator.generate(held.this, copy=False))
+    try:
+        return str(generator.generate(held.this, copy=False))
+    except UnsupportedError as error:
+        where = "in process: ask with engine='spark'" if engine == "duckdb" else "on Spark: ask with engine='local'"
+        raise QueryError(f"a part of the query cannot be run {where}", kind="unsupported") from error
 
 
 def _written(call: exp.Anonymous, texts: Sequence[str], engine: Engine, writers: Mapping[str, Writer]) -> str:
@@ -62,6 +67,8 @@ def _written(call: exp.Anonymous, texts: Sequence[str], engine: Engine, writers:
     if writer := sql_functions.WRITERS.get(name):
         try:
             return writer(call.expressions, texts)
+        except QueryError:
+            raise
         except (IndexError, ValueError):
             shown = name.removeprefix(sql_functions.OURS)
             raise QueryError(f"{shown} is given too few or too many arguments", kind="arguments") from None

@@ -10,7 +10,6 @@ not plan.
 from __future__ import annotations
 
 import atexit
-import re
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -30,6 +29,7 @@ from tidelake.lake import Lake
 from tidelake.logical import shown, shown_as_plain
 from tidelake.logical_types import Logical
 from tidelake.query.budget import Budget
+from tidelake.query.complaints import complaint_of
 from tidelake.query.deadline import Deadline
 from tidelake.query.functions import register_duckdb
 from tidelake.query.plain import render
@@ -57,7 +57,6 @@ _SETTINGS = {
     "enable_external_access": "false",  # no files, no network
     "lock_configuration": "true",  # last: nothing can be set after it
 }
-_NO_FUNCTION = re.compile(r"Function with name \"?(\w+)\"? does not exist")
 # Types whose values are as wide in every row.
 _NARROW = frozenset(
     {"BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "FLOAT", "DOUBLE", "DATE", "TIMESTAMP"}
@@ -144,7 +143,7 @@ class _Run:
         try:
             self._produce(connection)
         except (duckdb.Error, pa.ArrowException, OSError, MemoryError) as error:
-            explained = _explained(error, self._streams, self._budget)
+            explained = _explained(error, self._streams, self._budget, self._prepared.text)
             if explained is not error:
                 explained.__cause__ = error.with_traceback(None)  # its frames would hold the engine
             self._put(explained)
@@ -323,7 +322,7 @@ def _is_json(kind: DataType, given: pa.DataType) -> bool:
     return kind.kind == "dynamic" and bool(pa.types.is_string(given))
 
 
-def _explained(error: Exception, streams: Sequence[_Stream], budget: Budget) -> Exception:
+def _explained(error: Exception, streams: Sequence[_Stream], budget: Budget, text: str) -> Exception:
     for stream in streams:
         if stream.failure is not None:
             return stream.failure
@@ -336,11 +335,7 @@ def _explained(error: Exception, streams: Sequence[_Stream], budget: Budget) -> 
         return budget.out_of_time()
     if not isinstance(error, duckdb.Error) and not label.endswith(" Error"):
         return error
-    if (missing := _NO_FUNCTION.search(rest)) is not None:
-        message = f"there is no function {missing[1]} in process: correct its name, or ask with engine='spark'"
-        return QueryError(message, kind="no_function")
-    kind = "type_mismatch" if isinstance(error, duckdb.BinderException) else "runtime"
-    return QueryError(f"{label.removesuffix(' Error').lower()}: {rest}", kind=kind)
+    return complaint_of(label, rest, text)
 
 
 def _plain_type(kind: pa.DataType, *, is_count: bool, is_clock: bool) -> pa.DataType:

@@ -229,6 +229,9 @@ def _explained(error: Exception) -> Exception:
             "Spark has ended, perhaps for want of memory: start a session with more of it (spark.driver.memory)",
             kind="spark_gone",
         )
+    plain = not type(error).__module__.startswith("pyspark")
+    if plain and isinstance(error, ValueError | pa.ArrowException):  # what Spark gave is no Arrow table
+        return QueryError("the rows that Spark gave cannot be read, since one has no type: cast it", kind="spark")
     condition: Any = getattr(error, "getCondition", lambda: None)()
     if condition is None and not type(error).__module__.startswith("pyspark"):
         return error

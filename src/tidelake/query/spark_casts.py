@@ -12,8 +12,13 @@ from typing import cast
 import sqlglot
 from sqlglot import exp
 
+from tidelake.errors import QueryError
+
 _BITS = {exp.DType.TINYINT: 8, exp.DType.SMALLINT: 16, exp.DType.INT: 32, exp.DType.BIGINT: 64}
+BYTES = (exp.DType.BINARY, exp.DType.VARBINARY)
 _REALS = (exp.DType.DOUBLE, exp.DType.FLOAT)
+_MONTHS = {"YEAR": 12, "MONTH": 1}
+_SECONDS = {"DAY": 86_400, "HOUR": 3_600, "MINUTE": 60, "SECOND": 1}
 _BLANK = "' ' || chr(9) || chr(10) || chr(13)"
 _TO_BOOL = (
     f"CASE lower(trim({{0}}, {_BLANK})) WHEN 't' THEN TRUE WHEN 'true' THEN TRUE WHEN 'y' THEN TRUE WHEN 'yes' THEN TRUE"
@@ -57,9 +62,12 @@ def as_text(node: exp.Expr) -> exp.Expr:
 def as_spark_casts(tree: exp.Expr) -> None:
     """Change every cast of a tree in place."""
     for node in reversed(list(tree.find_all(exp.Cast))):
-        if node.to.this is exp.DType.JSON or isinstance(node.to.this, exp.Interval):
+        if node.to.this is exp.DType.JSON:
             continue
         source, target = kind_of(node.this), node.to.this
+        if isinstance(target, exp.Interval) or target is exp.DType.INTERVAL or source is exp.DType.INTERVAL:
+            node.replace(_interval_cast(node, source))
+            continue
         made = _cast(node, source, target)
         made.type = node.to.copy()
         node.replace(made)
@@ -78,12 +86,67 @@ def _cast(node: exp.Cast, source: exp.DType | None, target: exp.DType) -> exp.Ex
         if source is exp.DType.TIMESTAMPTZ:  # Spark shows no zone
             parts = [plain, exp.Literal.string("[+]00$"), exp.Literal.string("")]
             return exp.Anonymous(this="regexp_replace", expressions=parts)
-        if source in (exp.DType.BINARY, exp.DType.VARBINARY):
+        if source in BYTES:
             return exp.Anonymous(this="decode", expressions=[value])
+    if target in BYTES:
+        return _bytes(value, source) or plain
     if target in exp.DataType.TEMPORAL_TYPES and source in exp.DataType.TEXT_TYPES:
         trimmed = _written(f"trim({{0}}, {_BLANK})", value)
         return exp.TryCast(this=trimmed, to=node.to, requires_string=False)
     return plain
+
+
+def _bytes(value: exp.Expr, source: exp.DType | None) -> exp.Expr | None:
+    """Return the bytes of a text, or of a whole number, its highest byte first."""
+    if source in exp.DataType.TEXT_TYPES:
+        return exp.Anonymous(this="encode", expressions=[value])
+    if source in _BITS and source is not None:
+        digits = _BITS[source] // 4
+        return _written(f"unhex(right(lpad(hex(CAST({{0}} AS BIGINT)), 16, '0'), {digits}))", value)
+    return None
+
+
+def _interval_cast(node: exp.Cast, source: exp.DType | None) -> exp.Expr:
+    """Return a cast to or from an interval: a number counts the last of its units."""
+    target = node.to.this
+    unit = _last_unit(target if isinstance(target, exp.Interval) else None)
+    value: exp.Expr = node.this
+    if source in exp.DataType.NUMERIC_TYPES and unit is not None:
+        if unit in _MONTHS:
+            made = _written(f"to_months(CAST(round(CAST({{0}} AS DOUBLE)) * {_MONTHS[unit]} AS INTEGER))", value)
+        else:
+            factor = 10**6 if unit == "SECOND" else 1
+            whole = "trunc(CAST({0} AS DECIMAL(28, 6)) * 1000000)" if factor > 1 else "trunc(CAST({0} AS DOUBLE))"
+            made = _written(f"to_microseconds(CAST({whole} * {_SECONDS[unit] * 10**6 // factor} AS BIGINT))", value)
+        made.type = exp.DataType.build("INTERVAL")
+        return made
+    if source in exp.DataType.TEXT_TYPES:
+        return _written("TRY_CAST(regexp_replace({0}, '^\\s*interval\\s+', '', 'i') AS INTERVAL)", value)
+    inner = value.unnest() if isinstance(value, exp.Paren) else value
+    own = _last_unit(inner) if isinstance(inner, exp.Interval) else None
+    if target in exp.DataType.NUMERIC_TYPES and own is not None:
+        return _of_interval(node, value, own)
+    if source is exp.DType.INTERVAL and not isinstance(target, exp.Interval) and target is not exp.DType.INTERVAL:
+        shown = node.to.sql("spark").lower()
+        message = f"an interval is not cast to {shown} in process: take its parts by extract(… from …)"
+        raise QueryError(message, kind="unsupported")
+    return exp.TryCast(this=value, to=exp.DataType.build("INTERVAL"), requires_string=False)
+
+
+def _of_interval(node: exp.Cast, value: exp.Expr, unit: str) -> exp.Expr:
+    if unit in _MONTHS:
+        count = f"((date_part('year', {{0}}) * 12 + date_part('month', {{0}})) // {_MONTHS[unit]})"
+    else:
+        count = f"(CAST(epoch_us({{0}}) AS DECIMAL(28, 6)) / {_SECONDS[unit] * 10**6})"
+    if node.to.this in _BITS:
+        count = f"trunc({count})"
+    return exp.TryCast(this=_written(count, value), to=node.to, requires_string=False)
+
+
+def _last_unit(interval: exp.Interval | None) -> str | None:
+    unit = interval.args.get("unit") if interval is not None else None
+    word = unit.expression if isinstance(unit, exp.IntervalSpan) else unit
+    return str(word).upper().removesuffix("S") if word is not None else None
 
 
 def _whole(node: exp.Cast, source: exp.DType | None, target: exp.DType) -> exp.Expr | None:
@@ -100,7 +163,7 @@ def _whole(node: exp.Cast, source: exp.DType | None, target: exp.DType) -> exp.E
     if source in exp.DataType.REAL_TYPES:
         return exp.TryCast(this=exp.Anonymous(this="trunc", expressions=[value]), to=node.to, requires_string=False)
     wider = source in _BITS and source is not None and _BITS[source] > bits
-    if wider and not isinstance(node, exp.TryCast) and not isinstance(value, exp.Literal):
+    if wider and not isinstance(node, exp.TryCast):
         turned = f"CAST((({{0}} & {2**bits - 1}) + {high + 1}) % {2**bits} - {high + 1} AS {name})"
         return _written(f"CASE WHEN {{0}} BETWEEN {low} AND {high} THEN CAST({{0}} AS {name}) ELSE {turned} END", value)
     return None
@@ -112,4 +175,10 @@ def _written(template: str, value: exp.Expr) -> exp.Expr:
     for column in list(tree.find_all(exp.Column)):
         if column.name == "__value":
             column.replace(exp.paren(value.copy()) if isinstance(value, exp.Binary) else value.copy())
+    for call in reversed(
+        list(tree.find_all(exp.RegexpReplace))
+    ):  # as it stands: a call of the query's own means Spark's
+        given = [call.args.get(key) for key in ("this", "expression", "replacement", "modifiers")]
+        known = [each.copy() for each in given if each is not None]
+        call.replace(exp.Anonymous(this="regexp_replace", expressions=known))
     return tree

@@ -14,7 +14,7 @@ from decimal import Decimal
 from sqlglot import exp
 
 from tidelake.errors import QueryError
-from tidelake.query.spark_casts import as_spark_casts, as_text, cast_to, kind_of
+from tidelake.query.spark_casts import BYTES, as_spark_casts, as_text, cast_to, kind_of
 
 _Over = Callable[[exp.Expr], exp.Expr]  # puts an aggregate into the filter and the window of another
 
@@ -29,11 +29,12 @@ _UNITS = {
 }  # fmt: skip
 _UNIT = {word: unit for unit, words in _UNITS.items() for word in (unit, *words.split())}
 _MICROS = {"DAY": 86_400_000_000, "HOUR": 3_600_000_000, "MINUTE": 60_000_000, "SECOND": 1_000_000}
+_OF_DAYS = {"YEAR", "QUARTER", "MONTH", "WEEK", "DAY"}
 _COMPARED = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ)
 _ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod, exp.IntDiv)
 _AGGREGATES = (
     exp.Corr, exp.Skewness, exp.Kurtosis, exp.Mode, exp.WithinGroup, exp.GroupConcat, exp.Count, exp.Quantile,
-    exp.ApproxQuantile, exp.ArgMax, exp.ArgMin,
+    exp.ApproxQuantile, exp.Avg, exp.CountIf,
 )  # fmt: skip
 _UNLIKE = (
     exp.Substring,
@@ -60,6 +61,7 @@ def as_spark(tree: exp.Expr) -> None:
     _functions(tree)
     _aggregates(tree)
     _generators(tree)
+    _sets(tree)
 
 
 def _branches(tree: exp.Expr) -> None:
@@ -134,10 +136,9 @@ def _calculate(node: exp.Expr) -> None:
         for side in (node.this, node.expression):
             if kind_of(side) is exp.DType.DATE:
                 side.replace(cast_to(side, "TIMESTAMPTZ"))
-    elif isinstance(node, exp.Add | exp.Sub) and dates and (_is_of_days(node.this) or _is_of_days(node.expression)):
-        node.replace(
-            _typed(exp.cast(type(node)(this=node.this.copy(), expression=node.expression.copy()), "DATE"), "DATE")
-        )
+    elif isinstance(node, exp.Add | exp.Sub) and dates and _is_of_days(left, right):
+        made = cast_to(type(node)(this=node.this.copy(), expression=node.expression.copy()), "DATE")
+        node.replace(made)
     elif isinstance(node, exp.IntDiv) and any(kind in _NUMBERS and kind not in _WHOLE for kind in kinds):
         whole = exp.Anonymous(
             this="trunc", expressions=[exp.Div(this=node.this.copy(), expression=node.expression.copy())]
@@ -145,16 +146,13 @@ def _calculate(node: exp.Expr) -> None:
         node.replace(_typed(exp.cast(whole, "BIGINT"), "BIGINT"))
 
 
-def _is_of_days(node: exp.Expr) -> bool:
-    """Whether a node is an interval of whole days, which leaves a date a date."""
-    unit = node.args.get("unit") if isinstance(node, exp.Interval) else None
-    return isinstance(unit, exp.Var) and str(unit.this).upper().rstrip("S") in (
-        "DAY",
-        "WEEK",
-        "MONTH",
-        "QUARTER",
-        "YEAR",
-    )
+def _is_of_days(*sides: exp.Expr) -> bool:
+    """Whether one of two is an interval of whole days, or of more: a date that it is added to stays one."""
+    for side in sides:
+        if isinstance(side, exp.Interval) and (unit := side.args.get("unit")) is not None:
+            words = [unit.this, unit.expression] if isinstance(unit, exp.IntervalSpan) else [unit]
+            return all(str(word).upper().removesuffix("S") in _OF_DAYS for word in words)
+    return False
 
 
 def _typed(node: exp.Expr, kind: str) -> exp.Expr:
@@ -203,7 +201,9 @@ def _span(text: str, first: str, last: str, negative: bool) -> exp.Expr:
 
 def _times(tree: exp.Expr) -> None:
     """Make DuckDB's functions of times answer as Spark's do."""
-    kinds = (exp.StrToUnix, exp.DayOfWeek, exp.TsOrDsAdd, exp.DateAdd, exp.Extract, exp.Anonymous)
+    kinds = (
+        exp.StrToUnix, exp.DayOfWeek, exp.TsOrDsAdd, exp.DateAdd, exp.Extract, exp.TimestampDiff, exp.Anonymous,
+    )  # fmt: skip
     for node in reversed(list(tree.find_all(*kinds))):
         match node:
             case exp.StrToUnix():
@@ -212,6 +212,9 @@ def _times(tree: exp.Expr) -> None:
                     node.replace(exp.cast(whole, "BIGINT"))
             case exp.DayOfWeek():  # Sunday is 1
                 node.replace(exp.paren(exp.Add(this=node.copy(), expression=exp.Literal.number(1))))
+            case exp.TimestampDiff():  # whole units, not how many begin in between
+                unit = exp.Literal.string(str(node.args.get("unit") or "DAY").lower())
+                node.replace(exp.Anonymous(this="datesub", expressions=[unit, node.expression, node.this]))
             case exp.Extract():
                 node.replace(_part(str(node.name or node.this), node.expression) or node.copy())
             case exp.Anonymous():
@@ -236,6 +239,10 @@ def _part(word: str, value: exp.Expr) -> exp.Expr | None:
         return None
     if kind_of(value) in _TEXTS:
         value = cast_to(value, "TIMESTAMP")
+    if kind_of(value) is exp.DType.INTERVAL and unit in ("day", "hour"):  # hours beyond a day are days
+        given = value.sql("duckdb")
+        whole = f"(date_part('day', {given}) + date_part('hour', {given}) // 24)"
+        return exp.Var(this=whole if unit == "day" else f"(date_part('hour', {given}) % 24)")
     found: exp.Expr = exp.Anonymous(
         this="date_part", expressions=[exp.Literal.string("microsecond" if unit == "second" else unit), value.copy()]
     )
@@ -306,14 +313,22 @@ def _aggregates(tree: exp.Expr) -> None:
     """Let aggregates answer as Spark's do, also where they are filtered or over a window."""
     for node in reversed(list(tree.find_all(*_AGGREGATES))):
         match node:
+            case exp.Avg() if kind_of(node.this) is exp.DType.TIMESTAMPTZ:  # seconds
+                node.this.replace(exp.Anonymous(this="epoch", expressions=[node.this.copy()]))
             case exp.Corr():  # of what does not vary there is none
                 _around(node, _known)
+            case exp.CountIf():  # what is not known is not counted, and nothing is not null
+                one = exp.If(this=node.this.copy(), true=exp.Literal.number(1))
+                node.replace(exp.Count(this=exp.Case(ifs=[one])))
             case exp.Kurtosis():
                 node.replace(exp.Anonymous(this="kurtosis_pop", expressions=[node.this]))
             case exp.Skewness():
                 _around(node, _skewness)
             case exp.Count() if node.expressions:
                 _count_whole(node)
+            case exp.GroupConcat() if any(kind_of(each) in BYTES for each in node.find_all(exp.Column, exp.HexString)):
+                message = "listagg takes text in process, not bytes: ask with engine='spark'"
+                raise QueryError(message, kind="unsupported")
             case exp.GroupConcat():
                 if node.args.get("separator") is None or isinstance(node.args["separator"], exp.Null):
                     node.set("separator", exp.Literal.string(""))
@@ -374,7 +389,7 @@ def _within_group(node: exp.WithinGroup) -> None:
     value, descending = order.this, bool(order.args.get("desc"))
     inner = node.this
     if isinstance(inner, exp.Mode):
-        node.replace(exp.Anonymous(this="mode", expressions=[value]))
+        node.replace(exp.Anonymous(this="mode", expressions=[exp.Order(this=value, expressions=[order.copy()])]))
     elif isinstance(inner, exp.PercentileCont | exp.PercentileDisc):
         share = inner.this.copy()
         name = "quantile_cont" if isinstance(inner, exp.PercentileCont) else "quantile_disc"
@@ -387,6 +402,20 @@ def _within_group(node: exp.WithinGroup) -> None:
             turned = exp.Anonymous(this=name, expressions=[exp.Neg(this=exp.paren(value.copy())), share])
             node.replace(turned)
             _around(turned, lambda over, inner: exp.Neg(this=over(inner)))
+
+
+def _sets(tree: exp.Expr) -> None:
+    """Let several grouping sets of no rows give no row, also for the whole."""
+    for group in tree.find_all(exp.Group):
+        sets = group.find(exp.GroupingSets, exp.Rollup, exp.Cube)
+        select = group.parent
+        if sets is None or not isinstance(select, exp.Select):
+            continue
+        if isinstance(sets, exp.GroupingSets) and len(sets.expressions) < 2 and len(group.expressions) < 2:
+            continue
+        some: exp.Expr = exp.GT(this=exp.Count(this=exp.Star()), expression=exp.Literal.number(0))
+        having = select.args.get("having")
+        select.set("having", exp.Having(this=some if having is None else exp.and_(having.this.copy(), some)))
 
 
 def _generators(tree: exp.Expr) -> None:
@@ -408,11 +437,11 @@ def _generators(tree: exp.Expr) -> None:
 
 def _unnested(value: exp.Expr, alias: exp.TableAlias, is_map: bool, outer: bool, numbered: bool) -> exp.Expr:
     given = value.sql("duckdb")
-    items = f"map_entries({given})" if is_map else given
+    items = listed = f"map_entries({given})" if is_map else given
     if outer:
         items = f"CASE WHEN len({items}) > 0 THEN {items} ELSE [NULL] END"
     item = "tide_item.key, tide_item.value" if is_map else "tide_item"
-    number = f"CASE WHEN len({given}) > 0 THEN tide_place - 1 END, " if numbered else ""
+    number = f"CASE WHEN len({listed}) > 0 THEN tide_place - 1 END, " if numbered else ""
     placed = f"unnest({items}) AS tide_item, generate_subscripts({items}, 1) AS tide_place"
     text = f"(SELECT {number}{item} FROM (SELECT {placed}))"
     names = ", ".join(f'"{each.name}"' for each in alias.columns)

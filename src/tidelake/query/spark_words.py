@@ -23,6 +23,11 @@ def for_spark(tree: exp.Expr) -> None:
                 name = "max_by" if isinstance(node, exp.ArgMax) else "min_by"
                 node.replace(exp.Anonymous(this=name, expressions=[node.this, node.expression, node.args["count"]]))
             case exp.Trunc() if node.args.get("decimals") is not None:
-                node.replace(exp.Anonymous(this="truncate", expressions=[node.this, node.args["decimals"]]))
+                down, up = (
+                    exp.Anonymous(this=name, expressions=[node.this.copy(), node.args["decimals"].copy()])
+                    for name in ("floor", "ceil")
+                )
+                above = exp.GTE(this=node.this.copy(), expression=exp.Literal.number(0))
+                node.replace(exp.Case(ifs=[exp.If(this=above, true=down)], default=up))
             case exp.GroupConcat() if node.args.get("separator") is None:
                 node.set("separator", exp.Literal.string(""))

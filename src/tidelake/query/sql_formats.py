@@ -5,11 +5,15 @@ A time's format that ``strftime`` can say is said so; another is Java's own, by 
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
+from typing import Any
 
 from sqlglot import exp
+from sqlglot.errors import ParseError
 
+from tidelake.errors import QueryError
 from tidelake.query.templates import literal_text
 
 _STRFTIME = {
@@ -48,6 +52,31 @@ def to_number(nodes: Sequence[exp.Expr], texts: Sequence[str]) -> str:
     precision = max(sum(letter in "09" for letter in whole) + scale, 1)
     read = f"tide_number_of(CAST({texts[0]} AS VARCHAR), CAST({texts[1]} AS VARCHAR))"
     return f"TRY_CAST({read} AS DECIMAL({min(precision, 38)}, {min(scale, 38)}))"
+
+
+def from_json(nodes: Sequence[exp.Expr], texts: Sequence[str]) -> str:
+    """Write ``from_json``, whose second argument says the type of what is read."""
+    wanted = literal_text(nodes[1])
+    if wanted is None or len(nodes) > 2:
+        raise QueryError("from_json takes a text and a type written as text in process", kind="unsupported")
+    try:
+        kind = exp.DataType.build(wanted, dialect="spark")
+    except (ParseError, ValueError):
+        try:
+            kind = exp.DataType.build(f"STRUCT<{wanted}>", dialect="spark")
+        except (ParseError, ValueError):
+            raise QueryError(f"{wanted!r} is not a type such as a int, b string", kind="syntax") from None
+    shape = json.dumps(_json_shape(kind)).replace("'", "''")
+    return f"json_transform(TRY_CAST({texts[0]} AS JSON), '{shape}')"
+
+
+def _json_shape(kind: exp.DataType) -> Any:
+    """Return a type as the shape of JSON that DuckDB reads."""
+    if kind.this is exp.DType.STRUCT:
+        return {field.name: _json_shape(field.args["kind"]) for field in kind.expressions}
+    if kind.this is exp.DType.ARRAY:
+        return [_json_shape(kind.expressions[0])]
+    return "TIME" if kind.this is exp.DType.TIME else kind.sql("duckdb")
 
 
 def strftime_of_java(pattern: str) -> str | None:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from tidelake.errors import QueryError
-from tidelake.query.sql_formats import to_char, to_number, to_text_of_time
+from tidelake.query.sql_formats import from_json, to_char, to_number, to_text_of_time
 from tidelake.query.sql_nested import NESTED
 from tidelake.query.templates import Writer, writer
 
@@ -22,6 +22,7 @@ LET = "list_transform([%s], lambda tide_v: %s)[1]"
 # What a call gives (``same`` is what its first argument is), and how DuckDB says it.
 _WRITTEN = r"""
 bround same round_even({0}, {1|0})
+shiftleft same CAST(CAST({0} AS HUGEINT) * CAST(pow(2, {1}) AS HUGEINT) AS BIGINT)
 rint double round_even(CAST({0} AS DOUBLE), 0)
 positive same ({0})
 negative same (-({0}))
@@ -47,9 +48,9 @@ some bool bool_or({0})
 any bool bool_or({0})
 std double stddev_samp({0})
 try_avg double avg({0})
-try_divide double (({0}) / nullif({1}, 0))
+try_divide double (({0}) / nullif(TRY_CAST({1} AS DOUBLE), 0))
 try_mod same (({0}) % nullif({1}, 0))
-try_element_at ? element_at({0}, {1})
+try_element_at ? ({0})[{1}]
 try_make_timestamp timestamp CAST(NULL AS TIMESTAMPTZ)
 left text CASE WHEN TRY_CAST({1} AS INTEGER) IS NOT NULL THEN left(CAST({0} AS VARCHAR), greatest(TRY_CAST({1} AS INTEGER), 0)) END
 right text CASE WHEN TRY_CAST({1} AS INTEGER) IS NOT NULL THEN right(CAST({0} AS VARCHAR), greatest(TRY_CAST({1} AS INTEGER), 0)) END
@@ -62,17 +63,20 @@ find_in_set int CAST(coalesce(CASE WHEN contains({0}, ',') THEN 0 WHEN ({0}) IS 
 mask text regexp_replace(regexp_replace(regexp_replace({0}, '\p{Lu}', {1|'X'}, 'g'), '\p{Ll}', {2|'x'}, 'g'), '\d', {3|'n'}, 'g')
 split_part text CASE WHEN ({1}) = '' THEN CASE WHEN ({2}) IN (1, -1) THEN {0} ELSE '' END ELSE split_part({0}, {1}, {2}) END
 quote text ('''' || replace(replace({0}, '\', '\\'), '''', '\''') || '''')
-json_array_length int CASE WHEN json_valid({0}) THEN CASE WHEN json_type({0}) = 'ARRAY' THEN CAST(json_array_length({0}) AS INTEGER) END END
-json_object_keys ? CASE WHEN json_valid({0}) THEN CASE WHEN TRY(json_type({0})) = 'OBJECT' THEN TRY(json_keys({0})) END END
+json_array_length int CASE WHEN TRY(json_type({0})) = 'ARRAY' THEN CAST(TRY(json_array_length({0})) AS INTEGER) END
+json_object_keys ? CASE WHEN TRY(json_type({0})) = 'OBJECT' THEN TRY(json_keys({0})) END
 uniform ? (({0}) + random() * (({1}) - ({0})))
 randstr text array_to_string(list_transform(range(CAST({0} AS BIGINT)), lambda tide_i: substr('0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ', 1 + CAST(floor(random() * 62) AS INTEGER), 1)), '')
-json_typeof text CASE WHEN json_valid({0}) THEN CASE TRY(json_type({0})) WHEN 'VARCHAR' THEN 'string' WHEN 'BOOLEAN' THEN 'boolean' WHEN 'NULL' THEN 'null' WHEN 'ARRAY' THEN 'array' WHEN 'OBJECT' THEN 'object' ELSE 'number' END END
+json_typeof text CASE WHEN TRY(json_type({0})) IS NOT NULL THEN CASE TRY(json_type({0})) WHEN 'VARCHAR' THEN 'string' WHEN 'BOOLEAN' THEN 'boolean' WHEN 'NULL' THEN 'null' WHEN 'ARRAY' THEN 'array' WHEN 'OBJECT' THEN 'object' ELSE 'number' END END
 get ? CASE WHEN ({1}) >= 0 THEN ({0})[({1}) + 1] END
 array_repeat ? list_transform(range(greatest({1}, 0)), lambda tide_i: {0})
 array_union ? OF[[list_concat({0}, {1})]][[list_filter(@, lambda tide_x, tide_i: coalesce(list_position(@, tide_x), tide_i) = tide_i)]]
 arrays_overlap bool CASE WHEN list_has_any({0}, {1}) THEN TRUE WHEN ({0}) IS NULL OR ({1}) IS NULL OR (len({0}) > 0 AND len({1}) > 0 AND (len({0}) > list_count({0}) OR len({1}) > list_count({1}))) THEN NULL ELSE FALSE END
 map_contains_key bool list_contains(map_keys({0}), {1})
 str_to_map ? map_from_entries(list_transform(string_split({0}, {1|','}), lambda tide_x: {'k': split_part(tide_x, {2|':'}, 1), 'v': CASE WHEN contains(tide_x, {2|':'}) THEN substr(tide_x, instr(tide_x, {2|':'}) + 1) END}))
+datediff int CAST(date_diff('day', TRY_CAST({1} AS DATE), TRY_CAST({0} AS DATE)) AS INTEGER)
+date_diff int CAST(date_diff('day', TRY_CAST({1} AS DATE), TRY_CAST({0} AS DATE)) AS INTEGER)
+months_between double list_transform([{'a': TRY_CAST({0} AS TIMESTAMP), 'b': TRY_CAST({1} AS TIMESTAMP)}], lambda p: CASE WHEN day(p.a) = day(p.b) OR (day(p.a) = day(last_day(p.a)) AND day(p.b) = day(last_day(p.b))) THEN CAST((year(p.a) - year(p.b)) * 12 + month(p.a) - month(p.b) AS DOUBLE) ELSE round((year(p.a) - year(p.b)) * 12 + month(p.a) - month(p.b) + (epoch(p.a - date_trunc('month', p.a)) - epoch(p.b - date_trunc('month', p.b))) / 2678400.0, 8) END)[1]
 weekday int CAST(isodow(CAST({0} AS TIMESTAMP)) - 1 AS INTEGER)
 unix_micros bigint epoch_us(CAST({0} AS TIMESTAMPTZ))
 unix_millis bigint epoch_ms(CAST({0} AS TIMESTAMPTZ))
@@ -145,14 +149,20 @@ def _padded(side: str) -> Writer:
 
     def write(nodes: Sequence[exp.Expr], texts: Sequence[str]) -> str:
         if _is_binary(nodes[0]) and (len(texts) < 3 or _is_binary(nodes[2])):
+            if len(texts) > 2 and _is_empty(nodes[2]):
+                return f"unhex(left(hex({texts[0]}), CAST(greatest({texts[1]}, 0) AS INTEGER) * 2))"
             pad = f"hex({texts[2]})" if len(texts) > 2 else "'00'"
             return f"unhex({side}(hex({texts[0]}), CAST(greatest({texts[1]}, 0) AS INTEGER) * 2, {pad}))"
         subject = f"decode({texts[0]})" if _is_binary(nodes[0]) else f"CAST({texts[0]} AS VARCHAR)"
         pad = texts[2] if len(texts) > 2 else "' '"
-        length = f"greatest(CAST({texts[1]} AS INTEGER), 0)"
+        length = f"greatest(TRY_CAST({texts[1]} AS INTEGER), 0 * TRY_CAST({texts[1]} AS INTEGER))"
         return f"CASE WHEN {pad} = '' THEN left({subject}, {length}) ELSE {side}({subject}, {length}, nullif({pad}, '')) END"
 
     return write
+
+
+def _is_empty(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Unhex | exp.HexString) and not node.name
 
 
 def _is_binary(node: exp.Expr) -> bool:
@@ -180,6 +190,7 @@ _MADE: dict[str, tuple[str, Writer]] = {
     "printf": ("text", _format_string),
     "split": ("?", _split),
     "percentile": ("?", _percentile),
+    "from_json": ("?", from_json),
     "elt": ("text", _elt),
     "lpad": ("text", _padded("lpad")),
     "rpad": ("text", _padded("rpad")),
@@ -233,7 +244,7 @@ TAKEN_AS = {
         "try_mod try_add try_subtract try_multiply pmod nanvl timestamp_seconds timestamp_millis "
         "timestamp_micros percentile"
     ),
-    "tide_time": _names("weekday unix_micros unix_millis unix_seconds next_day date_format"),
+    "tide_time": _names("weekday unix_micros unix_millis unix_seconds next_day date_format datediff date_diff months_between"),
     "tide_flag": _names("every some any"),
     "tide_shown": _names("json_array_length json_object_keys json_typeof to_char to_varchar"),
 }  # fmt: skip

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 
 from sqlglot import exp
 
+from tidelake.errors import QueryError
 from tidelake.query.templates import Writer
 
 _Body = Callable[..., str]
@@ -111,6 +112,12 @@ def _sort_array(nodes: Sequence[exp.Expr], texts: Sequence[str]) -> str:
     )
 
 
+def _array_sort(nodes: Sequence[exp.Expr], texts: Sequence[str]) -> str:
+    if len(texts) > 1:
+        raise QueryError("array_sort takes no function in process: ask with engine='spark'", kind="unsupported")
+    return f"list_sort({texts[0]}, 'ASC', 'NULLS LAST')"
+
+
 def _array_insert(nodes: Sequence[exp.Expr], texts: Sequence[str]) -> str:
     """Write an insertion, counted from one, or from the end; places between are null."""
     items, place, item = texts
@@ -139,6 +146,7 @@ NESTED: dict[str, tuple[str, Writer]] = {
     "transform_values": ("?", _transform_values),
     "transform_keys": ("?", _transform_keys),
     "map_zip_with": ("?", _map_zip_with),
+    "array_sort": ("?", _array_sort),
     "sort_array": ("?", _sort_array),
     "array_insert": ("?", _array_insert),
 }

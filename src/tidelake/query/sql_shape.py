@@ -234,7 +234,9 @@ def _keys_of(group: exp.Group) -> list[exp.Expr]:
                 stack = [each.this, *stack]
             else:
                 parts.append(each)
-        found += [part for part in parts if part not in found]
+        for part in parts:
+            if part not in found:
+                found.append(part)
     return found
 
 

@@ -28,6 +28,10 @@ _CALLED = {
 _NOT_CALLED_AFTER = {TokenType.ALIAS, TokenType.WITH, TokenType.DOT, TokenType.JOIN}
 _BEGINS_QUERY = {TokenType.SELECT, TokenType.WITH, TokenType.FROM, TokenType.VALUES, TokenType.WHERE}
 _RENAMED = {"to_timestamp_ntz": "to_timestamp", "to_timestamp_ltz": "to_timestamp", "timediff": "timestampdiff"}
+_OF_DAYS = {"datediff", "date_diff"}
+_UNITS = {
+    "MICROSECOND", "MILLISECOND", "SECOND", "MINUTE", "HOUR", "DAY", "DAYOFYEAR", "WEEK", "MONTH", "QUARTER", "YEAR",
+}  # fmt: skip
 _PREDICATES = {TokenType.ISNULL, TokenType.RLIKE, TokenType.LIKE, TokenType.ILIKE, TokenType.SOME, TokenType.ANY}
 _BEGINS_VALUE = {
     TokenType.SELECT, TokenType.L_PAREN, TokenType.COMMA, TokenType.WHERE, TokenType.AND, TokenType.OR, TokenType.NOT,
@@ -44,7 +48,7 @@ def tokens_of(text: str, columns: Collection[str] = ()) -> list[Token]:
     names = {name.lower() for name in columns}
     tokens = [_named(token, text, names) for token in tokens]
     return [
-        _ours(token, tokens[at - 1] if at else None, tokens[at + 1 : at + 3])  #
+        _ours(token, tokens[at - 1] if at else None, tokens[at + 1 : at + 4])  #
         for at, token in enumerate(tokens)
     ]
 
@@ -79,6 +83,8 @@ def _named(token: Token, text: str, columns: Collection[str]) -> Token:
 def _ours(token: Token, before: Token | None, after: Sequence[Token]) -> Token:
     """Give a call of a function that we write ourselves the name we know it by."""
     is_call = bool(after) and after[0].token_type is TokenType.L_PAREN and token.token_type in _CALLED
+    if is_call and token.text.lower() in _OF_DAYS and _has_unit(after):
+        return _with(token, TokenType.VAR, "timestampdiff")
     if is_call and token.text.lower() in _RENAMED:
         return _with(token, TokenType.VAR, _RENAMED[token.text.lower()])
     if not is_call or token.text.lower() not in CALLS:
@@ -90,6 +96,11 @@ def _ours(token: Token, before: Token | None, after: Sequence[Token]) -> Token:
     if token.token_type in _PREDICATES and (before is None or before.token_type not in _BEGINS_VALUE):
         return token  # an operator between two values
     return _with(token, TokenType.VAR, OURS + token.text.lower())
+
+
+def _has_unit(after: Sequence[Token]) -> bool:
+    """Whether a call begins as datediff(HOUR, a, b) does, which counts whole hours."""
+    return len(after) > 2 and after[2].token_type is TokenType.COMMA and after[1].text.upper() in _UNITS
 
 
 def _with(token: Token, kind: TokenType, text: str) -> Token:

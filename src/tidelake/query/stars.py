@@ -17,6 +17,7 @@ from tidelake.query.pivots import write_out_pivot
 from tidelake.query.sql import error_of, text_of
 
 _Names = Sequence[str] | None
+_Outer = tuple["_Relation", ...]  # what the selects around one read, the nearest first
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,33 +36,34 @@ class _Relation:
     outputs: list[_Output] = field(default_factory=list)
     merged: dict[str, exp.Expr] = field(default_factory=dict)
     tables: dict[str, list[_Output]] = field(default_factory=dict)
+    tested: dict[str, list[_Output]] = field(default_factory=dict)  # of semi and anti joins, which conditions see
 
 
 def expand_stars(tree: exp.Query, columns: Mapping[str, Sequence[str]], text: str) -> None:
     """Write out stars in place; ``columns`` are those of the tables, by the names they have in the tree."""
-    _Expansion(columns, text).query(tree, {})
+    _Expansion(columns, text).query(tree, {}, ())
 
 
 class _Expansion:
     def __init__(self, columns: Mapping[str, Sequence[str]], text: str) -> None:
         self._columns, self._text = columns, text
 
-    def query(self, node: exp.Expr, ctes: Mapping[str, _Names]) -> _Names:
+    def query(self, node: exp.Expr, ctes: Mapping[str, _Names], outer: _Outer) -> _Names:
         """Write out the stars of one query and of those in it, and return its columns' names."""
         with_ = node.args.get("with_")
         if with_ is not None:
-            ctes = self._common(with_, ctes)
+            ctes = self._common(with_, ctes, outer)
         if isinstance(node, exp.Subquery):
-            names = self.query(node.this, ctes)
-            self._beside(node, ctes)
+            names = self.query(node.this, ctes, outer)
+            self._beside(node, ctes, outer)
             return names
         if isinstance(node, exp.SetOperation):
-            names = self.query(node.this, ctes)
-            self.query(node.expression, ctes)
+            names = self.query(node.this, ctes, outer)
+            self.query(node.expression, ctes, outer)
             return names
-        return self._select(node, ctes) if isinstance(node, exp.Select) else None
+        return self._select(node, ctes, outer) if isinstance(node, exp.Select) else None
 
-    def _common(self, with_: exp.With, ctes: Mapping[str, _Names]) -> Mapping[str, _Names]:
+    def _common(self, with_: exp.With, ctes: Mapping[str, _Names], outer: _Outer) -> Mapping[str, _Names]:
         known = dict(ctes)
         own: set[str] = set()
         for cte in with_.expressions:
@@ -72,15 +74,15 @@ class _Expansion:
             given = [each.name for each in cte.args["alias"].columns]
             inside = dict(known)
             if with_.recursive and isinstance(cte.this, exp.SetOperation):
-                first = self.query(cte.this.this, known)
+                first = self.query(cte.this.this, known, outer)
                 inside[cte.alias] = given or first
-            names = self.query(cte.this, inside)
+            names = self.query(cte.this, inside, outer)
             known[cte.alias] = given or names
         return known
 
-    def _select(self, select: exp.Select, ctes: Mapping[str, _Names]) -> _Names:
-        relation = self._relation(select, ctes)
-        self._beside(select, ctes)
+    def _select(self, select: exp.Select, ctes: Mapping[str, _Names], outer: _Outer) -> _Names:
+        relation = self._relation(select, ctes, outer)
+        self._beside(select, ctes, (relation, *outer) if relation is not None else ())
         if relation is None:
             stars = any(each.is_star for each in select.expressions)
             return None if stars else _names_of(select)
@@ -88,33 +90,40 @@ class _Expansion:
         select.set("expressions", self._outputs(select, relation))
         for star in list(select.find_all(exp.Star)):
             self._inside(star, select, relation)
-        return _names_of(select)
+        names = _names_of(select)
+        _qualify(select, (relation, *outer), names or ())
+        return names
 
-    def _relation(self, select: exp.Select, ctes: Mapping[str, _Names]) -> _Relation | None:
+    def _relation(self, select: exp.Select, ctes: Mapping[str, _Names], outer: _Outer) -> _Relation | None:
         """Join the sources of a select from the left, or return None where one is not known."""
         from_ = select.args.get("from_")
         sources = [(from_.this, None)] if from_ is not None else []
         sources += [(join.this, join) for join in select.args.get("joins") or []]
         sources += [(lateral, None) for lateral in select.args.get("laterals") or []]
-        known = [(self._source(node, ctes), join) for node, join in sources]
         relation = _Relation()
-        for found, join in known:
+        whole = True
+        for node, join in sources:
+            before = (relation, *outer) if isinstance(node, exp.Lateral) else outer
+            found = self._source(node, ctes, before if whole else ())
             if found is None:
-                return None
+                whole = False
+            if found is None or not whole:
+                continue
             alias, names = found
             columns = [_Output(name, exp.column(name, table=alias, quoted=True), alias) for name in names]
             if join is not None and str(join.args.get("kind") or "").upper() in ("SEMI", "ANTI"):
                 _on_names(join, relation, columns)
+                relation.tested[alias] = columns
                 continue
             relation.tables[alias] = columns
             _joined(relation, join, columns)
-        return relation
+        return relation if whole else None
 
-    def _source(self, node: exp.Expr, ctes: Mapping[str, _Names]) -> tuple[str, Sequence[str]] | None:
+    def _source(self, node: exp.Expr, ctes: Mapping[str, _Names], outer: _Outer) -> tuple[str, Sequence[str]] | None:
         """Return a source's alias and the names of its columns."""
-        node = self._pivoted(node, ctes)
+        node = self._pivoted(node, ctes, outer)
         nested = node.args.get("joins")
-        names = self._names(node, ctes)
+        names = self._names(node, ctes, outer)
         alias = node.args.get("alias")
         renamed = [each.name for each in alias.columns] if isinstance(alias, exp.TableAlias) else []
         if nested or (names is None and not renamed):
@@ -137,26 +146,26 @@ class _Expansion:
         node.set("alias", alias)
         return True
 
-    def _names(self, node: exp.Expr, ctes: Mapping[str, _Names]) -> _Names:
+    def _names(self, node: exp.Expr, ctes: Mapping[str, _Names], outer: _Outer) -> _Names:
         match node:
             case exp.Table() if isinstance(node.this, exp.Identifier):
                 known = self._columns.get(node.name)
                 return known if known is not None else ctes.get(node.name)
             case exp.Subquery():
-                return self.query(node, ctes)
+                return self.query(node, ctes, outer)
             case exp.Lateral() if isinstance(node.this, exp.Subquery):
-                return self.query(node.this, ctes)
+                return self.query(node.this, ctes, outer)
             case _:
                 return None
 
-    def _pivoted(self, node: exp.Expr, ctes: Mapping[str, _Names]) -> exp.Expr:
+    def _pivoted(self, node: exp.Expr, ctes: Mapping[str, _Names], outer: _Outer) -> exp.Expr:
         if not node.args.get("pivots"):
             return node
         alias = node.args.get("alias")
         named = [each.name for each in alias.columns] if isinstance(alias, exp.TableAlias) else None
-        return write_out_pivot(node, self._names(node, ctes) or named, self._text)
+        return write_out_pivot(node, self._names(node, ctes, outer) or named, self._text)
 
-    def _beside(self, node: exp.Expr, ctes: Mapping[str, _Names]) -> None:
+    def _beside(self, node: exp.Expr, ctes: Mapping[str, _Names], outer: _Outer) -> None:
         """Write out the stars of queries inside of expressions."""
         for key, value in node.args.items():
             if key in ("with_", "from_", "laterals") or (key == "this" and isinstance(node, exp.Subquery)):
@@ -166,7 +175,7 @@ class _Expansion:
                     part = part.args.get("on")
                 if isinstance(part, exp.Expr):
                     for inner in _outermost(part):
-                        self.query(inner, ctes)
+                        self.query(inner, ctes, outer)
 
     def _outputs(self, select: exp.Select, relation: _Relation) -> list[exp.Expr]:
         found: list[exp.Expr] = []
@@ -187,7 +196,7 @@ class _Expansion:
         whole = star.parent if isinstance(star.parent, exp.Column) else star
         call = whole.parent if whole is not None else None
         if (
-            not isinstance(call, exp.Func)
+            not isinstance(call, exp.Func | exp.In)
             or isinstance(call, exp.Count)
             or star.find_ancestor(exp.Select) is not select
         ):
@@ -218,7 +227,8 @@ def _chosen(star: exp.Star, columns: Sequence[_Output], text: str) -> list[tuple
     """Return the columns of a star without those that it leaves out."""
     left_out = set()
     for each in star.args.get("except_") or []:
-        if isinstance(each, exp.Column) and each.table and each.table in {column.name for column in columns}:
+        first = each.parts[0].name if isinstance(each, exp.Column) and len(each.parts) > 1 else None
+        if isinstance(each, exp.Dot) or (first is not None and first not in {other.table for other in columns}):
             raise error_of(text, each, "except takes columns, not parts of one", kind="unsupported")
         left_out.add(each.name)
     return [(each.name, each.value.copy()) for each in columns if each.name not in left_out]
@@ -268,6 +278,26 @@ def _merge(select: exp.Select, relation: _Relation) -> None:
             column.replace(exp.alias_(value, column.name, quoted=True) if is_output else value)
 
 
+def _qualify(select: exp.Select, relations: _Outer, names: Sequence[str]) -> None:
+    """Say of every bare column of a select which source it is of: the nearest one that has it."""
+    for column in list(select.find_all(exp.Column)):
+        bare = not column.table and not isinstance(column.this, exp.Star) and column.find_ancestor(exp.Select) is select
+        if not bare or (column.name in names and column.find_ancestor(exp.Order, exp.Select) is not select):
+            continue
+        hidden: set[str] = set()
+        for relation in relations:
+            every = {**relation.tables, **relation.tested}
+            found = [alias for alias, columns in every.items() if any(each.name == column.name for each in columns)]
+            if relation is not relations[0] and column.name in relation.merged:
+                column.replace(relation.merged[column.name].copy())
+                break
+            if len(found) == 1 and found[0] not in hidden:
+                column.set("table", exp.to_identifier(found[0], quoted=True))
+            if found:
+                break
+            hidden |= every.keys()
+
+
 def _told_apart(outputs: list[exp.Expr]) -> list[exp.Expr]:
     """Name the outputs of a star so that no two have one name."""
     taken: set[str] = set()
@@ -288,7 +318,10 @@ def _names_of(select: exp.Select) -> _Names:
     if any(each.is_star for each in select.expressions):
         return None
     for each in select.expressions:
-        if not each.alias_or_name and not isinstance(each, exp.Explode | exp.Posexplode | exp.Inline | exp.Stack):
+        if not isinstance(each, exp.Alias | exp.Aliases | exp.Column | exp.Dot | exp.Subquery | exp.UDTF | exp.Func):
+            name = each.name if isinstance(each, exp.Literal) else text_of(each)
+            each.replace(exp.alias_(each.copy(), name, quoted=True))
+        elif not each.alias_or_name and not isinstance(each, exp.Explode | exp.Posexplode | exp.Inline | exp.Stack):
             each.replace(exp.alias_(each.copy(), text_of(each), quoted=True))
     return [each.alias_or_name for each in select.expressions]
 

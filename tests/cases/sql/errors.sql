@@ -77,3 +77,11 @@ with a as (select 1 as x), a as (select 2 as x) select * from a;
 -- More names than columns.
 select * from obs.services as s(a, b);
 -- error: s has 3 columns, and 2 names were given
+
+-- A column that is neither grouped by nor inside of an aggregate.
+select service, count(*) from obs.logs group by status order by 1 limit 1;
+-- error: service
+
+-- A function that is given too little.
+select width_bucket(1, 2) from obs.logs;
+-- error: width_bucket

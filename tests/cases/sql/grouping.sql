@@ -87,3 +87,24 @@ select try_sum(x) as a, try_avg(y) as b from values (9223372036854775807L, 1), (
 select every(x) as a, some(x) as b, any(x) as c from values (true), (false), (null) as t(x);
 -- a | b | c
 -- false | true | true
+
+-- Several sets of no rows give no row; the whole alone gives one.
+select a, count(*) as n from values (1) as t(a) where a > 5 group by rollup(a);
+-- a | n
+
+-- How many hold: what is not known does not.
+select count_if(x > 1) as a, count_if(x is null) as b from values (null), (1) as t(x) where x is null;
+-- a | b
+-- 0 | 1
+
+-- Keys of several sets are counted once.
+select grouping_id() as g, a, b from values (1, 2) as t(a, b) group by grouping sets ((a, b), (a), ()) order by g;
+-- g | a | b
+-- 0 | 1 | 2
+-- 1 | 1 | ∅
+-- 3 | ∅ | ∅
+
+-- The mean of times is a count of seconds.
+select avg(t) as a from values (timestamp '1970-01-01 00:00:10'), (timestamp '1970-01-01 00:00:20') as v(t);
+-- a
+-- 15

@@ -44,7 +44,8 @@ _SPAN_TEXT = (
 )
 _REAL_TEXT = (
     "CASE WHEN isnan(@) THEN 'NaN' WHEN isinf(@) THEN CASE WHEN @ > 0 THEN 'Infinity' ELSE '-Infinity' END "
-    "WHEN @ = trunc(@) AND abs(@) < 1e16 THEN CAST(CAST(@ AS BIGINT) AS VARCHAR) ELSE upper(CAST(@ AS VARCHAR)) END"
+    "WHEN @ = trunc(@) AND abs(@) < 1e16 THEN CAST(CAST(@ AS BIGINT) AS VARCHAR) "
+    "ELSE upper(regexp_replace(CAST(@ AS VARCHAR), '([.][0-9]*[1-9])0+$', '\\1')) END"  # a decimal has zeros there
 )
 
 

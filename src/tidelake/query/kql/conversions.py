@@ -64,8 +64,7 @@ def convert(value: Value, kind: str) -> Value:
     if value.type == "vector":
         as_dynamic = Value(call("tide_vector_to_dynamic", value.sql), "dynamic")
         return as_dynamic if kind == "dynamic" else convert(as_dynamic, kind)
-    held = cast(value.sql, "real") if value.type == "decimal" else value.sql  # a column's may be exact
-    return Value(call(f"{_CONVERTERS[kind]}_from_{_sort_of(value.type)}", held), kind)
+    return Value(call(f"{_CONVERTERS[kind]}_from_{_sort_of(value.type)}", value.sql), kind)
 
 
 def fold(value: Any, held: str, kind: str) -> Any:

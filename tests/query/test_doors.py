@@ -252,6 +252,9 @@ def test_every_door_is_closed_on_every_engine(language: str, engine: str, world:
         assert watch.touched() == []
 
 
+LISTINGS = ("SHOW TABLES", "DESCRIBE obs.logs")  # words of the command line: the lake's own listings, by no engine
+
+
 @pytest.mark.parametrize("command", ["query", "explain", "shell"])
 def test_every_door_is_closed_on_the_command_line(command: str, world: Lake, outside: Path) -> None:
     canary = str(outside / "canary.csv")
@@ -259,8 +262,10 @@ def test_every_door_is_closed_on_the_command_line(command: str, world: Lake, out
     with watched(outside) as watch:
         for flag, (door, question) in tried:
             text = question.replace("CANARY", canary)
+            if command == "query" and text in LISTINGS and flag == "--sql":
+                continue  # the command's own word: it lists the lake's tables, by no engine
             if command == "shell":
-                if ";" in text or text.startswith("."):
+                if ";" in text or text.startswith(".") or text in LISTINGS:
                     continue  # the shell's own words
                 found = CliRunner().invoke(main, ["shell", "--lake", str(world.where)], input=f"{text};\n")
             else:

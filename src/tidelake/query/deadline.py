@@ -2,20 +2,31 @@
 
 Planning walks trees, much of it in the parser's own code, which nobody can ask to stop. So a thread waits for the end
 and then raises in the thread that plans. That is safe because planning only makes new values; where it asks the catalog
-or reads anything it is ``undisturbed``, and the clock is looked at before. It does not stop engines: they stop
-themselves by what is ``left``.
+or reads anything it is ``undisturbed``, and the clock is looked at before. Nothing is raised in a finalizer of somebody
+else that happens to run there: only where every step of the stack is planning's own, and while the collector rests. It
+does not stop engines: they stop themselves by what is ``left``.
 """
 
 from __future__ import annotations
 
 import ctypes
+import gc
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
-AGAIN_SECONDS = 0.05  # an exception that is raised in a finalizer is lost: it is raised again
+AGAIN_SECONDS = 0.02  # between tries to raise, while the thread is where it must not be
+HEARD_SECONDS = 0.5  # until what was raised has come; on a busy machine a thread waits for its turn
+_LOOK_SECONDS = 0.001
+# Packages that planning runs in, and our own modules that it does not.
+_PLANNING = frozenset(
+    {"sqlglot", "tidelake", "re", "difflib", "copy", "enum", "functools", "collections", "contextlib", "typing"}
+    | {"dataclasses", "decimal", "datetime", "json", "abc", "heapq", "string", "ast", "calendar", "fnmatch"}
+)
+_NOT_PLANNING = ("tidelake.query.local", "tidelake.query.spark", "tidelake.query.result", "tidelake.spark")
 
 T = TypeVar("T")
 
@@ -96,6 +107,30 @@ class _Watch:
         self._done.wait(max(self._deadline.left, 0.0))
         while not self.over:
             with self._lock:
-                if not (self.held or self.over):
-                    ctypes.pythonapi.PyThreadState_SetAsyncExc(self._target, ctypes.py_object(_OutOfTimeError))
+                if not (self.held or self.over) and self._is_planning():
+                    self._raise()
             self._done.wait(AGAIN_SECONDS)
+
+    def _raise(self) -> None:
+        """Raise in the thread and wait until it has come; meanwhile the collector runs no finalizers."""
+        collects = gc.isenabled()
+        gc.disable()
+        try:
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(self._target, ctypes.py_object(_OutOfTimeError))
+            until = time.monotonic() + HEARD_SECONDS
+            while not self.over and time.monotonic() < until:
+                time.sleep(_LOOK_SECONDS)
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(self._target, None)
+        finally:
+            if collects:
+                gc.enable()
+
+    def _is_planning(self) -> bool:
+        """Whether all that the thread is in the midst of, down to where it is watched, is planning's own."""
+        frame = sys._current_frames().get(self._target.value)
+        while frame is not None and frame.f_code is not Deadline.watched.__code__:
+            module = str(frame.f_globals.get("__name__"))
+            if module.partition(".")[0] not in _PLANNING or module.startswith(_NOT_PLANNING):
+                return False
+            frame = frame.f_back
+        return frame is not None

@@ -34,6 +34,7 @@ from tidelake.query.deadline import Deadline
 from tidelake.query.functions import register_duckdb
 from tidelake.query.plain import render
 from tidelake.query.result import Prepared, Scan, result_schema
+from tidelake.query.sql import too_deep
 from tidelake.scan import scan
 from tidelake.schema import DataType
 
@@ -72,6 +73,7 @@ def execute(prepared: Prepared, scans: Sequence[Scan], budget: Budget, lake: Lak
         prepared.rendered["duckdb"] = deadline.watched(
             lambda: render(prepared.tree, "duckdb", language=prepared.language), budget.out_of_time(planning=True)
         )
+    _database(budget.engine_bytes)  # which takes its time, once
     ahead = _Ahead(_Run(prepared, scans, replace(budget, spent=budget.spent + deadline.spent), lake))
     return pa.RecordBatchReader.from_batches(ahead.schema, ahead)
 
@@ -335,6 +337,8 @@ def _explained(error: Exception, streams: Sequence[_Stream], budget: Budget, tex
         return budget.out_of_time()
     if not isinstance(error, duckdb.Error) and not label.endswith(" Error"):
         return error
+    if "Max expression depth limit" in rest:
+        return too_deep()
     return complaint_of(label, rest, text)
 
 

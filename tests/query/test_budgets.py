@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -174,3 +176,32 @@ def test_a_deadline_that_is_kept_leaves_nothing_behind() -> None:
     assert deadline.watched(lambda: sum(range(1000)), ValueError("late")) == 499_500
     time.sleep(0.1)
     assert not any(thread.name == "tidelake-deadline" for thread in threading.enumerate())
+
+
+PROFILED = """
+import sys, threading, time
+from tidelake.query.deadline import Deadline
+
+def late():
+    while True:
+        [name for name in ("a", "b")]
+late.__globals__["__name__"] = "tidelake.planning"
+
+kept = Deadline(60.0)
+for _ in range(3):
+    assert kept.watched(lambda: "in time", ValueError("late")) == "in time"
+try:
+    Deadline(0.05).watched(late, ValueError("late"))
+except ValueError:
+    pass
+seen = []
+sys.setprofile(lambda frame, event, argument: seen.append(event))
+(lambda: None)()
+sys.setprofile(None)
+assert "call" in seen
+"""
+
+
+def test_a_profiler_goes_on_working_after_a_deadline() -> None:
+    run = subprocess.run([sys.executable, "-c", PROFILED], check=False, capture_output=True, text=True, timeout=60)
+    assert run.returncode == 0, run.stderr

@@ -5,6 +5,9 @@ and then raises in the thread that plans. That is safe because planning only mak
 or reads anything it is ``undisturbed``, and the clock is looked at before. Nothing is raised in a finalizer of somebody
 else that happens to run there: only where every step of the stack is planning's own, and while the collector rests. It
 does not stop engines: they stop themselves by what is ``left``.
+
+What was raised is never taken back but always let come. CPython 3.11 has no way to take it back: clearing leaves the
+interpreter on the watch for good, which costs every later loop, and never ends one under a profiler.
 """
 
 from __future__ import annotations
@@ -19,8 +22,8 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 AGAIN_SECONDS = 0.02  # between tries to raise, while the thread is where it must not be
-HEARD_SECONDS = 0.5  # until what was raised has come; on a busy machine a thread waits for its turn
-_LOOK_SECONDS = 0.001
+HEARD_SECONDS = 0.5  # until it is raised again, should somebody have caught it
+TURNS = 1_000  # of a loop, by the first of which what was raised has come
 # Packages that planning runs in, and our own modules that it does not.
 _PLANNING = frozenset(
     {"sqlglot", "tidelake", "re", "difflib", "copy", "enum", "functools", "collections", "contextlib", "typing"}
@@ -57,11 +60,9 @@ class Deadline:
                 watch.thread.start()
                 return work()
             finally:
-                watch.over = True
-                watch.clear()
+                watch.end()
         except _OutOfTimeError:
-            watch.over = True
-            watch.clear()
+            watch.end_for_certain()
             raise late from None
         finally:
             self._watch = None
@@ -74,8 +75,9 @@ class Deadline:
             return
         watch.held += 1
         try:
-            watch.clear()
+            watch.let_come()
             if self.left < 0:
+                watch.over = True
                 raise _OutOfTimeError
             yield
         finally:
@@ -92,37 +94,44 @@ class _Watch:
     def __init__(self, deadline: Deadline) -> None:
         self.over, self.held = False, 0
         self._deadline, self._target = deadline, ctypes.c_ulong(threading.get_ident())
-        self._lock = threading.Lock()  # held while it is raised, so that it can be cleared for certain
+        self._sent = False
+        self._lock = threading.Lock()  # held while it is raised, so that none is on its way unknown
         self._done = threading.Event()
         self.thread = threading.Thread(target=self._run, name="tidelake-deadline", daemon=True)
 
-    def clear(self) -> None:
-        """Take back what was raised and has not come yet; nothing is raised after, while it is held or over."""
+    def let_come(self) -> None:
+        """Let what was raised come here, if it has not yet; nothing is raised after, while it is held or over."""
         with self._lock:
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(self._target, None)
-        if self.over:
-            self._done.set()
+            sent = self._sent
+        if sent:  # the interpreter looks for it whenever a loop turns
+            for _ in range(TURNS):
+                pass
+
+    def end(self) -> None:
+        """Stop watching. What was raised comes here, or has come."""
+        self.over = True
+        self._done.set()
+        self.let_come()
+
+    def end_for_certain(self) -> None:
+        """Stop watching, also where what was raised comes only now, and leave all as it was before."""
+        try:
+            self.end()
+        except _OutOfTimeError:
+            self.end()
+        self.thread.join()
 
     def _run(self) -> None:
         self._done.wait(max(self._deadline.left, 0.0))
         while not self.over:
             with self._lock:
-                if not (self.held or self.over) and self._is_planning():
-                    self._raise()
-            self._done.wait(AGAIN_SECONDS)
-
-    def _raise(self) -> None:
-        """Raise in the thread and wait until it has come; meanwhile the collector runs no finalizers."""
-        collects = gc.isenabled()
-        gc.disable()
-        try:
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(self._target, ctypes.py_object(_OutOfTimeError))
-            until = time.monotonic() + HEARD_SECONDS
-            while not self.over and time.monotonic() < until:
-                time.sleep(_LOOK_SECONDS)
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(self._target, None)
-        finally:
-            if collects:
+                if raised := not (self.held or self.over) and self._is_planning():
+                    collects = gc.isenabled()
+                    gc.disable()  # no finalizers run where it comes
+                    self._sent = True
+                    ctypes.pythonapi.PyThreadState_SetAsyncExc(self._target, ctypes.py_object(_OutOfTimeError))
+            self._done.wait(HEARD_SECONDS if raised else AGAIN_SECONDS)
+            if raised and collects:
                 gc.enable()
 
     def _is_planning(self) -> bool:

@@ -21,6 +21,7 @@ from click.testing import CliRunner, Result
 
 import tidelake
 from tests.support.files import FILES, ROWS, START, MadeFile, at
+from tidelake.catalog.unused import remove_unused
 from tidelake.cli import main
 from tidelake.ingest import FileRows, Rules
 from tidelake.ingest.files import HEAD_BYTES
@@ -380,6 +381,43 @@ def test_what_fails_leaves_no_table_and_no_quarantine_file(here: Path) -> None:
             lake.ingest("u", iter([{"ts": START}] * 70_000 + [{"ts": None}]))
         assert lake.tables() == []
     assert sorted(path.name for path in Path().iterdir()) == ["a.ndjson", "lake"]
+
+
+LATE = b'{"ts": "2026-03-14T12:00:00Z", "m": "%s"}\n' % (b"words " * 50) * (HEAD_BYTES // 300)
+
+
+def test_what_fails_beyond_the_first_rows_leaves_no_lake(here: Path) -> None:
+    assert "line=" in refused("late.ndjson", LATE + b"{\n")
+    run("init")
+    Path("late.ndjson").write_bytes(LATE + b"{\n")
+    assert run("ingest", "t", "late.ndjson").exit_code == 1
+    assert Path("lake").exists()  # it was there before
+
+
+def test_a_lake_that_another_has_open_or_that_holds_a_table_is_not_taken_away(here: Path) -> None:
+    with tidelake.connect("lake") as lake:
+        assert not remove_unused(Path("lake"))
+        lake.create_table("t", {"ts": "timestamp"})
+    assert not remove_unused(Path("lake"))
+    with tidelake.connect("lake") as lake:
+        lake.drop_table("t")
+    Path("lake/else").touch()
+    assert not remove_unused(Path("lake"))
+    Path("lake/else").unlink()
+    assert (remove_unused(Path("lake")), Path("lake").exists()) == (True, False)
+
+
+def test_ctrl_c_leaves_no_lake_that_was_made_for_what_it_stopped(here: Path) -> None:
+    command = [sys.executable, "-m", "tidelake", "ingest", "t", "-"]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdin is not None
+    process.stdin.write(LATE * 2)
+    process.stdin.flush()  # it waits for more by now
+    while not Path("lake/catalog.sqlite").exists():
+        os.sched_yield()
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=60)
+    assert (process.returncode, told, list(here.iterdir())) == (130, b"tidelake: stopped\n", [])
 
 
 def test_a_stopped_ingest_leaves_nothing_behind(here: Path) -> None:

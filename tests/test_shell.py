@@ -180,3 +180,14 @@ def test_lines_are_typed_and_remembered(lake: tidelake.Lake, tmp_path: Path, mon
         keys.send_text("\x04")
         assert list(typed) == []
     assert "take 5" in (tmp_path / "state" / "tidelake" / "history").read_text()
+
+
+def test_an_empty_answer_is_followed_by_where_rows_are_and_a_table_that_is_not_by_those_there_are(
+    lake: tidelake.Lake,
+) -> None:
+    assert "hint: obs.logs holds rows from 2026-03-14 12:00:00Z" in answered(lake, "obs.logs | where took > 99")
+    assert "hint" not in answered(lake, "obs.logs | take 1")
+    for question in ("xyzzy | count", "select * from xyzzy", ".describe xyzzy"):
+        assert ": there are obs.logs" in answered(lake, question)
+    lake.drop_table("obs.logs")
+    assert "the lake is empty" in answered(lake, "xyzzy | count")

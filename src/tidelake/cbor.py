@@ -19,14 +19,15 @@ import pyarrow.compute as pc
 
 from tidelake.dynamic import MISSING, decode, get_path, real_text
 from tidelake.filters import Grams
-from tidelake.later import later
+from tidelake.later import is_installed, later
 from tidelake.schema import DataType
 
 if TYPE_CHECKING:
-    from tidelake import kernels
+    from tidelake import kernels, plain_cbor, plain_kernels
     from tidelake.kernels import Hashes
 else:
-    kernels = later("tidelake.kernels")
+    kernels, plain_kernels = later("tidelake.kernels"), later("tidelake.plain_kernels")
+    plain_cbor = later("tidelake.plain_cbor")
 cbor_loops: Any = later("tidelake.cbor_loops")
 
 MAX_WALK_DEPTH = 64
@@ -66,6 +67,12 @@ class PathTable:
 
     def add(self, values: pa.Array) -> BlockPaths | None:
         """Walk one block's values, without nulls; None when one has a form we never write."""
+        if not is_installed("numba"):
+            try:
+                if (found := plain_cbor.describe(values.to_pylist())) is not None:
+                    return self._of_plain(found)
+            except (plain_cbor.BadForm, UnicodeDecodeError):
+                return None
         data, offsets = _buffers(values)
         while True:
             slots, arena, leaves, texts = self._sizes
@@ -89,6 +96,24 @@ class PathTable:
         except UnicodeDecodeError:  # a key that is not text
             return None
 
+    def _of_plain(self, found: plain_cbor.Described) -> BlockPaths:
+        names = {path: path.decode("utf-8", "surrogatepass") for path in found.paths}
+        nan = float("nan")
+
+        def by_name(item: tuple[bytes, Any]) -> str:
+            return names[item[0]]
+
+        ranges = {
+            names[path]: (low if low <= high else nan, nan if has_nan else high)
+            for path, (low, high, has_nan) in sorted(found.numbers.items(), key=by_name)
+        }
+        initials = {names[path]: bounds for path, bounds in sorted(found.initials.items(), key=by_name)}
+        leaves = plain_kernels.hashes_of(pa.array(found.leaves, pa.binary()))
+        tokens = self._tokens.add(pa.array(found.texts, pa.binary()))
+        terms, grams = tokens or (None, None)
+        kept = np.where(leaves == 0, np.uint64(1), leaves)
+        return BlockPaths(tuple(sorted(names.values())), ranges, initials, kept, terms, grams)
+
     def _described(
         self, data: Any, slots: Any, letters: Any, leaf_slots: Any, starts: Any, lengths: Any, counts: Any
     ) -> BlockPaths:
@@ -98,6 +123,8 @@ class PathTable:
             raw[start : start + length].decode("utf-8", "surrogatepass")
             for start, length in zip(held["start"].tolist(), held["length"].tolist(), strict=True)
         ]
+        order = sorted(range(len(names)), key=names.__getitem__)  # what is written depends on values alone
+        names, held = [names[at] for at in order], held[order]
         columns = (held[name].tolist() for name in ("numbers", "low", "high", "nan"))
         ranges = {
             name: (low if numbers > nans else float("nan"), float("nan") if nans else high)

@@ -15,11 +15,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidelake import waiting
 from tidelake.cbor_loops import read_head, read_real
+from tidelake.compiling import HAS_COMPILER, compiled
 from tidelake.dynamic import decode, to_json
-from tidelake.kernels import compiled
 
 MAX_FAST_DEPTH = 64
+_ALIKE_FROM, _ALIKE_BELOW = 1e-4, 1e15  # reals that nobody writes with an exponent
 
 _U = np.uint64
 _HEX = np.frombuffer(b"0123456789abcdef", dtype=np.uint8)
@@ -31,6 +33,29 @@ _TRUE, _FALSE, _NULL = (np.frombuffer(word, dtype=np.uint8) for word in (b"true"
 
 def json_of(values: pa.Array) -> pa.Array:
     """Give a column of dynamic values as JSON text; nulls stay null."""
+    return _by_loops(values) if HAS_COMPILER else _plainly(values)
+
+
+def _plainly(values: pa.Array) -> pa.Array:
+    """Write values one by one, but for those with reals that Python writes otherwise than Arrow does."""
+    waiting.interpreting(values.nbytes)
+    several = values.to_pylist()
+    others = [at for at, value in enumerate(several) if value is not None and not _is_alike(decode(value))]
+    by_loops = dict(zip(others, _by_loops(values.take(pa.array(others, pa.int64()))).to_pylist(), strict=True))
+    texts = (by_loops.get(at) or (None if value is None else plain_json(value)) for at, value in enumerate(several))
+    return pa.array(texts, pa.utf8())
+
+
+def _is_alike(value: Any) -> bool:
+    """Whether a value's reals are written without an exponent, by Python and by Arrow."""
+    if isinstance(value, float):
+        return value == 0 or _ALIKE_FROM <= abs(value) < _ALIKE_BELOW
+    if isinstance(value, dict):
+        return all(map(_is_alike, value.values()))
+    return not isinstance(value, list) or all(map(_is_alike, value))
+
+
+def _by_loops(values: pa.Array) -> pa.Array:
     data, offsets = _buffers(values)
     rows = len(values)
     sizes, counts = np.zeros(rows, dtype=np.int64), np.zeros(rows, dtype=np.int64)

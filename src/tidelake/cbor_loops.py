@@ -21,16 +21,27 @@ from tidelake.cbor import (
     TEXT_KIND,
     TRUE_KIND,
 )
+from tidelake.compiling import HAS_COMPILER, compiled
 from tidelake.filters import SEED
-from tidelake.kernels import compiled, finished, stirred
+from tidelake.kernels import finished, stirred
 from tidelake.stats import LEAF_TEXT_CAP
 
 _U = np.uint64
 _SEED = _U(SEED)
 
 
-@compiled
 def copy(data: Any, starts: Any, lengths: Any, offsets: Any, out: Any) -> None:
+    """Copy slices of bytes to where each belongs."""
+    if HAS_COMPILER:
+        _copy(data, starts, lengths, offsets, out)
+        return
+    ends = np.cumsum(lengths)
+    within = np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - lengths, lengths)
+    out[np.repeat(offsets[: len(starts)], lengths) + within] = data[np.repeat(starts, lengths) + within]
+
+
+@compiled
+def _copy(data: Any, starts: Any, lengths: Any, offsets: Any, out: Any) -> None:
     for row in range(len(starts)):
         at = offsets[row]
         for i in range(lengths[row]):

@@ -1,23 +1,21 @@
 """Run the byte loops that Arrow has no kernel for, compiled: tokens, distinct texts, filter bits.
 
 Every loop here has a plain twin that defines it (``tokens.tokenize``, ``filters.hash_bytes``, ``Filter.__contains__``)
-and a test that the two agree. Loops release the interpreter lock, so blocks are described in parallel. The first call
-on a machine compiles, and ``waiting`` hears of it; later processes load the compiled code from numba's cache. It does
-not know about columns or files, and nothing that only reads imports it.
+and a test that the two agree. Loops release the interpreter lock, so blocks are described in parallel. Where there is
+no compiler, ``plain_kernels`` does the same over whole columns. It does not know about columns or files, and nothing
+that only reads imports it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-import numba
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from numba.core import event
 
-from tidelake import waiting
+from tidelake import plain_kernels
+from tidelake.compiling import HAS_COMPILER, compiled, inlined
 from tidelake.filters import GRAM_COUNT, GRAM_LETTERS, MIX_A, MIX_B, PROBES, SEED, Filter, Grams
 from tidelake.tokens import TOKEN_LENGTH_CAP, TOKEN_SET_CAP
 
@@ -45,10 +43,13 @@ class TokenTable:
         self._count = 0
         self._used = 0
         self._letters = np.empty(1 << 15, dtype=np.uint8)
+        self._plain = None if HAS_COMPILER else plain_kernels.Tokens(slots=1 << 12, letters=1 << 15)
         self._allocate(1 << 12)
 
     def add(self, texts: pa.Array) -> tuple[Hashes, Grams] | None:
         """Read the texts of one block, without nulls, and describe its tokens; None when there are too many."""
+        if self._plain is not None:
+            return self._add_plainly(texts, self._plain)
         data, offsets = _buffers(texts)
         self._block += 1
         if not self._complete:  # only this block counts now
@@ -71,12 +72,21 @@ class TokenTable:
     @property
     def tokens(self) -> tuple[str, ...] | None:
         """Every token seen so far, sorted, or None past the cap or with a token too long to keep."""
+        if self._plain is not None:
+            return self._plain.sorted(longest=TOKEN_LENGTH_CAP) if self._complete else None
         held = self._slots[self._slots["block"] != 0]
         if not self._complete or (held["length"] > TOKEN_LENGTH_CAP).any():
             return None
         letters = self._letters.tobytes()
         spans = zip(held["start"].tolist(), held["length"].tolist(), strict=True)
         return tuple(sorted(letters[start : start + length].decode() for start, length in spans))
+
+    def _add_plainly(self, texts: pa.Array, tokens: plain_kernels.Tokens) -> tuple[Hashes, Grams] | None:
+        if not self._complete:
+            tokens.clear()
+        found = tokens.add(texts, most=BLOCK_TOKEN_CAP)
+        self._complete = self._complete and found is not None and tokens.count <= self._cap
+        return None if found is None else (tokens.hashes(found), Grams.of_tokens(token.decode() for token in found))
 
     def _allocate(self, slots: int) -> None:
         fields = [("hash", np.uint64), ("word", np.uint64), ("start", np.int64), ("length", np.int32)]
@@ -94,6 +104,8 @@ class TokenTable:
 
 def distinct_texts(texts: pa.Array) -> tuple[pa.Array, Hashes]:
     """Give the distinct values of a string or binary array without nulls, and their hashes."""
+    if not HAS_COMPILER:
+        return plain_kernels.distinct_texts(texts)
     data, offsets = _buffers(texts)
     slots = np.full(1 << max(4, (len(texts) * 2 - 1).bit_length()), -1, dtype=np.int64)
     rows, hashes = np.empty(len(texts), dtype=np.int64), np.empty(len(texts), dtype=np.uint64)
@@ -111,6 +123,9 @@ def filter_of(hashes: Hashes, size: int) -> Filter:
 
 def add_to_bits(bits: npt.NDArray[np.uint8], hashes: Hashes) -> None:
     """Set in place the bits of a filter that these hashes have."""
+    if not HAS_COMPILER:
+        bits |= np.frombuffer(Filter.sized(hashes, len(bits)).bits, dtype=np.uint8)
+        return
     _mark(bits, hashes, _U(32 - (len(bits) * 8).bit_length() + 1))
 
 
@@ -121,34 +136,13 @@ def _buffers(texts: pa.Array) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int
     return (np.frombuffer(data, dtype=np.uint8) if data else np.zeros(0, dtype=np.uint8)), window
 
 
-class _Listener(event.Listener):
-    """Hear that numba compiles; what it loads from its cache makes no event."""
-
-    def on_start(self, event: event.Event) -> None:
-        waiting.compiling()
-
-    def on_end(self, event: event.Event) -> None:
-        waiting.compiling()
-
-
-event.register("numba:compile", _Listener())  # type: ignore[no-untyped-call]
-
-
-def compiled(loop: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile a loop, and keep the code on disk where there is a place to keep it."""
-    try:
-        return numba.njit(cache=True, nogil=True)(loop)
-    except RuntimeError:  # no folder of ours or the user's can be written
-        return numba.njit(nogil=True)(loop)
-
-
-@numba.njit(inline="always")
+@inlined
 def stirred(hash: Any, word: Any) -> Any:
     hash = (hash ^ word) * _A
     return hash ^ (hash >> _U(32))
 
 
-@numba.njit(inline="always")
+@inlined
 def finished(hash: Any) -> Any:
     hash = (hash ^ (hash >> _U(30))) * _A
     hash = (hash ^ (hash >> _U(27))) * _B

@@ -7,13 +7,24 @@ kept, so that the next use costs no more than any other attribute. It does not p
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 
 def later(name: str) -> Any:
     """Give a stand-in for a module, which imports it at the first use."""
     return _Later(name)
+
+
+@cache
+def is_installed(name: str) -> bool:
+    """Whether a library can be imported; it is not imported to find out."""
+    try:
+        return find_spec(name) is not None
+    except (ModuleNotFoundError, ValueError):
+        return False
 
 
 class _Later:

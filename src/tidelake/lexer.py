@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, TypeAlias, cast
@@ -17,6 +17,8 @@ from typing import Literal, TypeAlias, cast
 from tidelake.errors import InvalidInputError, QueryError
 from tidelake.predicate import PLAIN_NAME, Nanoseconds, Value
 from tidelake.times import parse_time_ns
+
+MOST_LISTED = 10  # tables in a message
 
 TokenKind: TypeAlias = Literal["string", "verbatim", "bytes", "time", "number", "name", "quoted", "sign", "end"]
 
@@ -116,6 +118,14 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     by_lower = {each.lower(): each for each in known}
     close = difflib.get_close_matches(word.lower(), by_lower, n=3)
     return f", did you mean {' or '.join(repr(by_lower[each]) for each in close)}?" if close else ""
+
+
+def tables_there_are(names: Sequence[str]) -> str:
+    """Return the end of a message that lists the first tables of a lake, or says that there is none."""
+    if not names:
+        return ": the lake is empty, and tidelake ingest makes tables"
+    more = f" and {len(names) - MOST_LISTED:,} more" if len(names) > MOST_LISTED else ""
+    return f": there are {', '.join(names[:MOST_LISTED])}{more}"
 
 
 def _unescaped(quoted: str) -> str:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 logical, pa = later("tidelake.logical"), later("pyarrow")  # only tables with logical types need them
 
 MOST_SHOWN = 24  # letters of a bound in a terminal
+MANY = "many"  # distinct values: more than statistics keep
 EXAMPLES = 3  # values of a column that has few
 LEAST_TEXT = 14  # letters of a name or a bound, before another column is left out for it
 WIDE = 120  # letters of a line, if nobody says
@@ -55,7 +56,10 @@ class Listing:
     notes: tuple[str, ...] = ()  # sentences below the rows, for people
 
     def to_json(self) -> list[dict[str, Any]]:
-        return [dict(zip(self.keys, row, strict=True)) for row in self.rows]
+        shapes = [dict(zip(self.keys, row, strict=True)) for row in self.rows]
+        return [
+            {key: None if (key, value) == ("distinct", MANY) else value for key, value in s.items()} for s in shapes
+        ]
 
     def to_table(self, width: int = WIDE) -> RichTable:
         """Lay out the rows; where there is little room, spare columns go first, then text is cut, and never numbers."""
@@ -144,7 +148,9 @@ def list_columns(lake: Lake, table: str) -> Listing:
         low, high = (_bound(column.type, bound) for bound in (merged.low, merged.high))
         if column.type.kind == "bool":
             low, high = (None if bound is None else bool(bound) for bound in (low, high))
-        distinct = None if merged.distinct is None else len(merged.distinct)
+        distinct: int | str | None = None if merged.distinct is None else len(merged.distinct)
+        if distinct is None and column.type.kind != "dynamic" and merged.low is not None:
+            distinct = MANY
         share = None if merged.nulls is None or not totals.rows else merged.nulls / totals.rows
         examples = ", ".join(str(_bound(column.type, each)) for each in (merged.distinct or ())[:EXAMPLES]) or None
         rows.append(

@@ -20,7 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidelake.kernels import compiled
+from tidelake.compiling import HAS_COMPILER, compiled
 from tidelake.predicate import StartsWith, StringContains, StringHas, StringMatches, fold, text_holds
 from tidelake.regex import needs_of
 
@@ -52,6 +52,8 @@ def search(leaf: TextSearch | StringMatches, texts: pa.Array) -> pa.BooleanArray
     sought = sought if cased else fold(sought)
     if not (cased or sought.isascii()):
         return _searched_in_any_case(leaf, sought, texts)
+    if not HAS_COMPILER and sought:
+        return _searched_plainly(leaf, sought, texts, cased=cased)
     needle = np.frombuffer(sought.encode("utf-8", "surrogatepass"), dtype=np.uint8)
     lower = _SAME if cased else _LOWER
     data, offsets = _buffers(texts)
@@ -66,13 +68,27 @@ def search(leaf: TextSearch | StringMatches, texts: pa.Array) -> pa.BooleanArray
     return pa.array(found, pa.bool_(), mask=nulls)
 
 
+def _searched_plainly(leaf: TextSearch, sought: str, texts: pa.Array, *, cased: bool) -> pa.BooleanArray:
+    """Search with Arrow's own substring search, or with RE2 where case does not count."""
+    if cased:
+        begins = isinstance(leaf, StartsWith)
+        return pc.starts_with(texts, sought) if begins else pc.match_substring(texts, sought)
+    return _searched_by_pattern(leaf, sought, texts, texts.is_valid())
+
+
 def _searched_in_any_case(leaf: TextSearch, sought: str, texts: pa.Array) -> pa.BooleanArray:
     """Search with RE2; a letter that no text can hold, half of a surrogate pair, is found nowhere."""
     if any("\ud800" <= letter <= "\udfff" for letter in sought):
         return pc.and_kleene(texts.is_null(), pa.scalar(None, pa.bool_()))
+    return _searched_by_pattern(leaf, sought, texts, pc.invert(pc.string_is_ascii(texts)))
+
+
+def _searched_by_pattern(leaf: TextSearch, sought: str, texts: pa.Array, near: pa.BooleanArray) -> pa.BooleanArray:
+    """Search the texts for which ``near`` is true with RE2."""
+    if texts.null_count:
+        near = pc.if_else(texts.is_null(), pa.scalar(None, pa.bool_()), near)
     pattern = "".join(map(_any_case, sought[:LONGEST_PATTERN]))
-    beyond_ascii = pc.invert(pc.string_is_ascii(texts))
-    found = _matched(beyond_ascii, texts, rf"\A{pattern}" if isinstance(leaf, StartsWith) else pattern)
+    found = _matched(near, texts, rf"\A{pattern}" if isinstance(leaf, StartsWith) else pattern)
     if len(sought) > LONGEST_PATTERN:
         held = [text_holds(leaf, text) for text in texts.filter(found).to_pylist()]
         return pc.replace_with_mask(found, found.fill_null(False), pa.array(held, pa.bool_()))

@@ -22,9 +22,10 @@ from rich.console import Console
 
 from tidelake.chart import chart
 from tidelake.errors import InvalidInputError, NotFoundError, QueryError, TidelakeError, not_installed
-from tidelake.lexer import did_you_mean
+from tidelake.lexer import did_you_mean, tables_there_are
 from tidelake.listing import Listing, about_lake, list_columns, list_extents, list_history, list_tables
-from tidelake.output import table_of
+from tidelake.output import Shown, table_of
+from tidelake.query.advice import next_steps
 from tidelake.query.language import hinted, language_of
 
 if TYPE_CHECKING:
@@ -155,6 +156,8 @@ class Shell:
             shown = table_of(result.to_reader())
         took = time.perf_counter() - began
         self.console.print(shown)
+        for each in next_steps(result, shown.total if isinstance(shown, Shown) else None):
+            self.console.print(f"hint: {each}", style="cyan", markup=False, soft_wrap=True)
         for each in result.warnings:
             self.console.print(f"warning: {each}", style="yellow", markup=False)
         self.console.print(f"in {_seconds(took)}", style="dim")
@@ -176,7 +179,8 @@ class Shell:
         try:
             self.lake.catalog.table(name)
         except NotFoundError as error:
-            told = error.message + did_you_mean(name, self.lake.tables())
+            names = self.lake.tables()
+            told = error.message + (did_you_mean(name, names) or tables_there_are(names))
             raise NotFoundError(told, kind=error.kind, **error.facts) from error
         return name
 

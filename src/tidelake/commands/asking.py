@@ -93,6 +93,7 @@ def query(
 def _write_answer(result: Result, form: str | None, output: str | None) -> None:
     """Write an answer; a person who sees a table is told what was left out, and what to try next."""
     from tidelake.output import table_of, write_result
+    from tidelake.query.advice import next_steps
 
     if output is not None or form not in (None, "table"):
         write_result(result, form or "table", output, console())
@@ -104,17 +105,10 @@ def _write_answer(result: Result, form: str | None, output: str | None) -> None:
     else:
         shown = table_of(result.to_reader())
         console().print(shown)
-        for each in _next_steps(result, shown.total):
+        for each in next_steps(result, shown.total):
             click.echo(f"hint: {each}", err=True)
     for each in result.warnings:
         click.echo(f"warning: {each}", err=True)
-
-
-def _next_steps(result: Result, found: int) -> list[str]:
-    from tidelake.query.advice import how_to_read_less, where_rows_are
-
-    faster = how_to_read_less(result)
-    return [*([] if found else where_rows_are(result)), *([faster] if faster else [])]
 
 
 def _write_listing(listing: Listing, form: str, output: str | None) -> None:

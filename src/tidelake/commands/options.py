@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from functools import wraps
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -29,9 +30,9 @@ def lake_options(
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command the options that say which lake, and pass it that lake, open.
 
-    A lake that is not there is made if told to, once ``check`` has looked at the command's options and raised nothing:
-    what is sure to fail leaves no empty lake behind. Where none is ``needed``, one that is not there is missed only by
-    a command that looks for a table.
+    A lake that is not there is made if told to, once ``check`` has looked at the command's options and raised nothing;
+    what fails or is stopped after that takes a lake without a table away again. Where none is ``needed``, one that is
+    not there is missed only by a command that looks for a table.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
@@ -50,6 +51,7 @@ def lake_options(
             from tidelake.lake import connect
 
             place = where or click.get_current_context().obj or "lake"
+            is_made = False
             try:
                 lake = connect(place, objects=objects, endpoint=endpoint, create=create and check is None)
             except NotFoundError as error:
@@ -64,12 +66,20 @@ def lake_options(
                         command(lake=nothing, **options)
                     return
                 check(**options)
-                lake = connect(place, objects=objects, endpoint=endpoint)
-            with lake:
-                try:
-                    command(lake=lake, **options)
-                except NotFoundError as error:
-                    raise _closer(error, lake) from error
+                is_made = True
+            try:
+                lake = connect(place, objects=objects, endpoint=endpoint) if is_made else lake
+                with lake:
+                    try:
+                        command(lake=lake, **options)
+                    except NotFoundError as error:
+                        raise _closer(error, lake) from error
+            except BaseException:
+                if is_made and "://" not in place and not place.startswith("log:"):
+                    from tidelake.catalog.unused import remove_unused
+
+                    remove_unused(Path(place).expanduser())
+                raise
 
         return opened
 
@@ -78,12 +88,12 @@ def lake_options(
 
 def _closer(error: NotFoundError, lake: Lake) -> NotFoundError:
     """Name the tables that are spelled like one that is not there."""
-    from tidelake.lexer import did_you_mean
+    from tidelake.lexer import did_you_mean, tables_there_are
 
     if error.kind != "no_table" or "did you mean" in error.message:
         return error
     names = lake.tables()
-    told = did_you_mean(str(error.facts.get("table", "")), names) or ("" if names else ", and none at all yet")
+    told = did_you_mean(str(error.facts.get("table", "")), names) or tables_there_are(names)
     return NotFoundError(error.message + told, kind=error.kind, **error.facts)
 
 

@@ -12,19 +12,18 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-import numba
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidelake.compiling import compiled, part
 from tidelake.dynamic import real_text
 from tidelake.errors import InvalidInputError, SchemaError
 from tidelake.ingest.instants import NO_TIME, time_of_decimal, time_of_int, time_of_text, times_of_texts
 from tidelake.ingest.jsontext import BIG, FALSE, INT, LIST, REAL, TEXT, TRUE, WIDE, copy_bytes, copy_text, scan_number
 from tidelake.ingest.shred import Bytes, Shredded, lines_of, shred
 from tidelake.ingest.transcode import MAP_HEAD, TEXT_HEAD, put_head, put_number, skip_blanks
-from tidelake.kernels import compiled
 from tidelake.logical import fitted
 from tidelake.schema import DataType
 
@@ -411,14 +410,14 @@ def _values_size(entries: Any, picks: Any) -> Any:
     return size
 
 
-@numba.njit
+@part
 def _value_size(entry: Any) -> Any:
     if entry.kind == TEXT:
         return np.int64(entry.word) + 9
     return np.int64(entry.word) & 0xFFFF_FFFF if entry.kind > TEXT or entry.kind == BIG else np.int64(9)
 
 
-@numba.njit
+@part
 def _put_value(data: Any, cbor: Any, entry: Any, out: Any, to: Any) -> Any:
     """Write one value as canonical CBOR, and give the place after it."""
     kind, word = np.int64(entry.kind), np.int64(entry.word)

@@ -1,19 +1,28 @@
 """Read a few lines of JSON the plain way, where compiling the loops for them would take longer than they are worth.
 
 What comes out must be what the loops make of the same bytes, so only text about which there can be no two opinions is
-read here: no escapes but the common ones, no key twice, no number that 15 digits do not hold. All else, and all that is
-wrong, is left to ``columns``, which also has the messages. A process that reads more than a little is better off with
-the loops, so it gets them. It does not give values a table's shape: see ``rows``.
+read here: no escapes of surrogates, no key twice, no number that Python would write otherwise. All else, and all that
+is wrong, is left to ``columns``, which also has the messages. A process that reads more than a little is better off
+with the loops, so it gets them, unless they cannot be compiled: then many lines are read here too. It does not give
+values a table's shape: see ``rows``.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
+from tidelake import waiting
+from tidelake.later import is_installed
+
 FEW_BYTES = 32 << 10  # ten milliseconds; the loops take twenty seconds to compile, and a fifth of one to load
+COMPILER = "numba"
 PROCESS_BYTES = 256 << 10  # after which a process has its loops
 MOST_DIGITS = 15  # every such decimal is a double, and comes back as written
+MOST_WHOLE_DIGITS = 18  # every such number has a place in 64 bits
+
+_HALF_PAIR = re.compile(rb"\\u[dD][89a-fA-F]")  # of two escapes that are one letter, or of none
 
 _read = 0  # bytes so far, of this process
 
@@ -26,10 +35,12 @@ def few_rows(data: bytes | memoryview) -> list[dict[str, Any]] | None:
     """Give a few lines of JSON as rows, or None if there are more, or anything is out of the ordinary."""
     global _read
     _read += len(data)
-    if len(data) > FEW_BYTES or _read > PROCESS_BYTES:
+    if not is_installed(COMPILER):
+        waiting.interpreting(len(data))
+    elif len(data) > FEW_BYTES or _read > PROCESS_BYTES:
         return None
     whole = bytes(data)
-    if b"\\u" in whole:
+    if _HALF_PAIR.search(whole):
         return None
     try:
         rows = [_DECODER.decode(line) for line in whole.decode().split("\n") if line.strip(" \t\r")]
@@ -46,13 +57,14 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _real(text: str) -> float:
-    if len(text) > MOST_DIGITS or "e" in text or "E" in text or text.startswith("-0"):
+    found = float(text)
+    if repr(found) != text and (len(text) > MOST_DIGITS or "e" in text or "E" in text or text.startswith("-0")):
         raise _Unsure
-    return float(text)
+    return found
 
 
 def _whole(text: str) -> int:
-    if len(text) > MOST_DIGITS or text == "-0":
+    if len(text) > MOST_WHOLE_DIGITS or text == "-0":
         raise _Unsure
     return int(text)
 

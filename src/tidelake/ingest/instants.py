@@ -14,12 +14,11 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import numba
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tidelake.kernels import compiled
+from tidelake.compiling import HAS_COMPILER, compiled, is_ready, part
 from tidelake.times import MAX_US, MICROS_FROM, MILLIS_FROM, MIN_US, NANOS_FROM
 
 LEAST_EPOCH_DIGITS = 9  # of a number since 1970 in text: from 1973 on, and never a date of eight digits
@@ -28,8 +27,8 @@ NO_TIME = np.iinfo(np.int64).min
 FEW_TEXTS = 512  # which take less time to read than the loops to load
 
 _ORDINARY = re.compile(
-    r"(?!0001|9999)[0-9]{4}-[0-9]{2}-[0-9]{2}"
-    r"(?:[T ][0-9]{2}:[0-9]{2}:[0-5][0-9](?:\.[0-9]{1,6})?(?:Z|[+-][0-9]{2}:[0-9]{2})?)?"
+    r"((?!0001|9999)[0-9]{4}-[0-9]{2}-[0-9]{2})"
+    r"(?:([T ][0-9]{2}:[0-9]{2}:[0-5][0-9](?:\.[0-9]{1,6})?)(?:(?<=\.[0-9]{6})[0-9]+)?(Z|[+-][0-9]{2}:[0-9]{2})?)?"
 )
 _EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 
@@ -40,7 +39,7 @@ _DAYS_OF_MONTH = np.array([0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31], d
 
 def times_of_texts(texts: pa.Array) -> npt.NDArray[np.int64]:
     """Give the microseconds of each text, NO_TIME where it is none or null."""
-    if len(texts) <= FEW_TEXTS and not _is_ready() and (few := _few_texts(texts)) is not None:
+    if is_few(texts, _all_texts) and (few := _few_texts(texts)) is not None:
         return few
     data, offsets = text_buffers(texts)
     return _masked(texts, _all_texts(data, offsets))
@@ -58,28 +57,35 @@ def times_of_ints(numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     return np.asarray(_all_ints(numbers), dtype=np.int64)
 
 
-def _is_ready() -> bool:
-    """Say whether this process has compiled or loaded the loop that reads times."""
-    return bool(getattr(_all_texts, "signatures", True))
+def is_few(texts: pa.Array, loop: Any) -> bool:
+    """Whether these texts take less time the plain way than with this loop: they are few, or it cannot be compiled."""
+    return not is_ready(loop) and (len(texts) <= FEW_TEXTS or not HAS_COMPILER)
 
 
 def _few_texts(texts: pa.Array) -> npt.NDArray[np.int64] | None:
     """Read a few ordinary times the plain way, before the loops are compiled; None if one is out of the ordinary."""
     times = np.full(len(texts), NO_TIME, dtype=np.int64)
+    others = []
     for at, text in enumerate(texts.to_pylist()):
         if text is None:
             continue
-        if not _ORDINARY.fullmatch(text):
-            return None
+        match = _ORDINARY.fullmatch(text)
         try:
-            found = datetime.fromisoformat(text)
+            found = datetime.fromisoformat("".join(match.groups(""))) if match else None
         except ValueError:
-            return None
-        times[at] = ((found if found.tzinfo else found.replace(tzinfo=UTC)) - _EPOCH) // _MICROSECOND
+            found = None
+        if found is None:
+            others.append(at)
+        else:
+            times[at] = ((found if found.tzinfo else found.replace(tzinfo=UTC)) - _EPOCH) // _MICROSECOND
+    if others and HAS_COMPILER:
+        return None
+    if others:
+        times[others] = _all_texts(*text_buffers(texts.take(pa.array(others))))
     return times
 
 
-@numba.njit
+@part
 def time_of_text(data: Any, at: Any, end: Any) -> Any:
     """Give the microseconds of a time in text, or NO_TIME."""
     size = end - at
@@ -124,7 +130,7 @@ def time_of_text(data: Any, at: Any, end: Any) -> Any:
     return _in_range(seconds * 1_000_000 + fraction)
 
 
-@numba.njit
+@part
 def _time_of_digits(data: Any, at: Any, end: Any) -> Any:
     """Read a number since 1970 in text, as journald and many exports write it; a short one is more likely a date."""
     begin, size, point = at, 0.0, end
@@ -142,7 +148,7 @@ def _time_of_digits(data: Any, at: Any, end: Any) -> Any:
     return time_of_decimal(data, begin, end, size)
 
 
-@numba.njit
+@part
 def time_of_int(value: Any) -> Any:
     """Give the microseconds of a whole number since 1970, or NO_TIME."""
     size = -value if value < 0 else value
@@ -155,7 +161,7 @@ def time_of_int(value: Any) -> Any:
     return _in_range(value * 1000 if size >= MILLIS_FROM else value * 1_000_000)
 
 
-@numba.njit
+@part
 def time_of_decimal(data: Any, at: Any, end: Any, size: Any) -> Any:
     """Give the microseconds of a number with decimals or an exponent, as written; its size tells the unit."""
     power = 6
@@ -238,7 +244,7 @@ def _all_ints(numbers: Any) -> Any:
     return times
 
 
-@numba.njit
+@part
 def _two_digits(data: Any, at: Any) -> Any:
     tens, ones = _U(data[_U(at)]) - _U(48), _U(data[_U(at + 1)]) - _U(48)
     if tens > _U(9) or ones > _U(9):
@@ -246,7 +252,7 @@ def _two_digits(data: Any, at: Any) -> Any:
     return np.int64(tens * _U(10) + ones)
 
 
-@numba.njit
+@part
 def _offset_minutes(data: Any, at: Any, end: Any) -> Any:
     """Read what follows the seconds: minutes east of Greenwich, 0 where nothing follows."""
     left = end - at
@@ -268,7 +274,7 @@ def _offset_minutes(data: Any, at: Any, end: Any) -> Any:
     return -offset if sign == 45 else offset
 
 
-@numba.njit
+@part
 def _exponent(data: Any, at: Any, end: Any) -> Any:
     exponent, negative = 0, False
     while at < end:
@@ -281,6 +287,6 @@ def _exponent(data: Any, at: Any, end: Any) -> Any:
     return -exponent if negative else exponent
 
 
-@numba.njit
+@part
 def _in_range(value: Any) -> Any:
     return value if MIN_US <= value <= MAX_US else NO_TIME

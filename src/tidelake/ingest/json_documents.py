@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from tidelake.kernels import compiled
+from tidelake.compiling import compiled
 
 LINES, OBJECTS, LIST, WRAPPED = range(4)
 WRAPPERS = (

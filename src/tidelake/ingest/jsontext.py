@@ -9,10 +9,12 @@ columns.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
-import numba
 import numpy as np
+
+from tidelake.compiling import part, part_or
 
 MAX_DIGITS = 4_300  # of one integer: Python reads no longer ones, and reading them is quadratic
 
@@ -41,6 +43,8 @@ for _letter, _meaning in zip('"\\/bfnrt', '"\\/\b\f\n\r\t', strict=True):
 _ONES, _TOPS = _U(0x0101_0101_0101_0101), _U(0x8080_8080_8080_8080)
 _PLACES = _U(0x0001_0203_0405_0607)  # times 1 << 8 * n, the top byte is n
 
+_PLAIN_RUN = re.compile(rb'[^"\\\x00-\x1f\x80-\xff]*')
+
 _INFINITY = np.frombuffer(b"Infinity", dtype=np.uint8)
 _LEAST_POWER, _MOST_POWER = -342, 308
 
@@ -64,7 +68,7 @@ def _powers_of_five() -> tuple[Any, Any]:
 _FIVES_HIGH, _FIVES_LOW = _powers_of_five()
 
 
-@numba.njit
+@part
 def scan_text(data: Any, at: Any) -> Any:
     """Find the end of a string whose first letter is here: (place of the quote, bytes it means, what is wrong).
 
@@ -72,15 +76,7 @@ def scan_text(data: Any, at: Any) -> Any:
     """
     begin, saved = at, 0
     while True:
-        while at + 8 <= len(data):  # eight letters at a time
-            word = load_word(data, at)
-            quote, escape = word ^ (_ONES * _U(34)), word ^ (_ONES * _U(92))
-            marks = (word - _ONES * _U(32)) & ~word | (quote - _ONES) & ~quote | (escape - _ONES) & ~escape | word
-            marks = marks & _TOPS
-            if marks:
-                at += np.int64(((marks & (~marks + _U(1))) >> _U(7)) * _PLACES >> _U(56))
-                break
-            at += 8
+        at = _skip_plain(data, at)
         sort = _CLASSES[data[_U(at)]]
         if sort == _PLAIN:
             at += 1
@@ -107,7 +103,25 @@ def scan_text(data: Any, at: Any) -> Any:
             at += taken
 
 
-@numba.njit
+def _skip_plain_by_pattern(data: Any, at: Any) -> Any:
+    return _PLAIN_RUN.match(data, at).end()  # type: ignore[union-attr]
+
+
+@part_or(_skip_plain_by_pattern)
+def _skip_plain(data: Any, at: Any) -> Any:
+    """Pass over letters that stand for themselves, eight at a time; some may be left."""
+    while at + 8 <= len(data):
+        word = load_word(data, at)
+        quote, escape = word ^ (_ONES * _U(34)), word ^ (_ONES * _U(92))
+        marks = (word - _ONES * _U(32)) & ~word | (quote - _ONES) & ~quote | (escape - _ONES) & ~escape | word
+        marks = marks & _TOPS
+        if marks:
+            return at + np.int64(((marks & (~marks + _U(1))) >> _U(7)) * _PLACES >> _U(56))
+        at += 8
+    return at
+
+
+@part
 def unescape(data: Any, at: Any, end: Any, out: Any, to: Any) -> Any:
     """Write what a checked string means, and give the place after it."""
     while at < end:
@@ -145,7 +159,7 @@ def unescape(data: Any, at: Any, end: Any, out: Any, to: Any) -> Any:
     return to
 
 
-@numba.njit
+@part
 def copy_text(data: Any, at: Any, end: Any, length: Any, out: Any, to: Any) -> Any:
     """Write what a checked string of this meaning's length means, and give the place after it."""
     if length != end - at:
@@ -153,7 +167,12 @@ def copy_text(data: Any, at: Any, end: Any, length: Any, out: Any, to: Any) -> A
     return copy_bytes(data, at, length, out, to)
 
 
-@numba.njit
+def _copy_slice(data: Any, at: Any, length: Any, out: Any, to: Any) -> Any:
+    out[to : to + length] = data[at : at + length]
+    return to + length
+
+
+@part_or(_copy_slice)
 def copy_bytes(data: Any, at: Any, length: Any, out: Any, to: Any) -> Any:
     """Copy bytes and give the place after them."""
     end = to + length
@@ -170,7 +189,7 @@ def copy_bytes(data: Any, at: Any, length: Any, out: Any, to: Any) -> Any:
     return end
 
 
-@numba.njit
+@part
 def scan_number(data: Any, at: Any) -> Any:
     """Read a number: (place after it, its kind, its 64 bits), or (place, -1 - what is wrong, 0).
 
@@ -235,7 +254,7 @@ def scan_number(data: Any, at: Any) -> Any:
     return at, kind, np.int64(bits | _U(0x8000_0000_0000_0000) if negative else bits)
 
 
-@numba.njit
+@part
 def _scan_word(data: Any, at: Any, negative: Any) -> Any:
     """Read ``NaN`` or ``Infinity``, which JSON has not and many writers of it have."""
     if data[_U(at)] == 78:
@@ -249,7 +268,7 @@ def _scan_word(data: Any, at: Any, negative: Any) -> Any:
     return at + 8, REAL, np.int64(bits | _U(0x8000_0000_0000_0000) if negative else bits)
 
 
-@numba.njit
+@part
 def nearest_double(word: Any, power: Any) -> Any:
     """Give the bits of the double nearest to ``word * 10**power``, infinity when there is none."""
     infinity = _U(0x7FF0_0000_0000_0000)
@@ -286,7 +305,7 @@ def nearest_double(word: Any, power: Any) -> Any:
     return (mantissa & ~(_U(1) << _U(52))) | _U(exponent) << _U(52)
 
 
-@numba.njit
+@part
 def load_word(data: Any, at: Any) -> Any:
     """Read eight bytes, the first one lowest; the compiler makes it one load."""
     low = _U(data[_U(at)]) | _U(data[_U(at + 1)]) << _U(8) | _U(data[_U(at + 2)]) << _U(16)
@@ -294,7 +313,7 @@ def load_word(data: Any, at: Any) -> Any:
     return low | _U(data[_U(at + 6)]) << _U(48) | _U(data[_U(at + 7)]) << _U(56)
 
 
-@numba.njit
+@part
 def _integer_kind(word: Any, digits: Any, negative: Any, first: Any) -> Any:
     if digits <= 18:
         return INT
@@ -305,7 +324,7 @@ def _integer_kind(word: Any, digits: Any, negative: Any, first: Any) -> Any:
     return BIG if digits <= MAX_DIGITS else -1 - BAD_RANGE
 
 
-@numba.njit
+@part
 def _leading_digits(data: Any, at: Any, end: Any) -> Any:
     """Read the first nineteen digits that count: (their number, powers of ten left off, whether those are zeros)."""
     word, taken, dropped, exact = _U(0), 0, 0, True
@@ -324,7 +343,7 @@ def _leading_digits(data: Any, at: Any, end: Any) -> Any:
     return word, dropped, exact
 
 
-@numba.njit
+@part
 def _product(left: Any, right: Any) -> Any:
     """Multiply to 128 bits: (high, low)."""
     mask, half = _U(0xFFFF_FFFF), _U(32)
@@ -336,7 +355,7 @@ def _product(left: Any, right: Any) -> Any:
     return a * c + (middle >> half) + (other >> half), (other << half) | (low & mask)
 
 
-@numba.njit
+@part
 def _leading_zeros(word: Any) -> Any:
     zeros = _U(0)
     for step in (32, 16, 8, 4, 2, 1):
@@ -346,14 +365,14 @@ def _leading_zeros(word: Any) -> Any:
     return zeros
 
 
-@numba.njit
+@part
 def _utf8_length(code: Any) -> Any:
     if code < 0x80:
         return 1
     return 2 if code < 0x800 else 3 if code < 0x10000 else 4
 
 
-@numba.njit
+@part
 def _utf8_size(data: Any, at: Any) -> Any:
     """Give the bytes of the letter that begins here, or 0 where UTF-8 has none."""
     lead = data[_U(at)]
@@ -375,18 +394,18 @@ def _utf8_size(data: Any, at: Any) -> Any:
     return 4 if data[_U(at + 3)] & 0xC0 == 0x80 else 0
 
 
-@numba.njit
+@part
 def _hex_code(data: Any, at: Any) -> Any:
-    code = 0
+    code = np.int64(0)
     for i in range(4):
         digit = _HEX[data[_U(at + i)]]
         if digit < 0:
             return -1
-        code = code << 4 | digit
+        code = code << 4 | np.int64(digit)
     return code
 
 
-@numba.njit
+@part
 def _escaped_code(data: Any, at: Any) -> Any:
     """Read the letter of a ``\\u`` escape or of a pair of them; -1 for bad digits, -2 for half a pair."""
     code = _hex_code(data, at + 2)

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import cbor2
-import numba
 import numpy as np
 import numpy.typing as npt
 
+from tidelake.compiling import compiled, part
 from tidelake.dynamic import MAX_DEPTH
 from tidelake.errors import InvalidInputError
 from tidelake.ingest.jsontext import (
@@ -62,7 +62,7 @@ from tidelake.ingest.transcode import (
     skip_blanks,
     transcode,
 )
-from tidelake.kernels import compiled, finished, stirred
+from tidelake.kernels import finished, stirred
 
 MAX_BYTES = (1 << 31) - 64  # of one call: places in Arrow's strings have 32 bits
 
@@ -383,7 +383,7 @@ def _shred(
     return FINE
 
 
-@numba.njit
+@part
 def _is_here(data: Any, at: Any, letters: Any, start: Any, length: Any) -> Any:
     """Say whether these letters and a closing quote come next."""
     for i in range(length):
@@ -392,7 +392,7 @@ def _is_here(data: Any, at: Any, letters: Any, start: Any, length: Any) -> Any:
     return data[_U(at + length)] == 34
 
 
-@numba.njit
+@part
 def _find_key(
     data: Any, at: Any, end: Any, length: Any, place: Any, keys: Any, slots: Any, letters: Any, seed: Any
 ) -> Any:

@@ -13,17 +13,17 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, cast
 
-import numba
 import numpy as np
 import numpy.typing as npt
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidelake import waiting
+from tidelake.compiling import HAS_COMPILER, compiled, part
 from tidelake.ingest.columns import SHOWN_BYTES, vector_of
-from tidelake.ingest.instants import FEW_TEXTS, NO_TIME, text_buffers, time_of_text, times_of_texts
+from tidelake.ingest.instants import NO_TIME, is_few, text_buffers, time_of_text, times_of_texts
 from tidelake.ingest.rows import Spill, encode
-from tidelake.kernels import compiled
 from tidelake.logical import fitted
 from tidelake.schema import DataType
 from tidelake.times import MAX_US, MIN_US
@@ -242,7 +242,9 @@ def time_array(times: npt.NDArray[np.int64]) -> pa.Array:
 
 def classify(texts: pa.Array, *, comma: bool = False) -> Codes:
     """Say what each text looks like; null looks empty."""
-    if len(texts) <= FEW_TEXTS and not getattr(_classify, "signatures", True):
+    if not HAS_COMPILER:
+        return _classify_by_patterns(texts, comma)
+    if is_few(texts, _classify):
         return np.array([_look(text, comma) for text in texts.to_pylist()], dtype=np.uint8)
     data, offsets = text_buffers(texts)
     codes = cast(Codes, _classify(data, offsets, comma, _WORDS))
@@ -269,6 +271,33 @@ def _look(text: str | None, comma: bool) -> int:
         return NULL
     is_dated = len(text) >= 10 and text[4] == text[7] == "-"
     return TIME if is_dated and times_of_texts(pa.array([text]))[0] != NO_TIME else TEXT
+
+
+def _classify_by_patterns(texts: pa.Array, comma: bool) -> Codes:
+    """Classify a column without the loop, one pattern after the other; numbers that may be too large are looked at."""
+    waiting.interpreting(texts.nbytes)
+    trimmed = pc.ascii_trim(texts.fill_null(""), " \t\r\n")
+    lower = pc.ascii_lower(trimmed)
+    codes = np.full(len(texts), TEXT, dtype=np.uint8)
+
+    def mark(code: int, found: pa.BooleanArray) -> None:
+        codes[np.asarray(found) & (codes == TEXT)] = code
+
+    mark(EMPTY, pc.equal(trimmed, ""))
+    whole = pc.and_(pc.match_substring_regex(trimmed, rf"\A(?:{_INT.pattern})\z"), pc.not_equal(trimmed, "-0"))
+    is_short = pc.less(pc.binary_length(trimmed), 19)
+    mark(INT, pc.and_(whole, is_short))
+    mark(_LONG_NUMBER, pc.and_not(whole, is_short))
+    mark(REAL, pc.match_substring_regex(trimmed, rf"\A(?:{(_COMMA_REAL if comma else _REAL).pattern})\z"))
+    for code, words in ((REAL, _INFINITIES), (BOOL, _BOOLS), (NULL, _NULL_WORDS)):
+        mark(code, pc.is_in(lower, value_set=pa.array(words)))
+    dated = np.flatnonzero((codes == TEXT) & np.asarray(pc.match_substring_regex(trimmed, r"(?s)\A.{4}-.{2}-.{2}")))
+    if len(dated):
+        codes[dated] = np.where(times_of_texts(trimmed.take(pa.array(dated))) != NO_TIME, TIME, TEXT)
+    rare = np.flatnonzero(codes == _LONG_NUMBER)
+    if len(rare):
+        codes[rare] = [_look(text, comma) for text in trimmed.take(pa.array(rare)).to_pylist()]
+    return codes
 
 
 @compiled
@@ -309,19 +338,19 @@ def _classify(data: Any, offsets: Any, comma: Any, words: Any) -> Any:
     return codes
 
 
-@numba.njit
+@part
 def _is_blank(letter: Any) -> Any:
     return letter == 32 or letter == 9 or letter == 10 or letter == 13
 
 
-@numba.njit
+@part
 def _skip_digits(data: Any, at: Any, end: Any) -> Any:
     while at < end and _U(data[_U(at)]) - _U(48) <= _U(9):
         at += 1
     return at
 
 
-@numba.njit
+@part
 def _is_exponent(data: Any, at: Any, end: Any) -> Any:
     """Whether nothing follows, or an exponent alone."""
     if at == end:
@@ -334,7 +363,7 @@ def _is_exponent(data: Any, at: Any, end: Any) -> Any:
     return at < end and _skip_digits(data, at, end) == end
 
 
-@numba.njit
+@part
 def _is_point(data: Any, at: Any, end: Any) -> Any:
     """Whether a number without a digit before its point stands here."""
     if at + 1 >= end or data[_U(at)] != 46:
@@ -343,7 +372,7 @@ def _is_point(data: Any, at: Any, end: Any) -> Any:
     return digits > at + 1 and _is_exponent(data, digits, end)
 
 
-@numba.njit
+@part
 def _is_grouped(data: Any, at: Any, end: Any, count: Any) -> Any:
     """Whether groups of thousands and a decimal comma follow the first digits, one of them at least."""
     while at < end and data[_U(at)] == 46 and count <= 3:
@@ -356,7 +385,7 @@ def _is_grouped(data: Any, at: Any, end: Any, count: Any) -> Any:
     return data[_U(at)] == 44 and at + 1 < end and _skip_digits(data, at + 1, end) == end
 
 
-@numba.njit
+@part
 def _word(data: Any, at: Any, end: Any, words: Any) -> Any:
     """Say which of the words that mean something this is: rows of its code, its length and its letters."""
     size = end - at

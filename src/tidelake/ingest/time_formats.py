@@ -22,21 +22,20 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any
 
-import numba
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tidelake.compiling import compiled, part
 from tidelake.errors import InvalidInputError
 from tidelake.ingest.instants import (
-    FEW_TEXTS,
     NO_TIME,
+    is_few,
     text_buffers,
     time_of_decimal,
     times_of_decimals,
     times_of_texts,
 )
-from tidelake.kernels import compiled
 
 RFC_3339 = "rfc3339"  # also numbers since 1970, in text; see ``instants``
 YEARS_BACK = 8  # a 29 February without a year is at most so far back
@@ -65,7 +64,7 @@ def times_in(texts: pa.Array, format: str, *, now_us: int) -> npt.NDArray[np.int
     """Return the microseconds of each text in this format, NO_TIME where it is none or null."""
     if format == RFC_3339:
         return times_of_texts(texts)
-    if len(texts) <= FEW_TEXTS and not getattr(_read_all, "signatures", True):
+    if is_few(texts, _read_all):
         return few_times(texts.to_pylist(), format, now_us=now_us)
     data, offsets = text_buffers(texts)
     times = np.asarray(_read_all(data, offsets, _program(format), now_us + DAY_US), dtype=np.int64)
@@ -200,7 +199,7 @@ def _read_all(data: Any, offsets: Any, program: Any, latest_us: Any) -> Any:
     return times
 
 
-@numba.njit
+@part
 def _read(data: Any, at: Any, end: Any, program: Any, latest_us: Any) -> Any:
     """Run a program over one text: its microseconds, or NO_TIME where it does not fit to the last character."""
     while end > at and data[_U(end - 1)] <= 32:
@@ -346,7 +345,7 @@ def _read(data: Any, at: Any, end: Any, program: Any, latest_us: Any) -> Any:
     return NO_TIME
 
 
-@numba.njit
+@part
 def _digits(data: Any, at: Any, end: Any, most: Any) -> Any:
     value, stop = 0, min(end, at + most)
     while at < stop and _is_digit(data[_U(at)]):
@@ -355,17 +354,17 @@ def _digits(data: Any, at: Any, end: Any, most: Any) -> Any:
     return value, at
 
 
-@numba.njit
+@part
 def _is_digit(letter: Any) -> Any:
     return _U(letter) - _U(48) <= _U(9)
 
 
-@numba.njit
+@part
 def _is_letter(letter: Any) -> Any:
     return _U(letter | 32) - _U(97) <= _U(25)
 
 
-@numba.njit
+@part
 def _month_of(data: Any, at: Any, end: Any) -> Any:
     if at + 3 > end:
         return 0
@@ -379,7 +378,7 @@ def _month_of(data: Any, at: Any, end: Any) -> Any:
     return 0
 
 
-@numba.njit
+@part
 def _zone(data: Any, at: Any, end: Any) -> Any:
     """Read an offset, ``Z``, ``UTC`` or ``GMT``: (minutes east, place after it), or the same place."""
     if at == end:
@@ -406,7 +405,7 @@ def _zone(data: Any, at: Any, end: Any) -> Any:
     return (-total if letter == 45 else total), next_at
 
 
-@numba.njit
+@part
 def _is_day(year: Any, month: Any, day: Any) -> Any:
     if year < 1 or year > 9999:
         return False
@@ -414,7 +413,7 @@ def _is_day(year: Any, month: Any, day: Any) -> Any:
     return day <= _DAYS_OF_MONTH[month] or (is_leap and month == 2 and day == 29)
 
 
-@numba.njit
+@part
 def _day_us(year: Any, month: Any, day: Any) -> Any:
     past = year - 1
     days = past * 365 + past // 4 - past // 100 + past // 400 + _DAYS_BEFORE_MONTH[month] + day - 719_163

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 
+from tidelake.compiling import part
 from tidelake.dynamic import MAX_DEPTH
 from tidelake.ingest.jsontext import (
     BIG,
@@ -50,7 +50,7 @@ _SHORT = 24  # so many keys are put in order by insertion
 _NUMBER_ROOM = 9  # the longest head or number
 
 
-@numba.njit
+@part
 def transcode(data: Any, at: Any, out: Any, to: Any, scratch: Any, marks: Any, levels: Any) -> Any:
     """Write the map or list that begins here: (place after it, place after its bytes, what happened).
 
@@ -149,7 +149,7 @@ def transcode(data: Any, at: Any, out: Any, to: Any, scratch: Any, marks: Any, l
             return at, to, LEFT if left else FINE
 
 
-@numba.njit
+@part
 def skip_blanks(data: Any, at: Any) -> Any:
     """Give the place of the next letter that is no blank; a newline is one that is."""
     while data[_U(at)] <= 32 and (data[_U(at)] == 32 or data[_U(at)] == 9 or data[_U(at)] == 13):
@@ -157,7 +157,7 @@ def skip_blanks(data: Any, at: Any) -> Any:
     return at
 
 
-@numba.njit
+@part
 def scan_literal(data: Any, at: Any) -> Any:
     """Read ``true``, ``false`` or ``null``: (its length, its byte in CBOR), or zeros."""
     if data[_U(at)] == 116 and data[_U(at + 1)] == 114 and data[_U(at + 2)] == 117 and data[_U(at + 3)] == 101:
@@ -168,7 +168,7 @@ def scan_literal(data: Any, at: Any) -> Any:
     return (5, 0xF4) if is_fals and data[_U(at + 4)] == 101 else (0, 0)
 
 
-@numba.njit
+@part
 def put_head(out: Any, to: Any, major: Any, size: Any) -> Any:
     """Write the first bytes of a CBOR item in the shortest form, and give the place after them."""
     if size < _U(24):
@@ -185,7 +185,7 @@ def put_head(out: Any, to: Any, major: Any, size: Any) -> Any:
     return _put_bytes(out, to + 1, size, width)
 
 
-@numba.njit
+@part
 def put_number(out: Any, to: Any, kind: Any, bits: Any, negative: Any) -> Any:
     """Write a number that ``scan_number`` read, and give the place after it."""
     if kind == REAL:
@@ -195,14 +195,14 @@ def put_number(out: Any, to: Any, kind: Any, bits: Any, negative: Any) -> Any:
     return put_head(out, to, _BELOW_ZERO, _U(-1 - bits)) if bits < 0 else put_head(out, to, _U(0), _U(bits))
 
 
-@numba.njit
+@part
 def _put_bytes(out: Any, to: Any, word: Any, width: Any) -> Any:
     for i in range(width):
         out[_U(to + i)] = (word >> _U(8 * (width - 1 - i))) & _U(0xFF)
     return to + width
 
 
-@numba.njit
+@part
 def _put_real(out: Any, to: Any, bits: Any) -> Any:
     """Write a double in the fewest of two, four or eight bytes that hold it exactly."""
     sign = bits >> _U(63)
@@ -229,13 +229,13 @@ def _put_real(out: Any, to: Any, bits: Any) -> Any:
     return _put_bytes(out, to + 1, bits, np.int64(8))
 
 
-@numba.njit
+@part
 def _close_list(out: Any, to: Any, level: Any) -> Any:
     """Write a list's head before its values, and give the place after them."""
     return _put_head_before(out, to, _LIST_HEAD, level.count, level.out)
 
 
-@numba.njit
+@part
 def _close_map(out: Any, to: Any, scratch: Any, marks: Any, level: Any) -> Any:
     """Put a map's entries in order, the last of equal keys only, under its head; give the place after them."""
     if level.sorted:
@@ -263,7 +263,7 @@ def _close_map(out: Any, to: Any, scratch: Any, marks: Any, level: Any) -> Any:
     return to + size
 
 
-@numba.njit
+@part
 def _put_head_before(out: Any, to: Any, major: Any, count: Any, begin: Any) -> Any:
     """Write a head over the one byte left free for it, moving what follows when it needs more."""
     if count < 24:
@@ -278,7 +278,7 @@ def _put_head_before(out: Any, to: Any, major: Any, count: Any, begin: Any) -> A
     return to + more
 
 
-@numba.njit
+@part
 def _order(out: Any, marks: Any, left: Any, right: Any) -> Any:
     """Compare two keys as bytes: the heads make the shorter text the smaller."""
     a, b = marks[left].at, marks[right].at
@@ -288,7 +288,7 @@ def _order(out: Any, marks: Any, left: Any, right: Any) -> Any:
     return 0
 
 
-@numba.njit
+@part
 def _sort(out: Any, marks: Any, first: Any, last: Any) -> None:
     """Fill ``order`` with the marks in the order of their keys; equal keys stay in the order they came."""
     for start in range(first, last, _SHORT):

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tidelake.cbor_loops import read_head, read_real, skip
-from tidelake.kernels import compiled
+from tidelake.compiling import compiled
 
 NOTHING, FALSE, TRUE, INT, REAL, TEXT, BYTES, TIME, OTHER = range(9)
 

@@ -17,6 +17,12 @@ MUCH_BYTES = 256 << 20  # stored bytes of one scan that are worth a word; some s
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
+def next_steps(result: Result, found: int | None) -> list[str]:
+    """Return what to tell a person beside an answer of so many rows; None where it is not known how many."""
+    faster = how_to_read_less(result)
+    return [*(where_rows_are(result) if found == 0 else []), *([faster] if faster else [])]
+
+
 def where_rows_are(result: Result) -> list[str]:
     """Return a sentence for each table that a query reads: the time that its rows span, or that it has none."""
     tables = {str(scan.table.name): scan.table for scan in result._scans if not isinstance(scan.table, Answer)}

@@ -22,7 +22,7 @@ from sqlglot.optimizer.scope import Scope, traverse_scope
 from sqlglot.schema import MappingSchema
 
 from tidelake.errors import InvalidInputError, NotFoundError, QueryError
-from tidelake.lexer import did_you_mean
+from tidelake.lexer import did_you_mean, tables_there_are
 from tidelake.query.constants import constant_of
 from tidelake.query.kql.relations import keyed
 from tidelake.query.sql import error_of, path_call, steps_of
@@ -215,7 +215,7 @@ def _like_table(table: str, known: Sequence[str]) -> str:
         return close
     wanted = table.rpartition(".")[2].lower()
     same = [name for short, name in bare.items() if short.lower() == wanted]
-    return f", did you mean {same[0]!r}?" if same else did_you_mean(wanted, bare)
+    return f", did you mean {same[0]!r}?" if same else did_you_mean(wanted, bare) or tables_there_are(known)
 
 
 def _at(version: exp.Expr, text: str, node: exp.Table) -> At:

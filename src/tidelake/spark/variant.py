@@ -15,9 +15,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tidelake.cbor_loops import read_head, read_real
+from tidelake.compiling import compiled
 from tidelake.ingest.jsontext import INT, REAL
 from tidelake.ingest.transcode import put_head, put_number
-from tidelake.kernels import compiled
 from tidelake.spark.variant_plain import plain_cbor, plain_variant
 
 MOST_KEYS = 1024  # of one row, in the compiled way: they are found one after the other

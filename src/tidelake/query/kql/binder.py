@@ -14,7 +14,7 @@ from typing import Any
 from sqlglot import exp
 
 from tidelake.errors import InvalidInputError, NotFoundError, QueryError
-from tidelake.lexer import did_you_mean
+from tidelake.lexer import did_you_mean, tables_there_are
 from tidelake.query.kql import advice, syntax
 from tidelake.query.kql.advice import refusal
 from tidelake.query.kql.aggregates import AGGREGATES, EXTREMES, SEVERAL
@@ -237,6 +237,7 @@ class Binder(Specials):
             held = self.tables.columns(name)
         except NotFoundError:
             hint = did_you_mean(name, [*self.tables.names(), *place.names.all_names()])
+            hint = hint or tables_there_are(self.tables.names())
             raise self.error(at, f"unknown table '{name}'{hint}", kind="unknown_table", name=name) from None
         namespace, _, short = name.rpartition(".")
         alias = exp.TableAlias(this=exp.to_identifier(short, quoted=True))

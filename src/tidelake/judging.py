@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import struct
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from datetime import date, datetime
 from decimal import Decimal
@@ -57,6 +57,8 @@ else:
 EXACT_IN_DOUBLE = 2**53  # from here on, doubles skip integers
 EXACT_TEXT_CAP = 64  # distinct texts worth searching one by one; beyond it the tokens judge
 
+LONG_SET = 1_000  # values of a set worth judging one by one; beyond it the bounds judge
+
 TRUE, FALSE, NULL = 1, 2, 4
 ANY = TRUE | FALSE | NULL
 
@@ -97,7 +99,7 @@ def _leaf_outcomes(leaf: Leaf, known: ColumnStats, rows: int) -> int:
         case Equals(_, value):
             found = _equals_outcomes(value, known)
         case InSet(_, values):
-            found = reduce(_either, (_equals_outcomes(value, known) for value in values), FALSE)
+            found = _set_outcomes(values, known)
         case Range():
             found = _range_outcomes(leaf, known)
         case StringHas() | StringContains() | StartsWith() | StringMatches():
@@ -119,6 +121,26 @@ def _equals_outcomes(value: Value, known: ColumnStats) -> int:
         return TRUE | FALSE
     only = known.low is not None and known.high is not None and _same(known.low, wanted) and _same(known.high, wanted)
     return (TRUE if _may_hold(known, wanted) else 0) | (0 if only else FALSE)
+
+
+def _set_outcomes(values: tuple[Value, ...], known: ColumnStats) -> int:
+    """Judge a set value by value; of a long one those between the bounds, as long as they are few."""
+    ordered = _ordered(values) if len(values) > LONG_SET else None
+    low, high = known.low, known.high
+    if ordered and type(low) is type(ordered[0]) and type(high) is type(ordered[0]):
+        within = ordered[bisect_left(ordered, low) : bisect_right(ordered, high)]
+        values = tuple(each for each in known.distinct if _in_sorted(within, each)) if known.distinct else within
+    if len(values) > LONG_SET:
+        return TRUE | FALSE
+    return reduce(_either, (_equals_outcomes(value, known) for value in values), FALSE)
+
+
+@lru_cache(maxsize=8)
+def _ordered(values: tuple[Value, ...]) -> tuple[Any, ...] | None:
+    """Return the different values of a set in order, as statistics order them; None where types are mixed."""
+    distinct: set[Any] = set(values)
+    kinds = {type(value) for value in values}
+    return tuple(sorted(distinct)) if kinds in ({int}, {str}) else None
 
 
 def _time_outcomes(start: int | None, end: int | None, known: ColumnStats) -> int:
@@ -278,7 +300,7 @@ def _may_pass_at(known: ColumnStats, path: str, test: PathTest) -> bool:
         return False
     match test:
         case InSet(_, values):
-            return any(_may_have_leaf(known, path, value) for value in values)
+            return len(values) > LONG_SET or any(_may_have_leaf(known, path, value) for value in values)
         case Range():
             bounds = [bound for bound in (test.low, test.high) if bound is not None]
             if all(isinstance(bound, str) for bound in bounds) and known.initials is not None and "[" not in path:

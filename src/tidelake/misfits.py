@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from tidelake import cbor
 from tidelake.evaluate import evaluate
+from tidelake.forking import renew_after_fork
 from tidelake.hot import read_hot
 from tidelake.plan import Block, ExtentTask, Question, ScanPlan, time_window
 from tidelake.predicate import PLAIN_NAME, TimeRange
@@ -29,8 +30,21 @@ Window: TypeAlias = tuple[int | None, int | None]
 
 KEPT_COUNTS = 65_536  # of blocks that were read to be counted
 
-_counts: OrderedDict[tuple[object, ...], int] = OrderedDict()
-_lock = Lock()
+
+class _Counted:
+    """What was counted in blocks that were read, the last ones asked for."""
+
+    def __init__(self) -> None:
+        self.renew_after_fork()
+        renew_after_fork(self)
+
+    def renew_after_fork(self) -> None:
+        """Forget all in a forked child: a thread of the parent may have been in the middle of a change."""
+        self.counts: OrderedDict[tuple[object, ...], int] = OrderedDict()
+        self.lock = Lock()
+
+
+_counted_before = _Counted()
 
 
 def announced(plan: ScanPlan, footers: Footers | None = None, names: Collection[str] | None = None) -> tuple[str, ...]:
@@ -123,18 +137,18 @@ def _is_cut(block: Block, question: Question, window: Window) -> bool:
 
 def _by_reading(task: ExtentTask, block: Block, footers: Footers, shape: Shape, window: Window) -> int:
     key = (task.extent.key, block.number, window, shape.columns, *shape.spread.items())
-    with _lock:
-        if key in _counts:
-            _counts.move_to_end(key)
-            return _counts[key]
+    with _counted_before.lock:
+        if key in _counted_before.counts:
+            _counted_before.counts.move_to_end(key)
+            return _counted_before.counts[key]
     reader = footers.open(task.extent)
     written = reader.metadata().schema.names
     rows = reader.read_block(block.number, shape.written(written))
     found = _in_rows(rows, written, shape, block.stats.rows, window)
-    with _lock:
-        _counts[key] = found
-        while len(_counts) > KEPT_COUNTS:
-            _counts.popitem(last=False)
+    with _counted_before.lock:
+        _counted_before.counts[key] = found
+        while len(_counted_before.counts) > KEPT_COUNTS:
+            _counted_before.counts.popitem(last=False)
     return found
 
 

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tidelake.filters import PROBES, Filter, hash_bytes, hash_int
-from tidelake.judging import is_text, leaf_hash
+from tidelake.judging import LONG_SET, is_text, leaf_hash
 from tidelake.predicate import (
     DynamicPathEquals,
     DynamicPathTest,
@@ -108,6 +108,8 @@ class Sieve:
         match leaf:
             case Equals(_, value):
                 return self._may_equal(value)
+            case InSet(_, values) if len(values) > LONG_SET:
+                return self._may_lie_among(values)
             case InSet(_, values) if values:
                 return reduce(or_, map(self._may_equal, values))
             case TimeRange(_, start_ns, end_ns):
@@ -123,7 +125,7 @@ class Sieve:
                 )
             case DynamicPathEquals(_, path, value):
                 return self._may_have_leaf(path, [value])
-            case DynamicPathTest(_, path, InSet(_, values)) if values:
+            case DynamicPathTest(_, path, InSet(_, values)) if 0 < len(values) <= LONG_SET:
                 return self._may_have_leaf(path, values)
         return self._all
 
@@ -141,6 +143,11 @@ class Sieve:
         if type(value) is int and -(2**63) <= value < 2**63:
             found &= self._may_hold(_numbers, value, hash_int(value))
         return found
+
+    def _may_lie_among(self, values: Sequence[Value]) -> Mask:
+        """Judge many values by the least and the greatest of them, if they are whole numbers."""
+        whole = [value for value in values if type(value) is int]
+        return self._may_lie(min(whole), max(whole)) if len(whole) == len(values) else self._all
 
     def _may_have_leaf(self, path: str, values: Iterable[Value]) -> Mask:
         plain = [value for value in values if isinstance(value, bool | int | float | str)]

@@ -19,6 +19,7 @@ from sqlglot.optimizer.scope import traverse_scope
 from tidelake.errors import InvalidInputError
 from tidelake.query.bind import Bound
 from tidelake.query.constants import constant_of
+from tidelake.query.long_lists import LONGS, TEXTS, values_of, write_out
 from tidelake.query.sql import error_of
 from tidelake.query.sql_functions import CALLS, OURS, TAKEN_AS
 from tidelake.query.sql_tokens import DIALECT
@@ -35,6 +36,8 @@ _GIVES = {
     "tide_time": exp.DType.TIMESTAMPTZ,
     SHOWN: exp.DType.TEXT,
     "tide_has": exp.DType.BOOLEAN,
+    TEXTS: exp.DType.TEXT,
+    LONGS: exp.DType.BIGINT,
 }
 _KINDS = {
     "int": exp.DType.INT, "bigint": exp.DType.BIGINT, "double": exp.DType.DOUBLE, "bool": exp.DType.BOOLEAN,
@@ -62,6 +65,8 @@ _ORDERED = (exp.Min, exp.Max, exp.Ordered, exp.ArgMax, exp.ArgMin)
 def adapt(bound: Bound, text: str) -> exp.Query:
     """Give the tree with plain values where operations need them."""
     tree = _typed(bound.tree, bound)
+    if _written_out(tree):
+        tree = _typed(tree, bound)
     choices = [node for node in tree.find_all(exp.Coalesce, exp.If, exp.Case) if _unify(node)]
     if choices:
         tree = _typed(tree, bound)
@@ -90,6 +95,18 @@ def _give_type(annotator: Any, call: exp.Anonymous) -> exp.Expr:
 
 
 _METADATA: Any = {**Dialect.get_or_raise(DIALECT).EXPRESSION_METADATA, exp.Anonymous: {"annotator": _give_type}}
+
+
+def _written_out(tree: exp.Query) -> bool:
+    """Write out the long lists that meet a value of another type, which engines convert; say whether there was one."""
+    found = False
+    for node in tree.find_all(exp.In):
+        if (values := values_of(node)) is not None:
+            alike = _TEXTS if node.expressions[0].this == TEXTS else exp.DataType.SIGNED_INTEGER_TYPES
+            if not _is_dynamic(node.this) and (node.this.type is None or node.this.type.this not in alike):
+                write_out(node, values)
+                found = True
+    return found
 
 
 def _is_dynamic(node: exp.Expr | None) -> bool:

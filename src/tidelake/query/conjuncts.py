@@ -42,6 +42,7 @@ from tidelake.predicate import (
 )
 from tidelake.query.constants import Constant, constant_of, time_of
 from tidelake.query.fields import compares, field_of
+from tidelake.query.long_lists import values_of
 from tidelake.schema import DataType
 from tidelake.stats import ColumnStats, Stats
 
@@ -412,7 +413,9 @@ def _in(node: exp.In, types: Mapping[str, DataType]) -> Pushed | None:
     subject = _subject(node.this, types)
     if subject is None:
         return None
-    values = [_value(each, subject) for each in node.expressions]
+    listed = values_of(node)
+    constants = listed if listed is not None else [constant_of(each) for each in node.expressions]
+    values = [_fitting(each, subject) for each in constants]
     known = tuple(value for value in values if value is not None)
     return _asked(subject, InSet(subject.column, known)) if len(known) == len(values) else None
 

@@ -467,7 +467,13 @@ def _zip(nodes: Sequence[exp.Expr], texts: Sequence[str]) -> str:
     return f"to_json(list_transform(range(CAST({length} AS BIGINT)), lambda i: [{cells}]))"
 
 
+def _rows_of(kind: str) -> Writer:
+    """Write a long list, which stands alone in the brackets of ``in``, as a query for its values."""
+    return lambda _, texts: f"SELECT unnest(CAST(CAST({texts[0]} AS JSON) AS {kind}[]))"
+
+
 _WRITTEN: dict[str, Writer] = {
+    "tide_texts": _rows_of("VARCHAR"), "tide_longs": _rows_of("BIGINT"),
     "tide_get": _get, "tide_row": _row, "tide_has": _term(), "tide_has_cs": _term(cased=True),
     "tide_hasprefix": _term(prefix=True), "tide_hasprefix_cs": _term(prefix=True, cased=True),
     "tide_hassuffix": _term(suffix=True), "tide_hassuffix_cs": _term(suffix=True, cased=True),

@@ -531,7 +531,13 @@ def _make_list_ordered(before: str, after: str, *, flat: bool = False) -> Writer
     return write
 
 
+def _rows_of(kind: str) -> Writer:
+    """Write a long list, which stands alone in the brackets of ``in``, as a query for its values."""
+    return lambda _, texts: f"SELECT explode(from_json({texts[0]}, 'array<{kind}>'))"
+
+
 _WRITTEN: dict[str, Writer] = {
+    "tide_texts": _rows_of("string"), "tide_longs": _rows_of("bigint"),
     "tide_parse_json": _parse_json, "tide_at": _at, "tide_key": _key, "tide_item": _item, "tide_get": _get,
     "tide_row": _row, "tide_field": _field, "tide_percentile": _percentile, "tide_has": _term(),
     "tide_has_cs": _term(cased=True), "tide_hasprefix": _term(prefix=True),

@@ -22,6 +22,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from tidelake.errors import InvalidInputError, NotFoundError, QueryError
+from tidelake.forking import renew_after_fork
 from tidelake.lake import Lake
 from tidelake.later import later
 from tidelake.plan import ScanPlan
@@ -34,6 +35,7 @@ from tidelake.query.deadline import Deadline
 from tidelake.query.external import read_external
 from tidelake.query.junctions import balance
 from tidelake.query.kql import lower
+from tidelake.query.long_lists import write_out_others
 from tidelake.query.metadata import Answered, Shape, finish, from_manifest, shape_of
 from tidelake.query.pushdown import Ask, push_down
 from tidelake.query.result import Prepared, Result, Scan
@@ -122,12 +124,19 @@ class _FromManifest(_Runs):
         return finish(self.shape, self.answered, self.lake.footers, prepared.columns).to_reader()
 
 
-@dataclass(slots=True, weakref_slot=True)
+@dataclass(slots=True, weakref_slot=True, eq=False)
 class _Kept:
     """Prepared queries by text, with the schemas they were bound to."""
 
     queries: OrderedDict[tuple[str, str], tuple[Prepared, dict[str, Schema]]] = field(default_factory=OrderedDict)
     lock: Lock = field(default_factory=Lock)
+
+    def __post_init__(self) -> None:
+        renew_after_fork(self)
+
+    def renew_after_fork(self) -> None:
+        """Forget all in a forked child: a thread of the parent may have been in the middle of a change."""
+        self.queries, self.lock = OrderedDict(), Lock()
 
 
 _KEPT: WeakKeyDictionary[Lake, _Kept] = WeakKeyDictionary()
@@ -174,6 +183,7 @@ def _prepare(text: str, language: Language, seen: _Seen) -> tuple[Prepared, bool
     now = datetime.now(UTC)
     if language == "kql":
         lowered = lower(text, seen, now=now)
+        write_out_others(lowered.tree)
         bound = bind_tables(balance(lowered.tree), text, seen)
         names = tuple(name for name, _ in lowered.columns)
         asks, shape = tuple(push_down(bound)), _without_logical(shape_of(bound))

@@ -23,6 +23,7 @@ from sqlglot.errors import ParseError, TokenError
 from tidelake.errors import QueryError
 from tidelake.lexer import did_you_mean, error_at
 from tidelake.query.guard import refusal_of
+from tidelake.query.long_lists import put_lists
 from tidelake.query.sql_functions import OURS
 from tidelake.query.sql_shape import shaped
 from tidelake.query.sql_tokens import DIALECT, parse_tokens, tokens_of
@@ -53,7 +54,8 @@ def parse_sql(text: str, columns: Collection[str] = ()) -> exp.Query:
     A word in double quotes that is one of ``columns`` is that column; any other is text.
     """
     try:
-        trees = parse_tokens(tokens_of(text, columns), text)
+        tokens, lists = tokens_of(text, columns)
+        trees = parse_tokens(tokens, text)
     except QueryError:
         raise
     except ParseError as error:
@@ -74,6 +76,7 @@ def parse_sql(text: str, columns: Collection[str] = ()) -> exp.Query:
     _check_whole(tree, text)
     if (refusal := refusal_of(tree, OWN_FUNCTIONS)) is not None:
         raise error_of(text, refusal.node, refusal.message, kind=refusal.kind)
+    put_lists(tree, lists)
     query = cast(exp.Query, shaped(tree))
     _name_outputs(query)
     return cast(exp.Query, query.transform(_own_calls, copy=False))

@@ -7,7 +7,7 @@ tokens stay, so that errors still point at the text. It does not know which colu
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
 
 from sqlglot import exp
@@ -15,6 +15,7 @@ from sqlglot.dialects.dialect import Dialect
 from sqlglot.tokenizer_core import Token, TokenType
 
 from tidelake.lexer import error_at
+from tidelake.query.long_lists import Values, cut_lists
 from tidelake.query.sql_functions import CALLS, OURS
 
 DIALECT = "databricks"  # Spark's, with paths into variants after a colon
@@ -40,17 +41,21 @@ _BEGINS_VALUE = {
 }  # fmt: skip
 
 
-def tokens_of(text: str, columns: Collection[str] = ()) -> list[Token]:
-    """Return the tokens of a text, in which double-quoted words that name one of ``columns`` are names."""
+def tokens_of(text: str, columns: Collection[str] = ()) -> tuple[list[Token], Mapping[str, Values]]:
+    """Return the tokens of a text, and its long lists, each of which is one token.
+
+    Double-quoted words that name one of ``columns`` are names.
+    """
     dialect = Dialect.get_or_raise(DIALECT)
-    tokens = list(dialect.tokenize(text))
+    tokens, lists = cut_lists(list(dialect.tokenize(text)), text)
     _check_commas(text, tokens)
     names = {name.lower() for name in columns}
     tokens = [_named(token, text, names) for token in tokens]
-    return [
+    ours = [
         _ours(token, tokens[at - 1] if at else None, tokens[at + 1 : at + 4])  #
         for at, token in enumerate(tokens)
     ]
+    return ours, lists
 
 
 def double_quoted(text: str) -> set[str]:

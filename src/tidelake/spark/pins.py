@@ -12,14 +12,29 @@ from typing import TYPE_CHECKING
 
 import orjson
 
+from tidelake.forking import renew_after_fork
+
 if TYPE_CHECKING:
     from tidelake.snapshot import Snapshot
     from tidelake.table import Table
 
 KEPT = 4096  # tables of executions; one is asked for again only while it is being planned
 
-_PINNED: OrderedDict[tuple[str, str], Snapshot] = OrderedDict()
-_LOCK = Lock()
+
+class _Pinned:
+    """The snapshots that executions read, by execution and table."""
+
+    def __init__(self) -> None:
+        self.renew_after_fork()
+        renew_after_fork(self)
+
+    def renew_after_fork(self) -> None:
+        """Forget all in a forked child: a thread of the parent may have been in the middle of a change."""
+        self.snapshots: OrderedDict[tuple[str, str], Snapshot] = OrderedDict()
+        self.lock = Lock()
+
+
+_PINNED = _Pinned()
 
 
 class Pins:
@@ -51,9 +66,9 @@ def pinned(query: str, table: Table) -> Snapshot:
 
 def _newest(query: str, table: Table) -> Snapshot:
     key = (query, table._info.id)
-    with _LOCK:
-        if key not in _PINNED:
-            _PINNED[key] = table._catalog.head(table._info.scope)
-            while len(_PINNED) > KEPT:
-                _PINNED.popitem(last=False)
-        return _PINNED[key]
+    with _PINNED.lock:
+        if key not in _PINNED.snapshots:
+            _PINNED.snapshots[key] = table._catalog.head(table._info.scope)
+            while len(_PINNED.snapshots) > KEPT:
+                _PINNED.snapshots.popitem(last=False)
+        return _PINNED.snapshots[key]

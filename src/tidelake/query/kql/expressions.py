@@ -118,7 +118,8 @@ class Expressions(Cursor):
         options: list[syntax.Expression] = []
         with self.nested():
             while not self.token.is_sign(")"):
-                options.append(self.pipe())
+                is_plain = self.token.kind in ("string", "number") and self.peek().is_sign(",", ")")
+                options.append(self.literal() if is_plain else self.pipe())
                 if not self.sign(","):
                     break
         self.expect_sign(")", f"after the list of '{operator}'")

@@ -34,6 +34,7 @@ from tidelake.query.kql.values import (
     text_literal,
     unreadable,
 )  # fmt: skip
+from tidelake.query.long_lists import LONG, packed
 from tidelake.query.text_patterns import plain_groups
 
 _COMPARISONS: dict[str, type[exp.Binary]] = {"<": exp.LT, ">": exp.GT, "<=": exp.LTE, ">=": exp.GTE}
@@ -407,6 +408,8 @@ class Scalars:
         return ([convert(value, "string") for value in constants] if kind == "string" else constants), arrays
 
     def _in(self, node: syntax.Among, left: Value, scope: Scope, *, folded: bool) -> exp.Expr:
+        if not folded and (long := _long_list(node, left)) is not None:
+            return long
         parts: list[exp.Expr] = []
         constants: list[Value] = []
         for option in node.options:
@@ -463,6 +466,17 @@ class Scalars:
         if one.type not in TEXTUAL:
             select = select.where(exp.Not(this=exp.Is(this=option.copy(), expression=exp.Null())))
         return exp.In(this=subject, query=exp.Subquery(this=select))
+
+
+def _long_list(node: syntax.Among, left: Value) -> exp.Expr | None:
+    """Return the test for a long list of literals of the left side's own type, which needs no look at each."""
+    options = [option for option in node.options if isinstance(option, syntax.Literal)]
+    kind = "string" if left.type == "string" else "long" if left.type in ("int", "long") else ""
+    if len(options) < LONG or len(options) < len(node.options) or any(each.type != kind for each in options):
+        return None
+    values = [option.value for option in options]
+    held = packed(values)
+    return None if held is None else exp.In(this=text(left) if "" in values else left.sql, expressions=[held])
 
 
 def _plain_numbers(left: Value, right: Value) -> tuple[Value, Value] | None:

@@ -9,7 +9,8 @@ from pyspark.sql import SparkSession
 
 from tidelake import Lake, QueryError
 from tidelake.judging import LONG_SET, outcomes
-from tidelake.predicate import InSet, Not
+from tidelake.predicate import DynamicPathTest, Equals, InSet, Not, Range
+from tidelake.query.conjuncts import with_short_sets
 from tidelake.query.long_lists import LONG
 from tidelake.stats import ColumnStats, Stats
 
@@ -83,8 +84,24 @@ def test_a_long_list_answers_as_a_short_one(
 def test_long_lists_answer_on_spark_as_in_process(world: Lake, quick_spark: SparkSession) -> None:
     chosen = [case for at, case in enumerate(CASES) if at in (1, 2, 6, 7, 12, 13, 15, 17, 21)]
     for text, values, language in chosen:
-        long = text.replace("LIST", f"{fillers(values, LONG)}, {written(values)}")
+        long = text.replace("LIST", f"{fillers(values, LONG_SET)}, {written(values)}")
         assert asked(world, long, language, "spark") == asked(world, long, language, "local"), text
+
+
+def test_a_predicate_with_short_sets_keeps_all_that_the_long_ones_keep() -> None:
+    numbers, texts = tuple(range(LONG_SET + 1)), tuple(f"t{at}" for at in range(LONG_SET + 1))
+    long, other, few = InSet("x", numbers), Equals("y", 1), InSet("x", (1, 2))
+    bounds = Range("x", 0, LONG_SET)
+    assert with_short_sets(long) == bounds
+    assert with_short_sets(InSet("x", texts)) == Range("x", "t0", "t999")
+    assert with_short_sets(long & other) == bounds & other
+    assert with_short_sets(long | other) == bounds | other
+    assert with_short_sets(Not(long)) is None
+    assert with_short_sets(Not(long) & other) == other
+    assert with_short_sets(Not(long) | other) is None
+    assert with_short_sets(Not(few) & few) == Not(few) & few
+    assert with_short_sets(InSet("x", (*numbers, "a"))) is None
+    assert with_short_sets(DynamicPathTest("x", "a", long)) is None
 
 
 def test_a_long_list_prunes_as_a_short_one(world: Lake) -> None:

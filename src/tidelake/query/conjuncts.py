@@ -12,13 +12,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from decimal import Decimal
+from typing import Any
 
 import pyarrow as pa
 from sqlglot import exp
 
 from tidelake.errors import TidelakeError
 from tidelake.evaluate import evaluate
-from tidelake.judging import TRUE, outcomes
+from tidelake.judging import LONG_SET, TRUE, outcomes
 from tidelake.logical_types import NESTED
 from tidelake.predicate import (
     And,
@@ -127,6 +128,30 @@ def _respelled(predicate: Predicate, spelled: Mapping[str, str]) -> Predicate:
         case leaf:
             own = spelled[leaf.column]
             return leaf if own == leaf.column else replace(leaf, column=own)
+
+
+def with_short_sets(predicate: Predicate) -> Predicate | None:
+    """Return a predicate that keeps all that another keeps, with bounds in the place of long sets; None if it is all.
+
+    A scan on Spark is given its predicate as text, which every task reads.
+    """
+    match predicate:
+        case And(parts):
+            kept = [short for part in parts if (short := with_short_sets(part)) is not None]
+            return None if not kept else kept[0] if len(kept) == 1 else And(tuple(kept))
+        case Or(parts):
+            each = [with_short_sets(part) for part in parts]
+            some = tuple(part for part in each if part is not None)
+            return Or(some) if len(some) == len(each) else None
+        case Not(part):
+            return predicate if with_short_sets(part) == part else None
+        case InSet(column, values) if len(values) > LONG_SET:
+            ordered: list[Any] = list(values) if {type(value) for value in values} in ({int}, {str}) else []
+            return Range(column, min(ordered), max(ordered)) if ordered else None
+        case DynamicPathTest(_, _, InSet(_, values)) if len(values) > LONG_SET:
+            return None
+        case _:
+            return predicate
 
 
 def rejects_nulls(predicate: Predicate) -> bool:

@@ -20,6 +20,7 @@ from tidelake import errors
 from tidelake.errors import QueryError, TidelakeError, UnavailableError
 from tidelake.logical_types import Logical
 from tidelake.query.budget import Budget
+from tidelake.query.conjuncts import with_short_sets
 from tidelake.query.deadline import Deadline
 from tidelake.query.functions import register_spark
 from tidelake.query.plain import render
@@ -143,7 +144,8 @@ def _know_functions(spark: SparkSession, text: str) -> None:
 
 
 def _view(scan: Scan, spark: SparkSession, language: str) -> DataFrame:
-    where = None if scan.plan.question.where is None or scan.ask.where is None else scan.ask.where.predicate
+    asked = None if scan.plan.question.where is None or scan.ask.where is None else scan.ask.where.predicate
+    where = None if asked is None else with_short_sets(asked)
     columns = list(scan.plan.question.columns)
     return scan.table.to_spark(columns, where, spark=spark, plain=language == "kql").toDF(*scan.columns)
 

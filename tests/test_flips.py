@@ -103,6 +103,23 @@ def test_a_changed_row_is_corrupt(request: pytest.FixtureRequest, tmp_path: Path
 
 
 @pytest.mark.parametrize("store", SQL_STORES)
+@pytest.mark.parametrize("of", ["extents", "hot_batches"])
+@pytest.mark.parametrize("damage", ["DELETE FROM {}", "UPDATE {} SET removed_seq = 1"])
+def test_changes_that_are_lost_are_corrupt(
+    request: pytest.FixtureRequest, tmp_path: Path, store: str, of: str, damage: str
+) -> None:
+    with open_sql(place_of(store, request, tmp_path)) as catalog:
+        scope = _fill(catalog)
+        head = catalog.head(scope).sequence
+        for after in range(head + 1):
+            catalog.changes(scope, after=after, upto=head)
+        with catalog._database.writing() as transaction:
+            transaction.run_text(damage.format(of))
+        with pytest.raises(CorruptError, match="cannot be read"):
+            catalog.changes(scope, after=0, upto=head)
+
+
+@pytest.mark.parametrize("store", SQL_STORES)
 def test_a_changed_receipt_is_corrupt(request: pytest.FixtureRequest, tmp_path: Path, store: str) -> None:
     with open_sql(place_of(store, request, tmp_path)) as catalog:
         scope = catalog.create_table("t", COLUMNS, {}).scope

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import orjson
@@ -275,12 +275,14 @@ class SqlReader:
                 "last": ordinal_of(upto + 1, 0),
             }
             added = transaction.rows(_added_extents, values)
-            return Changes(
+            found = Changes(
                 added=tuple(self._with_stats(transaction, place, added, None)),
                 removed=tuple(row[0] for row in transaction.rows(_removed_extents, values)),
                 appended=tuple(_batches_of(place.scope_id, transaction.rows(_added_hot, values))),
                 dropped=tuple(row[0] for row in transaction.rows(_removed_hot, values)),
             )
+            self._check_changes(transaction, place, after, found)
+            return found
 
     def live(self, scope: Scope, ids: Collection[str]) -> frozenset[str]:
         """Say which of some extents and hot batches are live at the head."""
@@ -416,6 +418,19 @@ class SqlReader:
             raise damaged("a snapshot", "it is not there", scope=place.scope, sequence=place.sequence)
         with decoding("a snapshot"):
             return _counts_of(rows[0][0])[0]
+
+    def _check_changes(self, transaction: Transaction, place: _Place, after: int, found: Changes) -> None:
+        """Refuse changes that do not lead from what one snapshot counts to what the other does."""
+        now = self._totals(transaction, place)
+        before = self._totals(transaction, replace(place, sequence=after)) if after else None
+        extents, batches = (before.extents, before.hot_batches) if before is not None else (0, 0)
+        check_count(
+            "changes",
+            now.extents - extents,
+            now.hot_batches - batches,
+            len(found.added) - len(found.removed),
+            len(found.appended) - len(found.dropped),
+        )
 
     def _check_extents(self, transaction: Transaction, place: _Place) -> None:
         """Hold the extents that the database leaves out against checksums and counts, once for what a snapshot has."""

@@ -1,9 +1,9 @@
 """Keep a long list of literals in one node, so that a query with a hundred thousand values is planned quickly.
 
 ``x in ('a', 'b', …)`` as a condition of a query becomes ``x in (tide_texts('["a", "b", …]'))``: trees are walked,
-copied and typed many times, and a list that is one node costs nothing then. Engines read it as rows, and look values
-up in a table of them. Only lists of texts, or of whole numbers of 64 bits, are packed; where their meaning depends on anything
-but that, they are written out again. It does not know the types of columns: see ``adapt``.
+copied and typed many times, and a list that is one node costs nothing then. Engines read it as rows, and look
+values up in a table of them. Only lists of texts, or of whole numbers of 64 bits, are packed; where their meaning
+depends on anything but that, they are written out again. It does not know the types of columns: see ``adapt``.
 """
 
 from __future__ import annotations

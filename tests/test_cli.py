@@ -546,6 +546,22 @@ def test_a_misspelt_first_word_is_answered_with_the_right_one(question: str, tol
     assert (result.exit_code, told in result.stderr.splitlines()[0]) == (1, True), result.stderr
 
 
+def test_query_reads_files_with_the_options_of_ingest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sheet.csv").write_text("when;n\n01/02/2026;1\n;2\n02/02/2026;3;4\n")
+    asked = ("--file", "sheet.csv", "sheet | project when, n, host", "--format", "ndjson")
+    assert "--skip-bad" in run("query", *asked).stderr
+    assert "--time-format" in run("query", *asked, "--skip-bad").stderr
+    told = ("--time-format", "%d/%m/%Y", "--skip-bad", "--missing-time", "skip", "--set", "host=a")
+    result = run("query", *asked, *told)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert orjson.loads(result.stdout) == {"when": "2026-02-01T00:00:00Z", "n": 1, "host": "a"}
+    lines = run("query", "--file", "sheet.csv", "--lines", "--missing-time", "now", "sheet | count", "--format", "csv")
+    assert lines.stdout.split() == ['"Count"', "4"], lines.stderr
+    assert [each.name for each in tmp_path.iterdir()] == ["sheet.csv"]
+    assert "name one with --file" in run("query", "print 1", "--time", "when").stderr
+
+
 def test_a_first_word_that_is_right_is_not_corrected(lake_folder: Path) -> None:
     for question in ("obs.logs | where n > 1 x", "select n from obs.logs wher n > 1 x", "select from where"):
         result = run("query", question, "--lake", lake_folder)

@@ -394,6 +394,17 @@ def test_what_fails_beyond_the_first_rows_leaves_no_lake(here: Path) -> None:
     assert Path("lake").exists()  # it was there before
 
 
+@pytest.mark.parametrize("name", ["late.ndjson", "-"])
+def test_whole_numbers_become_real_where_later_rows_need_it(name: str, here: Path) -> None:
+    data = LATE.replace(b'"m"', b'"n": 3000000000, "m"') + b'{"ts": "2026-03-14T12:00:01Z", "n": 0.5, "m": ""}\n'
+    Path("late.ndjson").write_bytes(data)
+    result = run("ingest", "t", name, given=data)
+    assert (result.exit_code, "fit no column" in result.stdout) == (0, False), result.output
+    with tidelake.connect("lake") as lake:
+        found = lake.table("t").scan(["n"]).read_all().column("n")
+    assert (found.type, pc.min_max(found).as_py()) == (pa.float64(), {"min": 0.5, "max": 3e9})
+
+
 def test_a_lake_that_another_has_open_or_that_holds_a_table_is_not_taken_away(here: Path) -> None:
     with tidelake.connect("lake") as lake:
         assert not remove_unused(Path("lake"))

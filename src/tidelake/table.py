@@ -181,7 +181,9 @@ class Table:
                 if error.kind != "schema":
                     raise
                 head = self._catalog.head(self._info.scope)
-        return self._append(rows, key, head, is_last=True)
+        # What is read once is tried once: while nobody has put rows here, nobody is likely to forbid what it needs.
+        is_new = not is_rereadable(rows) and not head.totals.rows + head.totals.hot_rows
+        return self._append(rows, key, head, is_last=not is_new)
 
     def _append(self, rows: Any, key: str | None, head: Snapshot, *, is_last: bool = False) -> AppendReport:
         writer = Appender(self._target, head)

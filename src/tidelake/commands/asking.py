@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import sys
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from tidelake.commands.options import console, json_option, lake_options, show
+from tidelake.commands.reading import are_given, read_options
 from tidelake.errors import InvalidInputError, QueryError
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ def query_options(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--format", "form", default=None, help="How to print.",
               type=click.Choice(["table", "json", "ndjson", "csv", "parquet", "arrow"]))  # fmt: skip
 @click.option("--output", "-o", metavar="FILE", help="Where to, instead of standard output.")
+@read_options
 @lake_options(needed=False)
 def query(
     lake: Lake,
@@ -55,11 +57,13 @@ def query(
     engine: str,
     form: str | None,
     output: str | None,
+    **options: Any,
 ) -> None:
     """Ask in KQL or SQL.
 
     TEXT may also come from a file or from standard input. With TEXT, --file names a file to ask that is in no lake: it
-    is read as ingest reads files, and is the table that is called as the file is, up to its first dot.
+    is read as ingest reads files, with the same options, and is the table that is called as the file is, up to its
+    first dot.
 
     The answer is a table, or a chart if KQL's render asks for one, unless a format is named, or the output's name ends
     in one: .json, .ndjson, .csv, .parquet, .arrow. Rows are written as they come, and a file has its name once it is
@@ -72,6 +76,7 @@ def query(
       tidelake query "select service, count(*) from app.logs group by service" --format csv
       tidelake query --file incident.kql --format parquet --output incident.parquet
       tidelake query --file app.ndjson "app | where level == 'ERROR'"
+      tidelake query --file sheet.csv --time-format '%d/%m/%Y' "sheet | count"
       tidelake query "show tables"
       tidelake query "print ago(7d)"
     """
@@ -80,7 +85,7 @@ def query(
 
     asked = _text(text, files)
     chosen = form or suffix_format(output)
-    with _lake_for(lake, text, files) as held:
+    with _lake_for(lake, text, files, options) as held:
         listing = None if language else about_lake(held, asked)
         if listing is None:
             _write_answer(_asked(held, asked, language, engine), chosen, output)
@@ -129,9 +134,16 @@ def _write_listing(listing: Listing, form: str, output: str | None) -> None:
 @click.command()
 @query_options
 @json_option
+@read_options
 @lake_options(needed=False)
 def explain(
-    lake: Lake, text: str | None, files: tuple[str, ...], language: str | None, engine: str, as_json: bool
+    lake: Lake,
+    text: str | None,
+    files: tuple[str, ...],
+    language: str | None,
+    engine: str,
+    as_json: bool,
+    **options: Any,
 ) -> None:
     """Show what a query would read.
 
@@ -143,7 +155,7 @@ def explain(
     """
     import orjson
 
-    with _lake_for(lake, text, files) as held:
+    with _lake_for(lake, text, files, options) as held:
         result = _asked(held, _text(text, files), language, engine)
         if as_json:
             shape = {"engine": result.engine, "tables": [plan.to_json() for plan in result.plans]}
@@ -152,13 +164,17 @@ def explain(
             click.echo(result.explain())
 
 
-def _lake_for(lake: Lake, text: str | None, files: tuple[str, ...]) -> AbstractContextManager[Lake]:
+def _lake_for(
+    lake: Lake, text: str | None, files: tuple[str, ...], options: dict[str, Any]
+) -> AbstractContextManager[Lake]:
     """Return the lake that is asked: the one that is open, or one of files, while they are asked."""
     if text is None or not files:
+        if are_given():
+            raise InvalidInputError("these options say how files are read: name one with --file, beside the query")
         return nullcontext(lake)
     from tidelake.commands.loose_files import lake_of
 
-    return lake_of(files)
+    return lake_of(files, options)
 
 
 def _asked(lake: Lake, text: str, language: str | None, engine: str) -> Result:

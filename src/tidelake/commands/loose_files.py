@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from tidelake.errors import InvalidInputError, NotFoundError
+from tidelake.errors import NotFoundError
 
 if TYPE_CHECKING:
     from tidelake.lake import Lake
@@ -24,8 +24,8 @@ INPUT_NAME = "stdin"  # the table that standard input becomes
 
 
 @contextmanager
-def lake_of(files: Sequence[str]) -> Iterator[Lake]:
-    """Lend a lake with the rows of files, in a temporary folder that is removed afterwards."""
+def lake_of(files: Sequence[str], options: Mapping[str, Any]) -> Iterator[Lake]:
+    """Lend a lake with the rows of files, read as ``Lake.ingest`` is told, in a folder that is removed afterwards."""
     from tidelake.lake import connect
 
     for file in files:
@@ -33,11 +33,8 @@ def lake_of(files: Sequence[str]) -> Iterator[Lake]:
             raise NotFoundError("no such file", path=file)
     with TemporaryDirectory(prefix="tidelake-") as folder, connect(Path(folder) / "lake") as lake:
         for file in files:
-            try:
-                lake.ingest(table_name(file), sys.stdin.buffer if file == "-" else Path(file))
-            except InvalidInputError as error:
-                error.message += " (such options are those of tidelake ingest: query has none of them)"
-                raise
+            place = sys.stdin.buffer if file == "-" else Path(file)
+            lake.ingest(table_name(file), place, quarantine=Path(folder) / "left-out.ndjson", **options)
         yield lake
 
 

@@ -14,14 +14,13 @@ import click
 
 from tidelake.commands.options import json_option, lake_options
 from tidelake.commands.progress import shown_progress
+from tidelake.commands.reading import READ_OPTIONS, read_options
 from tidelake.errors import InvalidInputError, NotFoundError, StorageError
 
 if TYPE_CHECKING:
     from tidelake.ingest import FileRows
     from tidelake.lake import Lake
     from tidelake.table import AppendReport
-
-READ_OPTIONS = ("time", "time_format", "missing_time", "lines", "delimiter", "constants", "skip_bad")
 
 
 def check_files(table: str, files: tuple[str, ...], **options: Any) -> None:
@@ -37,30 +36,10 @@ def check_files(table: str, files: tuple[str, ...], **options: Any) -> None:
             rows.check()
 
 
-def _constants(context: click.Context, parameter: click.Parameter, pairs: tuple[str, ...]) -> dict[str, str]:
-    made = dict(pair.partition("=")[::2] for pair in pairs)
-    if bad := next((pair for pair in pairs if "=" not in pair or pair.startswith("=")), None):
-        raise click.BadParameter(f"{bad!r} is not name=value", context, parameter)
-    return made
-
-
 @click.command()
 @click.argument("table")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
-@click.option("--time", metavar="COLUMN", help="Where the time is, if it is not found: a column, DATE+TIME, or a.path.")
-@click.option("--time-format", metavar="FORMAT", help="How times are written, such as '%d/%m/%Y %H:%M'.")
-@click.option(
-    "--missing-time",
-    type=click.Choice(["fail", "skip", "now"]),
-    default="fail",
-    show_default=True,
-    help="What becomes of rows without a time; skipped ones are kept in the quarantine file.",
-)
-@click.option("--lines", is_flag=True, help="Read text line by line, whatever it looks like.")
-@click.option("--delimiter", metavar="CHARACTER", help="What separates the columns of CSV, if it is not found.")
-@click.option("--set", "constants", multiple=True, callback=_constants, metavar="NAME=VALUE",
-              help="A column with this value in every row; may be given several times.")  # fmt: skip
-@click.option("--skip-bad", is_flag=True, help="Leave out lines that cannot be read, and keep them for later.")
+@read_options
 @click.option("--quarantine", type=click.Path(dir_okay=False), metavar="FILE",
               help="Where rows that are left out go; FILE.quarantine.ndjson, here, by default.")  # fmt: skip
 @click.option("--once", is_flag=True, help="Leave out files whose bytes were ingested into this table before.")

@@ -24,8 +24,8 @@ from tidelake.shell import Shell
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
 WIDTH = 100
 
-_FRAME = re.sub(r"@font-face \{\{.*?\}\}\n", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
-_FRAME = re.sub(r"<!--.*?-->", "", _FRAME).replace("<svg ", '<svg xml:space="preserve" ', 1)
+FRAME = re.sub(r"@font-face \{\{.*?\}\}\n", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
+FRAME = re.sub(r"<!--.*?-->", "", FRAME).replace("<svg ", '<svg xml:space="preserve" ', 1)
 
 SHELL = (
     "obs.logs | summarize lines = count(), errors = countif(level == 'ERROR') by service | order by lines desc",
@@ -74,7 +74,7 @@ def main(where: str) -> None:
             with Path("/dev/null").open("w") as nowhere:
                 console = Console(record=True, width=WIDTH, file=nowhere, force_terminal=True, highlight=False)
                 show(console, lake)
-            svg = console.export_svg(title=f"tidelake {name}", theme=MONOKAI, code_format=_FRAME)
+            svg = console.export_svg(title=f"tidelake {name}", theme=MONOKAI, code_format=FRAME)
             (IMAGES / f"{name}.svg").write_text(svg)
 
 

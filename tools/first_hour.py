@@ -71,7 +71,9 @@ def main() -> None:
         console = Console(record=True, width=WIDTH, file=nowhere, force_terminal=True, highlight=False)
         for command in COMMANDS:
             console.print(f"[bold cyan]$[/] {command}", soft_wrap=True)
-            told = re.sub(r"tidelake: compiling for this machine[^\n]*\n", "", run_on_terminal(command, folder))
+            told = re.sub(
+                r"\r\x1b\[Ktidelake: compiling for this machine[^\n]*\n", "", run_on_terminal(command, folder)
+            )
             console.print(Text.from_ansi(told), soft_wrap=True)
     svg = console.export_svg(title="tidelake", theme=MONOKAI, code_format=FRAME, unique_id="first-hour")
     SCREENS.mkdir(exist_ok=True)

@@ -125,7 +125,8 @@ def _prepare_terminal() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
     if sys.stderr is not None and sys.stderr.isatty():
-        waiting.tell_with(lambda notice: click.echo(f"tidelake: {notice}", err=True))
+        over_a_bar = "\r\x1b[K"  # which may stand in this line, and is drawn again below
+        waiting.tell_with(lambda notice: click.echo(f"{over_a_bar}tidelake: {notice}", err=True))
 
 
 @click.group("tidelake", cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 import tidelake
+from tests.support.catalogs import fresh_schema
 from tidelake.ingest import few, infer_schema
 from tidelake.schema import told_apart
 
@@ -103,3 +104,35 @@ def test_duckdb_sees_the_second_under_another_name(table: tidelake.Table) -> Non
 def test_names_of_the_second_are_no_others() -> None:
     names = ["a", "A", "a_2", "A_2", "b"]
     assert told_apart(names) == {"a": "a", "A": "A_3", "a_2": "a_2", "A_2": "A_2_2", "b": "b"}
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres", "log"])
+def test_columns_that_two_writers_add_in_two_cases_are_one(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    if kind == "postgres":
+        places: dict[str, Any] = {"objects": str(tmp_path / "objects")}
+        where = fresh_schema(request.getfixturevalue("postgres"))
+    else:
+        places, where = {}, f"{'log:' if kind == 'log' else ''}{tmp_path}/lake"
+    with tidelake.connect(where, **places) as one, tidelake.connect(where, **places) as two:
+        name = "lake" if kind == "log" else "s.t"
+        columns = {"ts": "timestamp", "n": "long"}
+        winner = one.create_table(name, columns, time="ts")
+        loser = two.table(name)
+        loser.append([{"ts": "2026-01-01T00:00:00Z", "n": 0}])  # so that it builds on what it has seen
+        winner.append([{"ts": "2026-01-01T00:01:00Z", "n": 1, "Level": 1, "Code": 7}])
+        loser.append([{"ts": "2026-01-01T00:02:00Z", "n": 2, "level": 2, "code": "x"}])
+        found = one.table(name)
+        assert found.schema.names == ("ts", "n", "Level", "Code", "_overflow")
+        assert sorted(found.to_arrow(["n", "Level"]).to_pylist(), key=lambda row: row["n"]) == [
+            {"n": 0, "Level": None},
+            {"n": 1, "Level": 1},
+            {"n": 2, "Level": 2},
+        ]
+        assert found.scan(["n"], "_overflow['Code'] == 'x'").read_all().to_pylist() == [{"n": 2}]
+
+
+def test_a_column_may_still_be_added_in_another_case_on_purpose(table: tidelake.Table) -> None:
+    table.add_column("LEVEL", "long")
+    assert table.schema.names == ("n", "level", "LEVEL")

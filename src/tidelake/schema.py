@@ -369,6 +369,14 @@ def told_apart(names: Iterable[str]) -> dict[str, str]:
     return given
 
 
+def alike_but_for_case(held: Schema, wanted: Schema) -> str | None:
+    """Return a column that one schema adds to another that has it in another case, unseen by who added it."""
+    added = {column.name.lower(): column.name for column in wanted if column.name not in held}
+    known = set(wanted.names)
+    found = (added[name.lower()] for name in held.names if name.lower() in added and name not in known)
+    return next(found, None)
+
+
 def becoming_real(held: Schema, wanted: Schema) -> list[str]:
     """Return the columns that are long in one schema and real in another."""
     longs = {column.name for column in held if column.type == DataType("long")}

@@ -32,7 +32,7 @@ from tidelake import codec
 from tidelake.codec import Json
 from tidelake.errors import ConflictError, InvalidInputError, OverlapError, SchemaError, TidelakeError
 from tidelake.exact import has_inexact_longs, stream_has_inexact_longs
-from tidelake.schema import Schema, becoming_real
+from tidelake.schema import Schema, alike_but_for_case, becoming_real
 
 DOCUMENT_VERSION = 1
 MAX_KEY_BYTES = 1024  # of an idempotency key or a stream's name: they are indexed
@@ -524,6 +524,9 @@ def _check_exact(commit: Commit, held: Schema, *, is_first: bool) -> None:
 
 
 def _merge(held: Schema, wanted: Schema, commit: Commit) -> Schema:
+    if (unseen := alike_but_for_case(held, wanted)) is not None:  # its rows belong into the other writer's column
+        message = "a column was added meanwhile that differs only in case"
+        raise ConflictError(message, commit=commit.id, column=unseen, kind="schema")
     try:
         return held.widen(wanted.columns)
     except SchemaError as error:

@@ -17,6 +17,7 @@ from sqlglot.optimizer.annotate_types import annotate_types
 from sqlglot.optimizer.scope import traverse_scope
 
 from tidelake.errors import InvalidInputError
+from tidelake.query import decimals
 from tidelake.query.bind import Bound
 from tidelake.query.constants import constant_of
 from tidelake.query.long_lists import LONGS, TEXTS, values_of, write_out
@@ -26,6 +27,7 @@ from tidelake.query.sql_tokens import DIALECT
 from tidelake.times import parse_time_ns, time_text
 
 SHOWN = "tide_shown"
+_EVENINGS = 4  # as deep as unions of unions, each in a subquery, are given the digits that they share
 
 # What our calls give; a call that is not here is left to the engine.
 _GIVES = {
@@ -67,6 +69,10 @@ def adapt(bound: Bound, text: str) -> exp.Query:
     tree = _typed(bound.tree, bound)
     if _written_out(tree):
         tree = _typed(tree, bound)
+    for _ in range(_EVENINGS):
+        if not decimals.even_out(tree):
+            break
+        tree = _typed(tree, bound)
     choices = [node for node in tree.find_all(exp.Coalesce, exp.If, exp.Case) if _unify(node)]
     if choices:
         tree = _typed(tree, bound)
@@ -94,7 +100,8 @@ def _give_type(annotator: Any, call: exp.Anonymous) -> exp.Expr:
     return found
 
 
-_METADATA: Any = {**Dialect.get_or_raise(DIALECT).EXPRESSION_METADATA, exp.Anonymous: {"annotator": _give_type}}
+_KNOWN: Any = Dialect.get_or_raise(DIALECT).EXPRESSION_METADATA
+_METADATA: Any = {**_KNOWN, **decimals.annotators(_KNOWN), exp.Anonymous: {"annotator": _give_type}}
 
 
 def _written_out(tree: exp.Query) -> bool:
@@ -190,10 +197,10 @@ def _taken_as(name: str) -> str | None:
 
 def _total(node: exp.Expr) -> None:
     """Give sums and means of decimals the digits that Spark gives them, on every engine."""
-    kind = node.this.type
-    if kind is None or kind.this is not exp.DType.DECIMAL or len(kind.expressions) != 2:
+    known = decimals.digits_of(node.this) if decimals.is_decimal(node.this) else None
+    if known is None:
         return
-    precision, scale = (int(part.name) for part in kind.expressions)
+    precision, scale = known
     more = (10, 0) if isinstance(node, exp.Sum) else (4, 4)
     whole = node
     while isinstance(whole.parent, exp.Window | exp.Filter) and whole.arg_key == "this":

@@ -98,6 +98,11 @@ def _said(message: str, kind: str) -> Callable[[re.Match[str], str], QueryError]
 
 
 _KNOWN: tuple[tuple[str, Callable[[re.Match[str], str], QueryError]], ...] = (
+    (
+        r"(an interval is longer than 64 bits of microseconds|a decimal has more digits than its type says[^']*"
+        r"|from_json reads no text in single quotes in process)",
+        lambda match, text: QueryError(match[1].strip(), kind="runtime"),
+    ),
     (r"Function with name \"?(\w+)\"? does not exist", _no_function),
     (r"No function matches the given name and argument types '(.+?)\((.*)\)'", _call),
     (r"best candidate function for the function call \"(.+?)\((.*)\)\"\.", _call),

@@ -72,6 +72,8 @@ def _written(call: exp.Anonymous, texts: Sequence[str], engine: Engine, writers:
         except (IndexError, ValueError):
             shown = name.removeprefix(sql_functions.OURS)
             raise QueryError(f"{shown} is given too few or too many arguments", kind="arguments") from None
+    if name in _OF_SQL:
+        return _OF_SQL[name].call(texts, engine)
     if name in PYTHON_FUNCTIONS:
         return PYTHON_FUNCTIONS[name].call(texts, engine)
     raise InvalidInputError("no such portable function", name=name, kind="no_function")
@@ -91,9 +93,12 @@ FUNCTIONS: Mapping[str, Function] = {
 }
 
 
+_OF_SQL: Mapping[str, PythonFunction] = {each[0]: PythonFunction(*each) for each in SQL_PYTHON}
+
+
 def register_duckdb(connection: Any) -> None:
     """Make the functions that no SQL can write known to a DuckDB connection."""
-    for function in (*PYTHON_FUNCTIONS.values(), *(PythonFunction(*each) for each in SQL_PYTHON)):
+    for function in (*PYTHON_FUNCTIONS.values(), *_OF_SQL.values()):
         function.register_duckdb(connection)
 
 

@@ -32,6 +32,7 @@ from tidelake.query.budget import Budget
 from tidelake.query.complaints import complaint_of
 from tidelake.query.deadline import Deadline
 from tidelake.query.functions import register_duckdb
+from tidelake.query.intervals import with_long_intervals
 from tidelake.query.plain import render
 from tidelake.query.result import Prepared, Scan, result_schema
 from tidelake.query.sql import too_deep
@@ -195,6 +196,7 @@ class _Run:
                 self._put(pa.schema([]))
                 self._put(None)
                 return
+            found = with_long_intervals(found)
             dynamic = [str(kind) == "JSON" for kind in found.types]
             counted = [str(kind) in ("HUGEINT", "UHUGEINT") for kind in found.types]
             wide = any(str(kind) not in _NARROW for kind in found.types)

@@ -7,12 +7,15 @@ Spark casts by itself: see ``spark_meaning``.
 
 from __future__ import annotations
 
+import re
+from decimal import Decimal
 from typing import cast
 
 import sqlglot
 from sqlglot import exp
 
 from tidelake.errors import QueryError
+from tidelake.query.sql_times import days_of_text, micros_of_text, wall_micros_of_text
 
 _BITS = {exp.DType.TINYINT: 8, exp.DType.SMALLINT: 16, exp.DType.INT: 32, exp.DType.BIGINT: 64}
 BYTES = (exp.DType.BINARY, exp.DType.VARBINARY)
@@ -20,6 +23,16 @@ _REALS = (exp.DType.DOUBLE, exp.DType.FLOAT)
 _MONTHS = {"YEAR": 12, "MONTH": 1}
 _SECONDS = {"DAY": 86_400, "HOUR": 3_600, "MINUTE": 60, "SECOND": 1}
 _BLANK = "' ' || chr(9) || chr(10) || chr(13)"
+# Texts of times that DuckDB reads as Spark does; the others are read by functions of ours.
+_PLAIN_DATE = r"\d{4}-\d{1,2}-\d{1,2}"
+_PLAIN_WALL = _PLAIN_DATE + r"(?:[ T](?:[01]?\d|2[0-3]):[0-5]?\d(?::[0-5]?\d(?:[.]\d{1,6})?)?)?"
+_PLAIN_TIME = (
+    _PLAIN_WALL
+    + "|"
+    + _PLAIN_DATE
+    + r"[ T](?:[01]?\d|2[0-3]):[0-5]?\d:[0-5]?\d(?:[.]\d{1,6})?(?:Z|[+-](?:0\d|1[0-7])(?::[0-5]\d)?)"
+)
+_INSTANTS = (exp.DType.TIMESTAMP, exp.DType.TIMESTAMPTZ, exp.DType.TIMESTAMPLTZ)
 _TO_BOOL = (
     f"CASE lower(trim({{0}}, {_BLANK})) WHEN 't' THEN TRUE WHEN 'true' THEN TRUE WHEN 'y' THEN TRUE WHEN 'yes' THEN TRUE"
     " WHEN '1' THEN TRUE WHEN 'f' THEN FALSE WHEN 'false' THEN FALSE WHEN 'n' THEN FALSE WHEN 'no' THEN FALSE"
@@ -88,12 +101,73 @@ def _cast(node: exp.Cast, source: exp.DType | None, target: exp.DType) -> exp.Ex
             return exp.Anonymous(this="regexp_replace", expressions=parts)
         if source in BYTES:
             return exp.Anonymous(this="decode", expressions=[value])
+        if source in (exp.DType.STRUCT, exp.DType.MAP):
+            raise QueryError("a struct or a map is not cast to text in process: use to_json", kind="unsupported")
+    if target is exp.DType.ARRAY and len(node.to.expressions) == 1:
+        return _items(node)
+    if target is exp.DType.DECIMAL and source in _REALS:  # by the digits that the number is shown with
+        shown = exp.TryCast(this=value, to=exp.DataType.build("TEXT"), requires_string=False)
+        return exp.TryCast(this=shown, to=node.to, requires_string=False)
+    if target is exp.DType.DECIMAL and isinstance(value, exp.Literal) and value.is_string:
+        return _decimal_of_literal(node, str(value.this)) or plain
     if target in BYTES:
         return _bytes(value, source) or plain
     if target in exp.DataType.TEMPORAL_TYPES and source in exp.DataType.TEXT_TYPES:
+        return _time(node, target)
+    if target in _INSTANTS and source in exp.DataType.NUMERIC_TYPES:
+        if source in _BITS:
+            return _written("make_timestamptz(CAST({0} AS BIGINT) * 1000000)", value)
+        exact = "DOUBLE" if source in _REALS else "DECIMAL(38, 9)"
+        return _written(f"make_timestamptz(TRY_CAST(trunc(CAST({{0}} AS {exact}) * 1000000) AS BIGINT))", value)
+    if target in exp.DataType.REAL_TYPES and source in _INSTANTS:
+        exact = "CAST(epoch_us({0}) AS DECIMAL(38, 6)) / 1000000" if target not in _REALS else "epoch({0})"
+        return exp.TryCast(this=_written(exact, value), to=node.to, requires_string=False)
+    return plain
+
+
+def _items(node: exp.Cast) -> exp.Expr:
+    """Return a list whose items are cast one by one."""
+    inner = node.to.expressions[0]
+    held = node.this.type
+    known = held.expressions[0] if held is not None and held.this is exp.DType.ARRAY and held.expressions else None
+    item = exp.column("tide_c")
+    item.type = known.copy() if known is not None else exp.DataType.build("DOUBLE") if inner.this in _BITS else None
+    made = _cast(exp.Cast(this=item, to=inner.copy()), kind_of(item), inner.this)
+    each = exp.Lambda(this=made, expressions=[exp.to_identifier("tide_c")])
+    return exp.Anonymous(this="list_transform", expressions=[node.this, each])
+
+
+def _decimal_of_literal(node: exp.Cast, text: str) -> exp.Expr | None:
+    """Return a number such as 123.0E-28 without its exponent, which DuckDB rounds to nothing."""
+    if "e" not in text.lower():
+        return None
+    try:
+        plain = f"{Decimal(text):f}"
+    except ArithmeticError:
+        return None
+    return exp.TryCast(this=exp.Literal.string(plain), to=node.to, requires_string=False)
+
+
+def _time(node: exp.Cast, target: exp.DType) -> exp.Expr:
+    """Return a text as a date, a time or what a wall clock shows; what no engine reads alike, by functions of ours."""
+    value = node.this
+    if target is exp.DType.DATE:
+        shape, made, read = _PLAIN_DATE, "(DATE '1970-01-01' + CAST({0} AS INTEGER))", days_of_text
+    elif target in _INSTANTS:
+        shape, made, read = _PLAIN_TIME, "make_timestamptz({0})", micros_of_text
+    elif target is exp.DType.TIMESTAMPNTZ:
+        shape, made, read = _PLAIN_WALL, "make_timestamp({0})", wall_micros_of_text
+    else:
         trimmed = _written(f"trim({{0}}, {_BLANK})", value)
         return exp.TryCast(this=trimmed, to=node.to, requires_string=False)
-    return plain
+    kind = "TIMESTAMPTZ" if target in _INSTANTS else "DATE" if target is exp.DType.DATE else "TIMESTAMP"
+    if isinstance(value, exp.Literal):
+        found = read(str(value.this))
+        number = "NULL" if found is None else str(found)
+        return _written(f"CAST({made.format(f'CAST({number} AS BIGINT)')} AS {kind})", value)
+    ours = made.format(f"tide_{read.__name__}({{0}})")
+    text = f"CASE WHEN regexp_full_match({{0}}, '{shape}') THEN TRY_CAST({{0}} AS {kind}) ELSE {ours} END"
+    return _written(text, value)
 
 
 def _bytes(value: exp.Expr, source: exp.DType | None) -> exp.Expr | None:
@@ -121,7 +195,7 @@ def _interval_cast(node: exp.Cast, source: exp.DType | None) -> exp.Expr:
         made.type = exp.DataType.build("INTERVAL")
         return made
     if source in exp.DataType.TEXT_TYPES:
-        return _written("TRY_CAST(regexp_replace({0}, '^\\s*interval\\s+', '', 'i') AS INTERVAL)", value)
+        return _interval_of_text(value, target)
     inner = value.unnest() if isinstance(value, exp.Paren) else value
     own = _last_unit(inner) if isinstance(inner, exp.Interval) else None
     if target in exp.DataType.NUMERIC_TYPES and own is not None:
@@ -131,6 +205,21 @@ def _interval_cast(node: exp.Cast, source: exp.DType | None) -> exp.Expr:
         message = f"an interval is not cast to {shown} in process: take its parts by extract(… from …)"
         raise QueryError(message, kind="unsupported")
     return exp.TryCast(this=value, to=exp.DataType.build("INTERVAL"), requires_string=False)
+
+
+def _interval_of_text(value: exp.Expr, target: object) -> exp.Expr:
+    """Return the interval that a text of one's units says; one that is not written out in the query is refused."""
+    if not isinstance(target, exp.Interval) or target.args.get("unit") is None:
+        return _written("TRY_CAST(regexp_replace({0}, '^\\s*interval\\s+', '', 'i') AS INTERVAL)", value)
+    if not isinstance(value, exp.Literal):
+        message = "text in a column is not cast to an interval in process: use make_dt_interval or make_ym_interval"
+        raise QueryError(message, kind="unsupported")
+    text = re.sub(r"^\s*interval\s+([+-]?)'([^']*)'.*$", r"\1\2", str(value.this), flags=re.IGNORECASE | re.DOTALL)
+    if not re.fullmatch(r"\s*[+-]?\s*\d[\d\s:.-]*", text):
+        raise QueryError(f"{value.this!r} is not an interval of {target.args['unit'].sql().lower()}", kind="runtime")
+    made = exp.Interval(this=exp.Literal.string(text.strip()), unit=target.args["unit"].copy())
+    made.type = exp.DataType.build("INTERVAL")
+    return made
 
 
 def _of_interval(node: exp.Cast, value: exp.Expr, unit: str) -> exp.Expr:
@@ -154,11 +243,16 @@ def _whole(node: exp.Cast, source: exp.DType | None, target: exp.DType) -> exp.E
     name, bits = target.value, _BITS[target]
     value = node.this
     low, high = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
+    if source in _INSTANTS:
+        return _written(
+            f"TRY_CAST(epoch_us({{0}}) // 1000000 - CASE WHEN epoch_us({{0}}) % 1000000 < 0 THEN 1 ELSE 0 END AS {name})",
+            value,
+        )
     if source in exp.DataType.TEXT_TYPES:
         tail = "" if isinstance(node, exp.TryCast) else r"(?:[.]\d*)?"
         return _written(rf"TRY_CAST(regexp_extract({{0}}, '^\s*([+-]?\d+){tail}\s*$', 1) AS {name})", value)
     if source in _REALS and bits >= 32 and not isinstance(node, exp.TryCast):
-        edge = f"CASE WHEN {{0}} >= {high} THEN CAST({high} AS {name}) WHEN {{0}} <= {low} THEN CAST({low} AS {name})"
+        edge = f"CASE WHEN isnan({{0}}) THEN 0 WHEN {{0}} >= {high} THEN CAST({high} AS {name}) WHEN {{0}} <= {low} THEN CAST({low} AS {name})"
         return _written(f"{edge} ELSE TRY_CAST(trunc({{0}}) AS {name}) END", value)
     if source in exp.DataType.REAL_TYPES:
         return exp.TryCast(this=exp.Anonymous(this="trunc", expressions=[value]), to=node.to, requires_string=False)

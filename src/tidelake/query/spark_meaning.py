@@ -15,6 +15,8 @@ from sqlglot import exp
 
 from tidelake.errors import QueryError
 from tidelake.query.spark_casts import BYTES, as_spark_casts, as_text, cast_to, kind_of
+from tidelake.query.spark_decimals import divides_decimals, quotient, rest, whole_quotient
+from tidelake.query.spark_operands import with_operands
 
 _Over = Callable[[exp.Expr], exp.Expr]  # puts an aggregate into the filter and the window of another
 
@@ -29,12 +31,13 @@ _UNITS = {
 }  # fmt: skip
 _UNIT = {word: unit for unit, words in _UNITS.items() for word in (unit, *words.split())}
 _MICROS = {"DAY": 86_400_000_000, "HOUR": 3_600_000_000, "MINUTE": 60_000_000, "SECOND": 1_000_000}
+_MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
 _OF_DAYS = {"YEAR", "QUARTER", "MONTH", "WEEK", "DAY"}
 _COMPARED = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ)
 _ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod, exp.IntDiv)
 _AGGREGATES = (
     exp.Corr, exp.Skewness, exp.Kurtosis, exp.Mode, exp.WithinGroup, exp.GroupConcat, exp.Count, exp.Quantile,
-    exp.ApproxQuantile, exp.Avg, exp.CountIf,
+    exp.ApproxQuantile, exp.Avg, exp.CountIf, exp.ArgMax, exp.ArgMin, exp.ArrayAgg, exp.ArrayUniqueAgg,
 )  # fmt: skip
 _UNLIKE = (
     exp.Substring,
@@ -46,12 +49,18 @@ _UNLIKE = (
     exp.Concat,
     exp.ConcatWs,
     exp.DPipe,
+    exp.Reverse,
+    exp.StrPosition,
+    exp.Chr,
+    exp.GenerateSeries,
+    exp.JSONFormat,
 )
 _NAN = exp.cast(exp.Literal.string("NaN"), "DOUBLE")
 
 
 def as_spark(tree: exp.Expr) -> None:
     """Change a tree in place so that DuckDB answers as Spark does."""
+    with_operands(tree)
     _branches(tree)
     _operands(tree)
     as_spark_casts(tree)
@@ -139,6 +148,12 @@ def _calculate(node: exp.Expr) -> None:
     elif isinstance(node, exp.Add | exp.Sub) and dates and _is_of_days(left, right):
         made = cast_to(type(node)(this=node.this.copy(), expression=node.expression.copy()), "DATE")
         node.replace(made)
+    elif isinstance(node, exp.Div) and divides_decimals(node.this, node.expression):
+        node.replace(quotient(node.this, node.expression))
+    elif isinstance(node, exp.IntDiv) and divides_decimals(node.this, node.expression):
+        node.replace(whole_quotient(node.this, node.expression))
+    elif isinstance(node, exp.Mod) and divides_decimals(node.this, node.expression):
+        node.replace(rest(node.this, node.expression))
     elif isinstance(node, exp.IntDiv) and any(kind in _NUMBERS and kind not in _WHOLE for kind in kinds):
         whole = exp.Anonymous(
             this="trunc", expressions=[exp.Div(this=node.this.copy(), expression=node.expression.copy())]
@@ -207,14 +222,16 @@ def _times(tree: exp.Expr) -> None:
     for node in reversed(list(tree.find_all(*kinds))):
         match node:
             case exp.StrToUnix():
-                if kind_of(node.this) in _TIMES:
+                if kind_of(node.this) in _TEXTS:
+                    node.replace(exp.cast(node.copy(), "BIGINT"))
+                elif kind_of(node.this) in _TIMES:
                     whole = exp.Floor(this=exp.Anonymous(this="epoch", expressions=[node.this]))
                     node.replace(exp.cast(whole, "BIGINT"))
             case exp.DayOfWeek():  # Sunday is 1
                 node.replace(exp.paren(exp.Add(this=node.copy(), expression=exp.Literal.number(1))))
             case exp.TimestampDiff():  # whole units, not how many begin in between
-                unit = exp.Literal.string(str(node.args.get("unit") or "DAY").lower())
-                node.replace(exp.Anonymous(this="datesub", expressions=[unit, node.expression, node.this]))
+                unit = str(node.args.get("unit") or "DAY").upper()
+                node.replace(_months_apart(node, _MONTHS[unit]) if unit in _MONTHS else _units_apart(node, unit))
             case exp.Extract():
                 node.replace(_part(str(node.name or node.this), node.expression) or node.copy())
             case exp.Anonymous():
@@ -230,6 +247,25 @@ def _times(tree: exp.Expr) -> None:
                     text.replace(cast_to(text, "INT"))
                 if str(node.args.get("unit") or "DAY").upper() == "DAY" and not isinstance(node.parent, exp.Cast):
                     node.replace(exp.cast(node.copy(), "DATE"))
+
+
+def _units_apart(node: exp.TimestampDiff, unit: str) -> exp.Expr:
+    return exp.Anonymous(
+        this="datesub", expressions=[exp.Literal.string(unit.lower()), node.expression.copy(), node.this.copy()]
+    )
+
+
+def _months_apart(node: exp.TimestampDiff, months: int) -> exp.Expr:
+    """Count whole months: one is whole when its day and its time of day are reached."""
+    since, until = (f"CAST({each.sql('duckdb')} AS TIMESTAMP)" for each in (node.expression, node.this))
+    between = "((year(tide_p.b) - year(tide_p.a)) * 12 + month(tide_p.b) - month(tide_p.a))"
+    rest = "epoch_us(tide_p.{0}) - epoch_us(date_trunc('month', tide_p.{0}))"
+    a, b = rest.format("a"), rest.format("b")
+    short = (
+        f"CASE WHEN tide_p.b >= tide_p.a AND {b} < {a} THEN -1 WHEN tide_p.b < tide_p.a AND {b} > {a} THEN 1 ELSE 0 END"
+    )
+    body = f"CAST(trunc(({between} + {short}) / {months}) AS BIGINT)"
+    return exp.Var(this=f"list_transform([{{'a': {since}, 'b': {until}}}], lambda tide_p: {body})[1]")
 
 
 def _part(word: str, value: exp.Expr) -> exp.Expr | None:
@@ -276,10 +312,74 @@ def _functions(tree: exp.Expr) -> None:
                 _substring(node)
             case exp.RegexpExtractAll():
                 _without_nulls(node)
+            case exp.Reverse():
+                _reverse(node)
+            case exp.StrPosition():
+                _position(node)
+            case exp.Chr():
+                for code in list(node.expressions):
+                    code.replace(exp.Var(this=f"CAST(CAST({code.sql('duckdb')} AS BIGINT) & 255 AS INTEGER)"))
+            case exp.GenerateSeries():
+                _sequence(node)
+            case exp.JSONFormat():
+                _as_json(node)
             case _:
                 for part in [*node.expressions, *([node.this, node.expression] if isinstance(node, exp.DPipe) else [])]:
                     if kind_of(part) in (exp.DType.DOUBLE, exp.DType.FLOAT):
                         part.replace(as_text(part))
+
+
+def _reverse(node: exp.Reverse) -> None:
+    """Turn a text or a list around; DuckDB would turn the text that a list is shown as."""
+    kind = kind_of(node.this)
+    if kind is exp.DType.ARRAY or isinstance(node.this, exp.Array):
+        node.replace(exp.Anonymous(this="list_reverse", expressions=[node.this]))
+    elif kind not in _TEXTS and kind is not exp.DType.NULL:
+        message = "reverse takes what is known as text or as an array in process: cast it, or ask with engine='spark'"
+        raise QueryError(message, kind="unsupported")
+
+
+def _position(node: exp.StrPosition) -> None:
+    start = node.args.get("position")
+    if start is not None:
+        before = exp.LT(this=exp.paren(start.copy()), expression=exp.Literal.number(1))
+        node.replace(exp.Case(ifs=[exp.If(this=before, true=exp.Literal.number(0))], default=node.copy()))
+
+
+def _sequence(node: exp.GenerateSeries) -> None:
+    """Count down where the end is before the start; dates and months are refused, which DuckDB adds one by one."""
+    start, end, step = (node.args.get(key) for key in ("start", "end", "step"))
+    if isinstance(node.parent, exp.Table) or start is None or end is None:
+        return
+    if kind_of(start) in _TIMES:
+        if step is None or kind_of(start) is exp.DType.DATE or not _is_short(step):
+            message = (
+                "sequence of times takes timestamps and a step of days or less in process: ask with engine='spark'"
+            )
+            raise QueryError(message, kind="unsupported")
+    elif step is None:
+        down = exp.GT(this=exp.paren(start.copy()), expression=exp.paren(end.copy()))
+        one = exp.If(this=down, true=exp.Literal.number(-1))
+        node.set("step", exp.Case(ifs=[one], default=exp.Literal.number(1)))
+
+
+def _is_short(step: exp.Expr) -> bool:
+    unit = str(step.args.get("unit") or "").upper().removesuffix("S")
+    return isinstance(step, exp.Interval) and unit in (*_MICROS, "WEEK")
+
+
+def _as_json(node: exp.JSONFormat) -> None:
+    """Leave out the fields of a struct that are null; times and decimals, which Spark writes otherwise, are refused."""
+    kind = node.this.type
+    inside = list(kind.find_all(exp.DataType)) if kind is not None else []
+    if any(each.this in (*_TIMES, exp.DType.DECIMAL, *BYTES) for each in inside):
+        message = (
+            "to_json takes no times, decimals or bytes in process: cast them to string, or ask with engine='spark'"
+        )
+        raise QueryError(message, kind="unsupported")
+    if kind is not None and kind.this is not exp.DType.VARIANT and not any(e.this is exp.DType.MAP for e in inside):
+        text = exp.cast(node.copy(), "VARCHAR")
+        node.replace(exp.Anonymous(this="tide_without_null_fields", expressions=[text]))
 
 
 def _substring(node: exp.Substring) -> None:
@@ -315,6 +415,14 @@ def _aggregates(tree: exp.Expr) -> None:
         match node:
             case exp.Avg() if kind_of(node.this) is exp.DType.TIMESTAMPTZ:  # seconds
                 node.this.replace(exp.Anonymous(this="epoch", expressions=[node.this.copy()]))
+            case exp.ArgMax() | exp.ArgMin():
+                _around(node, _chosen)
+            case exp.ArrayAgg() | exp.ArrayUniqueAgg():  # of nothing, an empty list
+                _around(node, lambda over, inner: exp.Coalesce(this=over(inner), expressions=[exp.Array()]))
+            case exp.Avg() if kind_of(node.this) is exp.DType.INTERVAL:
+                raise QueryError(
+                    "avg takes numbers in process, not intervals: ask with engine='spark'", kind="unsupported"
+                )
             case exp.Corr():  # of what does not vary there is none
                 _around(node, _known)
             case exp.CountIf():  # what is not known is not counted, and nothing is not null
@@ -326,8 +434,11 @@ def _aggregates(tree: exp.Expr) -> None:
                 _around(node, _skewness)
             case exp.Count() if node.expressions:
                 _count_whole(node)
-            case exp.GroupConcat() if any(kind_of(each) in BYTES for each in node.find_all(exp.Column, exp.HexString)):
-                message = "listagg takes text in process, not bytes: ask with engine='spark'"
+            case exp.GroupConcat() if any(
+                kind_of(each) in (*BYTES, exp.DType.INTERVAL)
+                for each in node.find_all(exp.Column, exp.HexString, exp.Interval)
+            ):
+                message = "listagg takes text in process, not bytes or intervals: ask with engine='spark'"
                 raise QueryError(message, kind="unsupported")
             case exp.GroupConcat():
                 if node.args.get("separator") is None or isinstance(node.args["separator"], exp.Null):
@@ -358,6 +469,19 @@ def _around(node: exp.Expr, made: Callable[[_Over, exp.Expr], exp.Expr]) -> None
         return outside
 
     whole.replace(exp.paren(made(over, node.copy())))
+
+
+def _chosen(over: _Over, node: exp.Expr) -> exp.Expr:
+    """Return what stands beside the greatest or the least, also where that is null: a struct is never null."""
+    held = exp.Struct(expressions=[exp.PropertyEQ(this=exp.to_identifier("v"), expression=node.this.copy())])
+    name = "arg_max" if isinstance(node, exp.ArgMax) else "arg_min"
+    count = node.args.get("count")
+    call = exp.Anonymous(this=name, expressions=[held, node.expression.copy(), *([count.copy()] if count else [])])
+    if count is None:
+        return exp.Anonymous(this="struct_extract", expressions=[over(call), exp.Literal.string("v")])
+    item = exp.Var(this="tide_x.v")
+    each = exp.Lambda(this=item, expressions=[exp.to_identifier("tide_x")])
+    return exp.Anonymous(this="list_transform", expressions=[over(call), each])
 
 
 def _known(over: _Over, node: exp.Expr) -> exp.Expr:

@@ -26,7 +26,7 @@ from tidelake.query.guard import refusal_of
 from tidelake.query.long_lists import put_lists
 from tidelake.query.sql_functions import OURS
 from tidelake.query.sql_shape import shaped
-from tidelake.query.sql_tokens import DIALECT, parse_tokens, tokens_of
+from tidelake.query.sql_tokens import DIALECT, parse_tokens, tokens_of, word_for_time
 
 MAX_TEXT = 1_000_000  # characters: more than any query a person wrote, and as many as KQL takes
 
@@ -42,6 +42,7 @@ OWN_FUNCTIONS = {
 }
 _STATEMENTS = ("select", "with", "from", "values", "union")
 _TAKEN = {"when", "then", "else", "end", "case", "for", "on", "between", "and", "or", "not", "in", "is", "as"}
+_TIMES = (exp.DType.TIMESTAMP, exp.DType.TIMESTAMPTZ, exp.DType.TIMESTAMPLTZ, exp.DType.TIMESTAMPNTZ)
 _NOW = (exp.CurrentTimestamp, exp.CurrentDate)
 _PLAIN_KEY = re.compile(r"[^\[\]]+")
 
@@ -79,7 +80,7 @@ def parse_sql(text: str, columns: Collection[str] = ()) -> exp.Query:
     put_lists(tree, lists)
     query = cast(exp.Query, shaped(tree))
     _name_outputs(query)
-    return cast(exp.Query, query.transform(_own_calls, copy=False))
+    return cast(exp.Query, query.transform(_own_calls, copy=False).transform(_words, copy=False))
 
 
 def too_deep() -> QueryError:
@@ -199,6 +200,28 @@ def _own_calls(node: exp.Expr) -> exp.Expr:
     if isinstance(node, exp.Func) and (own := OWN_FUNCTIONS.get(node.sql_name().lower())):
         return exp.Anonymous(this=own, expressions=[node.this, node.expression])
     return node
+
+
+def _words(node: exp.Expr) -> exp.Expr:
+    """Put the time that a word such as ``today`` stands for where it is cast to one, as Spark does."""
+    is_cast = (
+        isinstance(node, exp.Cast | exp.TsOrDsToDate) and isinstance(node.this, exp.Literal) and node.this.is_string
+    )
+    kind = (
+        exp.DType.DATE if isinstance(node, exp.TsOrDsToDate) else node.to.this if isinstance(node, exp.Cast) else None
+    )
+    if not is_cast or kind not in (*_TIMES, exp.DType.DATE) or (word := word_for_time(str(node.this.this))) is None:
+        return node
+    target = exp.DataType.build(kind, dialect=DIALECT)
+    if word == "epoch":
+        return exp.Cast(this=exp.Literal.string("1970-01-01"), to=target)
+    if word == "now" and kind is not exp.DType.DATE:
+        return exp.Cast(this=exp.CurrentTimestamp(), to=target)
+    days = {"yesterday": -1, "tomorrow": 1}.get(word, 0)
+    day: exp.Expr = exp.CurrentDate()
+    if days:
+        day = exp.TsOrDsAdd(this=day, expression=exp.Literal.number(days), unit=exp.var("DAY"))
+    return exp.Cast(this=day, to=target)
 
 
 def _step(literal: exp.Literal) -> str:

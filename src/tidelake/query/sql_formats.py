@@ -21,6 +21,12 @@ _STRFTIME = {
     "EEE": "%a", "EEEE": "%A", "E": "%a", "MMM": "%b", "MMMM": "%B", "a": "%p", "hh": "%I", "d": "%-d", "M": "%-m",
     "H": "%-H", "h": "%-I", "m": "%-M", "s": "%-S", "yy": "%y", "D": "%-j", "DDD": "%j",
 }  # fmt: skip
+_LEAVES = {
+    exp.DType.TINYINT: "TINYINT", exp.DType.SMALLINT: "SMALLINT", exp.DType.INT: "INT", exp.DType.BIGINT: "BIGINT",
+    exp.DType.FLOAT: "FLOAT", exp.DType.DOUBLE: "DOUBLE", exp.DType.BOOLEAN: "BOOLEAN", exp.DType.DATE: "DATE",
+    exp.DType.TIMESTAMP: "TIMESTAMP", exp.DType.TIMESTAMPTZ: "TIMESTAMP", exp.DType.TIMESTAMPLTZ: "TIMESTAMP",
+    exp.DType.TIMESTAMPNTZ: "WALL", exp.DType.TIME: "TIME", **dict.fromkeys(exp.DataType.TEXT_TYPES, "TEXT"),
+}  # fmt: skip
 _PIECE = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|.", re.DOTALL)
 
 
@@ -66,8 +72,11 @@ def from_json(nodes: Sequence[exp.Expr], texts: Sequence[str]) -> str:
             kind = exp.DataType.build(f"STRUCT<{wanted}>", dialect="spark")
         except (ParseError, ValueError):
             raise QueryError(f"{wanted!r} is not a type such as a int, b string", kind="syntax") from None
+    if kind.this not in (exp.DType.STRUCT, exp.DType.ARRAY, exp.DType.MAP):
+        raise QueryError(f"from_json gives a struct, an array or a map, not {wanted!r}", kind="type_mismatch")
     shape = json.dumps(_json_shape(kind)).replace("'", "''")
-    return f"json_transform(TRY_CAST({texts[0]} AS JSON), '{shape}')"
+    strict = json.dumps(_strict_shape(kind)).replace("'", "''")
+    return f"json_transform(CAST(tide_json_by_type(CAST({texts[0]} AS VARCHAR), '{strict}') AS JSON), '{shape}')"
 
 
 def _json_shape(kind: exp.DataType) -> Any:
@@ -77,6 +86,26 @@ def _json_shape(kind: exp.DataType) -> Any:
     if kind.this is exp.DType.ARRAY:
         return [_json_shape(kind.expressions[0])]
     return "TIME" if kind.this is exp.DType.TIME else kind.sql("duckdb")
+
+
+def _strict_shape(kind: exp.DataType) -> dict[str, Any]:
+    """Return a type as ``sql_json`` reads it, or refuse one that it cannot."""
+    match kind.this:
+        case exp.DType.STRUCT:
+            fields = {field.name: field.args["kind"] for field in kind.expressions}
+            if "_corrupt_record" not in fields:
+                return {"fields": {name: _strict_shape(each) for name, each in fields.items()}}
+        case exp.DType.ARRAY if kind.expressions:
+            return {"items": _strict_shape(kind.expressions[0])}
+        case exp.DType.MAP if len(kind.expressions) == 2 and kind.expressions[0].this in exp.DataType.TEXT_TYPES:
+            return {"values": _strict_shape(kind.expressions[1])}
+        case exp.DType.DECIMAL:
+            precision, scale = [int(part.name) for part in kind.expressions] or (10, 0)
+            return {"kind": "DECIMAL", "precision": precision, "scale": scale}
+        case found if found in _LEAVES:
+            return {"kind": _LEAVES[found]}
+    shown = kind.sql("spark").lower()
+    raise QueryError(f"from_json does not read {shown} in process: ask with engine='spark'", kind="unsupported")
 
 
 def strftime_of_java(pattern: str) -> str | None:

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from tidelake.errors import QueryError
+from tidelake.query.decimals import digits_of, is_decimal, widest
+from tidelake.query.spark_decimals import divides_decimals, quotient
 from tidelake.query.sql_formats import from_json, to_char, to_number, to_text_of_time
 from tidelake.query.sql_nested import NESTED
 from tidelake.query.templates import Writer, writer
@@ -22,10 +24,7 @@ LET = "list_transform([%s], lambda tide_v: %s)[1]"
 # What a call gives (``same`` is what its first argument is), and how DuckDB says it.
 _WRITTEN = r"""
 bround same round_even({0}, {1|0})
-shiftleft same CAST(CAST({0} AS HUGEINT) * CAST(pow(2, {1}) AS HUGEINT) AS BIGINT)
 rint double round_even(CAST({0} AS DOUBLE), 0)
-positive same ({0})
-negative same (-({0}))
 hypot double sqrt(CAST({0} AS DOUBLE) * ({0}) + CAST({1} AS DOUBLE) * ({1}))
 expm1 double (exp({0}) - 1)
 log1p double CASE WHEN ({0}) > -1 THEN ln(1 + ({0})) END
@@ -48,7 +47,6 @@ some bool bool_or({0})
 any bool bool_or({0})
 std double stddev_samp({0})
 try_avg double avg({0})
-try_divide double (({0}) / nullif(TRY_CAST({1} AS DOUBLE), 0))
 try_mod same (({0}) % nullif({1}, 0))
 try_element_at ? ({0})[{1}]
 try_make_timestamp timestamp CAST(NULL AS TIMESTAMPTZ)
@@ -65,7 +63,16 @@ split_part text CASE WHEN ({1}) = '' THEN CASE WHEN ({2}) IN (1, -1) THEN {0} EL
 quote text ('''' || replace(replace({0}, '\', '\\'), '''', '\''') || '''')
 json_array_length int CASE WHEN TRY(json_type({0})) = 'ARRAY' THEN CAST(TRY(json_array_length({0})) AS INTEGER) END
 json_object_keys ? CASE WHEN TRY(json_type({0})) = 'OBJECT' THEN TRY(json_keys({0})) END
-uniform ? (({0}) + random() * (({1}) - ({0})))
+array_position bigint CASE WHEN ({0}) IS NOT NULL AND ({1}) IS NOT NULL THEN coalesce(list_position({0}, {1}), 0) END
+array_remove same CASE WHEN ({1}) IS NOT NULL THEN list_filter({0}, lambda tide_x: tide_x IS DISTINCT FROM ({1})) END
+array_distinct same OF[[{0}]][[list_filter(@, lambda tide_x, tide_i: list_position(@, tide_x) = tide_i)]]
+flatten ? CASE WHEN list_count({0}) = len({0}) THEN flatten({0}) END
+array_contains bool CASE WHEN ({0}) IS NULL OR ({1}) IS NULL THEN NULL WHEN list_contains({0}, {1}) THEN TRUE WHEN list_count({0}) = len({0}) THEN FALSE END
+url_encode text replace(replace(replace(url_encode(CAST({0} AS VARCHAR)), '%20', '+'), '~', '%7E'), '%2A', '*')
+sign double CAST(sign(CAST({0} AS DOUBLE)) AS DOUBLE)
+signum double CAST(sign(CAST({0} AS DOUBLE)) AS DOUBLE)
+from_utc_timestamp timestamp make_timestamptz(tide_micros_to_zone(CAST(epoch_us({0}) AS VARCHAR), CAST({1} AS VARCHAR)))
+to_utc_timestamp timestamp make_timestamptz(tide_micros_from_zone(CAST(epoch_us({0}) AS VARCHAR), CAST({1} AS VARCHAR)))
 randstr text array_to_string(list_transform(range(CAST({0} AS BIGINT)), lambda tide_i: substr('0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ', 1 + CAST(floor(random() * 62) AS INTEGER), 1)), '')
 json_typeof text CASE WHEN TRY(json_type({0})) IS NOT NULL THEN CASE TRY(json_type({0})) WHEN 'VARCHAR' THEN 'string' WHEN 'BOOLEAN' THEN 'boolean' WHEN 'NULL' THEN 'null' WHEN 'ARRAY' THEN 'array' WHEN 'OBJECT' THEN 'object' ELSE 'number' END END
 get ? CASE WHEN ({1}) >= 0 THEN ({0})[({1}) + 1] END
@@ -108,9 +115,21 @@ def _try(sign: str) -> Writer:
 
     def write(nodes: Sequence[exp.Expr], texts: Sequence[str]) -> str:
         left, right = (_number(node, text) for node, text in zip(nodes, texts, strict=True))
+        if all(map(kind_is_interval, nodes)):
+            return _within_range(f"TRY(({left}) {sign} ({right}))")
         return f"TRY(({left}) {sign} ({right}))"
 
     return write
+
+
+def _within_range(interval: str) -> str:
+    """Write an interval, or null where it is longer than 64 bits of microseconds, as Spark has it."""
+    micros = (
+        "(date_part('day', tide_v)::HUGEINT * 86400000000 + date_part('hour', tide_v)::HUGEINT * 3600000000"
+        " + date_part('minute', tide_v) * 60000000 + date_part('microsecond', tide_v))"
+    )
+    kept = f"CASE WHEN {micros} BETWEEN {-(2**63)} AND {2**63 - 1} THEN tide_v END"
+    return LET % (interval, kept)
 
 
 def _number(node: exp.Expr, text: str) -> str:
@@ -120,6 +139,8 @@ def _number(node: exp.Expr, text: str) -> str:
 
 def _try_sum(nodes: Sequence[exp.Expr], texts: Sequence[str]) -> str:
     kind = nodes[0].type.this if nodes[0].type is not None else None
+    if kind_is_interval(nodes[0]):
+        raise QueryError("try_sum takes numbers in process: ask with engine='spark'", kind="unsupported")
     written = f"sum({texts[0]})"
     return f"TRY_CAST({written} AS BIGINT)" if kind in exp.DataType.INTEGER_TYPES else written
 
@@ -171,6 +192,55 @@ def _is_binary(node: exp.Expr) -> bool:
     return node.type is not None and node.type.this in (exp.DType.BINARY, exp.DType.VARBINARY)
 
 
+def _plain(sign: str) -> Writer:
+    """Write a number with a sign before it; text is the number it stands for, or null."""
+
+    def write(nodes: Sequence[exp.Expr], texts: Sequence[str]) -> str:
+        (text,) = texts
+        is_text = nodes[0].type is not None and nodes[0].type.this in exp.DataType.TEXT_TYPES
+        return f"({sign}TRY_CAST({text} AS DOUBLE))" if is_text else f"({sign}({text}))"
+
+    return write
+
+
+def _shift_left(nodes: Sequence[exp.Expr], texts: Sequence[str]) -> str:
+    """Write a shift within the bits of its type: what goes beyond is lost."""
+    is_long = nodes[0].type is not None and nodes[0].type.this is exp.DType.BIGINT
+    bits = 64 if is_long else 32
+    turned = f"CAST({texts[0]} AS HUGEINT) * CAST(pow(2, ({texts[1]}) & {bits - 1}) AS HUGEINT)"
+    half = 2 ** (bits - 1)
+    within = f"((({turned}) % {2**bits} + {2**bits + half}) % {2**bits} - {half})"
+    return f"CAST({within} AS {'BIGINT' if is_long else 'INTEGER'})"
+
+
+def _uniform(nodes: Sequence[exp.Expr], texts: Sequence[str]) -> str:
+    """Write a number by chance between two, of the type that holds both."""
+    drawn = f"(({texts[0]}) + random() * (({texts[1]}) - ({texts[0]})))"
+    digits = [digits_of(each) for each in nodes[:2]]
+    if None in digits:
+        return drawn
+    precision, scale = widest(each for each in digits if each is not None)
+    if any(map(is_decimal, nodes[:2])):
+        return f"CAST({drawn} AS DECIMAL({precision}, {scale}))"
+    is_long = any(each.type is not None and each.type.this is exp.DType.BIGINT for each in nodes[:2])
+    return f"CAST(floor({drawn}) AS {'BIGINT' if is_long else 'INTEGER'})"
+
+
+def _try_divide(nodes: Sequence[exp.Expr], texts: Sequence[str]) -> str:
+    if divides_decimals(nodes[0], nodes[1]):
+        return quotient(nodes[0], nodes[1]).sql("duckdb")
+    if any(kind_is_interval(each) for each in nodes):
+        raise QueryError("try_divide takes numbers in process: ask with engine='spark'", kind="unsupported")
+    return f"(TRY_CAST({texts[0]} AS DOUBLE) / nullif(TRY_CAST({texts[1]} AS DOUBLE), 0))"
+
+
+def kind_is_interval(node: exp.Expr) -> bool:
+    """Whether an expression is an interval."""
+    if isinstance(node, exp.Interval):
+        return True
+    return node.type is not None and (isinstance(node.type.this, exp.Interval) or node.type.this is exp.DType.INTERVAL)
+
+
 def _make_timestamp(nodes: Sequence[exp.Expr], texts: Sequence[str]) -> str:
     """Write a time out of its parts: six numbers, or a date and a time of day, and perhaps a zone."""
     if len(texts) < 6:
@@ -186,6 +256,11 @@ _MADE: dict[str, tuple[str, Writer]] = {
     "try_subtract": ("same", _try("-")),
     "try_multiply": ("same", _try("*")),
     "try_sum": ("same", _try_sum),
+    "try_divide": ("?", _try_divide),
+    "positive": ("same", _plain("")),
+    "negative": ("same", _plain("-")),
+    "shiftleft": ("same", _shift_left),
+    "uniform": ("?", _uniform),
     "format_string": ("text", _format_string),
     "printf": ("text", _format_string),
     "split": ("?", _split),
@@ -242,7 +317,7 @@ TAKEN_AS = {
         "bround rint positive negative hypot expm1 log1p csc sec cot factorial pow power width_bucket "
         "nullifzero zeroifnull bit_count getbit bit_get shiftrightunsigned std try_avg try_sum try_divide "
         "try_mod try_add try_subtract try_multiply pmod nanvl timestamp_seconds timestamp_millis "
-        "timestamp_micros percentile"
+        "timestamp_micros percentile sign signum shiftleft"
     ),
     "tide_time": _names("weekday unix_micros unix_millis unix_seconds next_day date_format datediff date_diff months_between"),
     "tide_flag": _names("every some any"),

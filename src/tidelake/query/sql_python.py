@@ -15,6 +15,9 @@ from decimal import Decimal
 from typing import Any
 from urllib.parse import unquote_plus, urlsplit
 
+from tidelake.query.sql_json import json_by_type
+from tidelake.query.sql_times import days_of_text, micros_of_text, seconds_ahead, wall_micros_of_text
+
 _FORMAT = re.compile(r"%(?:(\d+)\$)?([-#+ 0,(]*)(\d+)?(?:\.(\d+))?([a-zA-Z%])")
 _DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _SOUNDS = dict(zip("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "01230127022455012623017202", strict=True))  # 7: H and W, passed over
@@ -213,8 +216,9 @@ def _time_part(at: datetime, letter: str, count: int) -> str:
         return f"{at.microsecond:06d}".ljust(9, "0")[:count]
     if letter == "G":
         return "AD" if count < 4 else "Anno Domini"
-    return {"V": "UTC", "z": "UTC", "X": "Z", "x": "+00:00" if count > 2 else "+0000"[: 3 if count == 1 else 5],
-            "Z": "+0000" if count < 4 else "GMT", "O": "GMT"}[letter]  # fmt: skip
+    return {"V": "UTC", "z": "UTC" if count < 4 else "Coordinated Universal Time", "X": "Z",
+            "x": "+00" if count == 1 else "+0000" if count % 2 == 0 else "+00:00",
+            "Z": "+0000" if count < 4 else "GMT" if count == 4 else "Z", "O": "GMT"}[letter]  # fmt: skip
 
 
 def number_to_char(number: str, pattern: str) -> str | None:
@@ -268,7 +272,7 @@ def _with_signs(text: str, signs: str, value: Decimal) -> str:
             return f"{sign}{text}" if sign == " " else f"{spaces}{sign}{bare}"
         if signs.endswith(mark):
             return f"{spaces}{bare}{sign}"
-    return f"{spaces}-{bare}" if negative else f"{spaces}{bare}"
+    return f"{spaces}{bare}"  # as Spark: a sign that the pattern does not have is not written
 
 
 def number_of(text: str, pattern: str) -> str | None:
@@ -298,6 +302,29 @@ def number_of(text: str, pattern: str) -> str | None:
     return ("-" if negative else "") + (bare or "0") + (f".{fraction}" if fraction else "")
 
 
+def micros_to_zone(micros: str, zone: str) -> int | None:
+    """Return what a zone's clocks show at a time, as if they showed UTC."""
+    ahead = seconds_ahead(zone, int(micros), is_local=False)
+    return None if ahead is None else int(micros) + ahead * 1_000_000
+
+
+def micros_from_zone(micros: str, zone: str) -> int | None:
+    """Return the time at which a zone's clocks show what is given."""
+    ahead = seconds_ahead(zone, int(micros))
+    return None if ahead is None else int(micros) - ahead * 1_000_000
+
+
+def without_null_fields(text: str) -> str:
+    """Return JSON without the fields that are null; nulls in lists stay."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: plain(each) for name, each in value.items() if each is not None}
+        return [plain(each) for each in value] if isinstance(value, list) else value
+
+    return json.dumps(plain(json.loads(text)), ensure_ascii=False, separators=(",", ":"))
+
+
 # name, function, how many texts it takes, what it gives
 SQL_PYTHON: tuple[tuple[str, Callable[..., Any], int, str], ...] = (
     ("tide_format_string", format_string, 3, "text"),
@@ -311,4 +338,11 @@ SQL_PYTHON: tuple[tuple[str, Callable[..., Any], int, str], ...] = (
     ("tide_text_of_time", text_of_time, 2, "text"),
     ("tide_number_to_char", number_to_char, 2, "text"),
     ("tide_number_of", number_of, 2, "text"),
+    ("tide_json_by_type", json_by_type, 2, "text"),
+    ("tide_without_null_fields", without_null_fields, 1, "text"),
+    ("tide_micros_to_zone", micros_to_zone, 2, "long"),
+    ("tide_micros_from_zone", micros_from_zone, 2, "long"),
+    ("tide_days_of_text", days_of_text, 1, "long"),
+    ("tide_micros_of_text", micros_of_text, 1, "long"),
+    ("tide_wall_micros_of_text", wall_micros_of_text, 1, "long"),
 )

@@ -7,7 +7,9 @@ tokens stay, so that errors still point at the text. It does not know which colu
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import math
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import pairwise
 
 from sqlglot import exp
@@ -17,6 +19,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from tidelake.lexer import error_at
 from tidelake.query.long_lists import Values, cut_lists
 from tidelake.query.sql_functions import CALLS, OURS
+from tidelake.query.sql_times import days_of_text, micros_of_text, wall_micros_of_text
 
 DIALECT = "databricks"  # Spark's, with paths into variants after a colon
 
@@ -40,6 +43,14 @@ _BEGINS_VALUE = {
     TokenType.ORDER_BY, TokenType.DISTINCT,
 }  # fmt: skip
 
+_ENDS_VALUE = {TokenType.COMMA, TokenType.FROM, TokenType.R_PAREN}
+_WORDS = {"epoch", "now", "today", "tomorrow", "yesterday"}
+_READ: dict[str, Callable[[str], int | None]] = {
+    "DATE": days_of_text, "TIMESTAMP": micros_of_text, "TIMESTAMP_LTZ": micros_of_text,
+    "TIMESTAMP_NTZ": wall_micros_of_text,
+}  # fmt: skip
+_SUCH = ("2026-01-31 12:00:00", "2026-01-31")
+
 
 def tokens_of(text: str, columns: Collection[str] = ()) -> tuple[list[Token], Mapping[str, Values]]:
     """Return the tokens of a text, and its long lists, each of which is one token.
@@ -51,11 +62,51 @@ def tokens_of(text: str, columns: Collection[str] = ()) -> tuple[list[Token], Ma
     _check_commas(text, tokens)
     names = {name.lower() for name in columns}
     tokens = [_named(token, text, names) for token in tokens]
+    _check_literals(text, tokens)
+    tokens = [_all_named(token, tokens[at - 1 : at], tokens[at + 1 : at + 2]) for at, token in enumerate(tokens)]
     ours = [
         _ours(token, tokens[at - 1] if at else None, tokens[at + 1 : at + 4])  #
         for at, token in enumerate(tokens)
     ]
     return ours, lists
+
+
+def word_for_time(text: str) -> str | None:
+    """Return the word that a literal has in the place of a time, such as today; a zone after it may be UTC."""
+    match = re.fullmatch(r"\s*([A-Za-z]+)\s*(Z|UTC|GMT|Zulu)?\s*", text)
+    word = match[1].lower() if match else ""
+    return word if word in _WORDS else None
+
+
+def _check_literals(text: str, tokens: Sequence[Token]) -> None:
+    """Refuse a literal such as ``date 'x'`` that is no time, as Spark does, and a number that no double holds."""
+    for before, after in pairwise(tokens):
+        read = _READ.get(before.text.upper()) if after.token_type is TokenType.STRING else None
+        is_name = before.token_type in (TokenType.STRING, TokenType.IDENTIFIER)
+        if read is None or is_name or word_for_time(after.text) is not None or read(after.text) is not None:
+            continue
+        kind = before.text.lower()
+        raise error_at(
+            text, after.start, f"{after.text!r} is not a {kind} such as {_SUCH[kind == 'date']}", kind="bad_time"
+        )
+    for token in tokens:
+        if token.token_type is TokenType.NUMBER and _is_beyond(token.text):
+            raise error_at(text, token.start, "the number is beyond what a double holds", kind="syntax")
+
+
+def _is_beyond(number: str) -> bool:
+    try:
+        return math.isinf(float(number))
+    except ValueError:
+        return False
+
+
+def _all_named(token: Token, before: Sequence[Token], after: Sequence[Token]) -> Token:
+    """Take ``all`` after select as a column's name where nothing else can follow it."""
+    is_all = token.token_type is TokenType.ALL and bool(before) and before[0].token_type is TokenType.SELECT
+    if is_all and (not after or after[0].token_type in _ENDS_VALUE):
+        return _with(token, TokenType.VAR, token.text)
+    return token
 
 
 def double_quoted(text: str) -> set[str]:

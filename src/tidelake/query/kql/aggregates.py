@@ -107,7 +107,8 @@ def _avg(args: Arguments) -> Value:
     averaged = exp.Avg(this=value.sql)
     if value.type == "timespan":
         return Value(cast(exp.Round(this=averaged), "long"), "timespan")
-    return Value(cast(averaged, "real"), "real")
+    nothing = exp.cast(exp.Literal.string("NaN"), "double")  # of no values it is no number, as nothing by nothing is
+    return Value(exp.Coalesce(this=cast(averaged, "real"), expressions=[nothing]), "real")
 
 
 def _extreme(kind: type[exp.AggFunc]) -> Rule:

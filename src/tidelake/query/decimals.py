@@ -1,0 +1,226 @@
+"""Work out how many digits a calculation with decimals has, by Spark's rules.
+
+A decimal has a precision (all digits) and a scale (those behind the point). Where a result would need more than 38
+digits, digits behind the point are given up before those in front of it, but not the first six. It does not calculate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeAlias
+
+from sqlglot import exp
+
+Digits: TypeAlias = tuple[int, int]  # precision and scale
+
+MAX_DIGITS = 38
+_LEAST_SCALE = 6  # behind the point, where not all digits fit
+_WHOLE = {exp.DType.TINYINT: 3, exp.DType.SMALLINT: 5, exp.DType.INT: 10, exp.DType.BIGINT: 20}
+_DECIMALS = (exp.DType.DECIMAL, exp.DType.BIGDECIMAL)
+
+
+def digits_of(node: exp.Expr | None) -> Digits | None:
+    """Return the digits of an expression whose type is known to be a decimal or a whole number."""
+    if node is None or node.type is None:
+        return None
+    inner = node.unnest() if isinstance(node, exp.Paren) else node
+    if isinstance(inner, exp.Neg):
+        inner = inner.this
+    if isinstance(inner, exp.Literal) and inner.is_int:  # a whole number as it is written has just its digits
+        return len(str(inner.this).lstrip("0")) or 1, 0
+    kind = node.type.this
+    if kind in _WHOLE:
+        return _WHOLE[kind], 0
+    if not is_decimal(node) or len(node.type.expressions) != 2:
+        return None
+    precision, scale = (int(part.name) for part in node.type.expressions)
+    return precision, scale
+
+
+def is_decimal(node: exp.Expr | None) -> bool:
+    """Whether an expression is known to be a decimal."""
+    return node is not None and node.type is not None and node.type.this in _DECIMALS
+
+
+def of_literal(text: str) -> Digits | None:
+    """Return the digits of a number as it is written, such as 1.50; None for a real such as 1e3."""
+    if "." not in text or not text.replace(".", "", 1).isdecimal():
+        return None
+    whole, _, fraction = text.partition(".")
+    scale = len(fraction)
+    precision = max(len((whole + fraction).lstrip("0")), scale, 1)
+    return (precision, scale) if precision <= MAX_DIGITS else None
+
+
+def plus(one: Digits, other: Digits) -> Digits:
+    """Return the digits of a sum or a difference."""
+    scale = max(one[1], other[1])
+    return bounded(max(one[0] - one[1], other[0] - other[1]) + scale + 1, scale)
+
+
+def times(one: Digits, other: Digits) -> Digits:
+    """Return the digits of a product."""
+    return bounded(one[0] + other[0] + 1, one[1] + other[1])
+
+
+def divided(one: Digits, other: Digits) -> Digits:
+    """Return the digits of a quotient."""
+    scale = max(_LEAST_SCALE, one[1] + other[0] + 1)
+    return bounded(one[0] - one[1] + other[1] + scale, scale)
+
+
+def modulo(one: Digits, other: Digits) -> Digits:
+    """Return the digits of what a division leaves."""
+    scale = max(one[1], other[1])
+    return bounded(min(one[0] - one[1], other[0] - other[1]) + scale, scale)
+
+
+def widest(every: Iterable[Digits]) -> Digits:
+    """Return the digits that hold values of several."""
+    known = list(every)
+    scale = max(scale for _, scale in known)
+    return bounded(max(precision - scale for precision, scale in known) + scale, scale)
+
+
+def bounded(precision: int, scale: int) -> Digits:
+    """Give up digits beyond 38: those behind the point first, but not the first six."""
+    if precision <= MAX_DIGITS:
+        return precision, scale
+    return MAX_DIGITS, max(MAX_DIGITS - (precision - scale), min(scale, _LEAST_SCALE))
+
+
+def type_of(digits: Digits) -> exp.DataType:
+    """Return the type that has these digits."""
+    return exp.DataType.build(f"DECIMAL({digits[0]}, {digits[1]})")
+
+
+def even_out(tree: exp.Expr) -> bool:
+    """Give decimals that make up one column, as rows that are listed or united do, the digits of the widest.
+
+    Return whether something was changed, so that types have to be worked out again.
+    """
+    changed = False
+    for values in tree.find_all(exp.Values):
+        rows = [row.expressions if isinstance(row, exp.Tuple) else [row] for row in values.expressions]
+        for cells in zip(*rows, strict=False):
+            changed = _even_cells(cells) or changed
+    for union in tree.find_all(exp.SetOperation):
+        if not isinstance(union.parent, exp.SetOperation):
+            for cells in zip(*_outputs(union), strict=False):
+                changed = _even_cells([each.unalias() for each in cells]) or changed
+    return changed
+
+
+def _outputs(query: exp.Expr) -> list[list[exp.Expr]]:
+    """Return the columns of each select that a union is made of."""
+    while isinstance(query, exp.Subquery | exp.Paren):
+        query = query.this
+    if isinstance(query, exp.SetOperation):
+        return [*_outputs(query.left), *_outputs(query.right)]
+    return [list(query.expressions)] if isinstance(query, exp.Select) else []
+
+
+def _even_cells(cells: Sequence[exp.Expr]) -> bool:
+    known = [cell for cell in cells if not isinstance(cell, exp.Null)]
+    digits = [digits_of(cell) for cell in known]
+    if len(set(digits)) < 2 or None in digits or not any(map(is_decimal, known)):
+        return False
+    wanted = widest(each for each in digits if each is not None)
+    uneven = [cell for cell, own in zip(known, digits, strict=True) if own != wanted or not is_decimal(cell)]
+    for cell in uneven:
+        cell.replace(exp.cast(cell.copy(), type_of(wanted)))
+    return bool(uneven)
+
+
+_BINARY: dict[type[exp.Expr], Callable[[Digits, Digits], Digits]] = {
+    exp.Add: plus, exp.Sub: plus, exp.Mul: times, exp.Div: divided, exp.Mod: modulo,
+}  # fmt: skip
+_CHOICES = (exp.Coalesce, exp.Case, exp.If, exp.Greatest, exp.Least)
+
+
+def annotators(known: dict[Any, Any]) -> dict[Any, Any]:
+    """Return what gives expressions their types, with Spark's rules for decimals before those that are ``known``."""
+    found = {kind: {"annotator": _binary(rule, known[kind]["annotator"])} for kind, rule in _BINARY.items()}
+    found |= {kind: {"annotator": _choice(known[kind]["annotator"])} for kind in _CHOICES}
+    return {
+        **found,
+        exp.Literal: {"annotator": _literal(known[exp.Literal]["annotator"])},
+        exp.Sum: {"annotator": _aggregate(known[exp.Sum]["annotator"], lambda p, s: (min(p + 10, MAX_DIGITS), s))},
+        exp.Avg: {"annotator": _aggregate(_real, lambda p, s: bounded(p + 4, s + 4))},
+        exp.Round: {"annotator": _rounded},
+    }
+
+
+def _real(annotator: Any, node: exp.Expr) -> exp.Expr:
+    found: exp.Expr = annotator._set_type(node, exp.DType.DOUBLE)
+    return found
+
+
+def _binary(rule: Callable[[Digits, Digits], Digits], otherwise: Any) -> Any:
+    def annotate(annotator: Any, node: exp.Expr) -> exp.Expr:
+        left, right = digits_of(node.this), digits_of(node.expression)
+        if left and right and (is_decimal(node.this) or is_decimal(node.expression)):
+            found: exp.Expr = annotator._set_type(node, type_of(rule(left, right)))
+        else:
+            found = otherwise(annotator, node)
+        return found
+
+    return annotate
+
+
+def _choice(otherwise: Any) -> Any:
+    def annotate(annotator: Any, node: exp.Expr) -> exp.Expr:
+        found: exp.Expr = otherwise(annotator, node)
+        parts = [each for each in _branches(node) if each is not None and not isinstance(each, exp.Null)]
+        digits = [digits_of(each) for each in parts]
+        if any(map(is_decimal, parts)) and all(digits):
+            annotator._set_type(node, type_of(widest(each for each in digits if each)))
+        return found
+
+    return annotate
+
+
+def _branches(node: exp.Expr) -> list[exp.Expr | None]:
+    match node:
+        case exp.Case():
+            return [*(each.args.get("true") for each in node.args["ifs"]), node.args.get("default")]
+        case exp.If():
+            return [node.args.get("true"), node.args.get("false")]
+        case _:
+            return [node.this, *node.expressions]
+
+
+def _literal(otherwise: Any) -> Any:
+    def annotate(annotator: Any, node: exp.Literal) -> exp.Expr:
+        digits = None if node.is_string else of_literal(str(node.this))
+        found: exp.Expr = otherwise(annotator, node)
+        if digits is not None:
+            annotator._set_type(node, type_of(digits))
+        elif not node.is_string and node.is_int and abs(int(node.this)) >= 2**31:
+            annotator._set_type(node, exp.DType.BIGINT)
+        return found
+
+    return annotate
+
+
+def _aggregate(otherwise: Any, rule: Callable[[int, int], Digits]) -> Any:
+    def annotate(annotator: Any, node: exp.Expr) -> exp.Expr:
+        digits = digits_of(node.this) if is_decimal(node.this) else None
+        found: exp.Expr = (
+            otherwise(annotator, node) if digits is None else annotator._set_type(node, type_of(rule(*digits)))
+        )
+        return found
+
+    return annotate
+
+
+def _rounded(annotator: Any, node: exp.Round) -> exp.Expr:
+    digits = digits_of(node.this) if is_decimal(node.this) else None
+    places = node.args.get("decimals")
+    count = int(places.name) if isinstance(places, exp.Literal) and places.is_int else 0 if places is None else None
+    if digits is None or count is None:
+        found: exp.Expr = annotator._set_type(node, exp.DType.DOUBLE if digits is None else node.this.type)
+    else:
+        scale = min(count, digits[1])
+        found = annotator._set_type(node, type_of(bounded(digits[0] - digits[1] + 1 + scale, scale)))
+    return found

@@ -16,6 +16,7 @@ Digits: TypeAlias = tuple[int, int]  # precision and scale
 MAX_DIGITS = 38
 _LEAST_SCALE = 6  # behind the point, where not all digits fit
 _WHOLE = {exp.DType.TINYINT: 3, exp.DType.SMALLINT: 5, exp.DType.INT: 10, exp.DType.BIGINT: 20}
+_REALS = {exp.DType.DOUBLE, exp.DType.FLOAT}
 _DECIMALS = (exp.DType.DECIMAL, exp.DType.BIGDECIMAL)
 
 
@@ -123,6 +124,11 @@ def _outputs(query: exp.Expr) -> list[list[exp.Expr]]:
 def _even_cells(cells: Sequence[exp.Expr]) -> bool:
     known = [cell for cell in cells if not isinstance(cell, exp.Null)]
     digits = [digits_of(cell) for cell in known]
+    if any(cell.type is not None and cell.type.this in _REALS for cell in known):
+        mixed = [cell for cell in known if is_decimal(cell)]  # which become reals, as in Spark
+        for cell in mixed:
+            cell.replace(exp.cast(cell.copy(), "DOUBLE"))
+        return bool(mixed)
     if len(set(digits)) < 2 or None in digits or not any(map(is_decimal, known)):
         return False
     wanted = widest(each for each in digits if each is not None)
@@ -163,6 +169,7 @@ def _binary(rule: Callable[[Digits, Digits], Digits], otherwise: Any) -> Any:
             found: exp.Expr = annotator._set_type(node, type_of(rule(left, right)))
         else:
             found = otherwise(annotator, node)
+            _settle(annotator, node, (node.this, node.expression))
         return found
 
     return annotate
@@ -175,9 +182,19 @@ def _choice(otherwise: Any) -> Any:
         digits = [digits_of(each) for each in parts]
         if any(map(is_decimal, parts)) and all(digits):
             annotator._set_type(node, type_of(widest(each for each in digits if each)))
+        else:
+            _settle(annotator, node, parts)
         return found
 
     return annotate
+
+
+def _settle(annotator: Any, node: exp.Expr, parts: Sequence[exp.Expr]) -> None:
+    """Take what is made of decimals and reals as a real, and what is made of decimals and others as not known."""
+    if not any(map(is_decimal, parts)) or not is_decimal(node):
+        return
+    others = {each.type.this for each in parts if each.type is not None and digits_of(each) is None}
+    annotator._set_type(node, exp.DType.DOUBLE if others & _REALS else exp.DType.UNKNOWN)
 
 
 def _branches(node: exp.Expr) -> list[exp.Expr | None]:

@@ -66,3 +66,13 @@ select cast(timestamp '2024-01-01 10:00:00.5' as double) = 1704103200.5D as a, c
 select from_utc_timestamp(timestamp '2024-01-01 10:00:00', 'PST') = timestamp '2024-01-01 02:00:00' as a, to_utc_timestamp(timestamp '2024-07-01 10:00:00', '+08:00') = timestamp '2024-07-01 02:00:00' as b;
 -- a | b
 -- true | true
+
+-- A real beside decimals makes a column of reals.
+select cast(sum(x) as string) as a, cast(max(y) as string) as b from values (1.5, 1.25), (cast(2.125 as double), 1) t(x, y);
+-- a | b
+-- 3.625 | 1.25
+
+-- A decimal times a real is a real.
+select sum(a * b) = 0.3125D as x, sum(coalesce(b, a)) = 0.125D as y from values (cast(2.5 as decimal(10,2)), cast(0.125 as double)) t(a, b);
+-- x | y
+-- true | true

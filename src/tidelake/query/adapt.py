@@ -27,7 +27,7 @@ from tidelake.query.sql_tokens import DIALECT
 from tidelake.times import parse_time_ns, time_text
 
 SHOWN = "tide_shown"
-_EVENINGS = 4  # as deep as unions of unions, each in a subquery, are given the digits that they share
+_EVENINGS = 32  # lists of rows and unions, one after the other, that are given the digits they share
 
 # What our calls give; a call that is not here is left to the engine.
 _GIVES = {

@@ -105,8 +105,8 @@ def even_out(tree: exp.Expr) -> bool:
         rows = [row.expressions if isinstance(row, exp.Tuple) else [row] for row in values.expressions]
         for cells in zip(*rows, strict=False):
             changed = _even_cells(cells) or changed
-    for union in tree.find_all(exp.SetOperation):
-        if not isinstance(union.parent, exp.SetOperation):
+    for union in reversed(list(tree.find_all(exp.SetOperation))):  # inner ones first
+        if not changed and not isinstance(union.parent, exp.SetOperation):
             for cells in zip(*_outputs(union), strict=False):
                 changed = _even_cells([each.unalias() for each in cells]) or changed
     return changed

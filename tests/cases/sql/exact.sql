@@ -76,3 +76,8 @@ select cast(sum(x) as string) as a, cast(max(y) as string) as b from values (1.5
 select sum(a * b) = 0.3125D as x, sum(coalesce(b, a)) = 0.125D as y from values (cast(2.5 as decimal(10,2)), cast(0.125 as double)) t(a, b);
 -- x | y
 -- true | true
+
+-- A union of whole numbers with reals that are listed beside decimals.
+with r as (select * from values (0.5), (cast('1e200' as double)) t(x)), i as (select * from values (7) t(x)) select count(*) as n, max(x) > 1e199 as b from (select x from r union all select x from i);
+-- n | b
+-- 3 | true

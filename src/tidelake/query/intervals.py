@@ -1,8 +1,8 @@
 """Give intervals of a result in a form that Arrow can hold.
 
 Of what is shorter than a day Arrow keeps nanoseconds in 64 bits, which are 292 years; DuckDB counts microseconds and
-does not look whether they fit. Whole days of what is longer are given as days. An interval of days and less that is longer
-than 64 bits of microseconds is an error, as it is in Spark. It does not change other values.
+does not look whether they fit. Whole days of what is longer are given as days. An interval of days and less that is
+longer than 64 bits of microseconds is an error, as it is in Spark. It does not change other values.
 """
 
 from __future__ import annotations

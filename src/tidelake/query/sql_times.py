@@ -1,7 +1,7 @@
 """Read times and dates out of text as Spark does: zones by name and by distance, years of any sign.
 
 A time is given in microseconds since 1970, a date in days, in the calendar that is used today for all years. A text
-that Spark makes null is None. It does not know words such as ``today``, which only a literal may be: see ``sql_tokens``.
+that Spark makes null is None. It does not know words such as ``today``: see ``sql_tokens``.
 """
 
 from __future__ import annotations

@@ -26,17 +26,17 @@ import pyarrow as pa
 from bench.data import ROWS, SPAN_US, START_US, log_table
 from bench.peers import PEERS, Append, Contender, synced
 from bench.report import Ratio, Report
-from tidelake.appender import extent_of
 from tidelake.catalog import Catalog, Pending, open_catalog
+from tidelake.catalog.commit import Coordinator
 from tidelake.catalog.protocol import new_id
-from tidelake.commit import Coordinator
 from tidelake.format import WriteOptions
 from tidelake.format.tlm import TlmFormat
 from tidelake.lake import connect
+from tidelake.model.predicate import And, Equals, TimeRange
+from tidelake.model.schema import Schema
+from tidelake.model.snapshot import AddExtent, Commit, Extent, Scope
 from tidelake.objects import ObjectStore, extent_key, open_store
-from tidelake.predicate import And, Equals, TimeRange
-from tidelake.schema import Schema
-from tidelake.snapshot import AddExtent, Commit, Extent, Scope
+from tidelake.write.appender import extent_of
 
 COMMITS = 5_000  # of ours; all amounts are for the whole of bench.data
 PEER_COMMITS = 300  # some cost more with every commit: a thousand take one of them ten minutes

@@ -25,9 +25,9 @@ import tidelake
 from bench.data import ROWS
 from bench.report import Ratio, Report
 from tidelake.catalog.protocol import new_id
-from tidelake.coverage import entity_text, from_runs, missing
-from tidelake.roaring import Runs
-from tidelake.snapshot import Commit, UpdateTable
+from tidelake.coverage.bitmaps import Runs
+from tidelake.coverage.entities import entity_text, from_runs, missing
+from tidelake.model.snapshot import Commit, UpdateTable
 
 DEVICES = 100
 GAP_SECONDS = 60

@@ -25,8 +25,8 @@ from tests.support.faulty import FaultyStore
 from tidelake.format import WriteOptions
 from tidelake.format.segment import BLOCK_ROWS
 from tidelake.format.tlm import TlmFormat
+from tidelake.model.schema import Schema
 from tidelake.objects import ObjectStore, open_store
-from tidelake.schema import Schema
 
 PAIRS = {"a time and a label": ["ts", "service"], "a time and a message": ["ts", "message"]}
 BLOCKS = 16

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.json
 
 from tidelake.ingest import Rules, coerce_arrow, coerce_ndjson, coerce_rows
-from tidelake.schema import Schema
+from tidelake.model.schema import Schema
 
 SCHEMA = Schema.of(
     {

@@ -123,7 +123,7 @@ def _fields(table: pa.Table) -> list[tuple[str, Any]]:
 
 
 def _kind(kind: pa.DataType) -> str:
-    from tidelake.schema import DataType
+    from tidelake.model.schema import DataType
 
     return str(DataType.from_arrow(kind))
 

@@ -24,7 +24,7 @@ from bench.data import ROWS, SEED, START_US
 from bench.peers import PEERS, Append, Contender, synced
 from bench.report import Ratio, Report
 from tidelake.lake import connect
-from tidelake.schema import Schema
+from tidelake.model.schema import Schema
 
 APPENDS = 1_000  # for the whole of bench.data
 FEWER_APPENDS = 300  # of peers that cost more with every one: a thousand take one of them a quarter of an hour

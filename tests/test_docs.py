@@ -21,15 +21,15 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelake.cli import main
-from tidelake.filters import Filter, Grams, hash_bytes, hash_int
+from tidelake.cli.inspect import inspect_extent
+from tidelake.cli.main import main
 from tidelake.format import WriteOptions, segment_format
-from tidelake.inspect import inspect_extent
-from tidelake.judging import leaf_bytes
+from tidelake.kernels.bloom import Filter, Grams, hash_bytes, hash_int
+from tidelake.kernels.tokens import tokenize
+from tidelake.model.schema import DataType, Schema
 from tidelake.objects import ObjectStore, open_store
-from tidelake.schema import DataType, Schema
-from tidelake.stats import column_from_json
-from tidelake.tokens import tokenize
+from tidelake.pruning.outcomes import leaf_bytes
+from tidelake.pruning.statistics import column_from_json
 from tools import api_reference, cli_reference
 
 ROOT = Path(__file__).parents[1]

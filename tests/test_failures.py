@@ -24,7 +24,7 @@ from tests.support.disks import Disk, small_disk
 from tests.support.faulty import Fault, FaultyStore
 from tests.support.servers import S3Server, postgres_pid, stopped
 from tidelake import CommitUnknownError, Lake, StorageError
-from tidelake.catalog.log import open_log_catalog
+from tidelake.catalog.log.log_catalog import open_log_catalog
 from tidelake.errors import InvalidInputError, TidelakeError
 from tidelake.objects import open_store
 

@@ -15,16 +15,16 @@ from typing import Any
 
 import pytest
 
+from tests.catalog.test_catalog_sql import as_nobody
 from tests.support.catalogs import SCHEMA as COLUMNS
 from tests.support.catalogs import SQL_STORES, append, hot, open_sql, place_of, publish
 from tests.support.flips import build
-from tests.test_catalog_sql import as_nobody
 from tidelake.catalog import open_catalog
-from tidelake.catalog.layout import checksum_columns
-from tidelake.catalog.sql import SqlCatalog
+from tidelake.catalog.sql.layout import checksum_columns
+from tidelake.catalog.sql.sql_catalog import SqlCatalog
 from tidelake.errors import CorruptError
-from tidelake.predicate import Equals
-from tidelake.snapshot import AppendHot, Scope, UpdateTable
+from tidelake.model.predicate import Equals
+from tidelake.model.snapshot import AppendHot, Scope, UpdateTable
 
 FEW, MANY, PER_CHILD = 80, 10_000, 2_000
 

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 import tidelake
 from tests.support.restless import restless
-from tidelake.cli import main
+from tidelake.cli.main import main
 from tidelake.lake import Lake
 from tidelake.table import Table
 

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 import tidelake
 from tests.support.bustle import TABLE, bustle, make_table, rewritten
-from tidelake.cli import main
+from tidelake.cli.main import main
 from tidelake.lake import Lake
 from tidelake.query.result import Result
 

@@ -17,7 +17,7 @@ from click.testing import CliRunner
 
 import tidelake
 from tests.support.servers import S3Server
-from tidelake.cli import main
+from tidelake.cli.main import main
 from tidelake.errors import InvalidInputError, redacted
 from tidelake.objects import ObjectStore, open_store
 from tidelake.spark.places import Place

@@ -20,16 +20,10 @@ import pytest
 
 import tidelake
 from tidelake import dynamic
-from tidelake import scan as scan_module
-from tidelake.errors import (
-    InvalidInputError,
-    InvalidRangeError,
-    NotFoundError,
-    QueryError,
-    SchemaError,
-)
+from tidelake.errors import InvalidInputError, InvalidRangeError, NotFoundError, QueryError, SchemaError
 from tidelake.lake import Lake
-from tidelake.schema import DYNAMIC_FIELD
+from tidelake.model.schema import DYNAMIC_FIELD
+from tidelake.scan import extents as scan_module
 from tidelake.table import Table
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

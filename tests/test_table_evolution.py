@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 import tidelake
-from tidelake import drift, dynamic
+from tidelake import dynamic
 from tidelake.errors import SchemaError
 from tidelake.ingest import Rules
 from tidelake.lake import Lake
-from tidelake.predicate import Nanoseconds
+from tidelake.model.predicate import Nanoseconds
 from tidelake.table import Table
+from tidelake.write import drift
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

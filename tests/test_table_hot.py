@@ -19,13 +19,14 @@ import pytest
 
 import tidelake
 from tests.support.rows import Row, exact, rows_of
-from tidelake import hot, table
+from tidelake import table
 from tidelake.catalog import open_catalog
 from tidelake.errors import CorruptError, InvalidInputError
-from tidelake.flusher import Flusher
 from tidelake.lake import Lake
 from tidelake.objects import open_store
+from tidelake.scan import hot
 from tidelake.table import Table
+from tidelake.write.flush import Flusher
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 WITHIN_S = 60

@@ -25,11 +25,10 @@ import tidelake
 from tests.support.oracle import answers
 from tests.support.rows import Row, exact, rows_of
 from tests.support.strategies import DOCUMENTS, WORDS, Case, examples, predicates
-from tidelake import appender, drift, dynamic, scan
+from tidelake import dynamic
 from tidelake.errors import QueryError
-from tidelake.evaluate import check
 from tidelake.lake import Lake
-from tidelake.predicate import (
+from tidelake.model.predicate import (
     And,
     Equals,
     InSet,
@@ -42,8 +41,11 @@ from tidelake.predicate import (
     StringContains,
     TimeRange,
 )
-from tidelake.schema import Schema
+from tidelake.model.schema import Schema
+from tidelake.scan import extents
+from tidelake.scan.evaluate import check
 from tidelake.table import Table
+from tidelake.write import appender, drift
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -238,7 +240,7 @@ def compare(made: Table, where: Predicate, model: list[Row]) -> None:
     """Compare a scan with what each row of the model answers, and with a scan that prunes nothing."""
     found, full = ids(read(made, where)), ids(read(made, where, prune=False))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(scan, "LATE_BYTES", 0)
+        patch.setattr(extents, "LATE_BYTES", 0)
         late = read(made, where)
     assert exact(late) == exact(read(made, where))
     assert found == full, where

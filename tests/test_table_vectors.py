@@ -17,17 +17,17 @@ from hypothesis import strategies as st
 import tidelake
 from tests.support.oracle import answers
 from tests.support.strategies import examples
-from tidelake.collect import collect
 from tidelake.errors import InvalidInputError, NotFoundError, QueryError, SchemaError
-from tidelake.evaluate import evaluate
-from tidelake.expression import parse_where
-from tidelake.judging import FALSE, NULL, TRUE, outcomes
 from tidelake.lake import Lake
-from tidelake.predicate import Not, Predicate, Range, VectorTest
-from tidelake.schema import Schema
-from tidelake.stats import merge
+from tidelake.model.expression import parse_where
+from tidelake.model.predicate import Not, Predicate, Range, VectorTest
+from tidelake.model.schema import Schema
+from tidelake.model.vectors import METRICS
+from tidelake.pruning.collector import collect
+from tidelake.pruning.outcomes import FALSE, NULL, TRUE, outcomes
+from tidelake.pruning.statistics import merge
+from tidelake.scan.evaluate import evaluate
 from tidelake.table import Table
-from tidelake.vectors import METRICS
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 SCHEMA = Schema.of({"v": "vector(3)"})

@@ -16,11 +16,12 @@ import pyarrow.compute as pc
 import pytest
 
 import tidelake
-from tidelake import appender, col
+from tidelake import col
 from tidelake.errors import SchemaError
 from tidelake.lake import Lake
-from tidelake.predicate import Predicate
+from tidelake.model.predicate import Predicate
 from tidelake.table import Table
+from tidelake.write import appender
 
 TEN = datetime(2026, 4, 19, 10, tzinfo=UTC)
 WITHIN_S = 60

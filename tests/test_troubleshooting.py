@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import tidelake
-from tidelake.demo import require_java
+from tidelake.cli.demo import require_java
 
 PAGE = Path(__file__).parents[1] / "docs" / "troubleshooting.md"
 SECTIONS = dict(re.findall(r"^### `(.*?)`\n\n`(\w+)`\.", PAGE.read_text(), re.MULTILINE))

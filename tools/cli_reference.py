@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from tidelake.cli import COMMANDS, main
+from tidelake.cli.main import COMMANDS, main
 
 PAGE = Path(__file__).parents[1] / "docs" / "cli.md"
 WIDTH = 100

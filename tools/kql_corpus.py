@@ -23,6 +23,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from tidelake.errors import NotFoundError, QueryError
+from tidelake.model.schema import DataType
 from tidelake.query.kql import lower, parse
 from tidelake.query.kql.aggregates import AGGREGATES, SEVERAL
 from tidelake.query.kql.expanding import PLUGINS
@@ -30,7 +31,6 @@ from tidelake.query.kql.lowering import OPERATORS
 from tidelake.query.kql.operators import ALIASES, RULES
 from tidelake.query.kql.scalar_functions import FUNCTIONS
 from tidelake.query.kql.specials import SPECIAL
-from tidelake.schema import DataType
 
 CORPUS = Path(__file__).resolve().parents[2] / "shared" / "data" / "kql" / "queries.jsonl.zst"
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "kql.md"

@@ -17,9 +17,9 @@ from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.console import Console
 from rich.terminal_theme import MONOKAI
 
-from tidelake import demo
+from tidelake.cli import demo
+from tidelake.cli.shell import Shell
 from tidelake.lake import Lake, connect
-from tidelake.shell import Shell
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
 WIDTH = 100

@@ -24,24 +24,24 @@ from tidelake.errors import (
 )
 
 if TYPE_CHECKING:
-    from tidelake.dynamic_forms import decode
-    from tidelake.expression import col, cosine_distance, inner_product, l2_distance
+    from tidelake.dynamic.forms import decode
     from tidelake.lake import Lake, connect
-    from tidelake.schema import Schema
+    from tidelake.model.expression import col, cosine_distance, inner_product, l2_distance
+    from tidelake.model.schema import Schema
     from tidelake.table import Table
 
 __version__ = "0.1.0"
 
 _LATER = {
     "Lake": "tidelake.lake",
-    "Schema": "tidelake.schema",
+    "Schema": "tidelake.model.schema",
     "Table": "tidelake.table",
-    "col": "tidelake.expression",
+    "col": "tidelake.model.expression",
     "connect": "tidelake.lake",
-    "cosine_distance": "tidelake.expression",
-    "decode": "tidelake.dynamic_forms",
-    "inner_product": "tidelake.expression",
-    "l2_distance": "tidelake.expression",
+    "cosine_distance": "tidelake.model.expression",
+    "decode": "tidelake.dynamic.forms",
+    "inner_product": "tidelake.model.expression",
+    "l2_distance": "tidelake.model.expression",
 }
 
 __all__ = [

@@ -25,29 +25,29 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO, Self, cast
 
 from tidelake.catalog import Catalog, open_catalog
+from tidelake.catalog.commit import Coordinator
 from tidelake.catalog.protocol import At, nothing_at
-from tidelake.commit import Coordinator
 from tidelake.errors import AlreadyExistsError, InvalidInputError, NotFoundError, redacted
-from tidelake.flusher import Flusher
-from tidelake.later import later
-from tidelake.making import create_table
+from tidelake.model.schema import DataType, Schema
+from tidelake.model.settings import FLUSH_AGE
+from tidelake.model.snapshot import Snapshot
+from tidelake.model.times import When, time_us
 from tidelake.objects import ObjectStore, ensure_conditional_put, open_store
 from tidelake.objects.protocol import DEADLINE_S
-from tidelake.schema import DataType, Schema
-from tidelake.settings import FLUSH_AGE
-from tidelake.snapshot import Snapshot
-from tidelake.times import When, time_us
+from tidelake.runtime.deferred import later
+from tidelake.write.create import create_table
+from tidelake.write.flush import Flusher
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from tidelake.catalog import log
-    from tidelake.holdings import Holdings
+    from tidelake.catalog.log import log_catalog
+    from tidelake.coverage.coverage_store import Holdings
     from tidelake.query.result import Result
-    from tidelake.scan import Footers
+    from tidelake.scan.extents import Footers
     from tidelake.table import AppendReport, Table
 else:
-    log = later("tidelake.catalog.log")
+    log_catalog = later("tidelake.catalog.log.log_catalog")
 
 LOG_SCHEME = "log:"
 FIRST_SEQUENCE = 1  # of a table that holds nothing yet
@@ -76,7 +76,7 @@ def connect(
     store_options["deadline_s"] = deadline
     if place.startswith(LOG_SCHEME):
         store = open_store(place.removeprefix(LOG_SCHEME), create=create, **store_options)
-        return Lake(log.open_log_catalog(store, create=create), store, place, deadline_s=deadline)
+        return Lake(log_catalog.open_log_catalog(store, create=create), store, place, deadline_s=deadline)
     if place.startswith(("postgresql://", "postgres://")):
         if objects is None:
             raise InvalidInputError("a postgresql catalog needs objects=, a folder or s3://bucket/prefix")
@@ -122,14 +122,14 @@ class Lake:
     @cached_property
     def footers(self) -> Footers:
         """The footers of extents that this process has read."""
-        from tidelake.scan import Footers
+        from tidelake.scan.extents import Footers
 
         return Footers(self.store)
 
     @cached_property
     def holdings(self) -> Holdings:
         """What this process knows of the tables' coverage."""
-        from tidelake.holdings import Holdings
+        from tidelake.coverage.coverage_store import Holdings
 
         return Holdings(self.catalog, self.store, self.footers)
 

@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
-from tidelake.appender import Appender, Target
+from tidelake.catalog.commit import Coordinator
 from tidelake.catalog.protocol import At, Catalog, TableInfo, new_id, nothing_at, now_us
-from tidelake.commit import Coordinator
-from tidelake.drift import check_widening
-from tidelake.dynamic_forms import check_form, stream_in_form, table_in_form
+from tidelake.coverage.coverage_store import Holdings
+from tidelake.coverage.repair import RepairReport, repair
+from tidelake.coverage.verbs import Series
+from tidelake.dynamic.forms import check_form, stream_in_form, table_in_form
 from tidelake.errors import (
     ConflictError,
     InvalidInputError,
@@ -31,36 +32,34 @@ from tidelake.errors import (
     TidelakeError,
     redacted,
 )
-from tidelake.evaluate import check, check_vector
-from tidelake.expression import Distance, unknown_column
-from tidelake.flusher import Flusher
-from tidelake.holdings import Holdings
-from tidelake.hot import acknowledged_us, hot_rows
 from tidelake.ingest import OVERFLOW_COLUMN, Rules, coerced_stream, is_rereadable
-from tidelake.listed import listings_of
 from tidelake.logical.frames import pandas_frame
-from tidelake.misfits import with_warnings
+from tidelake.model.expression import Distance, unknown_column
+from tidelake.model.predicate import And, Predicate, TimeRange, columns_of
+from tidelake.model.schema import DataType, Schema
+from tidelake.model.settings import TableSettings
+from tidelake.model.snapshot import Action, Commit, DropHot, Extent, HotBatch, Receipt, Snapshot, UpdateTable
+from tidelake.model.times import When, parse_time_ns
 from tidelake.objects import ObjectStore
-from tidelake.plan import Question, ScanPlan, for_catalog, judged_columns, make_plan, time_window, without_pruning
-from tidelake.predicate import And, Predicate, TimeRange, columns_of
-from tidelake.promotion import WINDOW_ROWS, Promotable, settled_paths
-from tidelake.repair import RepairReport, repair
-from tidelake.scan import Footers, prune_blocks, scan, scan_shown, without_cases
-from tidelake.schema import DataType, Schema
-from tidelake.series import Series
-from tidelake.settings import TableSettings
-from tidelake.snapshot import (
-    Action,
-    Commit,
-    DropHot,
-    Extent,
-    HotBatch,
-    Receipt,
-    Snapshot,
-    UpdateTable,
+from tidelake.pruning.plan import (
+    Question,
+    ScanPlan,
+    for_catalog,
+    judged_columns,
+    make_plan,
+    time_window,
+    without_pruning,
 )
-from tidelake.spread import PROMOTED, also_in_overflow, places, spread_of, understood
-from tidelake.times import When, parse_time_ns
+from tidelake.scan.alternatives import PROMOTED, also_in_overflow, places, spread_of, understood
+from tidelake.scan.evaluate import check, check_vector
+from tidelake.scan.extents import Footers, prune_blocks, scan, scan_shown, without_cases
+from tidelake.scan.hot import acknowledged_us, hot_rows
+from tidelake.scan.listing_cache import listings_of
+from tidelake.scan.misfits import with_warnings
+from tidelake.write.appender import Appender, Target
+from tidelake.write.drift import check_widening
+from tidelake.write.flush import Flusher
+from tidelake.write.promote import WINDOW_ROWS, Promotable, settled_paths
 
 if TYPE_CHECKING:
     import duckdb
@@ -161,7 +160,7 @@ class Table:
         return Series(self, self._holdings)
 
     def repair(self, *, thorough: bool = False) -> RepairReport:
-        """Make lost or damaged coverage again, from extents' coverage or their rows; see ``tidelake.repair``."""
+        """Make lost or damaged coverage again, from extents' coverage or their rows; see ``tidelake.coverage.repair``."""
         self._refuse_when_pinned()
         return repair(self._info, self._catalog, self._coordinator, self._holdings, thorough=thorough)
 

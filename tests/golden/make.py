@@ -17,8 +17,8 @@ import pyarrow as pa
 from tests.support import foreign
 from tests.support.rows import KEY, Row, batch_of, exact, rows_of, write
 from tidelake.format import WriteOptions, segment_format
+from tidelake.model.schema import Column, DataType, Schema
 from tidelake.objects import open_store
-from tidelake.schema import Column, DataType, Schema
 
 FOLDER = Path(__file__).parent
 

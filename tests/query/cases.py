@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 from tidelake.errors import NotFoundError
-from tidelake.schema import DataType
+from tidelake.model.schema import DataType
 
 FOLDER = Path(__file__).resolve().parents[1] / "cases" / "kql"
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)

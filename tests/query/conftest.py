@@ -11,8 +11,8 @@ import tidelake
 from tests.query.cases import TABLES, arrow_table
 from tests.query.world import build
 from tidelake import Lake
-from tidelake.query.functions import register_spark
-from tidelake.query.spark import SETTINGS
+from tidelake.query.engines.spark import SETTINGS
+from tidelake.query.functions.registry import register_spark
 
 # A small query costs Spark most of its time to compile and to adapt.
 QUICK = {

@@ -18,11 +18,11 @@ from sqlglot import exp, parse_one
 import tidelake
 from tests.support.watching import watched
 from tidelake import Lake
-from tidelake.cli import main
+from tidelake.cli.main import main
 from tidelake.errors import InvalidInputError, QueryError, TidelakeError
-from tidelake.query import local
-from tidelake.query.allowed import FUNCTION_NODES, NODES
+from tidelake.query.engines import local
 from tidelake.query.result import Prepared
+from tidelake.query.sql.allowed import FUNCTION_NODES, NODES
 
 secret_rows = pa.table({"secret": ["of the caller"]})  # a variable that no question may see
 
@@ -337,7 +337,7 @@ def test_the_local_engine_is_locked_itself(text: str, outside: Path) -> None:
 
 @pytest.mark.parametrize("form", ["csv", "text", "parquet", "binaryFile"])
 def test_spark_takes_no_path_for_a_table_itself(form: str, spark: SparkSession, outside: Path) -> None:
-    from tidelake.query import spark as engine
+    from tidelake.query.engines import spark as engine
 
     before = spark.conf.get("spark.sql.runSQLOnFiles")
     tree = parse_one(f"SELECT * FROM {form}.`{outside / 'canary.csv'}`", read="spark")

@@ -64,9 +64,9 @@ def test_extent_without_first_bytes_is_read(lake: Lake, tmp_path: Path) -> None:
     """What an earlier writer did not say is not known."""
     from dataclasses import replace
 
-    from tidelake.judging import TRUE, outcomes
-    from tidelake.predicate import DynamicPathTest, Range
-    from tidelake.stats import ColumnStats, Stats
+    from tidelake.model.predicate import DynamicPathTest, Range
+    from tidelake.pruning.outcomes import TRUE, outcomes
+    from tidelake.pruning.statistics import ColumnStats, Stats
 
     known = ColumnStats(nulls=0, paths=("p",), ranges={"p": (1.0, 2.0)}, initials={})
     wanted = DynamicPathTest("d", "p", Range("d", high=":", include_high=False))

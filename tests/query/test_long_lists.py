@@ -8,11 +8,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tidelake import Lake, QueryError
-from tidelake.judging import LONG_SET, outcomes
-from tidelake.predicate import DynamicPathTest, Equals, InSet, Not, Range
+from tidelake.model.predicate import DynamicPathTest, Equals, InSet, Not, Range
+from tidelake.pruning.outcomes import LONG_SET, outcomes
+from tidelake.pruning.statistics import ColumnStats, Stats
 from tidelake.query.conjuncts import with_short_sets
 from tidelake.query.long_lists import LONG
-from tidelake.stats import ColumnStats, Stats
 
 # What is asked, and the values of which some are there; LIST stands for them.
 NUMBERS, TEXTS = [404, 500, -1], ["auth", "web", "it\\'s", 'a "b" {0}', ""]

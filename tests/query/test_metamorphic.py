@@ -12,9 +12,10 @@ from pyspark.sql import SparkSession
 import tidelake
 from tests.query.test_sql_cases import shown
 from tests.query.world import log_rows
-from tidelake import Lake, listed
+from tidelake import Lake
 from tidelake.query.result import Result
 from tidelake.query.session import run
+from tidelake.scan import listing_cache
 
 LOCAL_QUERIES, SPARK_QUERIES = 60, 6
 
@@ -99,7 +100,9 @@ def test_pruning_does_not_change_an_answer_and_reads_less(lake: Lake, monkeypatc
     chance = random.Random(6)
     read = whole = fewer = 0
     for number in range(LOCAL_QUERIES):
-        monkeypatch.setattr(listed, "LEAST_EXTENTS", 2 if number % 2 else 1000)  # from memory, and from the catalog
+        monkeypatch.setattr(
+            listing_cache, "LEAST_EXTENTS", 2 if number % 2 else 1000
+        )  # from memory, and from the catalog
         text = query(chance)
         pruned, unpruned = lake.sql(text, engine="auto"), run(lake, text, engine="local", prune=False)
         assert rows_of(pruned) == rows_of(unpruned), text

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from sqlglot import exp
 
 from tests.query.engines import connect_duckdb
-from tidelake.dynamic import MISSING, get_path
-from tidelake.predicate import StartsWith, StringContains, StringHas, text_holds
-from tidelake.query.functions import FUNCTIONS, render
+from tidelake.dynamic.values import MISSING, get_path
+from tidelake.model.predicate import StartsWith, StringContains, StringHas, text_holds
+from tidelake.query.functions.patterns import path_ways
+from tidelake.query.functions.registry import FUNCTIONS, render
 from tidelake.query.kql.plain_functions import LINES
-from tidelake.query.text_patterns import path_ways
 from tools.kql_corpus import PAGE, reference
 
 keys = st.sampled_from(["a", "b", "c", "a.b", "b.c", "a.b.c"])

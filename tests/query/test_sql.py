@@ -14,9 +14,11 @@ import pytest
 
 import tidelake
 from tidelake import Lake, QueryError, UnavailableError
-from tidelake.query import choose, functions_duckdb, sql_functions
-from tidelake.query.aggregating import AGGREGATES, ROW_MAKERS
+from tidelake.query.engines import choose
+from tidelake.query.functions import on_duckdb
+from tidelake.query.functions.aggregates import AGGREGATES, ROW_MAKERS
 from tidelake.query.session import run
+from tidelake.query.sql import functions
 
 
 @pytest.fixture(scope="module")
@@ -147,9 +149,9 @@ def test_limit_does_not_reach_into_an_aggregate_of_sql(aggregate: str, lake: Lak
 
 
 def test_aggregates_that_limits_stay_outside_of_are_known_functions() -> None:
-    known = {*functions_duckdb.WRITERS, *sql_functions.WRITERS}
+    known = {*on_duckdb.WRITERS, *functions.WRITERS}
     assert AGGREGATES - known == set()
-    assert ROW_MAKERS - known <= {f"{sql_functions.OURS}{name}" for name in sql_functions.ROW_CALLS}
+    assert ROW_MAKERS - known <= {f"{functions.OURS}{name}" for name in functions.ROW_CALLS}
 
 
 EXPLODING = (

@@ -14,11 +14,11 @@ import pytest
 from rich.console import Console
 
 import tidelake
+from tidelake.cli.output import write_result
 from tidelake.errors import QueryError, UnavailableError
 from tidelake.lake import Lake
-from tidelake.output import write_result
-from tidelake.query.local import BATCH_ROWS
-from tidelake.schema import JSON_FIELD
+from tidelake.model.schema import JSON_FIELD
+from tidelake.query.engines.local import BATCH_ROWS
 
 ROWS = 16 * BATCH_ROWS
 LATE = "select n * 9223372036854775807 as n from obs.logs"  # too much for the last row alone
@@ -121,7 +121,7 @@ PEAK = """if True:
     import json, resource, sys
     import tidelake
     from rich.console import Console
-    from tidelake.output import write_result
+    from tidelake.cli.output import write_result
 
     def peak():
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

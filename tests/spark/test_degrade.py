@@ -16,8 +16,8 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, EqualTo, Filter
 
 import tidelake
 import tidelake.spark
-from tidelake.spark import java
-from tidelake.spark.optimizer import RULE
+from tidelake.spark.jvm import compile
+from tidelake.spark.jvm.optimizer import RULE
 
 ROWS = [{"ts": f"2026-03-01T00:00:{k:02}Z", "n": k, "name": f"é{k}"} for k in range(20)]
 
@@ -37,9 +37,9 @@ def without(spark: SparkSession, *files: str) -> Iterator[SparkSession]:
     held: dict[str, Any] = spark.sparkContext._gateway.__dict__
     sources: dict[str, Any] = spark.sparkContext.__dict__.setdefault("_tidelake_sources", {})
     tidelake.spark.register(spark)  # all are compiled by now: a JVM's bridge knows one class of a name
-    kept, kept_sources = {name: held[name] for name in (java._LOADERS, java._FAILED)}, dict(sources)
-    held[java._LOADERS] = {name: loader for name, loader in kept[java._LOADERS].items() if name not in files}
-    held[java._FAILED] = dict.fromkeys(files, "another Spark")
+    kept, kept_sources = {name: held[name] for name in (compile._LOADERS, compile._FAILED)}, dict(sources)
+    held[compile._LOADERS] = {name: loader for name, loader in kept[compile._LOADERS].items() if name not in files}
+    held[compile._FAILED] = dict.fromkeys(files, "another Spark")
     sources.clear()
     try:
         yield spark.newSession()

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import tidelake
-from tests.test_drift import check_drift, rows_of
+from tests.write.test_drift import check_drift, rows_of
 from tidelake.lake import Lake
 
 

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import tidelake
 import tidelake.spark
-from tidelake.spark.planning import Planner
+from tidelake.spark.jvm.planning import Planner
 from tidelake.spark.reading import Split, TableReader
 
 ROWS = [

@@ -7,7 +7,7 @@ from pathlib import Path
 from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
-from tidelake.cli import main
+from tidelake.cli.main import main
 
 LINES = """\
 {"ts": "2026-03-14T12:00:00Z", "level": "ERROR", "service": "auth", "message": "timeout"}

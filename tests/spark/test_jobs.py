@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 
 import tidelake
 from tests.support.servers import S3Server
-from tidelake.cli import main
+from tidelake.cli.main import main
 from tidelake.errors import InvalidInputError, NotFoundError
 from tidelake.lake import Lake
 from tidelake.spark import files
@@ -226,7 +226,7 @@ def test_commands_mirror_the_jobs(spark: SparkSession, tmp_path: Path) -> None:
 
 def test_spark_is_not_imported_by_the_command_line() -> None:
     code = (
-        "import sys; from tidelake.cli import main; main(['--help'], standalone_mode=False); "
+        "import sys; from tidelake.cli.main import main; main(['--help'], standalone_mode=False); "
         "assert 'pyspark' not in sys.modules"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

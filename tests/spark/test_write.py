@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import tidelake
-from tidelake.dynamic import decode
+from tidelake.dynamic.values import decode
 from tidelake.lake import Lake
 
 SCHEMA = {"ts": "timestamp", "n": "int", "name": "string", "doc": "dynamic", "v": "vector(2)"}
@@ -55,7 +55,7 @@ def test_write_is_one_commit_of_well_sized_extents_in_time_order(spark: SparkSes
 
 
 def tidelake_value(data: bytes) -> object:
-    from tidelake.dynamic import decode
+    from tidelake.dynamic.values import decode
 
     return decode(data)
 

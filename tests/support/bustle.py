@@ -15,12 +15,12 @@ from threading import Event, Thread
 from typing import Any
 
 import tidelake
-from tidelake.appender import Appender
 from tidelake.catalog.protocol import new_id
 from tidelake.errors import ConflictError
 from tidelake.lake import Lake
-from tidelake.scan import scan
-from tidelake.snapshot import Commit, RemoveExtent
+from tidelake.model.snapshot import Commit, RemoveExtent
+from tidelake.scan.extents import scan
+from tidelake.write.appender import Appender
 
 TABLE = "m.cpu"
 COLUMNS = {"ts": "timestamp", "device": "string", "n": "long", "tags": "dynamic"}

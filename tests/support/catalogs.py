@@ -21,11 +21,11 @@ import pyarrow as pa
 import pytest
 
 from tidelake.catalog.protocol import At, Catalog, Pending, new_id, nothing_at
-from tidelake.catalog.sql import SqlCatalog
+from tidelake.catalog.sql.sql_catalog import SqlCatalog
 from tidelake.errors import CommitUnknownError, StorageError
-from tidelake.hot import hot_payload
-from tidelake.schema import Schema
-from tidelake.snapshot import Action, AddExtent, AppendHot, Commit, Extent, HotBatch, Receipt, Scope, Snapshot
+from tidelake.model.schema import Schema
+from tidelake.model.snapshot import Action, AddExtent, AppendHot, Commit, Extent, HotBatch, Receipt, Scope, Snapshot
+from tidelake.scan.hot import hot_payload
 
 SCHEMA = Schema.of({"ts": "timestamp", "service": "string", "level": "long", "load": "real"})
 SQL_STORES = ("sqlite", "postgres")

@@ -16,7 +16,7 @@ from pathlib import Path
 import duckdb
 
 import tidelake
-from tidelake.query.allowed import FUNCTION_NAMES
+from tidelake.query.sql.allowed import FUNCTION_NAMES
 
 FORMS = ("csv", "parquet", "text", "json", "orc", "avro", "binaryFile", "delta", "tidelake")
 CLASSES = ("reflect", "java_method", "try_reflect", "from_protobuf", "to_protobuf", "read_files", "ai_query", "sql")

@@ -89,12 +89,12 @@ def _digest(data: bytes) -> str:
 
 
 def _hard_lines() -> Iterator[tuple[str, Any]]:
-    from tidelake.cbor import extract, slices
-    from tidelake.cbor_encode import encoded
-    from tidelake.cbor_json import json_of
+    from tidelake.dynamic.cbor import extract, slices
+    from tidelake.dynamic.cbor_encode import encoded
+    from tidelake.dynamic.cbor_json import json_of
     from tidelake.errors import InvalidInputError
     from tidelake.ingest import Rules, coerce_ndjson
-    from tidelake.schema import DataType, Schema
+    from tidelake.model.schema import DataType, Schema
 
     for kind in ("dynamic", "string", "real", "long"):
         schema = Schema.of({"ts": "timestamp", "a": kind, "n": kind, "d": "dynamic", "deep": "dynamic"})
@@ -121,8 +121,8 @@ def _hard_lines() -> Iterator[tuple[str, Any]]:
 def _texts() -> Iterator[tuple[str, Any]]:
     from tidelake.ingest.instants import times_of_decimals, times_of_ints, times_of_texts
     from tidelake.ingest.text_columns import classify
-    from tidelake.predicate import StartsWith, StringContains, StringHas, StringMatches
-    from tidelake.search import search
+    from tidelake.model.predicate import StartsWith, StringContains, StringHas, StringMatches
+    from tidelake.scan.text_search import search
 
     words = [
         "",

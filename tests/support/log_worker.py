@@ -10,10 +10,10 @@ from itertools import count as count_from
 from typing import Any
 
 from tests.support.catalogs import announce, commit_of, extent, hot
-from tidelake.catalog.log import open_log_catalog
-from tidelake.commit import Coordinator
+from tidelake.catalog.commit import Coordinator
+from tidelake.catalog.log.log_catalog import open_log_catalog
+from tidelake.model.snapshot import AddExtent, AppendHot
 from tidelake.objects import ObjectStore
-from tidelake.snapshot import AddExtent, AppendHot
 
 
 def append_many(store: ObjectStore, number: int, count: int, results: Any) -> None:

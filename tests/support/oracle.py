@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 import cbor2
 
 from tests.support.rows import Row
-from tidelake.predicate import (
+from tidelake.model.predicate import (
     And,
     DynamicPathEquals,
     DynamicPathExists,
@@ -38,7 +38,7 @@ from tidelake.predicate import (
     TimeRange,
     VectorTest,
 )
-from tidelake.schema import Schema
+from tidelake.model.schema import Schema
 
 Answer: TypeAlias = bool | None
 Answers: TypeAlias = frozenset[Answer]

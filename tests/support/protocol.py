@@ -51,7 +51,7 @@ from tests.support.protocol_world import (
     set_actor,
 )
 from tidelake.errors import TidelakeError
-from tidelake.snapshot import Action, AddExtent, Commit, Extent, Fence, Manifest, RemoveExtent, Snapshot
+from tidelake.model.snapshot import Action, AddExtent, Commit, Extent, Fence, Manifest, RemoveExtent, Snapshot
 
 
 def explore(cast: Cast, rules: Rules = RULES, *, shortcuts: bool = True) -> Exploration:

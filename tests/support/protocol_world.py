@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
-from tidelake import snapshot
-from tidelake.schema import Schema
-from tidelake.snapshot import Commit, Manifest, Scope
+from tidelake.model import snapshot
+from tidelake.model.schema import Schema
+from tidelake.model.snapshot import Commit, Manifest, Scope
 
 Phase: TypeAlias = Literal[
     "idle", "claimed", "registered", "ready", "compared", "behind", "unknown", "refused", "receipted", "done", "gone"

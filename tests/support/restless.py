@@ -13,7 +13,7 @@ from typing import Any
 
 import tidelake
 from tidelake.lake import Lake
-from tidelake.snapshot import Scope, Snapshot
+from tidelake.model.snapshot import Scope, Snapshot
 from tidelake.table import Table
 
 Write = Callable[[Table, int], Any]

@@ -12,8 +12,8 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from tidelake.format import ExtentReader, ExtentWriteResult, SegmentFormat, WriteOptions
+from tidelake.model.schema import Column, Schema
 from tidelake.objects import ObjectStore
-from tidelake.schema import Column, Schema
 
 Row: TypeAlias = dict[str, Any]
 

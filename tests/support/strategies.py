@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from tests.support.rows import Row
-from tidelake.predicate import (
+from tidelake.model.predicate import (
     And,
     DynamicPathEquals,
     DynamicPathExists,
@@ -38,7 +38,7 @@ from tidelake.predicate import (
     StringMatches,
     TimeRange,
 )
-from tidelake.schema import Column, DataType, Schema
+from tidelake.model.schema import Column, DataType, Schema
 
 Test = TypeVar("Test", bound=Callable[..., Any])
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from tidelake import Lake
 from tidelake.errors import InvalidInputError, NotFoundError, TidelakeError, UnavailableError
-from tidelake.schema import JSON_FIELD
+from tidelake.model.schema import JSON_FIELD
 
 Verdict = Literal["same", "different", "refused", "failed", "late"]
 Language = Literal["sql", "kql"]

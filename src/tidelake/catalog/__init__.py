@@ -15,7 +15,7 @@ from tidelake.catalog.protocol import (
     WorkQueue,
     WorkUnit,
 )
-from tidelake.catalog.sql import SqlCatalog
+from tidelake.catalog.sql.sql_catalog import SqlCatalog
 from tidelake.errors import InvalidInputError, NotFoundError, StorageError
 from tidelake.objects.protocol import DEADLINE_S
 

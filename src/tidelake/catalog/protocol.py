@@ -27,9 +27,9 @@ from types import TracebackType
 from typing import Any, Literal, Protocol, Self, TypeAlias
 
 from tidelake.errors import ConflictError, InvalidInputError
-from tidelake.predicate import Predicate
-from tidelake.schema import Schema
-from tidelake.snapshot import Commit, Extent, HotBatch, Manifest, Receipt, Scope, Snapshot, make_id
+from tidelake.model.predicate import Predicate
+from tidelake.model.schema import Schema
+from tidelake.model.snapshot import Commit, Extent, HotBatch, Manifest, Receipt, Scope, Snapshot, make_id
 
 DEFAULT_NAMESPACE = "default"
 MAX_USER_BYTES = 255  # user ids become folder names

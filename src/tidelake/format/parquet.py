@@ -51,10 +51,10 @@ from tidelake.format.segment import (
     surviving_blocks,
 )
 from tidelake.format.thrift import parse_struct
+from tidelake.model.predicate import Predicate
+from tidelake.model.schema import Column, Schema
 from tidelake.objects import ObjectStore, Tail
-from tidelake.predicate import Predicate
-from tidelake.schema import Column, Schema
-from tidelake.stats import NS_MAX, NS_MIN, ColumnStats, Stats
+from tidelake.pruning.statistics import NS_MAX, NS_MIN, ColumnStats, Stats
 
 if TYPE_CHECKING:
     from tidelake.format.writing import BlockWriter, Draft, Seal

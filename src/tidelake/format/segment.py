@@ -18,11 +18,11 @@ import pyarrow.compute as pc
 import xxhash
 
 from tidelake.errors import CorruptExtent, InvalidInputError, NotFoundError, SchemaError
-from tidelake.judging import may_match
+from tidelake.model.predicate import Predicate
+from tidelake.model.schema import Column, Schema
 from tidelake.objects import ObjectStore, Tail
-from tidelake.predicate import Predicate
-from tidelake.schema import Column, Schema
-from tidelake.stats import ColumnStats, Stats, column_from_json, column_to_json
+from tidelake.pruning.outcomes import may_match
+from tidelake.pruning.statistics import ColumnStats, Stats, column_from_json, column_to_json
 
 BLOCK_ROWS = 65_536  # small enough to skip, large enough that a range read is worth its request
 CHECKSUM_LETTERS = 16

@@ -49,10 +49,10 @@ from tidelake.format.segment import (
     slim_blocks,
     surviving_blocks,
 )
+from tidelake.model.predicate import Predicate
+from tidelake.model.schema import Column, Schema
 from tidelake.objects import ObjectStore, Tail
-from tidelake.predicate import Predicate
-from tidelake.schema import Column, Schema
-from tidelake.stats import Stats
+from tidelake.pruning.statistics import Stats
 
 if TYPE_CHECKING:
     from tidelake.format.writing import BlockWriter, Draft, Seal

@@ -18,12 +18,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidelake.collect import start_collect
 from tidelake.errors import InvalidInputError, SchemaError
 from tidelake.format.segment import ExtentWriteResult, WriteOptions, checked_vectors, time_column
+from tidelake.model.schema import Column, Schema
 from tidelake.objects import ObjectStore
-from tidelake.schema import Column, Schema
-from tidelake.stats import UNKNOWN, Stats, column_to_json
+from tidelake.pruning.collector import start_collect
+from tidelake.pruning.statistics import UNKNOWN, Stats, column_to_json
 
 BLOCK_BYTES = 64 << 20  # of a block in memory: long rows make shorter blocks
 THREADS = 2  # encoding and describing overlap; more threads than that wait for each other

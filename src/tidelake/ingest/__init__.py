@@ -15,7 +15,7 @@ from tidelake.ingest.coerce import (
 )
 from tidelake.ingest.files import FileRows, ReadOptions
 from tidelake.ingest.source import coerced_stream, first_rows, is_rereadable
-from tidelake.schema import OVERFLOW_COLUMN
+from tidelake.model.schema import OVERFLOW_COLUMN
 
 __all__ = [
     "OVERFLOW_COLUMN",

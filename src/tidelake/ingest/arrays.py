@@ -18,15 +18,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidelake.dynamic import real_text
+from tidelake.dynamic.values import real_text
 from tidelake.errors import InvalidInputError, SchemaError
-from tidelake.ingest.columns import SHOWN_BYTES, Flags, vector_array
 from tidelake.ingest.instants import NO_TIME, times_of_decimals, times_of_ints, times_of_texts
-from tidelake.ingest.json_columns import dynamic_of_json, is_json
+from tidelake.ingest.json.columns import SHOWN_BYTES, Flags, vector_array
+from tidelake.ingest.json.texts import dynamic_of_json, is_json
 from tidelake.ingest.rows import Spill, fit_all
 from tidelake.logical import stored
-from tidelake.logical_types import Logical
-from tidelake.schema import DYNAMIC_FIELD, MAX_DIMENSION, DataType
+from tidelake.model.logical_types import Logical
+from tidelake.model.schema import DYNAMIC_FIELD, MAX_DIMENSION, DataType
 
 _UNSUPPORTED = "unsupported arrow type: cast the column first, a duration to int64 (its ticks) or to text"
 _TICKS_PER_US = {"s": 1_000_000, "ms": 1_000}

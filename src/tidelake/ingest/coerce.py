@@ -41,18 +41,18 @@ import pyarrow.compute as pc
 
 from tidelake.errors import InvalidInputError, SchemaError, TidelakeError
 from tidelake.ingest.cases import fold_cases
-from tidelake.ingest.few import few_rows
+from tidelake.ingest.json.plain_reader import few_rows
 from tidelake.ingest.quarantine import Quarantine
-from tidelake.later import later
-from tidelake.schema import OVERFLOW_COLUMN, Column, DataType, Schema
+from tidelake.model.schema import OVERFLOW_COLUMN, Column, DataType, Schema
+from tidelake.runtime.deferred import later
 
 if TYPE_CHECKING:
     from tidelake.ingest import arrays as from_arrow
-    from tidelake.ingest import columns as from_lines
     from tidelake.ingest import rows as from_rows
     from tidelake.ingest import time_detection
+    from tidelake.ingest.json import columns as from_lines
 else:  # they bring a compiler, which who only reads does without
-    from_arrow, from_lines = later("tidelake.ingest.arrays"), later("tidelake.ingest.columns")
+    from_arrow, from_lines = later("tidelake.ingest.arrays"), later("tidelake.ingest.json.columns")
     from_rows, time_detection = later("tidelake.ingest.rows"), later("tidelake.ingest.time_detection")
 
 TIME_NAMES = (

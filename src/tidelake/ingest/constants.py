@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from tidelake.ingest.text_columns import RawRow, TextColumns
-from tidelake.schema import DataType
+from tidelake.model.schema import DataType
 
 if TYPE_CHECKING:
     from tidelake.ingest.coerce import Source

@@ -30,7 +30,7 @@ from tidelake.ingest.coerce import (
     infer_columns,
     require_times,
 )
-from tidelake.ingest.few import few_rows
+from tidelake.ingest.json.plain_reader import few_rows
 from tidelake.ingest.parquet_files import parquet_batches
 from tidelake.ingest.quarantine import Quarantine
 from tidelake.ingest.text_encoding import (
@@ -42,18 +42,19 @@ from tidelake.ingest.text_encoding import (
     line_too_long,
     opened,
 )
-from tidelake.later import later
-from tidelake.schema import Schema
+from tidelake.model.schema import Schema
+from tidelake.runtime.deferred import later
 
 if TYPE_CHECKING:
     from tidelake.ingest import arrays as from_arrow
-    from tidelake.ingest import columns as from_lines
-    from tidelake.ingest import constants, csv_files, json_documents, line_shapes, text_lines, time_detection
+    from tidelake.ingest import constants, csv_files, line_shapes, text_lines, time_detection
     from tidelake.ingest import rows as from_rows
+    from tidelake.ingest.json import columns as from_lines
+    from tidelake.ingest.json import documents
 else:  # they bring a compiler, which few lines do without
-    from_arrow, from_lines = later("tidelake.ingest.arrays"), later("tidelake.ingest.columns")
+    from_arrow, from_lines = later("tidelake.ingest.arrays"), later("tidelake.ingest.json.columns")
     from_rows, constants = later("tidelake.ingest.rows"), later("tidelake.ingest.constants")
-    csv_files, json_documents = later("tidelake.ingest.csv_files"), later("tidelake.ingest.json_documents")
+    csv_files, documents = later("tidelake.ingest.csv_files"), later("tidelake.ingest.json.documents")
     line_shapes, text_lines = later("tidelake.ingest.line_shapes"), later("tidelake.ingest.text_lines")
     time_detection = later("tidelake.ingest.time_detection")
 
@@ -125,7 +126,7 @@ class FileRows:
             return ARROW
         if self.options.delimiter or suffix in _CSV:
             return CSV
-        if suffix in _JSON or json_documents.is_json(self._head):
+        if suffix in _JSON or documents.is_json(self._head):
             return JSON
         if not is_text(self._head):
             raise InvalidInputError(
@@ -299,7 +300,7 @@ class FileRows:
     ) -> Iterator[_Piece]:
         match self.kind:
             case "json":
-                yield from line_pieces(json_documents.as_lines(buffers, self._json_shape))
+                yield from line_pieces(documents.as_lines(buffers, self._json_shape))
             case "csv":
                 yield from csv_files.csv_pieces(buffers, self._dialect, names, on_bad=self._on_bad(is_sample))
             case "lines":
@@ -387,8 +388,8 @@ class FileRows:
         yield chain([head], rest)
 
     @cached_property
-    def _json_shape(self) -> json_documents.Shape:
-        return json_documents.find_shape(self._head) or json_documents.Shape(json_documents.LINES)
+    def _json_shape(self) -> documents.Shape:
+        return documents.find_shape(self._head) or documents.Shape(documents.LINES)
 
     @cached_property
     def _dialect(self) -> csv_files.Dialect:
@@ -425,6 +426,6 @@ class FileRows:
     def _located(self, error: TidelakeError) -> dict[str, Any]:
         """Return the facts of an error; an element of a document has a number, and no line."""
         facts = dict(error.facts)
-        if "line" in facts and self.__dict__.get("kind") == JSON and self._json_shape.kind != json_documents.LINES:
+        if "line" in facts and self.__dict__.get("kind") == JSON and self._json_shape.kind != documents.LINES:
             facts = {"element" if name == "line" else name: value for name, value in facts.items() if name != "column"}
         return facts

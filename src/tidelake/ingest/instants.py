@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tidelake.compiling import HAS_COMPILER, compiled, is_ready, part
-from tidelake.times import MAX_US, MICROS_FROM, MILLIS_FROM, MIN_US, NANOS_FROM
+from tidelake.model.times import MAX_US, MICROS_FROM, MILLIS_FROM, MIN_US, NANOS_FROM
+from tidelake.runtime.compiling import HAS_COMPILER, compiled, is_ready, part
 
 LEAST_EPOCH_DIGITS = 9  # of a number since 1970 in text: from 1973 on, and never a date of eight digits
 

@@ -22,7 +22,8 @@ import pyarrow as pa
 
 from tidelake import dynamic
 from tidelake.errors import InvalidInputError, TidelakeError
-from tidelake.ingest.columns import (
+from tidelake.ingest.instants import NO_TIME, times_of_decimals, times_of_ints, times_of_texts
+from tidelake.ingest.json.columns import (
     SHOWN_BYTES,
     Flags,
     double_of,
@@ -32,10 +33,9 @@ from tidelake.ingest.columns import (
     vector_array,
     vector_of,
 )
-from tidelake.ingest.instants import NO_TIME, times_of_decimals, times_of_ints, times_of_texts
 from tidelake.logical import fitted
-from tidelake.logical_types import Logical, decimal
-from tidelake.schema import DataType
+from tidelake.model.logical_types import Logical, decimal
+from tidelake.model.schema import DataType
 
 MISFIT: Any = object()
 DECIMAL = DataType.of(decimal(38, 18))  # of Python's decimals, which have no type: as Spark takes them

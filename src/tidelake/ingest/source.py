@@ -18,10 +18,10 @@ import pyarrow as pa
 
 from tidelake.errors import InvalidInputError, TidelakeError
 from tidelake.ingest.coerce import Coerced, Rules, coerce_arrow, coerce_ndjson, coerce_rows
-from tidelake.ingest.few import few_rows
 from tidelake.ingest.files import FileRows
+from tidelake.ingest.json.plain_reader import few_rows
 from tidelake.ingest.text_encoding import MOST_LINE_BYTES, line_too_long
-from tidelake.schema import Schema
+from tidelake.model.schema import Schema
 
 PIECE_BYTES = 8 << 20  # of NDJSON
 PIECE_ROWS = 65_536  # of dicts, or of Arrow

@@ -19,14 +19,14 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidelake import waiting
-from tidelake.compiling import HAS_COMPILER, compiled, part
-from tidelake.ingest.columns import SHOWN_BYTES, vector_of
 from tidelake.ingest.instants import NO_TIME, is_few, text_buffers, time_of_text, times_of_texts
+from tidelake.ingest.json.columns import SHOWN_BYTES, vector_of
 from tidelake.ingest.rows import Spill, encode
 from tidelake.logical import fitted
-from tidelake.schema import DataType
-from tidelake.times import MAX_US, MIN_US
+from tidelake.model.schema import DataType
+from tidelake.model.times import MAX_US, MIN_US
+from tidelake.runtime import notices
+from tidelake.runtime.compiling import HAS_COMPILER, compiled, part
 
 EMPTY, INT, REAL, BOOL, TIME, NULL, TEXT = range(7)  # what a value looks like
 _LONG_NUMBER = 255  # a whole number of more than 18 digits, which may be too large: left to the plain way
@@ -275,7 +275,7 @@ def _look(text: str | None, comma: bool) -> int:
 
 def _classify_by_patterns(texts: pa.Array, comma: bool) -> Codes:
     """Classify a column without the loop, one pattern after the other; numbers that may be too large are looked at."""
-    waiting.interpreting(texts.nbytes)
+    notices.interpreting(texts.nbytes)
     trimmed = pc.ascii_trim(texts.fill_null(""), " \t\r\n")
     lower = pc.ascii_lower(trimmed)
     codes = np.full(len(texts), TEXT, dtype=np.uint8)

@@ -27,12 +27,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidelake import cbor
+from tidelake.dynamic import cbor
 from tidelake.errors import InvalidInputError
 from tidelake.ingest.instants import NO_TIME, times_of_decimals, times_of_ints
 from tidelake.ingest.text_columns import time_array
 from tidelake.ingest.time_formats import RFC_3339, check_format, has_time_of_day, times_in
-from tidelake.schema import DataType
+from tidelake.model.schema import DataType
 
 JOINED_NAME = "ts"  # of the column that a date and a time make together, or that a nested time becomes
 FEW = 20  # texts that every format is tried on, before all of the sample

@@ -26,7 +26,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tidelake.compiling import compiled, part
 from tidelake.errors import InvalidInputError
 from tidelake.ingest.instants import (
     NO_TIME,
@@ -36,6 +35,7 @@ from tidelake.ingest.instants import (
     times_of_decimals,
     times_of_texts,
 )
+from tidelake.runtime.compiling import compiled, part
 
 RFC_3339 = "rfc3339"  # also numbers since 1970, in text; see ``instants``
 YEARS_BACK = 8  # a 29 February without a year is at most so far back

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from tidelake.cbor_loops import read_head, read_real, skip
-from tidelake.compiling import compiled
+from tidelake.dynamic.cbor_loops import read_head, read_real, skip
+from tidelake.runtime.compiling import compiled
 
 NOTHING, FALSE, TRUE, INT, REAL, TEXT, BYTES, TIME, OTHER = range(9)
 

@@ -19,9 +19,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidelake import cbor_loops
+from tidelake.dynamic import cbor_loops
 from tidelake.logical import loops
-from tidelake.logical_types import Logical
+from tidelake.model.logical_types import Logical
 
 Numbers = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]

@@ -14,10 +14,10 @@ from typing import TypeAlias
 
 from tidelake.errors import InvalidInputError, QueryError
 from tidelake.logical.values import decimal_text
-from tidelake.logical_types import Logical
-from tidelake.predicate import Equals, InSet, IsNull, Leaf, Nanoseconds, Range, TimeRange, Value
-from tidelake.schema import Column
-from tidelake.times import parse_time_ns
+from tidelake.model.logical_types import Logical
+from tidelake.model.predicate import Equals, InSet, IsNull, Leaf, Nanoseconds, Range, TimeRange, Value
+from tidelake.model.schema import Column
+from tidelake.model.times import parse_time_ns
 
 DAY_NS = 86_400_000_000_000
 

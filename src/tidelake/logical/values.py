@@ -26,9 +26,9 @@ import pyarrow.compute as pc
 
 from tidelake import dynamic
 from tidelake.errors import CorruptError, InvalidInputError
-from tidelake.later import later
-from tidelake.logical_types import MAX_PRECISION, Logical
-from tidelake.schema import DataType
+from tidelake.model.logical_types import MAX_PRECISION, Logical
+from tidelake.model.schema import DataType
+from tidelake.runtime.deferred import later
 
 nested: Any = later("tidelake.logical.nested")  # these two bring a compiler
 loops: Any = later("tidelake.logical.loops")

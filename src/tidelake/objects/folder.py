@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidelake.errors import InvalidInputError, NotFoundError, StorageError
-from tidelake.later import later
 from tidelake.objects.keys import TEMPORARY_PREFIX, check_key, unfit_reason
 from tidelake.objects.protocol import (
     ACCEPTED,
@@ -34,6 +33,7 @@ from tidelake.objects.protocol import (
     taken,
     view_of,
 )
+from tidelake.runtime.deferred import later
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from tidelake.errors import AlreadyExistsError, InvalidInputError, StorageError
-from tidelake.later import later
 from tidelake.objects.folder import open_folder
 from tidelake.objects.protocol import ACCEPTED, DEADLINE_S, ObjectStore
+from tidelake.runtime.deferred import later
 
 if TYPE_CHECKING:
     from tidelake.objects import remote

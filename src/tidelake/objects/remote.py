@@ -17,7 +17,6 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from tidelake.errors import InvalidInputError, StorageError, TidelakeError
-from tidelake.later import later
 from tidelake.objects.keys import UNFIT, check_key, unfit_reason
 from tidelake.objects.library import ORIGINAL, Library, library
 from tidelake.objects.protocol import (
@@ -38,6 +37,7 @@ from tidelake.objects.protocol import (
     taken,
     view_of,
 )
+from tidelake.runtime.deferred import later
 
 if TYPE_CHECKING:
     import pyarrow as pa

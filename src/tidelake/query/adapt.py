@@ -17,14 +17,14 @@ from sqlglot.optimizer.annotate_types import annotate_types
 from sqlglot.optimizer.scope import traverse_scope
 
 from tidelake.errors import InvalidInputError
+from tidelake.model.times import parse_time_ns, time_text
 from tidelake.query import decimals
 from tidelake.query.bind import Bound
 from tidelake.query.constants import constant_of
 from tidelake.query.long_lists import LONGS, TEXTS, values_of, write_out
-from tidelake.query.sql import error_of
-from tidelake.query.sql_functions import CALLS, OURS, TAKEN_AS
-from tidelake.query.sql_tokens import DIALECT
-from tidelake.times import parse_time_ns, time_text
+from tidelake.query.sql.functions import CALLS, OURS, TAKEN_AS
+from tidelake.query.sql.parse import error_of
+from tidelake.query.sql.tokens import DIALECT
 
 SHOWN = "tide_shown"
 _EVENINGS = 32  # lists of rows and unions, one after the other, that are given the digits they share

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from tidelake.plan import ScanPlan, time_window
+from tidelake.pruning.plan import ScanPlan, time_window
 from tidelake.query.answers import Answer
 from tidelake.query.result import Result
 from tidelake.table import Table

@@ -23,15 +23,15 @@ from sqlglot import exp
 
 from tidelake.catalog.protocol import TableInfo, new_id
 from tidelake.errors import InvalidInputError, NotFoundError
-from tidelake.hot import hot_payload
 from tidelake.lake import Lake
-from tidelake.plan import ScanPlan, make_plan
+from tidelake.model.schema import Schema
+from tidelake.model.snapshot import Counts, HotBatch, Scope, Snapshot
+from tidelake.pruning.plan import ScanPlan, make_plan
 from tidelake.query.constants import constant_of
-from tidelake.query.sql import error_of
+from tidelake.query.sql.parse import error_of
 from tidelake.query.tables import ANSWER_PLACES, ANSWERS, Answering
-from tidelake.scan import prune_blocks
-from tidelake.schema import Schema
-from tidelake.snapshot import Counts, HotBatch, Scope, Snapshot
+from tidelake.scan.extents import prune_blocks
+from tidelake.scan.hot import hot_payload
 from tidelake.table import Table
 
 if TYPE_CHECKING:

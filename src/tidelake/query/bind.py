@@ -22,14 +22,14 @@ from sqlglot.optimizer.scope import Scope, traverse_scope
 from sqlglot.schema import MappingSchema
 
 from tidelake.errors import InvalidInputError, NotFoundError, QueryError
-from tidelake.lexer import did_you_mean, tables_there_are
+from tidelake.model.lexer import did_you_mean, tables_there_are
+from tidelake.model.schema import DataType, fresh_name
 from tidelake.query.constants import constant_of
 from tidelake.query.kql.relations import keyed
-from tidelake.query.sql import error_of, path_call, steps_of
-from tidelake.query.sql_tokens import DIALECT, double_quoted
-from tidelake.query.stars import expand_stars
+from tidelake.query.sql.parse import error_of, path_call, steps_of
+from tidelake.query.sql.stars import expand_stars
+from tidelake.query.sql.tokens import DIALECT, double_quoted
 from tidelake.query.tables import Tables
-from tidelake.schema import DataType, fresh_name
 
 PREFIX = "tide_"
 

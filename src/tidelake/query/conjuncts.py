@@ -18,10 +18,8 @@ import pyarrow as pa
 from sqlglot import exp
 
 from tidelake.errors import TidelakeError
-from tidelake.evaluate import evaluate
-from tidelake.judging import LONG_SET, TRUE, outcomes
-from tidelake.logical_types import NESTED
-from tidelake.predicate import (
+from tidelake.model.logical_types import NESTED
+from tidelake.model.predicate import (
     And,
     DynamicPathEquals,
     DynamicPathExists,
@@ -41,11 +39,13 @@ from tidelake.predicate import (
     Value,
     columns_of,
 )
+from tidelake.model.schema import DataType
+from tidelake.pruning.outcomes import LONG_SET, TRUE, outcomes
+from tidelake.pruning.statistics import ColumnStats, Stats
 from tidelake.query.constants import Constant, constant_of, time_of
 from tidelake.query.fields import compares, field_of
 from tidelake.query.long_lists import values_of
-from tidelake.schema import DataType
-from tidelake.stats import ColumnStats, Stats
+from tidelake.scan.evaluate import evaluate
 
 # A number that a double cannot hold exactly could compare otherwise on an engine that rounds it.
 MOST_EXACT = 2**53

@@ -13,7 +13,7 @@ from typing import TypeAlias
 from sqlglot import exp
 
 from tidelake.errors import InvalidInputError
-from tidelake.times import text_time_ns
+from tidelake.model.times import text_time_ns
 
 Constant: TypeAlias = bool | int | float | Decimal | str | datetime | date
 

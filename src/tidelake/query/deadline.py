@@ -29,7 +29,12 @@ _PLANNING = frozenset(
     {"sqlglot", "tidelake", "re", "difflib", "copy", "enum", "functools", "collections", "contextlib", "typing"}
     | {"dataclasses", "decimal", "datetime", "json", "abc", "heapq", "string", "ast", "calendar", "fnmatch"}
 )
-_NOT_PLANNING = ("tidelake.query.local", "tidelake.query.spark", "tidelake.query.result", "tidelake.spark")
+_NOT_PLANNING = (
+    "tidelake.query.engines.local",
+    "tidelake.query.engines.spark",
+    "tidelake.query.result",
+    "tidelake.spark",
+)
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from tidelake.schema import DataType
+from tidelake.model.schema import DataType
 
 NUMBERS = ("tinyint", "smallint", "int", "long", "real")
 _COMPARABLE = ("bool", "string", *NUMBERS)

@@ -20,9 +20,9 @@ from typing import cast
 
 from sqlglot import exp
 
-from tidelake.query.aggregating import AGGREGATES, OUR_NAMES, ROW_MAKERS
 from tidelake.query.bind import Bound, Reference
 from tidelake.query.conjuncts import Pushed, both, conjuncts_of, pushed, rejects_nulls
+from tidelake.query.functions.aggregates import AGGREGATES, OUR_NAMES, ROW_MAKERS
 
 MAX_GROWTH = 1_000  # parts that a condition gains at one step on its way down; beyond, it is left to the engine
 _CHANCE = (exp.Rand, exp.Randn, exp.Uuid)

@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pyarrow as pa
 from sqlglot import exp
 
-from tidelake.dynamic_forms import decode
+from tidelake.dynamic.forms import decode
 from tidelake.logical.frames import pandas_frame
-from tidelake.misfits import announced
-from tidelake.plan import ScanPlan
-from tidelake.predicate import columns_of
+from tidelake.model.predicate import columns_of
+from tidelake.model.schema import JSON_FIELD
+from tidelake.pruning.plan import ScanPlan
 from tidelake.query.budget import Budget
+from tidelake.query.engines.manifest import Shape
 from tidelake.query.kql import Lowered, Render
 from tidelake.query.kql.results import unpacked
-from tidelake.query.metadata import Shape
 from tidelake.query.pushdown import Ask
-from tidelake.schema import JSON_FIELD
+from tidelake.scan.misfits import announced
 from tidelake.table import Table
 
 if TYPE_CHECKING:

@@ -22,35 +22,35 @@ import pyarrow as pa
 from sqlglot import exp
 
 from tidelake.errors import InvalidInputError, NotFoundError, QueryError
-from tidelake.forking import renew_after_fork
 from tidelake.lake import Lake
-from tidelake.later import later
-from tidelake.plan import ScanPlan
+from tidelake.model.schema import DataType, Schema
+from tidelake.pruning.plan import ScanPlan
 from tidelake.query.adapt import adapt
 from tidelake.query.answers import Answer, coverage_table, name_answers
 from tidelake.query.bind import At, bind, bind_tables, quoted_columns
 from tidelake.query.budget import Budget
-from tidelake.query.choose import choose_engine
 from tidelake.query.deadline import Deadline
+from tidelake.query.engines.choose import choose_engine
+from tidelake.query.engines.manifest import Answered, Shape, finish, from_manifest, shape_of
 from tidelake.query.external import read_external
 from tidelake.query.junctions import balance
 from tidelake.query.kql import lower
 from tidelake.query.long_lists import write_out_others
-from tidelake.query.metadata import Answered, Shape, finish, from_manifest, shape_of
 from tidelake.query.pushdown import Ask, push_down
 from tidelake.query.result import Prepared, Result, Scan
-from tidelake.query.sql import asks_the_time, check_text, parse_sql, too_deep, with_clock
-from tidelake.scan import prune_blocks
-from tidelake.schema import DataType, Schema
-from tidelake.spread import nor_in_overflow
+from tidelake.query.sql.parse import asks_the_time, check_text, parse_sql, too_deep, with_clock
+from tidelake.runtime.deferred import later
+from tidelake.runtime.forking import renew_after_fork
+from tidelake.scan.alternatives import nor_in_overflow
+from tidelake.scan.extents import prune_blocks
 from tidelake.table import Table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from tidelake.query import local
+    from tidelake.query.engines import local
 else:
-    local = later("tidelake.query.local")  # brings the engine, which planning does without
+    local = later("tidelake.query.engines.local")  # brings the engine, which planning does without
 
 KEPT_QUERIES = 512  # prepared texts for each lake; one is some dozens of kilobytes
 _CHEAPEST = ("bool", "int", "timestamp", "long", "real", "string", "vector", "dynamic")
@@ -103,12 +103,12 @@ class _Runs:
     def rows(self, prepared: Prepared, scans: Sequence[Scan], budget: Budget) -> pa.RecordBatchReader:
         if self.engine == "local":
             return local.execute(prepared, scans, budget, self.lake)
-        from tidelake.query import spark
+        from tidelake.query.engines import spark
 
         return spark.execute(prepared, scans, budget, spark.session()).to_reader()
 
     def frame(self, prepared: Prepared, scans: Sequence[Scan]) -> DataFrame:
-        from tidelake.query import spark
+        from tidelake.query.engines import spark
 
         return spark.frame_of(prepared, scans, spark.session())
 

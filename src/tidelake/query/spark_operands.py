@@ -9,7 +9,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from tidelake.errors import QueryError
-from tidelake.query.spark_casts import cast_to, kind_of
+from tidelake.query.sql.casts import cast_to, kind_of
 
 _OURS = "tide_sql_"
 _TEXTS = exp.DataType.TEXT_TYPES

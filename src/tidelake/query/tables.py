@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
-from tidelake.schema import DataType
+from tidelake.model.schema import DataType
 
 # What may be asked about a table's coverage as if it were a table, and what an answer takes besides its first places.
 ANSWER_PLACES = ("table", "start", "end")

@@ -75,8 +75,8 @@ def register(spark: SparkSession) -> SparkSession:
 
     The session's settings stay as they are, and other sources are not concerned.
     """
-    from tidelake.spark.optimizer import install
-    from tidelake.spark.planning import register_source
+    from tidelake.spark.jvm.optimizer import install
+    from tidelake.spark.jvm.planning import register_source
     from tidelake.spark.source import TidelakeSource
 
     register_source(spark, TidelakeSource)

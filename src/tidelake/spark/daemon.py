@@ -18,10 +18,10 @@ LOADED = (
     "tidelake.spark.reading",
     "tidelake.spark.writing",
     "tidelake.spark.streaming",
-    "tidelake.catalog.sql",
+    "tidelake.catalog.sql.sql_catalog",
     "tidelake.format.tlm",
     "tidelake.format.parquet",
-    "tidelake.evaluate",
+    "tidelake.scan.evaluate",
     "tidelake.lake",
 )
 

@@ -21,7 +21,7 @@ import pyarrow.parquet
 from tidelake.errors import InvalidInputError, NotFoundError, StorageError, TidelakeError
 from tidelake.ingest import Coerced, Rules, coerce_arrow, coerce_ndjson, coerce_rows, infer_schema
 from tidelake.ingest.parquet_files import parquet_batches
-from tidelake.schema import DataType, Schema
+from tidelake.model.schema import DataType, Schema
 from tidelake.spark.outside import Outside
 
 PIECE_BYTES = 32 << 20  # of a file for one task

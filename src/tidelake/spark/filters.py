@@ -16,8 +16,7 @@ from typing import Any, cast
 from pyspark.sql import datasource as d
 
 from tidelake.errors import TidelakeError
-from tidelake.evaluate import check
-from tidelake.predicate import (
+from tidelake.model.predicate import (
     Equals,
     InSet,
     IsNull,
@@ -29,7 +28,8 @@ from tidelake.predicate import (
     TimeRange,
     time_ns,
 )
-from tidelake.schema import Schema
+from tidelake.model.schema import Schema
+from tidelake.scan.evaluate import check
 from tidelake.spark.types import spark_names
 
 HANDED_DIGITS = 28

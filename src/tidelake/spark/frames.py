@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tidelake.evaluate import check
-from tidelake.expression import parse_where
-from tidelake.predicate import Predicate
+from tidelake.model.expression import parse_where
+from tidelake.model.predicate import Predicate
+from tidelake.scan.evaluate import check
 from tidelake.spark import register, session
 from tidelake.spark.places import Place
 from tidelake.spark.types import spark_schema

@@ -14,17 +14,16 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from tidelake.catalog.protocol import new_id, now_us
-from tidelake.drift import exact_columns
+from tidelake.coverage.sidecar import encode
 from tidelake.errors import InvalidInputError, NotFoundError
 from tidelake.format import segment_format
 from tidelake.ingest import Coerced
 from tidelake.lake import Lake
+from tidelake.model.schema import Schema
+from tidelake.model.settings import TableSettings
+from tidelake.model.snapshot import Action, Receipt, RemoveExtent, Snapshot, UpdateTable
 from tidelake.objects import extent_key
-from tidelake.scan import scan
-from tidelake.schema import Schema
-from tidelake.settings import TableSettings
-from tidelake.sidecar import encode
-from tidelake.snapshot import Action, Receipt, RemoveExtent, Snapshot, UpdateTable
+from tidelake.scan.extents import scan
 from tidelake.spark import register, session
 from tidelake.spark.files import Bad, Piece, PieceReader, cut_pieces, list_files, sample_schema
 from tidelake.spark.places import Place
@@ -42,6 +41,7 @@ from tidelake.spark.writing import (
     register_folder,
 )
 from tidelake.table import Table
+from tidelake.write.drift import exact_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from tidelake.errors import InvalidInputError
-from tidelake.lexer import did_you_mean
+from tidelake.model.lexer import did_you_mean
 
 Role: TypeAlias = Literal["any", "batch", "stream read", "stream write"]
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from tidelake.forking import renew_after_fork
+from tidelake.runtime.forking import renew_after_fork
 
 if TYPE_CHECKING:
-    from tidelake.snapshot import Snapshot
+    from tidelake.model.snapshot import Snapshot
     from tidelake.table import Table
 
 KEPT = 4096  # tables of executions; one is asked for again only while it is being planned

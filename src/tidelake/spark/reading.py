@@ -18,18 +18,18 @@ from pyspark import SparkContext
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
-from tidelake.expression import parse_where
 from tidelake.format import ExtentReader, segment_format
+from tidelake.model.expression import parse_where
+from tidelake.model.predicate import And, Predicate
+from tidelake.model.snapshot import Extent
 from tidelake.objects import ObjectStore
-from tidelake.plan import Block, ExtentTask, ScanPlan
-from tidelake.predicate import And, Predicate
-from tidelake.scan import Footers, scan
-from tidelake.snapshot import Extent
+from tidelake.pruning.plan import Block, ExtentTask, ScanPlan
+from tidelake.pruning.statistics import Stats
+from tidelake.scan.extents import Footers, scan
 from tidelake.spark.filters import translate
 from tidelake.spark.options import OWN_PLAN, number_of
 from tidelake.spark.places import Place, no_table, open_table
 from tidelake.spark.types import arrow_schema, projected, to_spark
-from tidelake.stats import Stats
 from tidelake.table import Table
 
 LEAST_SPLIT_BYTES = 4 << 20  # a task costs some 15 ms, the time to read so much

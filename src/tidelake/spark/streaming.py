@@ -24,9 +24,9 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import StructType
 
 from tidelake.errors import NotFoundError
-from tidelake.plan import make_plan
-from tidelake.scan import prune_blocks
-from tidelake.snapshot import Counts, Extent, HotBatch, Snapshot
+from tidelake.model.snapshot import Counts, Extent, HotBatch, Snapshot
+from tidelake.pruning.plan import make_plan
+from tidelake.scan.extents import prune_blocks
 from tidelake.spark.options import number_of
 from tidelake.spark.places import Place, open_table
 from tidelake.spark.reading import Split, cut_splits, read_split, wanted_rows

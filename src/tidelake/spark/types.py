@@ -25,8 +25,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from tidelake.errors import InvalidInputError, NotFoundError, SchemaError
 from tidelake.logical import shown, shown_as_plain
-from tidelake.logical_types import OF_COLUMNS, Logical, decimal
-from tidelake.schema import DYNAMIC_FIELD, DataType, Schema, told_apart
+from tidelake.model.logical_types import OF_COLUMNS, Logical, decimal
+from tidelake.model.schema import DYNAMIC_FIELD, DataType, Schema, told_apart
 
 _SPARK_TYPES: dict[str, t.DataType] = {
     "int": t.IntegerType(),

@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tidelake.cbor_loops import read_head, read_real
-from tidelake.compiling import compiled
-from tidelake.ingest.jsontext import INT, REAL
-from tidelake.ingest.transcode import put_head, put_number
+from tidelake.dynamic.cbor_loops import read_head, read_real
+from tidelake.ingest.json.text import INT, REAL
+from tidelake.ingest.json.to_cbor import put_head, put_number
+from tidelake.runtime.compiling import compiled
 from tidelake.spark.variant_plain import plain_cbor, plain_variant
 
 MOST_KEYS = 1024  # of one row, in the compiled way: they are found one after the other

@@ -25,26 +25,26 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from tidelake.appender import Appender, block_rows_for, conformed, extent_of
 from tidelake.catalog.protocol import Pending, new_id
-from tidelake.coverage import cells_of
-from tidelake.drift import exact_columns
+from tidelake.coverage.coverage_store import Rules as CoverageRules
+from tidelake.coverage.coverage_store import rules_of, same_time
+from tidelake.coverage.entities import cells_of
+from tidelake.coverage.sidecar import decode, encode
 from tidelake.errors import ConflictError, InvalidInputError, OverlapError, SchemaError
-from tidelake.exact import has_inexact_longs, stream_has_inexact_longs
 from tidelake.format import WriteOptions, segment_format
-from tidelake.holdings import Rules as CoverageRules
-from tidelake.holdings import rules_of, same_time
 from tidelake.ingest import Coerced, Rules, coerce_arrow
+from tidelake.model.exact import has_inexact_longs, stream_has_inexact_longs
+from tidelake.model.schema import DataType, Schema, becoming_real, wider_type
+from tidelake.model.settings import TableSettings
+from tidelake.model.snapshot import Action, AddExtent, Commit, Extent, Receipt, RecordOffset, UpdateTable
 from tidelake.objects import ObjectStore, extent_key
-from tidelake.schema import DataType, Schema, becoming_real, wider_type
-from tidelake.settings import TableSettings
-from tidelake.sidecar import decode, encode
-from tidelake.snapshot import Action, AddExtent, Commit, Extent, Receipt, RecordOffset, UpdateTable
+from tidelake.scan.alternatives import spilled_columns, with_promoted
 from tidelake.spark.options import number_of
 from tidelake.spark.places import Place, open_table
 from tidelake.spark.types import from_spark, own_names, widened
-from tidelake.spread import spilled_columns, with_promoted
 from tidelake.table import FLUSH_BYTES, FLUSH_ROWS, Table
+from tidelake.write.appender import Appender, block_rows_for, conformed, extent_of
+from tidelake.write.drift import exact_columns
 
 EXTENT_BYTES = 256 << 20  # of rows in memory that become one extent; a task holds about twice as much while it writes
 EXTENT_ROWS = 4_000_000

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from tidelake.query.functions.patterns import plain_groups
 from tidelake.query.kql.conversions import convert, implicit
 from tidelake.query.kql.scope import Scope
 from tidelake.query.kql.values import TEXTUAL, Value, literal
-from tidelake.query.text_patterns import plain_groups
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from typing import Any
 from sqlglot import exp
 
 from tidelake.errors import InvalidInputError, NotFoundError, QueryError
-from tidelake.lexer import did_you_mean, tables_there_are
+from tidelake.model.lexer import did_you_mean, tables_there_are
 from tidelake.query.kql import advice, syntax
 from tidelake.query.kql.advice import refusal
 from tidelake.query.kql.aggregates import AGGREGATES, EXTREMES, SEVERAL

@@ -13,7 +13,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from tidelake.lexer import did_you_mean
+from tidelake.model.lexer import did_you_mean
 from tidelake.query.kql import syntax
 from tidelake.query.kql.binder import Binder, Place, rows_query
 from tidelake.query.kql.naming import name_of, unique

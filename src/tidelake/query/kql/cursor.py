@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from tidelake.errors import QueryError
-from tidelake.lexer import did_you_mean
+from tidelake.model.lexer import did_you_mean
 from tidelake.query.kql.lexer import Token, cut
 from tidelake.query.kql.literals import text_of
 from tidelake.query.kql.mistakes import error_at

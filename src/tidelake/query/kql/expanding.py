@@ -12,7 +12,8 @@ from typing import Any
 
 from sqlglot import exp
 
-from tidelake.lexer import did_you_mean
+from tidelake.model.lexer import did_you_mean
+from tidelake.query.functions.patterns import plain_groups
 from tidelake.query.kql import advice, syntax
 from tidelake.query.kql.advice import refusal
 from tidelake.query.kql.binder import Binder, Place
@@ -25,7 +26,6 @@ from tidelake.query.kql.plugins import ACTIVITY
 from tidelake.query.kql.relations import Relation, aliased, fresh_key, keyed
 from tidelake.query.kql.scope import column_sql
 from tidelake.query.kql.values import Column, Value, call, literal, text, text_literal
-from tidelake.query.text_patterns import plain_groups
 
 PLUGINS = ("bag_unpack", "pivot", "ipv4_lookup", "ipv6_lookup", *ACTIVITY)
 RANGE_BLOCK = (

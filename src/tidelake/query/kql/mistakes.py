@@ -6,7 +6,7 @@ A long line is shown in part, around the place. It does not decide what is wrong
 from __future__ import annotations
 
 from tidelake.errors import QueryError
-from tidelake.lexer import error_at as whole_line_error
+from tidelake.model.lexer import error_at as whole_line_error
 
 MAX_SHOWN = 160  # letters of a line in a message: queries are pasted as one line
 

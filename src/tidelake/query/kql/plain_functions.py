@@ -8,10 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tidelake.query.kql.arguments import Arguments, Rule, ScalarFunction
-from tidelake.query.kql.values import (
-    Value,
-    call,
-)
+from tidelake.query.kql.values import Value, call
 
 
 def _plain(target: str, result: str, *kinds: str) -> Rule:

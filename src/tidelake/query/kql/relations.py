@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
+from tidelake.model.schema import fresh_name
 from tidelake.query.kql.scope import column_sql
 from tidelake.query.kql.values import Column
-from tidelake.schema import fresh_name
 
 BY_CHANCE = ("tide_rand", "tide_new_guid")
 MAX_STEPS = 500  # a query of more steps is a mistake, and engines plan each

@@ -16,16 +16,7 @@ from tidelake.query.kql.packed_functions import PACKED
 from tidelake.query.kql.plain_functions import PLAIN
 from tidelake.query.kql.text_functions import TEXTS
 from tidelake.query.kql.time_functions import TIMES
-from tidelake.query.kql.values import (
-    NUMERIC,
-    TEXTUAL,
-    Value,
-    call,
-    cast,
-    literal,
-    text,
-    text_literal,
-)
+from tidelake.query.kql.values import NUMERIC, TEXTUAL, Value, call, cast, literal, text, text_literal
 from tidelake.query.kql.varied_functions import VARIED
 
 # What has no meaning as another type.

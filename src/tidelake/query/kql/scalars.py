@@ -16,6 +16,7 @@ from typing import Any, assert_never
 
 from sqlglot import exp
 
+from tidelake.query.functions.patterns import plain_groups
 from tidelake.query.kql import syntax
 from tidelake.query.kql.arithmetic import FOLDED, arithmetic_sql, as_number, common_types, folded, result_type
 from tidelake.query.kql.conversions import convert, implicit
@@ -35,7 +36,6 @@ from tidelake.query.kql.values import (
     unreadable,
 )  # fmt: skip
 from tidelake.query.long_lists import LONG, packed
-from tidelake.query.text_patterns import plain_groups
 
 _COMPARISONS: dict[str, type[exp.Binary]] = {"<": exp.LT, ">": exp.GT, "<=": exp.LTE, ">=": exp.GTE}
 TEXT_FUNCTIONS = {

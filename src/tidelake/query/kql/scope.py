@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from tidelake.errors import QueryError
-from tidelake.lexer import did_you_mean
+from tidelake.model.lexer import did_you_mean
 from tidelake.query.kql import syntax
 from tidelake.query.kql.mistakes import error_at
 from tidelake.query.kql.values import Column, Value, call, text_literal

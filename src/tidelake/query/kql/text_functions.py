@@ -13,16 +13,7 @@ from sqlglot import exp
 
 from tidelake.query.kql.arguments import Arguments, Rule, ScalarFunction
 from tidelake.query.kql.conversions import convert
-from tidelake.query.kql.values import (
-    Value,
-    any_of,
-    call,
-    cast,
-    coalesced,
-    literal,
-    text,
-    text_literal,
-)
+from tidelake.query.kql.values import Value, any_of, call, cast, coalesced, literal, text, text_literal
 
 
 def _strcat(args: Arguments) -> Value:

@@ -15,14 +15,7 @@ from sqlglot import exp
 from tidelake.query.kql.arguments import Arguments, Rule, ScalarFunction
 from tidelake.query.kql.conversions import convert, implicit
 from tidelake.query.kql.literals import TICKS_PER_DAY
-from tidelake.query.kql.values import (
-    NUMERIC,
-    Value,
-    at_ticks,
-    call,
-    cast,
-    literal,
-)
+from tidelake.query.kql.values import NUMERIC, Value, at_ticks, call, cast, literal
 
 
 def _now(args: Arguments) -> Value:

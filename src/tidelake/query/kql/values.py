@@ -16,9 +16,9 @@ from typing import Any
 
 from sqlglot import exp
 
+from tidelake.model.schema import DataType
 from tidelake.query.kql import syntax
 from tidelake.query.kql.literals import format_span
-from tidelake.schema import DataType
 
 MAX_CONSTANT = 1_000_000  # letters of a text that is known before the query runs
 NOT_CONSTANT: Any = object()

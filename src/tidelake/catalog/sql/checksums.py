@@ -1,0 +1,120 @@
+"""Guard the rows of the SQL catalog by checksums, and say plainly when one is damaged.
+
+Every row that an answer is made of, and that never changes once written, carries the XXH3 checksum of its kind, its key
+and its values. A row of an older version has none and is taken as it is. Rows that change (a table's, a scope's, when
+an extent was removed) have none; they are held against those that do: a head must be the snapshot that its scope names,
+and what is listed must be as much as the snapshot counts.
+
+It does not read the database.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Any
+
+import orjson
+import xxhash
+
+from tidelake.errors import CorruptError, TidelakeError
+from tidelake.model.codec import dumps
+from tidelake.model.snapshot import Scope
+
+_MASK = (1 << 62) - 1
+_MARK = 1 << 62  # set in every checksum: one that lost its bytes is no checksum, and not a missing one
+
+_DECODING = (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError)
+
+
+def checksum_of(kind: str, *values: Any) -> int:
+    """Return the checksum of a row's values; bytes go in by their own hash."""
+    return xxhash.xxh3_64_intdigest(orjson.dumps((kind, *values), default=_hashed)) & _MASK | _MARK
+
+
+def settings_digest(settings: Any) -> int:
+    """Return a hash of a table's settings, whatever their order, for the checksum of a snapshot."""
+    return _digest(dumps(settings))
+
+
+def check_row(found: Any, kind: str, *values: Any) -> None:
+    """Compare a row with the checksum it was written with, if it has one; CorruptError if they differ."""
+    if found is None:
+        return
+    try:
+        fits = found == checksum_of(kind, *values)
+    except TypeError:  # a value that no row has
+        fits = False
+    if not fits:
+        raise damaged(kind, "its checksum does not fit")
+
+
+@contextmanager
+def decoding(kind: str) -> Iterator[None]:
+    """Turn what goes wrong while a row is read into CorruptError."""
+    try:
+        yield
+    except TidelakeError as error:
+        if isinstance(error, CorruptError):
+            raise
+        raise damaged(kind, error) from error
+    except _DECODING as error:
+        raise damaged(kind, f"{type(error).__name__}: {error}") from error
+
+
+def check_numbers(kind: str, *values: Any) -> None:
+    """Refuse a row whose numbers are none."""
+    if any(value is not None and type(value) is not int for value in values):
+        raise damaged(kind, "a number is something else")
+
+
+def check_head(scope: Scope, row: Sequence[Any]) -> None:
+    """Refuse a head that is not the snapshot its scope names, or has another schema than its table."""
+    _, schema_version, settings_seq, scope_id, sequence, snapshot_id = row[:6]
+    check_numbers("a table", schema_version, settings_seq, scope_id, sequence)
+    check_scope_is_there(scope, scope_id)
+    if scope_id is not None and (row[6], row[7]) != (sequence, snapshot_id):
+        raise damaged("a scope", "its snapshot is not there", scope=scope, sequence=sequence)
+    if scope_id is not None and not scope.user and row[11] != schema_version:
+        raise damaged("a table", "its schema is not its snapshot's", scope=scope, version=schema_version)
+
+
+def check_scope_is_there(scope: Scope, scope_id: int | None) -> None:
+    """Refuse a table without a snapshot: it is made with one."""
+    if scope_id is None and not scope.user:
+        raise damaged("a table", "it has no snapshot", scope=scope)
+
+
+def check_in_a_row(sequences: Sequence[Any], head: int | None) -> None:
+    """Refuse a history with holes; what is retained ends at the head."""
+    first = head if head is not None else (sequences[0] if sequences else 0)
+    if list(sequences) != [first - at for at in range(len(sequences))] or (head and not sequences):
+        raise damaged("a snapshot", "the history has holes")
+
+
+def check_count(what: str, items: int, rows: int, found_items: int, found_rows: int) -> None:
+    """Refuse a listing that is not as much as its snapshot counts."""
+    if (items, rows) != (found_items, found_rows):
+        raise damaged(
+            what, "they are not what the snapshot counts", counted=(items, rows), found=(found_items, found_rows)
+        )
+
+
+def _hashed(value: Any) -> int:
+    if not isinstance(value, bytes):
+        raise TypeError
+    return xxhash.xxh3_64_intdigest(value)
+
+
+@lru_cache(maxsize=1024)
+def _digest(settings: bytes) -> int:
+    plain = orjson.loads(settings)
+    return xxhash.xxh3_64_intdigest(orjson.dumps(plain, option=orjson.OPT_SORT_KEYS))
+
+
+def damaged(kind: str, reason: object, **facts: object) -> CorruptError:
+    """Return the error for a row of the catalog that is not what was written."""
+    return CorruptError(
+        f"the catalog is damaged: {kind} cannot be read; restore a copy", reason=reason, kind="bad_catalog", **facts
+    )

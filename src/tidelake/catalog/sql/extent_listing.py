@@ -1,0 +1,251 @@
+"""List extents by what the database can judge itself: time, and the least and most value of each column.
+
+A predicate becomes closed intervals that wanted rows lie in, one for each column it speaks of; an extent whose bounds
+show that it has nothing there is left out. What cannot be told keeps the extent: a column without bounds, a bound of
+another type, ``or``, ``not``, text search. It does not look into distinct values or filters; planning does that with
+what is left.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal, TypeAlias
+
+import orjson
+
+from tidelake.catalog.sql.checksums import check_row, checksum_of, decoding
+from tidelake.catalog.sql.driver import Row
+from tidelake.catalog.sql.setup import LEAST_NS, MOST_NS, SPANS, ordinal_of, span_of
+from tidelake.model.codec import dumps
+from tidelake.model.predicate import And, Equals, InSet, Nanoseconds, Predicate, Range, TimeRange, time_ns
+from tidelake.model.schema import Schema
+from tidelake.model.snapshot import Extent
+
+MAX_INTERVALS = 8  # compared inside the database; each costs every extent in time's range a look-up
+
+Sort: TypeAlias = Literal["whole", "real", "text"]
+
+_SORTS: dict[str, Sort] = {"int": "whole", "long": "whole", "timestamp": "whole", "real": "real", "string": "text"}
+
+# The classes of time ranges, and where the last one that overlaps ends, from one parameter of JSON text.
+_SPANS = {
+    "sqlite": "SELECT json_extract(value, '$[0]') AS span, json_extract(value, '$[1]') AS until_ns"
+    " FROM json_each(:spans)",
+    "postgresql": "SELECT CAST(value ->> 0 AS BIGINT) AS span, CAST(value ->> 1 AS BIGINT) AS until_ns"
+    " FROM jsonb_array_elements(CAST(:spans AS JSONB))",
+}
+
+EXTENT_COLUMNS = """
+    e.ordinal, e.id, e."key", e.format, e.byte_size, e.row_count, e.block_count, e.min_ts_ns, e.max_ts_ns,
+    e.schema_version, e.present_paths, e.level, e.coverage_key, e.added_seq, e.removed_seq,
+    e.checksum"""  # of extents AS e
+
+select_stats = """
+    SELECT c.ordinal, c.name, c.body, c.checksum FROM extent_columns AS c
+    WHERE c.scope_id = :scope_id AND c.ordinal AMONG :ordinals AS BIGINT"""
+select_some_stats = select_stats + " AND c.name AMONG :names AS TEXT"
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """Where wanted values of a column lie, both ends included; None is unbounded."""
+
+    column: str
+    sort: Sort
+    low: int | float | str | None
+    high: int | float | str | None
+
+
+def intervals_of(where: Predicate | None, schema: Schema) -> tuple[Interval, ...]:
+    """Give intervals that every wanted row lies in."""
+    if where is None:
+        return ()
+    found = [interval for part in _parts(where) if (interval := _interval(part, schema)) is not None]
+    return tuple(found[:MAX_INTERVALS])
+
+
+def select_extents(sorts: Sequence[Sort], *, live: bool, by_time: bool, dialect: str) -> str:
+    """Give the statement that lists those extents of a snapshot that are live at the head, or those that are not.
+
+    It has one comparison for each sort of interval; see ``values_of`` for its values.
+    """
+    source = "extents AS e"
+    tests = ["e.scope_id = :scope_id", "e.added_seq <= :sequence"]
+    tests.append("e.removed_seq IS NULL" if live else "e.removed_seq > :sequence")
+    if by_time:
+        tests += ["e.max_ts_ns >= :first_ns", "e.min_ts_ns <= :last_ns"]
+    if by_time and live:
+        # SQLite keeps to the order written in a CROSS JOIN, and would else scan the larger side.
+        source = f"({_SPANS[dialect]}) AS spans CROSS JOIN {source}"
+        tests += ["e.span = spans.span", "e.max_ts_ns <= spans.until_ns"]
+    tests += [f"NOT EXISTS ({_lies_outside(sort, at)})" for at, sort in enumerate(sorts)]
+    return f"SELECT {EXTENT_COLUMNS} FROM {source} WHERE {' AND '.join(tests)}"
+
+
+def values_of(intervals: Iterable[Interval], *, start_ns: int | None, end_ns: int | None) -> dict[str, Any]:
+    """Give the values that ``select_extents`` compares with; a time range is ``[start_ns, end_ns)``."""
+    first = LEAST_NS if start_ns is None else min(max(start_ns, LEAST_NS), MOST_NS)
+    last = MOST_NS if end_ns is None else min(max(end_ns - 1, LEAST_NS), MOST_NS)
+    spans = [[span, min(last + (1 << span), MOST_NS)] for span in range(SPANS)]
+    values: dict[str, Any] = {"first_ns": first, "last_ns": last, "spans": orjson.dumps(spans).decode()}
+    for at, interval in enumerate(intervals):
+        values |= {f"column_{at}": interval.column, f"low_{at}": interval.low, f"high_{at}": interval.high}
+    return values
+
+
+def in_order(rows: Iterable[Row]) -> list[Row]:
+    """Order extents' rows by time, those without bounds first."""
+    return sorted(rows, key=lambda row: (row[7], row[8], row[0]))
+
+
+def extent_to_row(extent: Extent, *, scope_id: int, sequence: int, position: int) -> dict[str, Any]:
+    """Give the values of an extent's row."""
+    low = LEAST_NS if extent.min_ts_ns is None else extent.min_ts_ns
+    high = MOST_NS if extent.max_ts_ns is None else extent.max_ts_ns
+    row = {
+        "ordinal": ordinal_of(sequence, position),
+        "id": extent.id,
+        "key": extent.key,
+        "format": extent.format,
+        "byte_size": extent.byte_size,
+        "row_count": extent.row_count,
+        "block_count": extent.block_count,
+        "min_ts_ns": low,
+        "max_ts_ns": high,
+        "schema_version": extent.schema_version,
+        "present_paths": orjson.dumps(extent.present_paths).decode(),
+        "level": extent.level,
+        "coverage_key": extent.coverage_key,
+        "added_seq": sequence,
+    }
+    checksum = checksum_of("an extent", scope_id, *row.values())
+    return {"scope_id": scope_id, "span": span_of(low, high), "checksum": checksum, **row}
+
+
+def stats_to_rows(extent: Extent, *, scope_id: int, sequence: int, position: int) -> Iterator[dict[str, Any]]:
+    """Give the values of the rows of an extent's column statistics."""
+    ordinal = ordinal_of(sequence, position)
+    for name, known in extent.column_stats.items():
+        row = {"scope_id": scope_id, "ordinal": ordinal, "name": name, "body": dumps(known)}
+        row |= dict.fromkeys(_BOUND_COLUMNS)
+        if isinstance(known, Mapping):
+            for end, stored in (("least", "min"), ("most", "max")):
+                bound = known.get(stored)
+                if (sort := _sort_of(bound)) is not None:
+                    row[f"{end}_{sort}"] = bound
+        row["checksum"] = checksum_of("statistics", scope_id, ordinal, name, row["body"])
+        bounds = [row[each] for each in _BOUND_COLUMNS]
+        row["bounds_checksum"] = checksum_of("bounds", scope_id, ordinal, name, *bounds)
+        yield row
+
+
+def check_bounds(scope_id: int, rows: Iterable[Row]) -> None:
+    """Check the rows of ``select_bounds``; CorruptError if one is damaged."""
+    for ordinal, name, *bounds, checksum in rows:
+        check_row(checksum, "bounds", scope_id, ordinal, name, *bounds)
+
+
+def rows_to_extents(scope_id: int, rows: Sequence[Row], stats: Mapping[int, Mapping[str, Any]]) -> list[Extent]:
+    """Read the rows of extents, with the statistics known of each ordinal; CorruptError if one is damaged."""
+    for row in rows:
+        check_row(row[15], "an extent", scope_id, *row[:14])
+    with decoding("an extent"):
+        return [_extent_of(row, stats.get(row[0], {})) for row in rows]
+
+
+def _extent_of(row: Row, column_stats: Mapping[str, Any]) -> Extent:
+    return Extent(
+        id=row[1],
+        key=row[2],
+        format=row[3],
+        byte_size=row[4],
+        row_count=row[5],
+        block_count=row[6],
+        min_ts_ns=None if row[7] == LEAST_NS else row[7],
+        max_ts_ns=None if row[8] == MOST_NS else row[8],
+        schema_version=row[9],
+        column_stats=column_stats,
+        present_paths=tuple(orjson.loads(row[10])) if row[10] != "[]" else (),
+        level=row[11],
+        coverage_key=row[12],
+        added_seq=row[13],
+        removed_seq=row[14],
+    )
+
+
+def stats_parameters(rows: Sequence[Row], columns: Collection[str] | None) -> dict[str, Any]:
+    """Give the values of the statement that reads the statistics of listed extents."""
+    values = {"ordinals": orjson.dumps([row[0] for row in rows]).decode()}
+    return values if columns is None else values | {"names": orjson.dumps(list(columns)).decode()}
+
+
+def _parts(where: Predicate) -> Iterator[Predicate]:
+    if isinstance(where, And):
+        for part in where.parts:
+            yield from _parts(part)
+    else:
+        yield where
+
+
+def _interval(part: Predicate, schema: Schema) -> Interval | None:
+    low: Any
+    high: Any
+    match part:
+        case Equals(column, value):
+            low = high = value
+        case InSet(column, values) if len({type(value) for value in values}) == 1 and all(v == v for v in values):
+            ordered: list[Any] = list(values)
+            low, high = min(ordered), max(ordered)
+        case Range(column, low, high):
+            pass
+        case TimeRange(column, low, end_ns):
+            high = None if end_ns is None else end_ns - 1
+        case _:
+            return None
+    sort = _SORTS.get(schema[column].type.kind) if column in schema else None
+    if sort is None:
+        return None
+    least, most = _fitted(low, sort, outwards=-math.inf), _fitted(high, sort, outwards=math.inf)
+    return None if least is None and most is None else Interval(column, sort, least, most)
+
+
+def _fitted(value: Any, sort: Sort, *, outwards: float) -> int | float | str | None:
+    """Give a bound as the column's type, no tighter than it was, or None if that cannot be."""
+    if isinstance(value, datetime | Nanoseconds):
+        value = time_ns(value) if isinstance(value, datetime) else int(value)
+    if sort == "real" and type(value) is int and abs(value) < 2**1000:
+        nearest = float(value)
+        return nearest if nearest == value else math.nextafter(nearest, outwards)
+    return value if _sort_of(value) == sort else None
+
+
+def _sort_of(value: Any) -> Sort | None:
+    if type(value) is int and LEAST_NS <= value <= MOST_NS:
+        return "whole"
+    if type(value) is float and math.isfinite(value):
+        return "real"
+    if type(value) is str and "\x00" not in value:  # PostgreSQL has no text with a zero byte
+        return "text"
+    return None
+
+
+_BOUND_COLUMNS = tuple(f"{end}_{sort}" for end in ("least", "most") for sort in ("whole", "real", "text"))
+select_bounds = f"""
+    SELECT c.ordinal, c.name, {", ".join(f"c.{name}" for name in _BOUND_COLUMNS)}, c.bounds_checksum
+    FROM extent_columns AS c
+    WHERE c.scope_id = :scope_id AND c.ordinal > :after AND c.name AMONG :names AS TEXT"""
+
+
+def _lies_outside(sort: Sort, at: int) -> str:
+    """Say that an extent's least value is above the wanted highest, or its most below the wanted lowest.
+
+    A bound that is not there, on either side, makes no comparison true.
+    """
+    return (
+        "SELECT 1 FROM extent_columns AS c WHERE c.scope_id = e.scope_id AND c.ordinal = e.ordinal"
+        f" AND c.name = :column_{at}"
+        f" AND (c.least_{sort} > :high_{at} OR c.most_{sort} < :low_{at})"
+    )

@@ -1,0 +1,281 @@
+"""Take the steps of a commit inside a transaction of the SQL catalog.
+
+The steps are in the order in which the catalog takes them; any may raise, and then the whole transaction is undone. It
+does not begin or end the transaction, and does not know the rules of rebasing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import orjson
+
+from tidelake.catalog.sql import publish_statements as s
+from tidelake.catalog.sql import sweep_statements as sweeping
+from tidelake.catalog.sql.checksums import check_row, checksum_of
+from tidelake.catalog.sql.driver import Row, Transaction
+from tidelake.catalog.sql.extent_listing import extent_to_row, stats_to_rows
+from tidelake.catalog.sql.reading import counts_to_text, snapshot_checksum
+from tidelake.catalog.sql.setup import LEAST_NS, MOST_NS, ordinal_of
+from tidelake.errors import ConflictError
+from tidelake.model.codec import dumps
+from tidelake.model.schema import Schema
+from tidelake.model.snapshot import (
+    AddExtent,
+    AppendHot,
+    Commit,
+    Counts,
+    DropHot,
+    HotBatch,
+    Receipt,
+    RecordOffset,
+    RemoveExtent,
+    Snapshot,
+    UpdateTable,
+    coverage_keys_of,
+    keys_of,
+)
+
+ActionT = TypeVar("ActionT", AddExtent, RemoveExtent, AppendHot, DropHot, UpdateTable, RecordOffset)
+
+
+def swap(transaction: Transaction, onto: Snapshot, *, snapshot_id: str) -> int | None:
+    """Make a snapshot the current one, if ``onto`` still is; give the scope's number, or None if the head moved."""
+    values = {
+        "table_id": onto.scope.table_id,
+        "user_id": onto.scope.user,
+        "expected": onto.id,
+        "snapshot_id": snapshot_id,
+        "sequence": onto.sequence + 1,
+    }
+    rows = transaction.rows(s.swap if onto.sequence else s.found_scope, values)
+    return rows[0][0] if rows else None
+
+
+def find_replayed(
+    transaction: Transaction, scope_id: int, commits: Sequence[Commit], onto: Snapshot
+) -> dict[int, Receipt | int]:
+    """Say which commits happened before, by position: the first receipt, or the position of its twin in this call."""
+    rows = transaction.rows(s.receipts_by_id, listed(ids=[commit.id for commit in commits]))
+    before = {("id", row[0]): receipt_from(row) for row in rows}
+    if keys := [key for commit in commits for key in keys_of(commit)]:
+        rows = transaction.rows(s.receipts_by_key, {"scope_id": scope_id, **listed(keys=keys)})
+        before |= {("key", row[-1]): receipt_from(row) for row in rows}
+    last: dict[str, int] = {}
+    if streams := [action.stream for commit in commits for action in _of(commit, RecordOffset)]:
+        last = dict(transaction.rows(s.offsets, {"scope_id": scope_id, **listed(streams=streams)}))
+    found: dict[int, Receipt | int] = {}
+    here: dict[tuple[str, str], int] = {}
+    for at, commit in enumerate(commits):
+        marks = [("id", commit.id), *(("key", key) for key in keys_of(commit))]
+        offsets = {action.stream: action.batch for action in _of(commit, RecordOffset)}
+        first = next((before[mark] for mark in marks if mark in before), None)
+        twin = next((here[mark] for mark in marks if mark in here), None)
+        if first is not None:
+            found[at] = first
+        elif twin is not None:
+            found[at] = twin
+        elif any(batch <= last.get(stream, -1) for stream, batch in offsets.items()):
+            found[at] = Receipt(commit.id, onto.id, onto.sequence, onto.committed_us, 0, 0, replayed=True)
+        else:
+            here |= dict.fromkeys(marks, at)
+            last |= offsets
+    return found
+
+
+def take_away(transaction: Transaction, scope_id: int, commits: Sequence[Commit], sequence: int) -> Counts:
+    """End the life of what commits remove and drop, all of it or an error; give how much that was."""
+    extents = [(commit, action.extent_id) for commit in commits for action in _of(commit, RemoveExtent)]
+    batches = [(commit, action.batch_id) for commit in commits for action in _of(commit, DropHot)]
+    removed = Counts()
+    for statement, taken in ((s.remove_extents, extents), (s.drop_hot, batches)):
+        if not taken:
+            continue
+        ids = [item for _, item in taken]
+        rows = transaction.rows(statement, {"scope_id": scope_id, "sequence": sequence, **listed(ids=ids)})
+        live = {row[0] for row in rows}
+        for commit, item in taken:
+            if item not in live:
+                raise ConflictError("an input is no longer live", commit=commit.id, input=item, kind="not_live")
+            live.remove(item)  # so that a second one finds it gone
+        sums = len(rows), sum(row[1] for row in rows), sum(row[2] for row in rows)
+        removed += Counts(*sums) if statement is s.remove_extents else Counts(0, 0, 0, *sums)
+    return removed
+
+
+def take_off_pending(transaction: Transaction, commits: Sequence[Commit]) -> None:
+    """Take the added extents off the pending list; one that is not on it must not be published.
+
+    Coverage goes with them. It may have been on no list, but must not have been given up.
+    """
+    added = [(commit.id, action.extent.key) for commit in commits for action in _of(commit, AddExtent)]
+    covered = {key: commit.id for commit in commits for key in coverage_keys_of(commit)}
+    if not added and not covered:
+        return
+    taken = {
+        row[0] for row in transaction.rows(sweeping.take_pending, listed(keys=[*(key for _, key in added), *covered]))
+    }
+    if covered:
+        added += [
+            (covered[row[0]], row[0]) for row in transaction.rows(sweeping.in_garbage, listed(keys=list(covered)))
+        ]
+    for commit_id, key in added:
+        if key not in taken:
+            raise ConflictError(
+                "an extent is not registered as pending, or was given up", commit=commit_id, key=key, kind="not_pending"
+            )
+        taken.remove(key)  # so that a second extent finds it gone: an object has one owner
+
+
+def write_snapshot(transaction: Transaction, scope_id: int, snapshot: Snapshot) -> None:
+    """Write a header."""
+    coverage = snapshot.coverage
+    row = {
+        "sequence": snapshot.sequence,
+        "id": snapshot.id,
+        "parent_id": snapshot.parent_id,
+        "committed_us": snapshot.committed_us,
+        "operation": snapshot.operation,
+        "schema_version": snapshot.schema.version,
+        "counts": counts_to_text(snapshot),
+        "coverage_key": coverage.key if coverage else None,
+        "coverage_as_of": coverage.as_of if coverage else None,
+    }
+    row["checksum"] = snapshot_checksum(snapshot.scope, snapshot.settings, tuple(row.values()))
+    transaction.change(s.insert_snapshot, {"scope_id": scope_id, **row})
+
+
+def write_added(transaction: Transaction, scope_id: int, commits: Sequence[Commit], sequence: int) -> None:
+    """Write the extents and hot batches that commits add."""
+    extents: list[dict[str, Any]] = []
+    columns: list[dict[str, Any]] = []
+    for action in (action for commit in commits for action in _of(commit, AddExtent)):
+        place = {"scope_id": scope_id, "sequence": sequence, "position": len(extents)}
+        extents.append(extent_to_row(action.extent, **place))
+        columns.extend(stats_to_rows(action.extent, **place))
+    transaction.change_many(s.insert_extent, extents)
+    transaction.change_many(s.insert_column, columns)
+    batches = [action.batch for commit in commits for action in _of(commit, AppendHot)]
+    transaction.change_many(s.insert_hot, [_hot_row(batch, scope_id, sequence, at) for at, batch in enumerate(batches)])
+
+
+def write_table(transaction: Transaction, commits: Sequence[Commit], onto: Snapshot, snapshot: Snapshot) -> None:
+    """Write the schema versions and the settings that a snapshot of the shared scope brings."""
+    table_id = snapshot.scope.table_id
+    updates = [action.schema for commit in commits for action in _of(commit, UpdateTable)]
+    widened = {schema.version: schema for schema in updates if schema and schema.version > onto.schema.version}
+    if widened:
+        write_schemas(transaction, table_id, list(widened.values()))
+        transaction.change(s.set_schema_version, {"table_id": table_id, "schema_version": snapshot.schema.version})
+    if snapshot.settings != onto.settings:
+        write_settings(transaction, snapshot)
+        transaction.change(s.set_settings_seq, {"table_id": table_id, "settings_seq": snapshot.sequence})
+
+
+def write_schemas(transaction: Transaction, table_id: str, schemas: Sequence[Schema]) -> None:
+    """Write versions of a table's schema."""
+    rows = []
+    for schema in schemas:
+        body = orjson.dumps(schema.to_json()).decode()
+        checksum = checksum_of("a schema", table_id, schema.version, body)
+        rows.append({"table_id": table_id, "version": schema.version, "body": body, "checksum": checksum})
+    transaction.change_many(s.insert_schema, rows)
+
+
+def write_settings(transaction: Transaction, snapshot: Snapshot) -> None:
+    """Write a table's settings as they are since a snapshot."""
+    body = dumps(snapshot.settings).decode()
+    key = snapshot.scope.table_id, snapshot.sequence
+    row = {"table_id": key[0], "sequence": key[1], "body": body, "checksum": checksum_of("settings", *key, body)}
+    transaction.change(s.insert_settings, row)
+
+
+def write_receipts(
+    transaction: Transaction, scope_id: int, commits: Sequence[Commit], receipts: Mapping[str, Receipt]
+) -> None:
+    """Write what makes commits happen once: their receipts and their keys."""
+    rows = [
+        {
+            "commit_id": receipt.commit_id,
+            "scope_id": scope_id,
+            "snapshot_id": receipt.snapshot_id,
+            "sequence": receipt.sequence,
+            "committed_us": receipt.committed_us,
+            "rows": receipt.rows,
+            "extents": receipt.extents,
+            "checksum": checksum_of("a receipt", *_receipt_values(receipt, scope_id)),
+        }
+        for receipt in receipts.values()
+    ]
+    transaction.change_many(s.insert_receipt, rows)
+    for commit in commits:
+        marked = {"scope_id": scope_id, "commit_id": commit.id, "committed_us": receipts[commit.id].committed_us}
+        transaction.change_many(s.insert_key, [{**marked, "key": key} for key in keys_of(commit)])
+
+
+def write_offsets(transaction: Transaction, scope_id: int, commits: Sequence[Commit]) -> None:
+    """Write how far streams are."""
+    for action in (action for commit in commits for action in _of(commit, RecordOffset)):
+        offset = {"scope_id": scope_id, "stream": action.stream, "batch": action.batch}
+        if not transaction.change(s.raise_offset, offset):
+            transaction.change(s.insert_offset, offset)
+
+
+def answers(
+    commits: Sequence[Commit], replayed: Mapping[int, Receipt | int], receipts: Mapping[str, Receipt]
+) -> list[Receipt]:
+    """Give each commit's receipt, in order: its own, the first, or its twin's."""
+    given: list[Receipt] = []
+    for at, commit in enumerate(commits):
+        match replayed.get(at):
+            case None:
+                given.append(receipts[commit.id])
+            case Receipt() as first:
+                given.append(first)
+            case int(twin):
+                given.append(replace(given[twin], replayed=True))
+    return given
+
+
+def receipt_from(row: Row) -> Receipt:
+    """Read a receipt's row, as the answer to a replay."""
+    check_row(row[7], "a receipt", *row[:7])
+    return Receipt(row[0], row[1], row[2], row[3], row[4], row[5], replayed=True)
+
+
+def listed(**lists: Sequence[Any]) -> dict[str, str]:
+    """Give lists as parameters; see among."""
+    return {name: orjson.dumps(values).decode() for name, values in lists.items()}
+
+
+def _receipt_values(receipt: Receipt, scope_id: int) -> tuple[Any, ...]:
+    return (
+        receipt.commit_id,
+        receipt.snapshot_id,
+        receipt.sequence,
+        receipt.committed_us,
+        receipt.rows,
+        receipt.extents,
+        scope_id,
+    )
+
+
+def _hot_row(batch: HotBatch, scope_id: int, sequence: int, position: int) -> dict[str, Any]:
+    row = {
+        "id": batch.id,
+        "rows": batch.rows,
+        "payload": batch.payload,
+        "min_ts_ns": LEAST_NS if batch.min_ts_ns is None else batch.min_ts_ns,
+        "max_ts_ns": MOST_NS if batch.max_ts_ns is None else batch.max_ts_ns,
+        "schema_version": batch.schema_version,
+        "added_seq": sequence,
+    }
+    ordinal = ordinal_of(sequence, position)
+    checksum = checksum_of("a hot batch", scope_id, ordinal, *row.values())
+    return {"scope_id": scope_id, "ordinal": ordinal, "bytes": len(batch.payload), "checksum": checksum, **row}
+
+
+def _of(commit: Commit, kind: type[ActionT]) -> list[ActionT]:
+    return [action for action in commit.actions if isinstance(action, kind)]

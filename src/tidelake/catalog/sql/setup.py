@@ -1,0 +1,129 @@
+"""Number what a snapshot adds, and bring a database to the catalog's layout.
+
+``layout`` has the tables themselves. It does not hold the queries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tidelake.catalog.protocol import Clock
+from tidelake.catalog.sql import layout
+from tidelake.catalog.sql.driver import Database, Row
+from tidelake.errors import CorruptError, InvalidInputError, StorageError
+
+VERSION = 1
+
+LEAST_NS, MOST_NS = -(2**63), 2**63 - 1  # stand for an unknown bound
+
+CHECKED_BYTES = 16 << 20  # of a SQLite file whose soundness is checked when it is opened: 60 ms at most
+
+SPANS = 65  # classes of time ranges, from a single time to all of it
+MAX_ADDED = 1 << 20  # extents or hot batches in one snapshot; leaves 2^43 snapshots to a scope
+
+
+def ordinal_of(sequence: int, position: int) -> int:
+    """Number what a snapshot adds, so that numbers rise with sequences and are known before a row is written."""
+    if position >= MAX_ADDED:
+        raise InvalidInputError("too many extents in one snapshot", limit=MAX_ADDED)
+    return sequence * MAX_ADDED + position
+
+
+def span_of(min_ts_ns: int, max_ts_ns: int) -> int:
+    """Class a time range by the bits of its length, so that an index finds what overlaps a range.
+
+    Ranges of class ``c`` are shorter than ``2**c``; so those that overlap ``[first, last]`` end between ``first`` and
+    ``last + 2**c``, and at least every second one that ends there does overlap.
+    """
+    return (max_ts_ns - min_ts_ns).bit_length()
+
+
+def prepare(database: Database, clock: Clock) -> None:
+    """Bring a database to this layout: make it, bring it forward, or refuse it. Safe when many do it at once."""
+    if _version(database, database.query) == VERSION:
+        _check_sound(database)
+        _add_checksums(database)
+        return
+    with database.writing() as transaction:
+        if not database.is_sqlite:
+            transaction.rows(_opening, {"opening": _OPENING})
+        found = _version(database, transaction.rows)
+        if found is None:
+            if database.is_sqlite and transaction.rows(_sqlite_tables):
+                raise InvalidInputError("the database is not a catalog", catalog=database.name, kind="not_a_catalog")
+            for statement in layout.creation(is_sqlite=database.is_sqlite):
+                transaction.run_text(statement)
+            transaction.change(_insert_meta, {"version": VERSION, "created_us": clock()})
+        elif found > VERSION:
+            raise InvalidInputError(
+                "the catalog was made by a newer tidelake",
+                catalog=database.name,
+                version=found,
+                knows=VERSION,
+                kind="newer_catalog",
+            )
+        elif found < VERSION:
+            for version in range(found, VERSION):
+                for statement in _MIGRATIONS[version]:
+                    transaction.run_text(statement)
+            transaction.change(_set_version, {"version": VERSION})
+
+
+def _check_sound(database: Database) -> None:
+    """Look for damage that rows do not show, such as an index that misses some of them, unless that takes long."""
+    if database.is_sqlite and database.size_bytes <= CHECKED_BYTES:
+        found = database.query(_integrity)
+        if found != [("ok",)]:
+            raise CorruptError(
+                "the catalog is not a sound SQLite database: keep its files, and restore a copy",
+                catalog=database.name,
+                reason=found[0][0] if found else "no answer",
+                kind="bad_catalog",
+            )
+
+
+def _add_checksums(database: Database) -> None:
+    """Give an older catalog room for checksums; older processes do not mind. Without permission it stays as it is."""
+    has = _sqlite_has_checksums if database.is_sqlite else _postgres_has_checksums
+    if database.query(has):
+        return
+    try:
+        with database.writing() as transaction:
+            if not database.is_sqlite:
+                transaction.rows(_opening, {"opening": _OPENING})
+            if not transaction.rows(has):
+                for table, column in layout.checksum_columns():
+                    transaction.run_text(f"ALTER TABLE {table} ADD COLUMN {column} BIGINT")
+    except StorageError:
+        database.has_checksums = False
+
+
+_MIGRATIONS: dict[int, tuple[str, ...]] = {}  # by version, the statements that lead to the next; 1 is the first
+_OPENING = 0x7469_6465_6C61_6B65  # "tidelake": the advisory lock of those who open a catalog
+
+_meta = "SELECT version FROM catalog_meta"
+_insert_meta = "INSERT INTO catalog_meta (version, created_us) VALUES (:version, :created_us)"
+_set_version = "UPDATE catalog_meta SET version = :version"
+_opening = "SELECT pg_advisory_xact_lock(:opening)"
+_sqlite_tables = "SELECT name FROM sqlite_master"
+_sqlite_has_meta = f"{_sqlite_tables} WHERE name = 'catalog_meta'"
+_integrity = "PRAGMA integrity_check(1)"
+_sqlite_has_checksums = "SELECT 1 FROM pragma_table_info('receipts') WHERE name = 'checksum'"
+_postgres_has_checksums = """
+    SELECT 1 FROM information_schema.columns
+    WHERE table_schema = current_schema() AND table_name = 'receipts' AND column_name = 'checksum'"""
+# to_regclass would answer from a cache that may be older than the advisory lock
+_postgres_has_meta = (
+    "SELECT tablename FROM pg_tables WHERE tablename = 'catalog_meta' AND schemaname = current_schema()"
+)
+
+
+def _version(database: Database, rows: Callable[[str], list[Row]]) -> int | None:
+    """Give the version of a catalog, or None if there is none yet."""
+    if not rows(_sqlite_has_meta if database.is_sqlite else _postgres_has_meta):
+        return None
+    found = rows(_meta)
+    if len(found) != 1:
+        raise CorruptError("the catalog does not say its version", catalog=database.name)
+    version: int = found[0][0]
+    return version

@@ -1,0 +1,233 @@
+"""Keep the catalog in SQLite or PostgreSQL.
+
+One commit is one short transaction, its cost set by the change alone:
+
+1. swap the scope's current snapshot for the new one, if it still is the expected one; from here on PostgreSQL's other
+   writers of this scope wait, SQLite's writers of any scope have waited since the transaction began
+2. leave out the commits that happened before
+3. check fences, take away what is taken away, take the added extents off the pending list
+4. write the snapshot, what it adds, the receipts and the keys
+
+Readers see all of it after COMMIT, or nothing. It does not group, rebase or retry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from tidelake.catalog.protocol import (
+    At,
+    Clock,
+    StaleHead,
+    TableInfo,
+    check_user,
+    new_id,
+    nothing_at,
+    now_us,
+    parse_table_name,
+)
+from tidelake.catalog.sql import publish, reading
+from tidelake.catalog.sql import publish_statements as s
+from tidelake.catalog.sql.driver import Database, Transaction, Violation
+from tidelake.catalog.sql.setup import prepare
+from tidelake.catalog.sql.sweep import SqlSweeper
+from tidelake.catalog.sql.work import SqlWorkQueue, check_fence
+from tidelake.errors import AlreadyExistsError, InvalidInputError, NotFoundError
+from tidelake.model.schema import Schema
+from tidelake.model.snapshot import (
+    Commit,
+    Receipt,
+    Scope,
+    Snapshot,
+    advance,
+    empty_snapshot,
+    first_snapshot,
+    gather,
+    inputs_of,
+    receipt_of,
+)
+from tidelake.objects.protocol import DEADLINE_S
+
+
+class SqlCatalog(SqlSweeper):
+    """A catalog in SQLite (a file's path) or PostgreSQL (its address); see the protocol. Threads may share it."""
+
+    is_log = False
+
+    def __init__(
+        self,
+        where: str | Path,
+        *,
+        deadline_s: float = DEADLINE_S,
+        clock: Clock = now_us,
+        ids: Callable[[], str] = new_id,
+        at: At = nothing_at,
+    ) -> None:
+        database = Database(where, deadline_s=deadline_s, at=at)
+        try:
+            prepare(database, clock)
+        except BaseException:
+            database.close()
+            raise
+        super().__init__(database, clock)
+        self.work = SqlWorkQueue(database, clock, ids)
+        self._ids = ids
+        self._at = at
+
+    def create_table(self, name: str, schema: Schema, settings: Mapping[str, Any]) -> TableInfo:
+        """Make a table with its first snapshot; AlreadyExistsError if the name is taken."""
+        namespace, own = parse_table_name(name)
+        if schema.version != 1:
+            raise InvalidInputError("a table begins with version 1 of its schema", version=schema.version)
+        info = TableInfo(self._ids(), namespace, own, self._clock())
+        before = empty_snapshot(info.scope, schema, {})
+        first = first_snapshot(info.scope, schema, settings, snapshot_id=self._ids(), at_us=info.created_us)
+        row = {"id": info.id, "namespace": namespace, "name": own, "created_us": info.created_us, "dropped_us": None}
+        try:
+            with self._database.writing() as transaction:
+                transaction.change(s.insert_table, {**row, "schema_version": 1, "settings_seq": 1})
+                publish.write_schemas(transaction, info.id, [schema])
+                publish.write_settings(transaction, first)
+                publish.write_snapshot(transaction, self._swap(transaction, before, first.id), first)
+        except Violation as error:
+            raise AlreadyExistsError("the table exists", table=info) from error
+        return info
+
+    def drop_table(self, name: str) -> TableInfo:
+        """Take a table's name away. What it held stays until ``purge_tables``."""
+        namespace, own = parse_table_name(name)
+        with self._database.writing() as transaction:
+            rows = transaction.rows(s.drop_table, {"namespace": namespace, "name": own, "now": self._clock()})
+            if not rows:
+                raise NotFoundError("no such table", table=f"{namespace}.{own}", kind="no_table")
+        return TableInfo(*rows[0])
+
+    def commit(self, commits: Sequence[Commit], *, onto: Snapshot, rebase: bool = False) -> list[Receipt]:
+        """Publish commits of one scope, built on ``onto``, as its next snapshot; one receipt each, in order."""
+        _check(commits, onto)
+        self._at("commit.begin")
+        try:
+            with self._database.writing() as transaction:
+                if rebase:
+                    head = self._head_in(transaction, onto.scope, hold=True)
+                    commits, onto = _rebased(commits, onto, head), head
+                receipts = self._commit(transaction, commits, onto)
+        except _AllReplayed as nothing:
+            receipts = nothing.receipts
+        except Violation as error:
+            head = self.head(onto.scope)
+            if head.id != onto.id:
+                raise _stale(onto, head) from error
+            raise InvalidInputError("an id is added twice", reason=error, kind="added_twice") from error
+        self._at("commit.end")
+        return receipts
+
+    def receipt(self, scope: Scope, *, commit_id: str | None = None, key: str | None = None) -> Receipt | None:
+        """Give the answer a commit got, by its id or its idempotency key; None if it is not in."""
+        if (commit_id is None) == (key is None):
+            raise InvalidInputError("name a commit by its id or by its key")
+        with self._database.reading() as transaction:
+            if commit_id is not None:
+                rows = transaction.rows(s.receipts_by_id, publish.listed(ids=[commit_id]))
+                return publish.receipt_from(rows[0]) if rows else None
+            scopes = transaction.rows(reading.scope_id, {"table_id": scope.table_id, "user_id": scope.user})
+            for (scope_id,) in scopes:
+                rows = transaction.rows(s.receipts_by_key, {"scope_id": scope_id, **publish.listed(keys=[key])})
+                return publish.receipt_from(rows[0]) if rows else None
+            return None
+
+    def expire_receipts(self, *, before_us: int) -> int:
+        """Forget ids and keys of commits before a time, so that a later replay of them is a new commit."""
+        with self._database.writing() as transaction:
+            transaction.change(s.expire_keys, {"before_us": before_us})
+            return transaction.change(s.expire_receipts, {"before_us": before_us})
+
+    def close(self) -> None:
+        """Let go of connections; a closed catalog cannot be used again."""
+        self._database.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _commit(self, transaction: Transaction, commits: Sequence[Commit], onto: Snapshot) -> list[Receipt]:
+        # 1. Swap. The whole header is only known in the end, but its id is.
+        snapshot_id = self._ids()
+        scope_id = self._swap(transaction, onto, snapshot_id)
+        self._at("commit.swapped")
+        # 2. Leave out what happened before.
+        replayed = publish.find_replayed(transaction, scope_id, commits, onto)
+        fresh: Sequence[Commit] = [commit for at, commit in enumerate(commits) if at not in replayed]
+        if not fresh:
+            raise _AllReplayed(publish.answers(commits, replayed, {}))
+        if replayed:
+            fresh = _fitted(fresh, onto)  # again: they were fitted after some that are left out
+        # 3. Check, and take away.
+        for commit in fresh:
+            if commit.fence is not None:
+                check_fence(transaction, commit.fence, commit.id)
+        removed = publish.take_away(transaction, scope_id, fresh, onto.sequence + 1)
+        publish.take_off_pending(transaction, fresh)
+        # 4. Write.
+        snapshot = advance(onto, fresh, removed=removed, snapshot_id=snapshot_id, at_us=self._clock())
+        receipts = {commit.id: receipt_of(commit, snapshot) for commit in fresh}
+        with transaction.sent_together():
+            publish.write_snapshot(transaction, scope_id, snapshot)
+            publish.write_added(transaction, scope_id, fresh, snapshot.sequence)
+            publish.write_table(transaction, fresh, onto, snapshot)
+            publish.write_receipts(transaction, scope_id, fresh, receipts)
+        publish.write_offsets(transaction, scope_id, fresh)
+        return publish.answers(commits, replayed, receipts)
+
+    def _swap(self, transaction: Transaction, onto: Snapshot, snapshot_id: str) -> int:
+        scope_id = publish.swap(transaction, onto, snapshot_id=snapshot_id)
+        if scope_id is None:
+            raise _stale(onto, self._head_in(transaction, onto.scope))
+        return scope_id
+
+
+class _AllReplayed(Exception):
+    """Undo the swap: there is nothing to publish."""
+
+    def __init__(self, receipts: list[Receipt]) -> None:
+        super().__init__()
+        self.receipts = receipts
+
+
+def _check(commits: Sequence[Commit], onto: Snapshot) -> None:
+    if not commits:
+        raise InvalidInputError("nothing to commit")
+    check_user(onto.scope.user)
+    for commit in commits:
+        if commit.scope != onto.scope or commit.base != onto.sequence:
+            raise InvalidInputError(
+                "a commit is built on another snapshot", commit=commit.id, base=commit.base, onto=onto.sequence
+            )
+
+
+def _stale(onto: Snapshot, head: Snapshot) -> StaleHead:
+    return StaleHead("commit lost the race", head=head, scope=onto.scope, expected=onto.sequence, found=head.sequence)
+
+
+def _rebased(commits: Sequence[Commit], onto: Snapshot, head: Snapshot) -> Sequence[Commit]:
+    """Rebase commits onto the head that is held, or leave it to who can judge their claims."""
+    if head.id == onto.id:
+        return commits
+    if any(commit.claims for commit in commits):
+        raise _stale(onto, head)
+    return _fitted(commits, head)
+
+
+def _fitted(commits: Sequence[Commit], onto: Snapshot) -> Sequence[Commit]:
+    """Rebase commits onto a snapshot; whether what they take away is live shows when it is taken."""
+    accepted, refused = gather(commits, onto, live={item for commit in commits for item in inputs_of(commit)})
+    for _, error in refused:
+        raise error
+    return accepted

@@ -1,0 +1,273 @@
+"""Print rows: as a table for people, as JSON, NDJSON, CSV, Parquet or Arrow for machines.
+
+Rows come as anything with an Arrow stream and leave a batch at a time, so that there may be more of them than memory
+holds. A dynamic value is nested in JSON, and its text in CSV. A time is RFC 3339 in UTC. It does not run queries.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.parquet
+
+from tidelake import dynamic
+from tidelake.cli.json_rows import column_texts, is_marked, json_value, plain_texts, row_texts
+from tidelake.errors import InvalidInputError, StorageError
+from tidelake.model.schema import DYNAMIC_FIELD
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderableType
+
+SHOWN_ROWS = 50  # of a table on a terminal: more is not read by people
+GROUP_ROWS, GROUP_BYTES = 131_072, 32 << 20  # of a Parquet row group, whichever is reached first
+SHOWN_WIDTH = 80  # letters of one value there
+SHOWN_RECORDS = 10  # rows, where each value needs a line of its own
+LEAST_WIDTH = 12  # letters of a column that can still be read
+NULL = "–"
+
+_SUFFIXES = {
+    ".json": "json",
+    ".ndjson": "ndjson",
+    ".jsonl": "ndjson",
+    ".csv": "csv",
+    ".parquet": "parquet",
+    ".arrow": "arrow",
+}
+
+
+def suffix_format(output: str | None) -> str | None:
+    """Give the format that a file's name asks for."""
+    return None if output is None else _SUFFIXES.get(Path(output).suffix.lower())
+
+
+def write_result(rows: Any, form: str, output: str | None, console: Console) -> None:
+    """Write rows in a format, to a file or to standard output."""
+    if form == "table" and output is not None:
+        raise InvalidInputError(
+            "a file needs a format: .json, .ndjson, .csv, .parquet or .arrow in its name, or --format", file=output
+        )
+    if form in ("parquet", "arrow") and output is None and sys.stdout.isatty():
+        raise InvalidInputError(f"{form} is not for a terminal: give --output FILE")
+    if form == "table":
+        console.print(table_of(_reader_of(rows)))
+        return
+    with _opened(output) as out:
+        _WRITERS[form](_reader_of(rows), out)
+
+
+def _reader_of(rows: Any) -> pa.RecordBatchReader:
+    """Give rows as a stream; one of our own raises our errors, which a foreign one turns into text."""
+    return rows.to_reader() if hasattr(rows, "to_reader") else pa.RecordBatchReader.from_stream(rows)
+
+
+def table_of(reader: pa.RecordBatchReader, *, title: str | None = None) -> Shown:
+    """Read rows to the end, keep the first to show, and count all."""
+    cells: list[list[str]] = []
+    total = 0
+    for batch in reader:
+        cells += [list(map(_shown, row)) for row in rows_of(batch.slice(0, max(0, SHOWN_ROWS - len(cells))))]
+        total += batch.num_rows
+    is_number = [
+        pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+        for kind in reader.schema.types
+    ]
+    return Shown(title, [_shown(name) for name in reader.schema.names], is_number, cells, total)
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """The first rows of an answer as text: a table where it fits the terminal, else a line for each value."""
+
+    title: str | None
+    names: Sequence[str]
+    is_number: Sequence[bool]
+    cells: Sequence[Sequence[str]]
+    total: int
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        widths = [max(map(len, column)) for column in zip(self.names, *self.cells, strict=True)]
+        if sum(3 + min(width, LEAST_WIDTH) for width in widths) <= options.max_width or not self.cells:
+            yield self._table()
+            yield self._told(len(self.cells))
+        else:
+            for at, row in enumerate(self.cells[:SHOWN_RECORDS]):
+                yield from self._record(at, row)
+            yield self._told(min(len(self.cells), SHOWN_RECORDS), ", nulls left out")
+
+    def _table(self) -> RenderableType:
+        from rich.box import SIMPLE_HEAD
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(title=self.title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+        for name, is_number in zip(self.names, self.is_number, strict=True):
+            table.add_column(Text(name), justify="right" if is_number else "left", overflow="fold")
+        for row in self.cells:
+            table.add_row(*map(Text, row))
+        return table
+
+    def _record(self, at: int, row: Sequence[str]) -> Iterator[RenderableType]:
+        from rich.text import Text
+
+        pad = min(max(map(len, self.names)), 2 * LEAST_WIDTH)
+        yield Text(f"row {at + 1:,}", style="bold")
+        for name, cell in zip(self.names, row, strict=True):
+            if cell != NULL:
+                yield Text(f"  {name:<{pad}}  {cell}", no_wrap=True, overflow="ellipsis")
+
+    def _told(self, shown: int, more: str = "") -> RenderableType:
+        from rich.text import Text
+
+        told = f"{self.total:,} {'row' if self.total == 1 else 'rows'}"
+        told += f", the first {shown:,} shown" if self.total > shown else ""
+        return Text(told + more, style="dim")
+
+
+def rows_of(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
+    """Give a few rows as JSON has them, and reals that JSON does not have, for people."""
+    return zip(
+        *(_values(field, column) for field, column in zip(batch.schema, batch.columns, strict=True)), strict=True
+    )
+
+
+def _values(field: pa.Field, column: pa.Array) -> Sequence[Any]:
+    if is_marked(field, DYNAMIC_FIELD):
+        return [None if value is None else dynamic.to_json(dynamic.decode(value)) for value in column.to_pylist()]
+    if pa.types.is_floating(field.type):
+        return list(column.to_pylist())  # with NaN and the infinities, which JSON has no names for
+    if isinstance(field.type, pa.JsonType):
+        column = column.storage
+    return [json_value(value) for value in column.to_pylist()]
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return NULL
+    if isinstance(value, dict | list):
+        text = orjson.dumps(value).decode()
+    elif isinstance(value, float):
+        text = repr(value)  # the shortest that reads back as the same number
+    else:
+        text = "".join(letter if letter.isprintable() else " " for letter in str(value))
+    return text if len(text) <= SHOWN_WIDTH else text[: SHOWN_WIDTH - 1] + "…"
+
+
+def _write_json(reader: pa.RecordBatchReader, out: IO[bytes]) -> None:
+    is_first = True
+    for batch in reader:
+        for piece in row_texts(batch, before=",\n  "):
+            out.write(b"[" if is_first else b",")
+            out.write(piece[1:])
+            is_first = False
+    out.write(b"[]\n" if is_first else b"\n]\n")
+
+
+def _write_ndjson(reader: pa.RecordBatchReader, out: IO[bytes]) -> None:
+    for batch in reader:
+        for piece in row_texts(batch, after="\n"):
+            out.write(piece)
+
+
+def _write_csv(reader: pa.RecordBatchReader, out: IO[bytes]) -> None:
+    schema = pa.schema([pa.field(field.name, _csv_type(field.type)) for field in reader.schema])
+    with pa.csv.CSVWriter(out, schema) as writer:
+        for batch in reader:
+            columns = [_csv_column(field, column) for field, column in zip(batch.schema, batch.columns, strict=True)]
+            writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
+
+
+def _csv_type(kind: pa.DataType) -> pa.DataType:
+    plain = pa.types.is_primitive(kind) and not pa.types.is_temporal(kind)
+    return kind if plain or pa.types.is_string(kind) else pa.string()
+
+
+def _csv_column(field: pa.Field, column: pa.Array) -> pa.Array:
+    """Give a column as CSV can hold it: numbers and text as they are, times as text, all else as JSON text."""
+    if isinstance(column, pa.ExtensionArray) or pa.types.is_large_string(column.type):
+        column = (column.storage if isinstance(column, pa.ExtensionArray) else column).cast(pa.string())
+    if _csv_type(column.type) == column.type:
+        return column
+    if (plain := plain_texts(column)) is not None:
+        return plain
+    texts = column_texts(field, column)
+    if not pa.types.is_nested(column.type) and not is_marked(field, DYNAMIC_FIELD):
+        texts = pc.utf8_trim(texts, '"')  # bytes as base64, a duration: no letter of theirs is escaped
+    return pc.if_else(column.is_valid(), texts, pa.scalar(None, pa.string()))
+
+
+def _write_parquet(reader: pa.RecordBatchReader, out: IO[bytes]) -> None:
+    with pa.parquet.ParquetWriter(out, reader.schema, compression="zstd") as writer:
+        for table in _gathered(reader):
+            writer.write_table(table)
+
+
+def _gathered(reader: pa.RecordBatchReader) -> Iterator[pa.Table]:
+    """Give batches together, as many as a row group should have."""
+    held: list[pa.RecordBatch] = []
+    for batch in reader:
+        held.append(batch)
+        if sum(each.num_rows for each in held) >= GROUP_ROWS or sum(each.nbytes for each in held) >= GROUP_BYTES:
+            yield pa.Table.from_batches(held)
+            held = []
+    if held:
+        yield pa.Table.from_batches(held)
+
+
+def _write_arrow(reader: pa.RecordBatchReader, out: IO[bytes]) -> None:
+    with pa.ipc.new_stream(out, reader.schema) as writer:
+        for batch in reader:
+            writer.write_batch(batch)
+
+
+_WRITERS = {
+    "json": _write_json,
+    "ndjson": _write_ndjson,
+    "csv": _write_csv,
+    "parquet": _write_parquet,
+    "arrow": _write_arrow,
+}
+
+
+@contextmanager
+def _opened(output: str | None) -> Iterator[IO[bytes]]:
+    """Give what to write to. A file has its name once it is whole: until then, and if it never is, it has another."""
+    if output is None:
+        with _named("standard output"):
+            yield sys.stdout.buffer
+            sys.stdout.buffer.flush()
+        return
+    place = Path(os.path.realpath(output))
+    if place.exists() and not place.is_file():  # a pipe or a terminal
+        with _named(output), place.open("wb") as file:
+            yield file
+        return
+    unfinished = place.with_name(f".{place.name}.{secrets.token_hex(4)}.part")
+    try:
+        with _named(output), unfinished.open("xb") as file:
+            yield file
+        with _named(output):
+            unfinished.replace(place)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+@contextmanager
+def _named(output: str) -> Iterator[None]:
+    """Name the file that cannot be written."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise StorageError("the file cannot be written", file=output, reason=error.strerror or error) from error

@@ -1,0 +1,78 @@
+"""Read a few lines of JSON the plain way, where compiling the loops for them would take longer than they are worth.
+
+What comes out must be what the loops make of the same bytes, so only text about which there can be no two opinions is
+read here: no escapes of surrogates, no key twice, no number that Python would write otherwise. All else, and all that
+is wrong, is left to ``columns``, which also has the messages. A process that reads more than a little is better off
+with the loops, so it gets them, unless they cannot be compiled: then many lines are read here too. It does not give
+values a table's shape: see ``rows``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from tidelake.runtime import notices
+from tidelake.runtime.deferred import is_installed
+
+FEW_BYTES = 32 << 10  # ten milliseconds; the loops take twenty seconds to compile, and a fifth of one to load
+COMPILER = "numba"
+PROCESS_BYTES = 256 << 10  # after which a process has its loops
+MOST_DIGITS = 15  # every such decimal is a double, and comes back as written
+MOST_WHOLE_DIGITS = 18  # every such number has a place in 64 bits
+
+_HALF_PAIR = re.compile(rb"\\u[dD][89a-fA-F]")  # of two escapes that are one letter, or of none
+
+_read = 0  # bytes so far, of this process
+
+
+class _Unsure(Exception):
+    """There is something that the loops should read."""
+
+
+def few_rows(data: bytes | memoryview) -> list[dict[str, Any]] | None:
+    """Give a few lines of JSON as rows, or None if there are more, or anything is out of the ordinary."""
+    global _read
+    _read += len(data)
+    if not is_installed(COMPILER):
+        notices.interpreting(len(data))
+    elif len(data) > FEW_BYTES or _read > PROCESS_BYTES:
+        return None
+    whole = bytes(data)
+    if _HALF_PAIR.search(whole):
+        return None
+    try:
+        rows = [_DECODER.decode(line) for line in whole.decode().split("\n") if line.strip(" \t\r")]
+    except (ValueError, RecursionError, _Unsure):
+        return None
+    return rows if all(type(row) is dict for row in rows) else None
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        raise _Unsure
+    return made
+
+
+def _real(text: str) -> float:
+    found = float(text)
+    if repr(found) != text and (len(text) > MOST_DIGITS or "e" in text or "E" in text or text.startswith("-0")):
+        raise _Unsure
+    return found
+
+
+def _whole(text: str) -> int:
+    if len(text) > MOST_WHOLE_DIGITS or text == "-0":
+        raise _Unsure
+    return int(text)
+
+
+def _constant(text: str) -> Any:
+    raise _Unsure
+
+
+_DECODER = json.JSONDecoder(
+    object_pairs_hook=_object, parse_float=_real, parse_int=_whole, parse_constant=_constant, strict=True
+)

@@ -1,0 +1,54 @@
+"""Know what a table was told when it was made, as its catalog keeps it.
+
+What is as by default is left out of the stored shape, so that a default may change. It does not check values: those
+who make tables do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tidelake.model.times import duration_us
+
+FLUSH_AGE = "60s"  # or the age of the oldest: small extents cost more than they hold, old hot rows cost each reader
+FLUSH_OFF = "off"
+DEMOTED = "demoted:"  # before the name of a column that is dynamic by now: the type it had, for people
+FORMATS = ("tlm", "parquet")  # of extents, by the names that ``format`` knows them under
+
+
+@dataclass(frozen=True, slots=True)
+class TableSettings:
+    """What a table was told when it was made, as its catalog keeps it."""
+
+    time: str | None = None
+    format: str = "tlm"
+    retention: str | None = None
+    flush_age: str = FLUSH_AGE
+    promote: bool = False
+    series: Mapping[str, Any] = field(default_factory=dict)  # what a table that keeps coverage was told besides
+
+    def to_json(self) -> dict[str, Any]:
+        """Give the stored shape; what is as by default is left out, so that the default may change."""
+        shape: dict[str, Any] = {"time": self.time, "format": self.format, "retention": self.retention}
+        if self.flush_age != FLUSH_AGE:
+            shape["flush_age"] = self.flush_age
+        if self.promote:
+            shape["promote"] = True
+        return shape | dict(self.series)
+
+    @classmethod
+    def of(cls, stored: Mapping[str, Any]) -> TableSettings:
+        return cls(
+            stored.get("time"),
+            stored.get("format") or "tlm",
+            stored.get("retention"),
+            stored.get("flush_age") or FLUSH_AGE,
+            bool(stored.get("promote")),
+        )
+
+    @property
+    def flush_age_us(self) -> int | None:
+        """How old hot rows may get; None if they are not flushed by age."""
+        return None if self.flush_age == FLUSH_OFF else duration_us(self.flush_age)

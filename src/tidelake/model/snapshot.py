@@ -1,0 +1,600 @@
+"""Say what a table holds, and how a commit changes it.
+
+A scope (a table, or one user of a table) is a chain of snapshots, numbered from 1. A commit is a value: the actions
+that turn one snapshot into the next. Several commits may share one snapshot; each keeps its own id and receipt::
+
+    Snapshot 41 ──[Commit a, Commit b]──▶ Snapshot 42        apply(manifest 41, [a, b]) == manifest 42
+
+``Snapshot`` is the small header, enough to commit on. ``Manifest`` is a snapshot with everything live in it.
+``advance`` costs as much as the change, ``apply`` as much as the manifest; they agree. The rules of ``rebase``:
+
+1. an append rebases onto anything;
+2. a commit that takes something away (compaction, flush, retention) needs all of it live, or is a ConflictError;
+3. two widenings merge to the wider, dynamic being the widest; the later one takes the earlier one's column ids and a
+   later version. A long column becomes real only on top of the very rows that were looked at, and rows with whole
+   numbers that no double holds are not added to a column that is real by then: both are a ConflictError;
+4. a claim on a time window that is held by now is an OverlapError;
+5. what is pinned once, the identity of a table of one entity, is not pinned to anything else.
+
+The schema and the settings belong to the table, so only its shared scope (``user == ""``) changes them; a user's
+snapshots follow. Ids and times are arguments. It does not read or write anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias, TypeVar
+
+from pyroaring import BitMap64
+
+from tidelake.errors import ConflictError, InvalidInputError, OverlapError, SchemaError, TidelakeError
+from tidelake.model import codec
+from tidelake.model.codec import Json
+from tidelake.model.exact import has_inexact_longs, stream_has_inexact_longs
+from tidelake.model.schema import Schema, alike_but_for_case, becoming_real
+
+DOCUMENT_VERSION = 1
+MAX_KEY_BYTES = 1024  # of an idempotency key or a stream's name: they are indexed
+PINNED = ("entity_identity",)  # settings that are set once
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The unit of compare-and-swap: a whole table, or one user of a user-scoped table."""
+
+    table_id: str
+    user: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.table_id}/{self.user}" if self.user else self.table_id
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """One immutable object, as planning sees it. A time bound of None bounds nothing."""
+
+    id: str
+    key: str
+    format: str
+    byte_size: int
+    row_count: int
+    block_count: int
+    min_ts_ns: int | None
+    max_ts_ns: int | None
+    schema_version: int
+    column_stats: Mapping[str, Any] = field(default_factory=dict)
+    present_paths: tuple[str, ...] = ()
+    level: int = 0  # how many times its rows were compacted
+    coverage_key: str | None = None
+    added_seq: int = 0  # the snapshot that added it; 0 before it is committed
+    removed_seq: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HotBatch:
+    """Acknowledged rows that are not yet in an extent, as one Arrow IPC stream."""
+
+    id: str
+    rows: int
+    payload: bytes = field(repr=False)
+    min_ts_ns: int | None
+    max_ts_ns: int | None
+    schema_version: int
+    added_seq: int = 0
+    removed_seq: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """An object that holds the united coverage of every extent added up to a sequence."""
+
+    key: str
+    as_of: int
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How much of everything; of what is live, or of what one snapshot added or removed."""
+
+    extents: int = 0
+    rows: int = 0
+    bytes: int = 0
+    hot_batches: int = 0
+    hot_rows: int = 0
+    hot_bytes: int = 0
+
+    def __add__(self, other: Counts) -> Counts:
+        return Counts(
+            self.extents + other.extents,
+            self.rows + other.rows,
+            self.bytes + other.bytes,
+            self.hot_batches + other.hot_batches,
+            self.hot_rows + other.hot_rows,
+            self.hot_bytes + other.hot_bytes,
+        )
+
+    def __sub__(self, other: Counts) -> Counts:
+        return self + Counts(
+            -other.extents, -other.rows, -other.bytes, -other.hot_batches, -other.hot_rows, -other.hot_bytes
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The header of one state of a scope. Sequence 0 is the state before a user's first commit and has no parent."""
+
+    scope: Scope
+    sequence: int
+    id: str
+    parent_id: str | None
+    committed_us: int
+    operation: str
+    schema: Schema
+    settings: Mapping[str, Any]
+    totals: Counts = Counts()
+    added: Counts = Counts()
+    removed: Counts = Counts()
+    coverage: Coverage | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """A snapshot with all that is live in it, by id, and the last batch of each stream."""
+
+    snapshot: Snapshot
+    extents: Mapping[str, Extent] = field(default_factory=dict)
+    hot: Mapping[str, HotBatch] = field(default_factory=dict)
+    offsets: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def live(self) -> frozenset[str]:
+        """The ids that a commit may remove or drop."""
+        return frozenset(self.extents) | frozenset(self.hot)
+
+
+@dataclass(frozen=True, slots=True)
+class AddExtent:
+    """Publish an extent whose object is already written."""
+
+    extent: Extent
+
+    def __post_init__(self) -> None:
+        extent = self.extent
+        if not extent.id or not extent.key:
+            raise InvalidInputError("an extent needs an id and a key", extent=extent.id, key=extent.key)
+        if min(extent.byte_size, extent.row_count, extent.block_count, extent.level) < 0:
+            raise InvalidInputError("an extent has a negative size", extent=extent.id)
+        _check_times(extent.min_ts_ns, extent.max_ts_ns, extent.id)
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveExtent:
+    """Take a live extent out; its object stays for older snapshots."""
+
+    extent_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateTable:
+    """Widen the schema, change settings, or both. A setting of None is removed; the others are kept."""
+
+    schema: Schema | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateCoverage:
+    """Point to newer united coverage. One that is as old as what is there already changes nothing."""
+
+    coverage: Coverage
+
+
+@dataclass(frozen=True, slots=True)
+class AppendHot:
+    """Acknowledge rows by keeping them in the catalog."""
+
+    batch: HotBatch
+
+    def __post_init__(self) -> None:
+        if not self.batch.id or self.batch.rows < 0:
+            raise InvalidInputError("a hot batch needs an id and rows", batch=self.batch.id, rows=self.batch.rows)
+        _check_times(self.batch.min_ts_ns, self.batch.max_ts_ns, self.batch.id)
+
+
+@dataclass(frozen=True, slots=True)
+class DropHot:
+    """Take live hot rows out, because an extent of the same commit holds them."""
+
+    batch_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class RecordOffset:
+    """Remember that a stream's batch is in; batches only rise, and one that is not above the last is a replay."""
+
+    stream: str
+    batch: int
+
+    def __post_init__(self) -> None:
+        if self.batch < 0:
+            raise InvalidInputError("a stream's batches are numbered from 0", stream=self.stream, batch=self.batch)
+        _check_key("stream", self.stream)
+
+
+Action: TypeAlias = AddExtent | RemoveExtent | UpdateTable | UpdateCoverage | AppendHot | DropHot | RecordOffset
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Time buckets of an entity that must be free: all from ``first`` to ``last``, both included, or some of these.
+
+    Which ones, if not all, is a serialised 64-bit roaring bitmap of their numbers plus 2^63.
+    """
+
+    entity: str
+    first: int
+    last: int
+    windows: bytes = field(default=b"", repr=False)
+
+    def overlaps(self, other: Claim) -> bool:
+        if self.entity != other.entity or self.first > other.last or other.first > self.last:
+            return False
+        return not (self.windows or other.windows) or bool(self.bitmap.intersect(other.bitmap))
+
+    @property
+    def bitmap(self) -> BitMap64:
+        """The buckets, as ids."""
+        if self.windows:
+            return BitMap64.deserialize(self.windows)
+        whole = BitMap64()
+        whole.add_range(self.first + 2**63, self.last + 2**63 + 1)
+        return whole
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """The work unit a commit acts for; it is refused once the unit's token has moved on."""
+
+    unit_id: str
+    token: int
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """Actions on one scope, built on the snapshot ``base``. Its id is unique for ever, its key is the caller's."""
+
+    id: str
+    scope: Scope
+    base: int
+    actions: tuple[Action, ...]
+    operation: str = "append"
+    key: str | None = None
+    claims: tuple[Claim, ...] = ()
+    fence: Fence | None = None
+
+    def __post_init__(self) -> None:
+        if not self.id or not self.actions:
+            raise InvalidInputError("a commit needs an id and at least one action", commit=self.id)
+        if self.key is not None:
+            _check_key("idempotency key", self.key)
+        if self.scope.user and any(isinstance(action, UpdateTable) for action in self.actions):
+            raise InvalidInputError("a user's scope cannot change its table", scope=self.scope, commit=self.id)
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """The answer to one commit; a replay gets the first answer again."""
+
+    commit_id: str
+    snapshot_id: str
+    sequence: int
+    committed_us: int
+    rows: int
+    extents: int
+    replayed: bool = False
+
+
+Document: TypeAlias = Commit | Snapshot | Manifest
+DocumentT = TypeVar("DocumentT", Commit, Snapshot, Manifest)
+Held: TypeAlias = Callable[[Claim], bool]
+
+
+def nothing_held(claim: Claim) -> bool:
+    """Say that no window is held: the answer for tables without exclusive coverage."""
+    return False
+
+
+def first_snapshot(
+    scope: Scope, schema: Schema, settings: Mapping[str, Any], *, snapshot_id: str, at_us: int
+) -> Snapshot:
+    """Give the snapshot that creates a table."""
+    return Snapshot(scope, 1, snapshot_id, None, at_us, "create", schema, dict(settings))
+
+
+def empty_snapshot(scope: Scope, schema: Schema, settings: Mapping[str, Any]) -> Snapshot:
+    """Give the state of a user's scope before its first commit."""
+    return Snapshot(scope, 0, "", None, 0, "empty", schema, dict(settings))
+
+
+def inputs_of(commit: Commit) -> tuple[str, ...]:
+    """Give the ids of the extents and hot batches that a commit takes away."""
+    extents = (action.extent_id for action in commit.actions if isinstance(action, RemoveExtent))
+    batches = (action.batch_id for action in commit.actions if isinstance(action, DropHot))
+    return (*extents, *batches)
+
+
+def keys_of(commit: Commit) -> tuple[str, ...]:
+    """Give the keys under which a commit happens once: the caller's, and one for each stream batch.
+
+    A control character keeps a stream's keys apart from the callers', which are printable.
+    """
+    own = () if commit.key is None else (commit.key,)
+    return own + tuple(f"{a.stream}\x1f{a.batch}" for a in commit.actions if isinstance(a, RecordOffset))
+
+
+def coverage_keys_of(commit: Commit) -> tuple[str, ...]:
+    """Give the keys of the coverage objects that a commit refers to."""
+    extents = (action.extent.coverage_key for action in commit.actions if isinstance(action, AddExtent))
+    whole = (action.coverage.key for action in commit.actions if isinstance(action, UpdateCoverage))
+    return tuple(key for key in (*extents, *whole) if key is not None)
+
+
+def receipt_of(commit: Commit, snapshot: Snapshot) -> Receipt:
+    """Give the first answer to a commit that is in a snapshot."""
+    added = _added_by([commit])
+    return Receipt(
+        commit.id, snapshot.id, snapshot.sequence, snapshot.committed_us, added.rows + added.hot_rows, added.extents
+    )
+
+
+def rebase(
+    commit: Commit, onto: Snapshot, *, live: Container[str], held: Held = nothing_held, is_first: bool = True
+) -> Commit:
+    """Give the same change on top of another snapshot, or raise what forbids it.
+
+    ``live`` answers for the ids of ``inputs_of(commit)`` in ``onto``. A commit that fits already is returned equal. One
+    that shares its snapshot with others, after some of them, is not the first.
+    """
+    if commit.scope != onto.scope:
+        raise InvalidInputError("a commit belongs to one scope", commit=commit.scope, snapshot=onto.scope)
+    for taken in inputs_of(commit):
+        if taken not in live:
+            raise ConflictError("an input is no longer live", commit=commit.id, input=taken, kind="not_live")
+    for claim in commit.claims:
+        if held(claim):
+            raise OverlapError(
+                "the time window is already held", entity=claim.entity, buckets=f"{claim.first}..{claim.last}"
+            )
+    _check_pinned(commit, onto)
+    _check_exact(commit, onto.schema, is_first=is_first and commit.base == onto.sequence)
+    actions = tuple(_rebase_actions(commit, onto)) or (UpdateTable(),)  # all of it was there already
+    return replace(commit, base=onto.sequence, actions=actions)
+
+
+def gather(
+    commits: Iterable[Commit], onto: Snapshot, *, live: Container[str], held: Held = nothing_held
+) -> tuple[list[Commit], list[tuple[Commit, TidelakeError]]]:
+    """Rebase commits onto one snapshot, each after the one before it, and part those that no rule lets through."""
+    accepted: list[Commit] = []
+    refused: list[tuple[Commit, TidelakeError]] = []
+    taken: set[str] = set()
+    claims: dict[str, list[Claim]] = {}  # by entity
+    for commit in commits:
+
+        def is_held(claim: Claim) -> bool:
+            return any(claim.overlaps(other) for other in claims.get(claim.entity, ())) or held(claim)
+
+        left = frozenset(item for item in inputs_of(commit) if item in live and item not in taken)
+        try:
+            fitted = rebase(commit, onto, live=left, held=is_held, is_first=not accepted)
+            settings = _settings_after(fitted.actions, onto.settings)
+            onto = replace(onto, schema=_schema_after(fitted.actions, onto.schema), settings=settings)
+        except TidelakeError as error:
+            refused.append((commit, error))
+            continue
+        accepted.append(fitted)
+        taken.update(inputs_of(commit))
+        for claim in commit.claims:
+            claims.setdefault(claim.entity, []).append(claim)
+    return accepted, refused
+
+
+def advance(
+    snapshot: Snapshot, commits: Sequence[Commit], *, removed: Counts, snapshot_id: str, at_us: int
+) -> Snapshot:
+    """Give the header that follows, from the commits and the counts of what they take away.
+
+    Time rises strictly along a scope even if the clock does not, so that a time names one snapshot.
+    """
+    schema, settings, coverage = snapshot.schema, snapshot.settings, snapshot.coverage
+    for commit in commits:
+        if commit.scope != snapshot.scope or commit.base != snapshot.sequence:
+            raise ConflictError(
+                "a commit is built on another snapshot", base=commit.base, found=snapshot.sequence, kind="stale"
+            )
+        schema = _schema_after(commit.actions, schema)
+        settings = _settings_after(commit.actions, settings)
+        for action in commit.actions:
+            match action:
+                case UpdateCoverage(newer) if coverage is None or newer.as_of > coverage.as_of:
+                    coverage = newer
+                case _:
+                    pass
+    added = _added_by(commits)
+    return Snapshot(
+        scope=snapshot.scope,
+        sequence=snapshot.sequence + 1,
+        id=snapshot_id,
+        parent_id=snapshot.id or None,
+        committed_us=max(at_us, snapshot.committed_us + 1),
+        operation="+".join(dict.fromkeys(commit.operation for commit in commits)),
+        schema=schema,
+        settings=settings,
+        totals=snapshot.totals + added - removed,
+        added=added,
+        removed=removed,
+        coverage=coverage,
+    )
+
+
+def apply(manifest: Manifest, commits: Sequence[Commit], *, snapshot_id: str, at_us: int) -> Manifest:
+    """Give the manifest that follows, strictly: what is added is new, what is taken away is live."""
+    sequence = manifest.snapshot.sequence + 1
+    extents, hot, offsets = dict(manifest.extents), dict(manifest.hot), dict(manifest.offsets)
+    removed = Counts()
+    for action in (action for commit in commits for action in commit.actions):
+        match action:
+            case AddExtent(extent):
+                _check_new(extent.id, extents, hot)
+                extents[extent.id] = replace(extent, added_seq=sequence, removed_seq=None)
+            case AppendHot(batch):
+                _check_new(batch.id, extents, hot)
+                hot[batch.id] = replace(batch, added_seq=sequence, removed_seq=None)
+            case RemoveExtent(extent_id):
+                removed += count_of(_taken(extents, extent_id, sequence))
+            case DropHot(batch_id):
+                removed += count_of(_taken(hot, batch_id, sequence))
+            case RecordOffset(stream, batch_number):
+                if batch_number <= offsets.get(stream, -1):
+                    raise ConflictError("a stream's batch is in", stream=stream, batch=batch_number, kind="replayed")
+                offsets[stream] = batch_number
+            case UpdateTable() | UpdateCoverage():
+                pass  # advance does these
+    snapshot = advance(manifest.snapshot, commits, removed=removed, snapshot_id=snapshot_id, at_us=at_us)
+    return Manifest(snapshot, extents, hot, offsets)
+
+
+def count_of(item: Extent | HotBatch) -> Counts:
+    """Give what one extent or hot batch counts for."""
+    if isinstance(item, Extent):
+        return Counts(extents=1, rows=item.row_count, bytes=item.byte_size)
+    return Counts(hot_batches=1, hot_rows=item.rows, hot_bytes=len(item.payload))
+
+
+def make_id(at_us: int, salt: int) -> str:
+    """Make a unique text of 32 hex digits that sorts by time, from a time and 76 random bits."""
+    return f"{at_us & (1 << 52) - 1:013x}{salt & (1 << 76) - 1:019x}"
+
+
+def to_document(value: Document) -> Json:
+    """Give the stored shape of a commit, a snapshot's header or a manifest; see the codec."""
+    return codec.to_document(type(value).__name__.lower(), DOCUMENT_VERSION, value)
+
+
+def from_document(kind: type[DocumentT], document: Json) -> DocumentT:
+    """Read what to_document gave, strictly."""
+    return codec.from_document(kind.__name__.lower(), DOCUMENT_VERSION, kind, document)
+
+
+def _rebase_actions(commit: Commit, onto: Snapshot) -> Iterable[Action]:
+    schema = onto.schema
+    versions: dict[int, int] = {}  # from the versions this commit declared to those it gets
+    for action in commit.actions:
+        match action:
+            case UpdateTable(schema=Schema() as wanted):
+                merged = _merge(schema, wanted, commit)
+                versions[wanted.version] = merged.version
+                if merged != schema or action.settings:
+                    yield replace(action, schema=merged)
+                schema = merged
+            case AddExtent(extent):
+                version = versions.get(extent.schema_version, extent.schema_version)
+                yield action if version == extent.schema_version else AddExtent(replace(extent, schema_version=version))
+            case AppendHot(batch):
+                version = versions.get(batch.schema_version, batch.schema_version)
+                yield action if version == batch.schema_version else AppendHot(replace(batch, schema_version=version))
+            case _:
+                yield action
+
+
+def _check_exact(commit: Commit, held: Schema, *, is_first: bool) -> None:
+    """Refuse to make a long column real unseen, and whole numbers that no double holds where a column is real."""
+    wanted = [action.schema for action in commit.actions if isinstance(action, UpdateTable) and action.schema]
+    unseen = not is_first and any(becoming_real(held, schema) for schema in wanted)
+    reals = {column.name for column in held if column.type.kind == "real"}
+    reals.difference_update(*({c.name for c in schema if c.type.kind == "real"} for schema in wanted[-1:]))
+    for action in commit.actions if reals and not unseen else ():
+        if isinstance(action, AddExtent):
+            unseen = unseen or has_inexact_longs(action.extent.column_stats, reals)
+        elif isinstance(action, AppendHot) and (wanted or action.batch.schema_version != held.version):
+            unseen = unseen or stream_has_inexact_longs(action.batch.payload, reals)
+    if unseen:
+        raise ConflictError("a column became real beside other rows", commit=commit.id, kind="schema")
+
+
+def _merge(held: Schema, wanted: Schema, commit: Commit) -> Schema:
+    if (unseen := alike_but_for_case(held, wanted)) is not None:  # its rows belong into the other writer's column
+        message = "a column was added meanwhile that differs only in case"
+        raise ConflictError(message, commit=commit.id, column=unseen, kind="schema")
+    try:
+        return held.widen(wanted.columns)
+    except SchemaError as error:
+        raise ConflictError(f"two schema changes do not merge: {error}", commit=commit.id, kind="schema") from error
+
+
+def _schema_after(actions: Iterable[Action], schema: Schema) -> Schema:
+    """Fold the widenings, and check that every version an action names exists by then."""
+    for action in actions:
+        match action:
+            case UpdateTable(schema=Schema() as wanted):
+                if wanted != schema.widen(wanted.columns):
+                    raise SchemaError("not the next version of the schema", has=schema.version, wanted=wanted.version)
+                schema = wanted
+            case AddExtent(Extent(schema_version=version)) | AppendHot(HotBatch(schema_version=version)):
+                if not 1 <= version <= schema.version:
+                    raise SchemaError("no such schema version", version=version, has=schema.version)
+            case _:
+                pass
+    return schema
+
+
+def _settings_after(actions: Iterable[Action], settings: Mapping[str, Any]) -> Mapping[str, Any]:
+    for action in actions:
+        if isinstance(action, UpdateTable) and action.settings:
+            merged = {**settings, **action.settings}
+            settings = {name: value for name, value in merged.items() if value is not None}
+    return settings
+
+
+def _check_pinned(commit: Commit, onto: Snapshot) -> None:
+    changed = [action.settings for action in commit.actions if isinstance(action, UpdateTable)]
+    for wanted, held in ((settings.get(name), onto.settings.get(name)) for settings in changed for name in PINNED):
+        if wanted is not None and held is not None and wanted != held:
+            raise InvalidInputError(
+                "the table holds another entity", expected=held, found=wanted, kind="entity_mismatch"
+            )
+
+
+def _added_by(commits: Iterable[Commit]) -> Counts:
+    added = Counts()
+    for commit in commits:
+        for action in commit.actions:
+            if isinstance(action, AddExtent):
+                added += count_of(action.extent)
+            elif isinstance(action, AppendHot):
+                added += count_of(action.batch)
+    return added
+
+
+def _taken(held: dict[str, Any], item: str, sequence: int) -> Any:
+    if item not in held or held[item].added_seq == sequence:
+        raise ConflictError("an input is no longer live", input=item, kind="not_live")
+    return held.pop(item)
+
+
+def _check_new(item: str, extents: Container[str], hot: Container[str]) -> None:
+    if item in extents or item in hot:
+        raise InvalidInputError("an id is added twice", id=item, kind="added_twice")
+
+
+def _check_key(what: str, key: str) -> None:
+    if not key or not key.isprintable():
+        raise InvalidInputError(f"{what} {key[:40]!r} is empty or not printable", kind="bad_key")
+    if len(key.encode()) > MAX_KEY_BYTES:
+        raise InvalidInputError(f"{what} {key[:40]!r}… is too long", limit_bytes=MAX_KEY_BYTES, kind="bad_key")
+
+
+def _check_times(low: int | None, high: int | None, item: str) -> None:
+    if low is not None and high is not None and low > high:
+        raise InvalidInputError("a time range ends before it begins", id=item, min_ts_ns=low, max_ts_ns=high)

@@ -1,0 +1,375 @@
+"""Run a query in this process, on DuckDB, over the Arrow scans of its tables.
+
+Every reference is a stream that begins anew whenever DuckDB reads it, so a plan that reads a table twice is right. Rows
+are given as they come, a batch at a time, so a result may be larger than memory. Time is bounded by interrupting again
+and again until the query ends, and whoever waits for it does not wait longer; memory is bounded by DuckDB's own limit,
+which is the engine's share of the budget, and nothing is spilled to disk: what does not fit belongs on Spark. It does
+not plan.
+"""
+
+from __future__ import annotations
+
+import atexit
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from functools import lru_cache
+from queue import Empty, Full, Queue
+from threading import Event, Thread
+from typing import Any
+from weakref import WeakSet
+
+import duckdb
+import pyarrow as pa
+
+from tidelake.dynamic.cbor_json import json_of
+from tidelake.errors import QueryError, TidelakeError
+from tidelake.lake import Lake
+from tidelake.logical import shown, shown_as_plain
+from tidelake.model.logical_types import Logical
+from tidelake.model.schema import DataType
+from tidelake.query.budget import Budget
+from tidelake.query.deadline import Deadline
+from tidelake.query.engines.complaints import complaint_of
+from tidelake.query.functions.plain_values import render
+from tidelake.query.functions.registry import register_duckdb
+from tidelake.query.intervals import with_long_intervals
+from tidelake.query.result import Prepared, Scan, result_schema
+from tidelake.query.sql.parse import too_deep
+from tidelake.scan.extents import scan
+
+BATCH_ROWS = 16_384  # of columns that are as wide in every row
+WIDE_ROWS = 2_048  # of others, at a time: the engine's own vectors
+BATCH_BYTES = 4 << 20  # up to which batches of wide rows are put together
+BATCHES_AHEAD = 2  # one is being written while the next is made
+LOOK_SECONDS = 0.1  # between looks whether anybody still reads
+STOP_SECONDS = 10.0  # for a query that is told to stop; past it, it is left behind
+LATE_SECONDS = 0.2  # for one that is late already: who waits for it is told, and it ends by itself
+
+_SETTINGS = {
+    "temp_directory": "''",  # nothing is spilled
+    "TimeZone": "'UTC'",
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "allow_community_extensions": "false",
+    "python_enable_replacements": "false",  # a name in a query is never a variable of ours
+    "ieee_floating_point_ops": "false",  # what is divided by zero is null, as on Spark
+    "error_on_division_by_zero": "false",
+    "enable_external_access": "false",  # no files, no network
+    "lock_configuration": "true",  # last: nothing can be set after it
+}
+# Types whose values are as wide in every row.
+_NARROW = frozenset(
+    {"BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "FLOAT", "DOUBLE", "DATE", "TIMESTAMP"}
+    | {"TIMESTAMP WITH TIME ZONE", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "UUID", "TIME", "INTERVAL"}
+)
+_JSON = {b"ARROW:extension:name": b"arrow.json", b"ARROW:extension:metadata": b""}
+
+
+def execute(prepared: Prepared, scans: Sequence[Scan], budget: Budget, lake: Lake) -> pa.RecordBatchReader:
+    """Run a query and give its rows as they come."""
+    deadline = Deadline(budget.left)
+    if "duckdb" not in prepared.rendered:
+        prepared.rendered["duckdb"] = deadline.watched(
+            lambda: render(prepared.tree, "duckdb", language=prepared.language), budget.out_of_time(planning=True)
+        )
+    _database(budget.engine_bytes)  # which takes its time, once
+    ahead = _Ahead(_Run(prepared, scans, replace(budget, spent=budget.spent + deadline.spent), lake))
+    return pa.RecordBatchReader.from_batches(ahead.schema, ahead)
+
+
+class _Ahead:
+    """The batches of a query, which a thread of its own runs a little ahead of who reads them.
+
+    Who waits here waits in Python, so that Ctrl-C is heard at once; and who stops reading stops the query.
+    """
+
+    def __init__(self, run: _Run) -> None:
+        _reading.add(self)
+        self._run = run
+        self._thread = Thread(target=run.go, name="tidelake-query", daemon=True)
+        self._thread.start()
+        try:
+            self.schema: pa.Schema = self._run.next()
+        except BaseException:
+            self.close()
+            raise
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        return self
+
+    def __next__(self) -> pa.RecordBatch:
+        try:
+            batch = self._run.next()
+        except BaseException:
+            self.close()
+            raise
+        if batch is None:
+            self.close()
+            raise StopIteration
+        return batch
+
+    def close(self) -> None:
+        """Stop the query if it runs, and wait for its end; one that is late is left to end by itself."""
+        if self._run.is_late:
+            self._run.stop()
+            return
+        until = time.monotonic() + STOP_SECONDS
+        while self._thread.is_alive() and time.monotonic() < until:
+            self._run.stop()
+            self._thread.join(LOOK_SECONDS)
+
+    __del__ = close
+
+
+class _Run:
+    """One query on its thread: it puts a schema on the line, then batches, then None; or what went wrong."""
+
+    def __init__(self, prepared: Prepared, scans: Sequence[Scan], budget: Budget, lake: Lake) -> None:
+        self._prepared, self._budget = prepared, budget
+        self._clock = _Clock(budget.left)
+        self._streams = [_Stream(each, lake, self._clock, budget, prepared.language) for each in scans]
+        self._connection: duckdb.DuckDBPyConnection | None = _database(budget.engine_bytes).cursor()
+        self._line: Queue[Any] = Queue(maxsize=BATCHES_AHEAD)
+        self._stopped, self._ended = False, Event()
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the time is over."""
+        return self._clock.left < 0
+
+    def go(self) -> None:
+        connection = self._connection
+        assert connection is not None
+        Thread(target=self._watch, name="tidelake-clock", daemon=True).start()
+        try:
+            self._produce(connection)
+        except (duckdb.Error, pa.ArrowException, OSError, MemoryError) as error:
+            explained = _explained(error, self._streams, self._budget, self._prepared.text)
+            if explained is not error:
+                explained.__cause__ = error.with_traceback(None)  # its frames would hold the engine
+            self._put(explained)
+        except BaseException as error:
+            self._put(error)
+        finally:
+            self._ended.set()
+            self._connection = None
+            connection.close()
+
+    def next(self) -> Any:
+        """Wait for what comes next, but not for a query that does not hear that its time is over."""
+        while True:
+            with suppress(Empty):
+                found = self._line.get(timeout=min(max(self._clock.left, LOOK_SECONDS), STOP_SECONDS))
+                if isinstance(found, BaseException):
+                    raise found
+                return found
+            if self._clock.left < -LATE_SECONDS:
+                raise self._budget.out_of_time()
+
+    def stop(self) -> None:
+        """Let the query end soon, whatever it is doing; the clock goes on to tell it so."""
+        self._stopped = True
+        self._interrupt()
+        with suppress(Empty):
+            while True:
+                self._line.get_nowait()
+
+    def _interrupt(self) -> None:
+        with suppress(duckdb.Error):  # it may have ended by itself
+            if (connection := self._connection) is not None:
+                connection.interrupt()
+
+    def _watch(self) -> None:
+        """Interrupt the query once its time is over or nobody wants it, again and again: one may come too early."""
+        while not self._ended.wait(min(max(self._clock.left, LOOK_SECONDS), STOP_SECONDS)):
+            if self.is_late or self._stopped:
+                self._interrupt()
+
+    def _produce(self, connection: duckdb.DuckDBPyConnection) -> None:
+        with self._clock.running():
+            for stream in self._streams:
+                connection.register(stream.name, stream)
+            found = connection.sql(self._prepared.rendered["duckdb"])
+            if found is None:
+                self._put(pa.schema([]))
+                self._put(None)
+                return
+            found = with_long_intervals(found)
+            dynamic = [str(kind) == "JSON" for kind in found.types]
+            counted = [str(kind) in ("HUGEINT", "UHUGEINT") for kind in found.types]
+            wide = any(str(kind) not in _NARROW for kind in found.types)
+            rows = found.to_arrow_reader(WIDE_ROWS if wide else BATCH_ROWS)
+            kinds = [
+                _plain_type(field.type, is_count=is_count, is_clock=at in self._prepared.clocks)
+                for at, (field, is_count) in enumerate(zip(rows.schema, counted, strict=True))
+            ]
+            plain = pa.schema([pa.field(field.name, kind) for field, kind in zip(rows.schema, kinds, strict=True)])
+            schema = result_schema(self._prepared, plain, dynamic)
+        self._put(schema)
+        for batch in self._batches(rows, schema, kinds):
+            self._put(batch)
+        self._put(None)
+
+    def _batches(self, reader: Any, schema: pa.Schema, kinds: Sequence[pa.DataType]) -> Iterator[pa.RecordBatch]:
+        """Give the batches in the types of the schema, small ones put together."""
+        waiting: list[pa.RecordBatch] = []
+        while not self._stopped:
+            with self._clock.running():
+                batch = next(reader, None)
+                if batch is not None:
+                    columns = [_plain_column(column, kind) for column, kind in zip(batch.columns, kinds, strict=True)]
+                    waiting.append(pa.RecordBatch.from_arrays(columns, schema=schema))
+                full = batch is None or sum(each.nbytes for each in waiting) >= BATCH_BYTES
+                full = full or sum(each.num_rows for each in waiting) >= BATCH_ROWS
+                made = pa.concat_batches(waiting) if full and len(waiting) > 1 else waiting[0] if waiting else None
+            if full and made is not None:
+                yield made
+                waiting.clear()
+            if batch is None:
+                return
+
+    def _put(self, item: Any) -> None:
+        while not self._stopped:
+            with suppress(Full):
+                self._line.put(item, timeout=LOOK_SECONDS)
+                return
+
+
+class _Clock:
+    """The time that a query may still take; it stands still while nobody asks for more rows."""
+
+    def __init__(self, seconds: float) -> None:
+        self._left = seconds
+        self._since: float | None = None
+
+    @property
+    def left(self) -> float:
+        since = self._since
+        return self._left if since is None else self._left - (time.monotonic() - since)
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        self._since = time.monotonic()
+        try:
+            yield
+        finally:
+            self._left, self._since = self.left, None
+
+
+@lru_cache(maxsize=4)
+def _database(memory_bytes: int) -> duckdb.DuckDBPyConnection:
+    """Open DuckDB once for each memory limit; opening costs more than a small query."""
+    connection = duckdb.connect(":memory:", config={"memory_limit": f"{memory_bytes}B"})
+    for name, value in _SETTINGS.items():
+        connection.execute(f"SET GLOBAL {name} = {value}")
+    register_duckdb(connection)
+    return connection
+
+
+_reading: WeakSet[_Ahead] = WeakSet()
+
+
+@atexit.register
+def _close() -> None:
+    """Stop what nobody will read to its end: the engine must not outlive the interpreter."""
+    for ahead in list(_reading):
+        ahead.close()
+    _database.cache_clear()
+
+
+class _Stream:
+    """The rows of one scan, as an Arrow stream that can be begun many times."""
+
+    def __init__(self, scan: Scan, lake: Lake, clock: _Clock, budget: Budget, language: str) -> None:
+        self.name = scan.name
+        self._scan, self._lake, self._clock, self._budget = scan, lake, clock, budget
+        self.failure: TidelakeError | None = None
+        self._kinds = [scan.plan.question.schema[name].type for name in scan.plan.question.columns]
+        self._given = _as_plain if language == "kql" else _as_shown
+        nothing = [self._given(pa.array([], kind.arrow), kind) for kind in self._kinds]
+        self._schema = pa.schema(
+            [
+                pa.field(name, array.type, metadata=_JSON if _is_json(kind, array.type) else None)
+                for name, kind, array in zip(scan.columns, self._kinds, nothing, strict=True)
+            ]
+        )
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> Any:
+        reader = pa.RecordBatchReader.from_batches(self._schema, self._batches())
+        return reader.__arrow_c_stream__(requested_schema)
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        try:
+            for batch in scan(self._scan.plan, self._lake.footers):
+                if self._clock.left < 0:
+                    raise self._budget.out_of_time()
+                columns = [self._given(values, kind) for values, kind in zip(batch.columns, self._kinds, strict=True)]
+                yield pa.RecordBatch.from_arrays(columns, schema=self._schema)
+        except TidelakeError as error:
+            self.failure = error
+            raise
+
+
+def _as_shown(values: pa.Array, kind: DataType) -> pa.Array:
+    """Give stored values as SQL sees them; dynamic ones as JSON."""
+    return json_of(values) if kind.kind == "dynamic" and kind.logical is None else shown(values, kind)
+
+
+def _as_plain(values: pa.Array, kind: DataType) -> pa.Array:
+    """Give stored values as KQL sees them, which has no dates, structs or bytes."""
+    return json_of(values) if kind.kind == "dynamic" else shown_as_plain(values, kind)
+
+
+def _is_json(kind: DataType, given: pa.DataType) -> bool:
+    return kind.kind == "dynamic" and bool(pa.types.is_string(given))
+
+
+def _explained(error: Exception, streams: Sequence[_Stream], budget: Budget, text: str) -> Exception:
+    for stream in streams:
+        if stream.failure is not None:
+            return stream.failure
+    # What goes wrong once rows are on their way comes through Arrow, of which the text is left.
+    message = str(error).removeprefix("Invalid: ").split("\n")[0]
+    label, _, rest = message.partition(": ")
+    if isinstance(error, duckdb.OutOfMemoryException | MemoryError) or label == "Out of Memory Error":
+        return budget.out_of_memory()
+    if isinstance(error, duckdb.InterruptException) or label == "INTERRUPT Error":
+        return budget.out_of_time()
+    if not isinstance(error, duckdb.Error) and not label.endswith(" Error"):
+        return error
+    if "Max expression depth limit" in rest:
+        return too_deep()
+    return complaint_of(label, rest, text)
+
+
+def _plain_type(kind: pa.DataType, *, is_count: bool, is_clock: bool) -> pa.DataType:
+    """Give the type that both engines share: 64-bit sums, doubles, times in UTC but for wall clocks."""
+    if is_count:
+        return pa.int64()
+    if is_clock:
+        return pa.timestamp("us")
+    is_nested = pa.types.is_nested(kind) and not pa.types.is_fixed_size_list(kind)  # which are vectors
+    if is_nested and (logical := Logical.from_arrow(kind)) is not None:
+        return logical.arrow  # in which the items of lists have one name
+    if pa.types.is_float32(kind):
+        return pa.float64()
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("us", tz="UTC")
+    if pa.types.is_integer(kind) and kind not in (pa.int32(), pa.int64()):
+        return pa.int32() if kind.bit_width < 32 else pa.int64()
+    if pa.types.is_large_string(kind):
+        return pa.utf8()
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def _plain_column(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    if kind == column.type:
+        return column
+    try:
+        return column.cast(kind, safe=not pa.types.is_timestamp(kind))
+    except pa.ArrowInvalid:
+        if pa.types.is_decimal(column.type):
+            raise QueryError("a whole number is beyond 64 bits: cast to double", kind="runtime") from None
+        raise

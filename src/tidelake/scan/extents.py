@@ -1,0 +1,426 @@
+"""Turn a plan into Arrow batches. This is the only reader of extents.
+
+Footers are read side by side and kept in a small cache; blocks are read and filtered by a few threads, a bounded number
+ahead of the consumer, and handed on in the plan's order. Wide columns that a predicate does not look at are read only
+where a row matches. In time order, blocks are merged as they come: a row is given once no later block can begin before
+it, so memory holds what overlaps in time and not the table. It does not plan.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from threading import Lock
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidelake.dynamic import cbor
+from tidelake.dynamic.cbor_encode import encoded
+from tidelake.errors import CorruptError
+from tidelake.format import ExtentReader, segment_format
+from tidelake.logical import shown
+from tidelake.model.predicate import Predicate, columns_of
+from tidelake.model.schema import DYNAMIC_FIELD, Column, DataType, Schema, told_apart
+from tidelake.model.snapshot import Extent, HotBatch
+from tidelake.objects import ObjectStore
+from tidelake.pruning.plan import Block, ExtentTask, Question, ScanPlan, surviving, with_blocks
+from tidelake.runtime.forking import renew_after_fork
+from tidelake.scan.evaluate import measured, select, stretch
+from tidelake.scan.hot import read_hot
+
+READ_THREADS = max(2, min(8, os.cpu_count() or 2))
+MEMORY_BUDGET = 256 << 20  # bytes of blocks in memory ahead of the consumer, as stored
+FOOTERS_KEPT = 4096  # opened extents; a footer is a few dozen kilobytes
+LAST_NS = 2**63
+LATE_BYTES = 256 << 10  # columns of a block that are read in a second step, if at all: a request costs about as much
+_ROW = "\0row"  # no column's name: control characters are refused
+
+Spread: TypeAlias = tuple[tuple[str, str], ...]
+
+
+class Footers:
+    """Open extents once: a bounded cache of readers by key. Extents never change, so nothing here goes stale."""
+
+    def __init__(self, store: ObjectStore, kept: int = FOOTERS_KEPT) -> None:
+        self._store, self._kept = store, kept
+        self._readers: OrderedDict[str, ExtentReader] = OrderedDict()
+        self._lock = Lock()
+        renew_after_fork(self)
+
+    def renew_after_fork(self) -> None:
+        """Let nobody wait for a thread of the parent."""
+        self._lock, self._readers = Lock(), OrderedDict()
+
+    def holds(self, extent: Extent) -> bool:
+        """Say whether an extent is open already."""
+        return extent.key in self._readers
+
+    def open(self, extent: Extent) -> ExtentReader:
+        with self._lock:
+            if reader := self._readers.get(extent.key):
+                self._readers.move_to_end(extent.key)
+                return reader
+        reader = segment_format(extent.format).open_extent(self._store, extent.key)
+        found = reader.metadata()
+        if found.row_count != extent.row_count:
+            raise CorruptError(
+                "the extent is not the one committed",
+                object=extent.key,
+                rows=found.row_count,
+                expected=extent.row_count,
+            )
+        with self._lock:
+            self._readers[extent.key] = reader
+            while len(self._readers) > self._kept:
+                self._readers.popitem(last=False)
+        return reader
+
+
+def prune_blocks(plan: ScanPlan, footers: Footers, *, prune: bool = True) -> ScanPlan:
+    """Read the footers of a plan's extents and drop the blocks they disprove, or none of them."""
+    needed = Shape.of(plan.question, plan.question.needed).sources
+
+    def blocks_of(task: ExtentTask) -> list[Block]:
+        infos = footers.open(task.extent).metadata().blocks
+        stats = [info.stats for info in infos]
+        kept = surviving(plan.question, task.extent, stats) if prune else dict.fromkeys(range(len(infos)), False)
+        return [
+            Block(
+                number,
+                stats[number],
+                byte_size=sum(piece.length for piece in infos[number].pieces.values()),
+                needed_bytes=sum(piece.length for name, piece in infos[number].pieces.items() if name in needed),
+                proven=proven,
+            )
+            for number, proven in kept.items()
+        ]
+
+    if sum(not footers.holds(task.extent) for task in plan.tasks) <= 1:  # a thread costs more than a kept footer
+        found = list(map(blocks_of, plan.tasks))
+    else:
+        with ThreadPoolExecutor(READ_THREADS, thread_name_prefix="tidelake-footer") as pool:
+            found = list(pool.map(blocks_of, plan.tasks))
+    blocks = {task.extent.id: blocks for task, blocks in zip(plan.tasks, found, strict=True)}
+    return with_blocks(plan, blocks)
+
+
+def scan(plan: ScanPlan, footers: Footers) -> pa.RecordBatchReader:
+    """Stream the rows of a plan whose blocks are known, as they are stored."""
+    question = plan.question
+    schema = output_schema(question)
+    batches = _ordered(plan, footers) if question.ordered_by else _unordered(plan, footers)
+    if question.limit is not None:
+        batches = _limited(batches, question.limit)
+    projected = (_projected(question, batch, schema) for batch in batches)
+    return pa.RecordBatchReader.from_batches(schema, projected)
+
+
+def scan_shown(plan: ScanPlan, footers: Footers) -> pa.RecordBatchReader:
+    """Stream the rows of a plan as readers see them: in the logical types of their columns."""
+    question, rows = plan.question, scan(plan, footers)
+    kinds = [None if name in question.computed else question.schema[name].type for name in question.columns]
+    if all(kind is None or kind.logical is None for kind in kinds):
+        return rows
+    fields = [
+        field if kind is None or kind.logical is None else pa.field(field.name, kind.shown)
+        for field, kind in zip(rows.schema, kinds, strict=True)
+    ]
+    schema = pa.schema(fields)
+    batches = (
+        pa.RecordBatch.from_arrays(
+            [
+                array if kind is None else shown(array, kind, field.name)
+                for array, kind, field in zip(batch.columns, kinds, fields, strict=True)
+            ],
+            schema=schema,
+        )
+        for batch in rows
+    )
+    return pa.RecordBatchReader.from_batches(schema, batches)
+
+
+def without_cases(rows: pa.RecordBatchReader, schema: Schema) -> pa.RecordBatchReader:
+    """Name a table's columns for engines to which case tells nothing; see ``schema.told_apart``."""
+    given = told_apart(schema.names)
+    names = [given.get(name, name) for name in rows.schema.names]
+    if names == rows.schema.names:
+        return rows
+    renamed = pa.schema([field.with_name(name) for field, name in zip(rows.schema, names, strict=True)])
+    return pa.RecordBatchReader.from_batches(renamed, (batch.rename_columns(names) for batch in rows))
+
+
+def output_schema(question: Question) -> pa.Schema:
+    """Give the Arrow schema of a scan's batches."""
+    return pa.schema(
+        [
+            pa.field(name, pa.float64()) if name in question.computed else _field(question.schema[name])
+            for name in question.columns
+        ]
+    )
+
+
+def _projected(question: Question, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Give the columns that were asked for, and compute those that no table has."""
+    if not question.computed:
+        return batch.select(list(question.columns))
+    arrays = [
+        measured(each.metric, each.query, batch.column(each.column))
+        if (each := question.computed.get(name)) is not None
+        else batch.column(name)
+        for name in question.columns
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A unit of reading: one block of an extent, or the hot rows, with the least time in it."""
+
+    read: Callable[[], pa.RecordBatch]
+    byte_size: int
+    first_ns: int | None
+
+
+def _pieces(plan: ScanPlan, footers: Footers) -> list[_Piece]:
+    question = plan.question
+    reading = _Reading.of(question, footers)
+    pieces = [
+        _Piece(partial(reading.block, task.extent, block), block.needed_bytes, _first_ns(question, block))
+        for task in plan.tasks
+        for block in task.blocks or ()
+    ]
+    if plan.hot:
+        size = sum(len(batch.payload) for batch in plan.hot)
+        pieces.append(_Piece(partial(reading.hot, plan.hot), size, None))
+    return pieces
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Some columns as the table has them now, each with the places where its values may lie too."""
+
+    columns: tuple[Column, ...]
+    spread: Mapping[str, Spread]
+    sources: frozenset[str]  # the columns that are read for it
+    arrow: pa.Schema
+
+    @classmethod
+    def of(cls, question: Question, names: Sequence[str]) -> Shape:
+        columns = tuple(question.schema[name] for name in names)
+        spread = {name: question.spread.get(name, ()) for name in names}
+        others = {column for places in spread.values() for column, _ in places}
+        return cls(columns, spread, frozenset({*names, *others}), pa.schema([_field(column) for column in columns]))
+
+    def written(self, names: Sequence[str]) -> list[str]:
+        """Give those of some columns that are read for it."""
+        return [name for name in names if name in self.sources]
+
+    def conformed(self, batch: pa.RecordBatch, written: Sequence[str], rows: int) -> pa.RecordBatch:
+        """Give columns that were read as the table has them now: absent ones are null, spread ones are united."""
+        if not self.columns:
+            return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
+        arrays = []
+        for column in self.columns:
+            wanted = column.type.arrow
+            array = batch.column(column.name) if column.name in written else pa.nulls(rows, wanted)
+            if array.type != wanted:
+                array = widened(array, column.type)
+            for other, path in self.spread[column.name]:
+                if other in written and array.null_count:
+                    array = _united(array, batch.column(other), path, column)
+            arrays.append(array)
+        return pa.RecordBatch.from_arrays(arrays, schema=self.arrow)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """How the blocks of one question are read: all that it needs, or first what its predicate looks at."""
+
+    footers: Footers
+    where: Predicate | None
+    whole: Shape
+    asked: Shape
+    rest: Shape
+
+    @classmethod
+    def of(cls, question: Question, footers: Footers) -> _Reading:
+        names, where = question.needed, question.where
+        looked_at = frozenset() if where is None else columns_of(where)
+        asked, rest = ([name for name in names if (name in looked_at) is each] for each in (True, False))
+        return cls(footers, where, *(Shape.of(question, each) for each in (names, asked, rest)))
+
+    def block(self, extent: Extent, block: Block) -> pa.RecordBatch:
+        """Read the wanted rows of a block."""
+        reader = self.footers.open(extent)
+        if block.proven or self.where is None:
+            return _loaded(reader, block, self.whole)
+        pieces = reader.metadata().blocks[block.number].pieces
+        if sum(pieces[column.name].length for column in self.rest.columns if column.name in pieces) < LATE_BYTES:
+            return select(self.where, _loaded(reader, block, self.whole))
+        return self._late(reader, block, self.where)
+
+    def _late(self, reader: ExtentReader, block: Block, where: Predicate) -> pa.RecordBatch:
+        """Read what the predicate looks at, and the rest only where a row matches."""
+        asked = _loaded(reader, block, self.asked)
+        found = select(where, asked.append_column(_ROW, pa.array(np.arange(asked.num_rows))))
+        if found.num_rows:
+            others = _rows_of(_loaded(reader, block, self.rest), found.column(_ROW))
+        else:
+            others = pa.RecordBatch.from_pylist([], self.rest.arrow)
+        parts = {column.name: found for column in self.asked.columns} | {c.name: others for c in self.rest.columns}
+        arrays = [parts[name].column(name) for name in self.whole.arrow.names]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.whole.arrow)
+
+    def hot(self, hot: Sequence[HotBatch]) -> pa.RecordBatch:
+        """Read all hot rows at once; those of one schema are joined before anything else is done to them."""
+        parts = [
+            self.whole.conformed(rows, written, rows.num_rows) for written, rows in read_hot(hot, self.whole.written)
+        ]
+        joined = _joined(parts)
+        return joined if self.where is None else select(self.where, joined)
+
+
+def _rows_of(batch: pa.RecordBatch, ascending: pa.Array) -> pa.RecordBatch:
+    """Take rows by their ascending numbers."""
+    first, last = ascending[0].as_py(), ascending[-1].as_py()
+    are_neighbours = last - first + 1 == len(ascending)
+    return stretch(batch, first, last + 1) if are_neighbours else batch.take(ascending)
+
+
+def _loaded(reader: ExtentReader, block: Block, shape: Shape) -> pa.RecordBatch:
+    written = reader.metadata().schema.names
+    return shape.conformed(reader.read_block(block.number, shape.written(written)), written, block.stats.rows)
+
+
+def widened(array: pa.Array, kind: DataType) -> pa.Array:
+    """Give a column that was written under a narrower type as the type that it has now."""
+    return encoded(array) if kind.kind == "dynamic" else array.cast(kind.arrow)
+
+
+def _united(array: pa.Array, other: pa.Array, path: str, column: Column) -> pa.Array:
+    """Fill what a column lacks with what a dynamic column has at a path, where the column's type holds it."""
+    if column.type.kind in ("vector", "timestamp") or column.type.logical is not None:
+        return array  # these never take anything but their own
+    if column.type.kind == "dynamic":
+        found = cbor.slices(other, path)
+        return pc.coalesce(array, found) if found.null_count < len(found) else array
+    return pc.coalesce(array, cbor.extract(other, path).as_column(column.type))
+
+
+def _unordered(plan: ScanPlan, footers: Footers) -> Iterator[pa.RecordBatch]:
+    for _, batch in _read_ahead(_pieces(plan, footers)):
+        if batch.num_rows:
+            yield batch
+
+
+def _ordered(plan: ScanPlan, footers: Footers) -> Iterator[pa.RecordBatch]:
+    """Merge blocks by time: rows before the beginning of every block still to come are final."""
+    time = plan.question.ordered_by
+    pieces = sorted(_pieces(plan, footers), key=lambda piece: -LAST_NS if piece.first_ns is None else piece.first_ns)
+    held: list[pa.RecordBatch] = []
+    for piece, batch in _read_ahead(pieces):
+        if held and piece.first_ns is not None:
+            final, rest = _split_before(_sorted(held, time), time, piece.first_ns)
+            if final.num_rows:
+                yield final
+            held = [rest] if rest.num_rows else []
+        if batch.num_rows:
+            held.append(batch)
+    if held:
+        yield _sorted(held, time)
+
+
+def _read_ahead(pieces: Sequence[_Piece]) -> Iterator[tuple[_Piece, pa.RecordBatch]]:
+    """Read pieces on a few threads, in order, never more than the memory budget ahead of the consumer.
+
+    The consumer's own thread is one of them: while another reads the piece that is due, it reads one of the next.
+    """
+    if len(pieces) == 1:
+        yield pieces[0], pieces[0].read()
+        return
+    waiting: deque[_Begun] = deque()
+    ahead = 0
+    with ThreadPoolExecutor(READ_THREADS - 1, thread_name_prefix="tidelake-scan") as pool:
+        try:
+            for piece in pieces:
+                while waiting and (ahead + piece.byte_size > MEMORY_BUDGET or len(waiting) > 2 * READ_THREADS):
+                    first = waiting.popleft()
+                    ahead -= first.piece.byte_size
+                    yield first.piece, first.batch(waiting)
+                waiting.append(_Begun(piece, pool.submit(piece.read)))
+                ahead += piece.byte_size
+            while waiting:
+                first = waiting.popleft()
+                yield first.piece, first.batch(waiting)
+        finally:
+            for each in waiting:
+                each.future.cancel()
+
+
+@dataclass(slots=True)
+class _Begun:
+    """A piece that is being read, or will be."""
+
+    piece: _Piece
+    future: Future[pa.RecordBatch]
+
+    def batch(self, others: Iterable[_Begun]) -> pa.RecordBatch:
+        """Give what was read. While somebody is at it, read those of the others that nobody has begun."""
+        if self.future.cancel():
+            return self.piece.read()
+        for other in others:
+            if self.future.done():
+                break
+            if other.future.cancel():
+                other.read_now()
+        return self.future.result()
+
+    def read_now(self) -> None:
+        """Read the piece here; an error is for whoever comes to need it."""
+        self.future = Future()
+        try:
+            self.future.set_result(self.piece.read())
+        except Exception as error:
+            self.future.set_exception(error)
+
+
+def _limited(batches: Iterable[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:
+    left = limit
+    for batch in batches:
+        if left <= 0:
+            return
+        yield batch.slice(0, left)
+        left -= batch.num_rows
+
+
+def _first_ns(question: Question, block: Block) -> int | None:
+    known = block.stats.columns.get(question.ordered_by) if question.ordered_by else None
+    low: Any = known.low if known is not None else None
+    return low if isinstance(low, int) else None
+
+
+def _sorted(batches: Sequence[pa.RecordBatch], time: str | None) -> pa.RecordBatch:
+    whole = _joined(batches)
+    return whole.take(pc.sort_indices(whole.column(time)))
+
+
+def _split_before(batch: pa.RecordBatch, time: str | None, ns: int) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+    """Split sorted rows at a time; rows without a time come last."""
+    before = pc.sum(pc.less(batch.column(time).cast(pa.int64()), -(-ns // 1000))).as_py() or 0
+    return batch.slice(0, before), batch.slice(before)
+
+
+def _joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+
+
+def _field(column: Column) -> pa.Field:
+    metadata = DYNAMIC_FIELD if column.type.kind == "dynamic" else None
+    return pa.field(column.name, column.type.arrow, nullable=True, metadata=metadata)

@@ -1,0 +1,169 @@
+"""Keep in memory what the catalog listed, so that the next plan of a table asks it only what is new.
+
+For each scope the newest listing is kept: its extents, and of the columns that were asked about their statistics,
+decoded, as sieves that drop most extents without a look at each. A newer snapshot brings it forward by the commits in
+between; an older one is the catalog's to list. What is kept here is a copy: it may vanish at any time, and never drops
+an extent that its statistics do not disprove. It does not judge what is left: see ``plan``.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from operator import and_, or_
+from threading import Lock
+from typing import Any
+from weakref import WeakKeyDictionary, proxy
+
+import numpy as np
+
+from tidelake.catalog.protocol import Catalog
+from tidelake.errors import TidelakeError
+from tidelake.model.predicate import And, Not, Or, Predicate
+from tidelake.model.snapshot import Extent, Scope, Snapshot
+from tidelake.pruning.column_outcomes import Known, Mask, Sieve
+from tidelake.pruning.plan import Question, time_window
+from tidelake.pruning.statistics import column_from_json
+from tidelake.runtime.forking import renew_after_fork
+
+LEAST_EXTENTS = 64  # fewer are listed by the catalog in the time it takes to ask whether it changed
+MOST_EXTENTS = 50_000  # more take longer to bring forward than a catalog's index takes to list
+MOST_BYTES = 512 << 20  # of statistics: words and filters of long texts are some kilobytes an extent
+KEPT_SCOPES = 16
+
+
+class Listings:
+    """The newest listing of each scope of one catalog."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog: Catalog = proxy(catalog)  # whoever asks holds it; this must not, or nobody could let go of it
+        self._kept: OrderedDict[Scope, _Listing] = OrderedDict()
+        self._lock = Lock()
+        renew_after_fork(self)
+
+    def renew_after_fork(self) -> None:
+        """Begin anew: a thread of the parent may have been bringing a listing forward."""
+        self._lock, self._kept = Lock(), OrderedDict()
+
+    def extents(self, snapshot: Snapshot, question: Question, columns: Collection[str]) -> list[Extent] | None:
+        """List the extents that may hold wanted rows, with statistics; None where the catalog does it better."""
+        if not LEAST_EXTENTS <= snapshot.totals.extents <= MOST_EXTENTS:
+            return None
+        with self._lock:
+            held = self._kept.get(snapshot.scope)
+            if held is None and time_window(question) != (None, None):
+                return None  # a window of time is an index's work
+            if held is None or held.sequence != snapshot.sequence:
+                held = self._brought_forward(held, snapshot)
+                if held is None:
+                    return None
+                self._kept[snapshot.scope] = held
+            self._kept.move_to_end(snapshot.scope)
+            for name in columns:
+                if name not in held.sieves:
+                    held.sieves[name] = self._sieve(snapshot.scope, held, name)
+            found = held.surviving(question, columns)
+            self._let_go(snapshot.scope)
+            return found
+
+    def _let_go(self, scope: Scope) -> None:
+        """Let go of other scopes while too much is kept, and then of what is known of this one's columns."""
+        while len(self._kept) > 1 and (len(self._kept) > KEPT_SCOPES or self._byte_size > MOST_BYTES):
+            self._kept.popitem(last=False)
+        if self._byte_size > MOST_BYTES:
+            self._kept[scope].sieves.clear()
+
+    @property
+    def _byte_size(self) -> int:
+        return sum(listing.byte_size for listing in self._kept.values())
+
+    def _brought_forward(self, held: _Listing | None, snapshot: Snapshot) -> _Listing | None:
+        scope, sequence = snapshot.scope, snapshot.sequence
+        if held is None:
+            return _Listing(sequence, self._catalog.extents(scope, sequence=sequence, stats=()))
+        if sequence < held.sequence:
+            return None
+        try:
+            changes = self._catalog.changes(scope, after=held.sequence, upto=sequence)
+        except TidelakeError:  # what lies between has expired
+            return _Listing(sequence, self._catalog.extents(scope, sequence=sequence, stats=()))
+        return held.changed(sequence, changes.added, set(changes.removed))
+
+    def _sieve(self, scope: Scope, held: _Listing, name: str) -> Sieve:
+        listed = self._catalog.extents(scope, sequence=held.sequence, stats=(name,))
+        known = {extent.id: _known(extent, name) for extent in listed}
+        return Sieve([known[extent.id] for extent in held.extents])
+
+
+_LISTINGS: WeakKeyDictionary[Any, Listings] = WeakKeyDictionary()
+
+
+def listings_of(catalog: Catalog) -> Listings:
+    """Give the listings kept of a catalog."""
+    found = _LISTINGS.get(catalog)
+    if found is None:
+        found = _LISTINGS[catalog] = Listings(catalog)
+    return found
+
+
+def _known(extent: Extent, name: str) -> Known | None:
+    """Decode a column's statistics; None where the extent has none."""
+    shape = extent.column_stats.get(name)
+    return None if shape is None else Known(column_from_json(shape))
+
+
+@dataclass(slots=True)
+class _Listing:
+    """What one snapshot holds."""
+
+    sequence: int
+    extents: list[Extent]
+    sieves: dict[str, Sieve] = field(default_factory=dict)
+
+    @property
+    def byte_size(self) -> int:
+        """About how much memory the statistics take."""
+        return sum(sieve.byte_size for sieve in self.sieves.values())
+
+    def changed(self, sequence: int, added: Iterable[Extent], removed: set[str]) -> _Listing:
+        """Give the listing after commits that added and removed extents."""
+        fresh = [extent for extent in added if extent.id not in removed]
+        kept = [at for at, extent in enumerate(self.extents) if extent.id not in removed]
+        bare = [replace(extent, column_stats={}) for extent in fresh]
+        extents = [self.extents[at] for at in kept] + bare
+        known = {
+            name: [sieve.each[at] for at in kept] + [_known(extent, name) for extent in fresh]
+            for name, sieve in self.sieves.items()
+        }
+        order = sorted(
+            range(len(extents)), key=lambda at: (extents[at].min_ts_ns is not None, extents[at].min_ts_ns or 0)
+        )
+        return _Listing(
+            sequence,
+            [extents[at] for at in order],
+            {name: Sieve([each[at] for at in order]) for name, each in known.items()},
+        )
+
+    def surviving(self, question: Question, columns: Collection[str]) -> list[Extent]:
+        """List the extents that sieves do not disprove, with statistics of some columns."""
+        mask = self._may_match(question.where, question)
+        return [
+            replace(self.extents[at], column_stats=self._stats(at, columns)) for at in np.flatnonzero(mask).tolist()
+        ]
+
+    def _may_match(self, where: Predicate | None, question: Question) -> Mask:
+        match where:
+            case And(parts):
+                return reduce(and_, (self._may_match(part, question) for part in parts))
+            case Or(parts):
+                return reduce(or_, (self._may_match(part, question) for part in parts))
+            case Not() | None:
+                pass
+            case leaf if leaf.column in self.sieves and leaf.column not in question.spread:
+                return self.sieves[leaf.column].may_match(leaf)
+        return np.ones(len(self.extents), dtype=np.bool_)
+
+    def _stats(self, at: int, columns: Collection[str]) -> dict[str, Any]:
+        return {name: known.stats for name in columns if (known := self.sieves[name].each[at]) is not None}

@@ -1,0 +1,52 @@
+"""Teach a session's optimizer to plan each scan of a table alone, with its own filters and its own columns.
+
+Spark 4.3 by itself keeps one plan for all scans of a frame, whichever filters it pushed last, and pushes no columns to
+a Python source. The rule in ``ScanRule.java`` mends both, and has all scans of a table in one execution of a query read
+one snapshot, which it asks ``pins`` for. It is compiled inside the driver by the compiler that Spark
+brings for its own generated code, so there is nothing to install. Where that cannot be done (a Connect client has no
+driver at hand), tables are read whole and Spark filters: slower, and just as right. It does not plan extents.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any
+
+from tidelake.spark.jvm.compile import java_class
+from tidelake.spark.pins import Pins
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+RULE, COLUMNS = "tidelake.ScanRule", "tidelake.ColumnReader$Scans"
+
+
+def install(spark: SparkSession) -> bool:
+    """Give a session the rule, once; False where it cannot have it."""
+    if getattr(spark, "_jsparkSession", None) is None:
+        return False
+    try:
+        return _install(spark.sparkContext._jvm, spark)
+    except Exception as error:  # whatever another Spark says to what this one has
+        warnings.warn(f"tidelake: filters and columns are not pushed down here: {error}", stacklevel=3)
+        return False
+
+
+def _install(jvm: Any, spark: SparkSession) -> bool:
+    from pyspark.java_gateway import ensure_callback_server_started
+
+    methods = spark._jsparkSession.experimental()
+    rules = jvm.java.util.ArrayList(jvm.scala.jdk.javaapi.CollectionConverters.asJava(methods.extraOptimizations()))
+    if any(rule.getClass().getName() == RULE for rule in rules):
+        return True
+    rule = java_class(spark, RULE).newInstance()
+    rule.selfTest()
+    try:
+        rule.setColumns(java_class(spark, COLUMNS).newInstance())
+    except Exception as error:
+        warnings.warn(f"tidelake: rows reach Spark one by one here: {error}", stacklevel=4)
+    ensure_callback_server_started(spark.sparkContext._gateway)  # type: ignore[no-untyped-call]
+    rule.setPins(Pins())
+    rules.add(rule)
+    getattr(methods, "extraOptimizations_$eq")(jvm.scala.jdk.javaapi.CollectionConverters.asScala(rules).toList())
+    return True

@@ -1,0 +1,119 @@
+"""Make a table: judge what it is told, and have the catalog keep it.
+
+A table is made without anything that reads or writes rows, so that making one waits for no engine. It does not hold the
+table: see ``lake`` and ``table``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tidelake.catalog.protocol import Catalog, TableInfo
+from tidelake.errors import InvalidInputError, SchemaError
+from tidelake.model.schema import ENTITY_KINDS, DataType, Schema
+from tidelake.model.settings import FLUSH_AGE, FLUSH_OFF, FORMATS, TableSettings
+from tidelake.model.times import duration_us
+from tidelake.runtime.deferred import later
+
+buckets, schedules = later("tidelake.coverage.buckets"), later("tidelake.coverage.schedule")
+
+MODES = ("exclusive", "track", "off")
+RESERVED = ("start", "end", "buckets")  # columns of what is answered about coverage
+
+
+def create_table(
+    catalog: Catalog,
+    name: str,
+    schema: Schema | Mapping[str, str | type | DataType],
+    *,
+    time: str | None = None,
+    format: str | None = None,
+    retention: str | None = None,
+    flush_age: str = FLUSH_AGE,
+    promote: bool = False,
+    **series: Any,
+) -> TableInfo:
+    """Make a table as ``Lake.create_table`` says; ``series`` is what it tells of buckets, entities and coverage."""
+    columns = schema if isinstance(schema, Schema) else Schema.of(schema)
+    named = _time_of(columns, time)
+    settings = TableSettings(
+        time=named,
+        format=_known_format(format or ("parquet" if catalog.is_log else "tlm")),
+        retention=retention,
+        flush_age=flush_age,
+        promote=promote,
+        series=_series_settings(columns, named, **series),
+    )
+    for duration in (retention, None if flush_age == FLUSH_OFF else flush_age):
+        if duration is not None:
+            duration_us(duration)
+    return catalog.create_table(name, columns, settings.to_json())
+
+
+def _time_of(schema: Schema, name: str | None) -> str | None:
+    if name is not None:
+        if schema[name].type != DataType("timestamp"):
+            raise SchemaError("the time column must be a timestamp", column=name, type=schema[name].type)
+        return name
+    times = [column.name for column in schema if column.type == DataType("timestamp")]
+    if len(times) > 1:
+        raise SchemaError("several timestamps: name the time column with time=", columns=", ".join(times))
+    return times[0] if times else None
+
+
+def _known_format(name: str) -> str:
+    if name not in FORMATS:
+        raise InvalidInputError(f"unknown format {name!r}", known=", ".join(FORMATS), kind="unknown_format")
+    return name
+
+
+def _series_settings(
+    schema: Schema,
+    time: str | None,
+    *,
+    bucket: Any = None,
+    entity: Any = (),
+    coverage: Any = None,
+    index: Any = None,
+    timezone: Any = None,
+    schedule: Any = None,
+) -> dict[str, Any]:
+    """Check what a new table is told of its time index, and give it as the catalog keeps it."""
+    names = [entity] if isinstance(entity, str) else list(entity)
+    mode = coverage or ("off" if bucket is None else "track")
+    if mode not in MODES:
+        raise InvalidInputError(f"coverage is one of {', '.join(MODES)}", found=coverage, kind="bad_coverage_mode")
+    zone = {} if timezone is None else {"timezone": schedules.check_zone(timezone)}
+    if bucket is None:
+        if mode != "off" or names or index is not None or schedule is not None:
+            raise InvalidInputError("coverage needs a bucket, such as bucket='1m'", kind="bad_bucket")
+        return zone
+    parsed = buckets.parse_bucket(bucket)
+    column = index or time
+    if column is None:
+        raise InvalidInputError("a bucket needs a time column, or index= and a column of whole numbers")
+    kind = schema[column].type.kind
+    if (
+        schema[column].type.logical
+        or (kind == "timestamp") != parsed.is_time
+        or kind not in ("timestamp", "int", "long")
+    ):
+        raise SchemaError("the bucket does not fit the index", column=column, type=kind, bucket=bucket)
+    _check_entity(schema, names, column)
+    if schedule is not None:
+        schedules.parse_schedule(schedule)
+    told = {"bucket": bucket, "coverage": mode, "entity": names or None, "index": index, "schedule": schedule}
+    return {name: value for name, value in told.items() if value is not None} | zone
+
+
+def _check_entity(schema: Schema, names: Sequence[str], column: str) -> None:
+    if len(set(names)) != len(names) or column in names:
+        raise SchemaError("entity columns must be distinct, and not the index", columns=", ".join(names))
+    for name in names:
+        if schema[name].type.logical or schema[name].type.kind not in ENTITY_KINDS:
+            raise SchemaError(
+                f"an entity column is one of {', '.join(ENTITY_KINDS)}", column=name, type=schema[name].type
+            )
+        if name in RESERVED:
+            raise SchemaError("an entity column cannot be named like an answer's", column=name)

@@ -1,0 +1,326 @@
+"""Show that the commit protocol keeps its promises in every order of events, and that each of its rules is needed.
+
+A small world is searched to the end: first with the protocol as it is, which must break nothing, then with one rule
+after the other switched off, and each time the search must find what that breaks. Walks through the world are then
+taken on real catalogs, which must answer as the model says. It does not test the coordinator's threads.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.catalogs import SQL_STORES, Ticking, announce, open_sql, place_of
+from tests.support.protocol import commit_of, explore, extent_of, first_world, next_steps, visible
+from tests.support.protocol_world import (
+    RULES,
+    SCHEMA,
+    SEED,
+    Answer,
+    Cast,
+    Failure,
+    Plan,
+    Role,
+    Roles,
+    Rules,
+    Step,
+    World,
+)
+from tidelake.catalog import Catalog, Pending, StaleHead
+from tidelake.catalog.log.log_catalog import open_log_catalog
+from tidelake.errors import ConflictError, NotFoundError
+from tidelake.model import snapshot
+from tidelake.model.snapshot import AddExtent, Commit, Fence, Manifest, RemoveExtent, Snapshot
+
+LONGEST_TRACE = 20  # a counterexample that a person can follow
+
+WRITER: tuple[str, Role] = ("a", "writer")
+COMPACTOR: tuple[str, Role] = ("c", "compactor")
+ALL: Roles = (WRITER, ("b", "writer without key"), COMPACTOR)
+RIVALS: Roles = (WRITER, COMPACTOR, ("d", "compactor"))
+LEASED: Roles = (WRITER, ("c", "leased compactor"), ("d", "leased compactor"))
+EVERYBODY = Cast((*ALL, ("d", "leased compactor"), ("e", "leased compactor")), crashes=2, losses=2, abandons=2)
+WALKS = {"sqlite": 8, "postgres": 3, "log": 3}
+REBASES_ITSELF = replace(RULES, rebases_itself=True)
+
+WORLDS = {
+    "a crash and a lost answer": (Cast(ALL, crashes=1, losses=1), RULES),
+    "a crash and an abandoned extent": (Cast(ALL, crashes=1, abandons=1), RULES),
+    "a lost answer and an abandoned extent": (Cast(ALL, losses=1, abandons=1), RULES),
+    "everything, with one writer": (Cast((WRITER, COMPACTOR), crashes=1, losses=1, abandons=1), RULES),
+    "everything, with one writer, rebased inside": (
+        Cast((WRITER, COMPACTOR), crashes=1, losses=1, abandons=1),
+        REBASES_ITSELF,
+    ),
+    "a lost answer, rebased inside": (Cast(ALL, losses=1), REBASES_ITSELF),
+    "rival compactors": (Cast(RIVALS, losses=1), RULES),
+    "rival compactors, rebased inside": (Cast(RIVALS, losses=1), REBASES_ITSELF),
+    "a lease that is taken over": (Cast(LEASED, losses=1), RULES),
+    "a lease that is taken over, rebased inside": (Cast(LEASED, losses=1), REBASES_ITSELF),
+}
+FAILING_WORLDS = {
+    f"{name}, the catalog {failure}": (replace(cast, failure=failure), rules)
+    for failure in ("full", "deaf", "away")
+    for name, cast, rules in (
+        ("everybody", Cast(ALL), RULES),
+        ("a lost answer, with one writer", Cast((WRITER, COMPACTOR), losses=1), RULES),
+        ("a lost answer, rebased inside", Cast((WRITER, COMPACTOR), losses=1), REBASES_ITSELF),
+    )
+}
+LARGE_WORLDS = {
+    "everything": (Cast(ALL, crashes=1, losses=1, abandons=1), RULES),
+    "two crashes": (Cast(ALL, crashes=2), RULES),
+    "two lost answers": (Cast(ALL, losses=2), RULES),
+    "two lost answers, rebased inside": (Cast(ALL, losses=2), REBASES_ITSELF),
+    "a crash and a lost answer, rebased inside": (Cast(ALL, crashes=1, losses=1), REBASES_ITSELF),
+    "rival compactors that crash": (Cast(RIVALS, crashes=1, losses=1, abandons=1), RULES),
+    "a lease that is lost in a crash": (Cast(LEASED, crashes=1, losses=1, abandons=1), RULES),
+    **{
+        f"a crash and a lost answer, the catalog {failure}": (
+            Cast((WRITER, COMPACTOR), crashes=1, losses=1, abandons=1, failure=failure),
+            RULES,
+        )
+        for failure in ("full", "deaf", "away")
+    },
+    **{f"a lost answer, the catalog {failure}": (Cast(ALL, losses=1, failure=failure), RULES) for failure in ("deaf",)},
+}
+
+
+def _rebase_without_removals(commit: Commit, onto: Snapshot, **known: Any) -> Commit:
+    kept = tuple(action for action in commit.actions if not isinstance(action, RemoveExtent))
+    return replace(snapshot.rebase(commit, onto, **known), actions=kept)
+
+
+def _rebase_without_asking(commit: Commit, onto: Snapshot, **known: Any) -> Commit:
+    return replace(commit, base=onto.sequence)
+
+
+def _apply_without_asking(manifest: Manifest, commits: list[Commit], **named: Any) -> Manifest:
+    added = {action.extent.id for commit in commits for action in commit.actions if isinstance(action, AddExtent)}
+    left = {name: extent for name, extent in manifest.extents.items() if name not in added}
+    return snapshot.apply(replace(manifest, extents=left), commits, **named)
+
+
+BUGS: dict[str, tuple[dict[str, Any], Cast, str]] = {
+    "a full disk is taken for a lost answer": (
+        {"fails_at_once": False},
+        Cast(ALL, failure="full"),
+        "tried again after",
+    ),
+    "a lost answer is looked for without a deadline": (
+        {"ends_by_deadline": False},
+        Cast(ALL, failure="deaf"),
+        "goes on for ever",
+    ),
+    "the head is not compared": ({"compares_head": False}, Cast(ALL), "held"),
+    "the head is compared in another transaction": ({"swaps_at_once": False}, Cast(ALL), "held"),
+    "a replay is not found": ({"finds_replays": False}, Cast(ALL, crashes=1), "the row a is 2 times"),
+    "a replay gets a new answer": ({"answers_first": False}, Cast(ALL, crashes=1), "is in an earlier one"),
+    "the key is recorded in another transaction": (
+        {"keeps_keys_with_commit": False},
+        Cast(ALL, crashes=1),
+        "the row a is 2 times",
+    ),
+    "inputs need not be live": (
+        {"checks_live": False, "rebase": _rebase_without_asking},
+        Cast(RIVALS),
+        "inputs were not live",
+    ),
+    "an abandoned extent is published": ({"checks_pending": False}, Cast(ALL, abandons=1), "which is deleted"),
+    "a lease is not fenced": ({"checks_fence": False}, Cast(LEASED), "after its lease was lost"),
+    "what is removed is deleted at once": ({"marks_removed": False}, Cast(ALL), "held"),
+    "the head expires": ({"expires_below_head": False}, Cast(ALL), "held"),
+    "a retained snapshot's extents expire": ({"expires_unseen": False}, Cast(ALL), "held"),
+    "objects are registered after they are written": (
+        {"registers_first": False},
+        Cast(ALL, crashes=1),
+        "nobody will ever collect",
+    ),
+    "the registration ends before the commit": (
+        {"stays_registered": False, "checks_pending": False},
+        Cast(ALL),
+        "which is deleted",
+    ),
+    "a second try uses the first one's name": (
+        {"names_anew": False},
+        Cast(ALL, crashes=1, abandons=1),
+        "which is deleted",
+    ),
+    "rows are acknowledged before they are committed": ({"acknowledges_last": False}, Cast(ALL), "which is not there"),
+    "no answer is taken for a failure": ({"looks_when_unknown": False}, Cast(ALL, losses=1), "the row b is 2 times"),
+    "a moved head is taken for an answer": ({"looks_for_receipt": False}, Cast(ALL, losses=1), "the acknowledged row"),
+    "a refusal is passed on without a look": ({"looks_when_refused": False}, Cast(ALL, losses=1), "and it did"),
+    "the collector does not heed pending": ({"heeds_pending": False}, Cast(ALL), "which is deleted"),
+    "the collector does not heed old snapshots": ({"heeds_retained": False}, Cast(ALL), "which is deleted"),
+    "the collector forgets before it deletes": (
+        {"forgets_last": False},
+        Cast(ALL, crashes=1),
+        "nobody will ever collect",
+    ),
+    "rebase drops removals": ({"rebase": _rebase_without_removals}, Cast(ALL), "2 times"),
+    "an extent can be added twice": (
+        {"finds_replays": False, "checks_pending": False, "apply": _apply_without_asking},
+        Cast(ALL, losses=1),
+        "2 times",
+    ),
+}
+
+
+@pytest.mark.parametrize(("cast", "rules"), WORLDS.values(), ids=WORLDS)
+def test_protocol_keeps_every_invariant_in_every_order(cast: Cast, rules: Rules) -> None:
+    found = explore(cast, rules)
+    print(found)
+    assert found.violation is None, str(found)
+    assert found.endings > 0
+
+
+@pytest.mark.parametrize(("cast", "rules"), FAILING_WORLDS.values(), ids=FAILING_WORLDS)
+def test_every_commit_ends_when_the_catalog_fails_for_good(cast: Cast, rules: Rules) -> None:
+    found = explore(cast, rules)
+    print(found)
+    assert found.violation is None, str(found)
+    assert found.endings > 0
+
+
+@pytest.mark.parametrize("failure", ["deaf", "away"])
+def test_without_a_deadline_a_commit_goes_on_for_ever(failure: Failure) -> None:
+    found = explore(Cast(ALL, failure=failure), replace(RULES, ends_by_deadline=False))
+    assert found.violation == "a commit goes on for ever after its deadline"
+
+
+@pytest.mark.torture
+@pytest.mark.parametrize(("cast", "rules"), LARGE_WORLDS.values(), ids=LARGE_WORLDS)
+def test_protocol_keeps_every_invariant_in_a_larger_world(cast: Cast, rules: Rules) -> None:
+    found = explore(cast, rules)
+    print(found)
+    assert found.violation is None, str(found)
+
+
+@pytest.mark.parametrize("cast", [Cast(ALL, crashes=1), Cast(ALL, losses=1), Cast(ALL, abandons=1)], ids=repr)
+def test_search_ends_the_same_when_it_takes_no_shortcuts(cast: Cast) -> None:
+    short, long = explore(cast), explore(cast, shortcuts=False)
+    assert (short.violation, short.endings) == (long.violation, long.endings)
+    assert short.states < long.states
+
+
+@pytest.mark.parametrize(("broken", "cast", "expected"), BUGS.values(), ids=BUGS)
+def test_search_finds_the_damage_when_a_rule_is_broken(broken: dict[str, Any], cast: Cast, expected: str) -> None:
+    found = explore(cast, replace(RULES, **broken))
+    print(found)
+    assert found.violation is not None
+    assert expected in found.violation
+    assert len(found.trace) <= LONGEST_TRACE
+
+
+def test_every_rule_is_broken_once() -> None:
+    rules = {field.name for field in fields(Rules)} - {"rebases_itself"}
+    assert {name for broken, _, _ in BUGS.values() for name in broken} == rules
+
+
+@pytest.mark.parametrize(
+    ("store", "rules"),
+    [*((store, rules) for store in SQL_STORES for rules in (RULES, REBASES_ITSELF)), ("log", RULES)],
+    ids=["sqlite", "sqlite that rebases", "postgres", "postgres that rebases", "log"],
+)
+def test_catalog_answers_as_the_model_says(
+    request: pytest.FixtureRequest, tmp_path: Path, store: str, rules: Rules
+) -> None:
+    answers: set[Answer | None] = set()
+    for seed in range(WALKS[store]):
+        folder = tmp_path / f"{seed}"
+        folder.mkdir()
+        with _open(store, request, folder) as catalog:
+            mirror = _Mirror(catalog, rules)
+            for before, step, after in _walk(EVERYBODY, rules, random.Random(seed)):
+                answers.add(step.answer)
+                mirror.follow(before, step, after)
+    expected = {"fenced", "not_pending", "not_live" if rules.rebases_itself else "stale"}
+    assert expected <= answers  # or else the walks were too short to show anything
+
+
+def _open(store: str, request: pytest.FixtureRequest, folder: Path) -> Catalog:
+    if store in SQL_STORES:
+        return open_sql(place_of(store, request, folder))
+    return open_log_catalog(folder, create=True, clock=Ticking())
+
+
+def _walk(cast: Cast, rules: Rules, chance: random.Random) -> Iterator[tuple[World, Step, World]]:
+    world = first_world(cast)
+    while steps := list(next_steps(world, cast, rules, shortcuts=False)):
+        step, after = chance.choice(steps)
+        yield world, step, after
+        world = after
+
+
+def _kept(world: World) -> tuple[object, ...]:
+    """Give what a catalog keeps of a world."""
+    return world.oldest, world.extents, world.receipts, world.keys, world.pending, world.garbage
+
+
+class _Mirror:
+    """Do in a catalog what a step did in the model, and compare. Its sequences are one ahead: a table is made first."""
+
+    def __init__(self, catalog: Catalog, rules: Rules) -> None:
+        self._catalog, self._rules = catalog, rules
+        self._scope = catalog.create_table("t", SCHEMA, {}).scope
+        self._unit = catalog.work.enqueue("compact", "t", {}, max_attempts=100).id
+        head = catalog.head(self._scope)
+        seed = Commit("s0", self._scope, head.sequence, (AddExtent(extent_of(SEED)),))
+        catalog.commit([announce(catalog, seed)], onto=head)
+        self._heads = {1: catalog.head(self._scope)}  # by the model's sequences
+        catalog.expire_snapshots(self._scope, before_us=self._heads[1].committed_us)
+
+    def follow(self, before: World, step: Step, after: World) -> None:
+        """Take the same step, and find the same answer and the same state."""
+        catalog = self._catalog
+        for name in after.pending - before.pending:
+            catalog.register_pending([Pending(name, self._scope, step.who)])
+        if after.token > before.token:
+            unit = catalog.work.claim(["compact"], owner=step.who, lease_us=1)
+            assert unit is not None
+            assert unit.token == after.token
+        if step.plan is not None:
+            assert self._commit(step.plan) == step.answer, str(step)
+            self._heads.setdefault(after.head, catalog.head(self._scope))
+        if after.oldest > before.oldest:
+            catalog.expire_snapshots(self._scope, before_us=self._heads[after.oldest].committed_us)
+        catalog.release_pending(before.pending & after.garbage)
+        catalog.forget_garbage(before.garbage - after.garbage)
+        if step.plan is not None or _kept(before) != _kept(after):
+            self._compare(after)
+
+    def _commit(self, plan: Plan) -> int | str:
+        onto = self._heads[plan.base]
+        commit = replace(commit_of(plan), scope=self._scope, base=onto.sequence)
+        if plan.token:
+            commit = replace(commit, fence=Fence(self._unit, plan.token))
+        try:
+            return self._catalog.commit([commit], onto=onto, rebase=self._rules.rebases_itself)[0].sequence - 1
+        except StaleHead as stale:
+            return "stale" if stale.head == self._catalog.head(self._scope) else "another head"
+        except ConflictError as error:
+            return error.kind
+
+    def _compare(self, world: World) -> None:
+        catalog, scope = self._catalog, self._scope
+        retained = range(world.head, world.oldest - 1, -1)
+        assert [header.sequence - 1 for header in catalog.history(scope)] == list(retained)
+        for sequence in retained:
+            held = catalog.manifest(scope, sequence=sequence + 1)
+            assert tuple(sorted(held.extents)) == visible(world.extents, sequence)
+            assert held.snapshot == self._heads[sequence]
+        with pytest.raises(NotFoundError):
+            catalog.manifest(scope, sequence=world.oldest)
+        assert {each.key for each in catalog.pending()} == world.pending
+        assert {each.key for each in catalog.garbage(before_us=2**62)} == world.garbage
+        for commit_id, sequence in world.receipts:
+            receipt = catalog.receipt(scope, commit_id=commit_id)
+            assert receipt is not None
+            assert receipt.sequence == sequence + 1
+        for key, commit_id in world.keys:
+            assert catalog.receipt(scope, key=key) == catalog.receipt(scope, commit_id=commit_id)

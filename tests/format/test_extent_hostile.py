@@ -1,0 +1,294 @@
+"""Feed readers damaged extents by the thousand: an error or the right rows, and never much memory.
+
+Trials run in processes of their own, so that a crash is a failed test and memory is measured from a clean start.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+from typing import Any
+
+import psutil
+import pyarrow as pa
+import pytest
+import xxhash
+
+from tests.support import foreign
+from tests.support.hostile import EXTREMES, copy_over, damaged, flip_bits, overwrite, write_extreme
+from tests.support.rows import KEY, Row, batch_of, rows_of, write
+from tidelake.errors import CorruptError, CorruptExtent, SchemaError
+from tidelake.format import SegmentFormat, WriteOptions, segment_format
+from tidelake.model.predicate import And, Equals, IsNull, Not, Or, Predicate, Range, StringContains, TimeRange
+from tidelake.model.schema import Schema
+from tidelake.objects import ObjectStore, open_store
+
+MOST_EXTRA_BYTES = 64 << 20
+
+SCHEMA = Schema.of(
+    {"ts": "timestamp", "msg": "string", "n": "int", "real": "real", "ok": "bool", "d": "dynamic", "v": "vector(2)"}
+)
+ODD_VALUES: tuple[Any, ...] = (*EXTREMES, *(-number for number in EXTREMES), None, True, 1.5, "", "x", [], {}, "int")
+ASKED: Predicate = Or(
+    (
+        And((TimeRange("ts", 0, 10**6), Equals("n", 3), StringContains("msg", "timeout"))),
+        Not(IsNull("d")),
+        Range("real", 0.5),
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A valid extent to damage; what is checksummed must not give wrong rows."""
+
+    format: str
+    make: Callable[[], bytes]
+    checksummed: bool = True
+    damage: Callable[[bytes, random.Random], bytes] = damaged
+
+
+@dataclass(slots=True)
+class Report:
+    """What came of some trials."""
+
+    outcomes: Counter[str] = field(default_factory=Counter)
+    faults: list[str] = field(default_factory=list)
+    extra_rss: int = 0
+    extra_arrow: int = 0
+
+    def __add__(self, other: Report) -> Report:
+        return Report(
+            self.outcomes + other.outcomes,
+            self.faults + other.faults,
+            max(self.extra_rss, other.extra_rss),
+            max(self.extra_arrow, other.extra_arrow),
+        )
+
+
+def sample_rows(count: int) -> list[Row]:
+    return [
+        {
+            "ts": None if at == 5 else at * 1000,
+            "msg": f"request {at} timeout" if at % 3 else None,
+            "n": at,
+            "real": at / 4,
+            "ok": at % 2 == 0,
+            "d": b"\xa1\x61a\x01" if at % 4 else None,
+            "v": (float(at), 0.5) if at % 5 else None,
+        }
+        for at in range(count)
+    ]
+
+
+def ours(format: str, *, rows: int = 24, block_rows: int = 12, compression: str | None = "zstd") -> bytes:
+    store = open_store("memory://")
+    options = WriteOptions(block_rows=block_rows, compression=compression)
+    write(store, segment_format(format), SCHEMA, [batch_of(sample_rows(rows), SCHEMA)], options=options)
+    return bytes(store.get(KEY))
+
+
+def resealed(good: bytes, chance: random.Random) -> bytes:
+    """Change what the footer of one of our extents says, and seal it as if we had."""
+    entries, body = _opened(good)
+    for _ in range(chance.choice((1, 1, 2))):
+        _spoil(entries, chance)
+    return _sealed(entries, body)
+
+
+def resummed(good: bytes, chance: random.Random) -> bytes:
+    """Change the bytes of a column of one of our extents, and give them the checksum that they need."""
+    entries, body = _opened(good)
+    places = [place for entry in entries for place in entry["tide"].values()]
+    for place in chance.sample(places, chance.choice((1, 1, 2))):
+        start, end = place["at"], place["at"] + place["len"]
+        changed = chance.choice((flip_bits, overwrite, write_extreme, copy_over))(body[start:end], chance)
+        body = body[:start] + changed + body[end:]
+        place["sum"] = xxhash.xxh3_64_hexdigest(changed)
+    return _sealed(entries, body)
+
+
+def _opened(good: bytes) -> tuple[list[dict[str, Any]], bytes]:
+    length = int.from_bytes(good[-9:-5], "little")
+    entries = json.loads(good[-9 - length : -9])
+    entries[-1].pop("sum")
+    return entries, good[: -9 - length]
+
+
+def _sealed(entries: list[dict[str, Any]], body: bytes) -> bytes:
+    open_end = json.dumps(entries, separators=(",", ":")).encode()[:-2]
+    stats = open_end + b',"sum":"' + xxhash.xxh3_64_hexdigest(open_end).encode() + b'"}]'
+    return body + stats + len(stats).to_bytes(4, "little") + b"KYMA\x02"
+
+
+def _spoil(shape: Any, chance: random.Random) -> None:
+    """Walk into a JSON value at random, and change or remove something there."""
+    while True:
+        keys = list(shape) if isinstance(shape, dict) else list(range(len(shape)))
+        if not keys:
+            return
+        key = chance.choice(keys)
+        if not isinstance(shape[key], dict | list) or not shape[key] or chance.random() < 0.1:
+            break
+        shape = shape[key]
+    if chance.random() < 0.15:
+        del shape[key]
+    elif isinstance(shape[key], int) and chance.random() < 0.5:
+        shape[key] += chance.choice((-64, -8, -1, 1, 8, 64))
+    else:
+        shape[key] = chance.choice(ODD_VALUES)
+
+
+TARGETS = {
+    "tlm": Target("tlm", lambda: ours("tlm")),
+    "tlm plain": Target("tlm", lambda: ours("tlm", compression=None)),
+    "tlm long": Target("tlm", lambda: ours("tlm", rows=3000, block_rows=3000, compression=None)),
+    "parquet": Target("parquet", lambda: ours("parquet")),
+    "parquet plain": Target("parquet", lambda: ours("parquet", compression=None)),
+}
+FOREIGN = {
+    "foreign v1": Target("tlm", lambda: foreign.frame_v1(foreign.sample_batches()), checksummed=False),
+    "foreign v2": Target("tlm", lambda: foreign.frame_v2(foreign.sample_batches()), checksummed=False),
+    "foreign zstd": Target("tlm", lambda: foreign.frame_v2(foreign.sample_batches(), "zstd"), checksummed=False),
+    "foreign lz4": Target("tlm", lambda: foreign.frame_v1(foreign.sample_batches(), "lz4"), checksummed=False),
+}
+EVEN = Schema.of({"ts": "timestamp", "s": "string"})
+
+
+def even() -> bytes:
+    """Make an extent that tells how long each of its texts is."""
+    store = open_store("memory://")
+    write(store, segment_format("tlm"), EVEN, [batch_of([{"ts": at, "s": f"{at:04}"} for at in range(1_100)], EVEN)])
+    assert b'"width":4' in bytes(store.get(KEY))
+    return bytes(store.get(KEY))
+
+
+ENEMY = {
+    "width": Target("tlm", even, checksummed=False, damage=resealed),
+    "footer": Target("tlm", lambda: ours("tlm"), checksummed=False, damage=resealed),
+    "bytes": Target("tlm", lambda: ours("tlm", compression=None), checksummed=False, damage=resummed),
+    "zstd bytes": Target("tlm", lambda: ours("tlm"), checksummed=False, damage=resummed),
+}
+ALL_TARGETS = TARGETS | FOREIGN | ENEMY
+
+
+def read(format: SegmentFormat, store: ObjectStore) -> list[pa.RecordBatch]:
+    """Do all that can be done with an extent."""
+    reader = format.open_extent(store, KEY)
+    metadata = reader.metadata()
+    surviving = reader.pruned_blocks(ASKED)
+    assert set(surviving) <= set(range(len(metadata.blocks)))
+    batches = []
+    for number, block in enumerate(metadata.blocks):
+        assert reader.read_block(number, []).num_rows == block.stats.rows
+        batches.append(reader.read_block(number))
+        assert batches[-1].num_rows == block.stats.rows
+    return batches
+
+
+def tried(target: Target, data: bytes, store: ObjectStore, wanted: Sequence[pa.RecordBatch]) -> str:
+    """Say what came of reading some bytes."""
+    store.put(KEY, data)
+    try:
+        batches = read(segment_format(target.format), store)
+    except (CorruptError, SchemaError):
+        return "refused"
+    except BaseException as error:
+        return f"fault: {error!r}"
+    if not target.checksummed:
+        for batch in batches:
+            with suppress(UnicodeDecodeError):  # an enemy's text may be no text
+                rows_of(batch)  # touch every byte
+        return "read"
+    same = len(batches) == len(wanted) and all(a.equals(b) for a, b in zip(batches, wanted, strict=True))
+    return "read" if same else "fault: wrong rows"
+
+
+def run_trials(name: str, good: bytes, seed: int, trials: int) -> Report:
+    """Damage one target again and again; called in a process of its own."""
+    target, store, report = ALL_TARGETS[name], open_store("memory://"), Report()
+    store.put(KEY, good)
+    wanted = read(segment_format(target.format), store)
+    process, pool = psutil.Process(), pa.default_memory_pool()
+    start_rss, start_arrow = process.memory_info().rss, pool.bytes_allocated()
+    for trial in range(trials):
+        outcome = tried(target, target.damage(good, random.Random(f"{name} {seed} {trial}")), store, wanted)
+        report.outcomes[outcome.partition(":")[0]] += 1
+        if outcome.startswith("fault"):
+            report.faults.append(f"{name} {seed} {trial} {outcome}")
+        report.extra_rss = max(report.extra_rss, process.memory_info().rss - start_rss)
+    report.extra_arrow = pool.max_memory() - start_arrow
+    return report
+
+
+def run_in_processes(targets: Mapping[str, Target], *, trials: int) -> Report:
+    """Share the trials on some targets out to processes."""
+    share = -(-trials // (len(targets) * 2))
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn"), max_tasks_per_child=1) as pool:
+        work = [
+            pool.submit(run_trials, name, target.make(), seed, share)
+            for name, target in targets.items()
+            for seed in range(2)
+        ]
+        return sum((each.result() for each in work), Report())
+
+
+@pytest.mark.parametrize(
+    ("targets", "trials"),
+    [
+        pytest.param(TARGETS, 10_000, id="ours give an error or the right rows"),
+        pytest.param(FOREIGN, 2_000, id="without checksums"),
+        pytest.param(ENEMY, 1_500, id="sealed by an enemy"),
+    ],
+)
+def test_damaged_extents_never_harm_a_reader(targets: Mapping[str, Target], trials: int) -> None:
+    report = run_in_processes(targets, trials=trials)
+    assert report.faults == []
+    assert sum(report.outcomes.values()) >= trials
+    assert min(report.outcomes["read"], report.outcomes["refused"]) > trials / 40
+    assert max(report.extra_rss, report.extra_arrow) < MOST_EXTRA_BYTES
+
+
+@pytest.mark.parametrize(("name", "outcomes"), [("tlm", {"read", "refused"}), ("parquet", {"refused"})])
+def test_damage_all_over_an_extent_is_found_or_harmless(
+    memory_store: ObjectStore, name: str, outcomes: set[str]
+) -> None:
+    good = TARGETS[name].make()
+    memory_store.put(KEY, good)
+    wanted = read(segment_format(name), memory_store)
+    flipped = (good[:at] + bytes([good[at] ^ 0x10]) + good[at + 1 :] for at in range(0, len(good), 11))
+    assert {tried(TARGETS[name], data, memory_store, wanted) for data in flipped} == outcomes
+
+
+@pytest.mark.parametrize(
+    ("spoil", "reason"),
+    [
+        (lambda good: b"", "wrong magic b''"),
+        (lambda good: b"K", "wrong magic b'K'"),
+        (lambda good: b"KYMA\x02", "no closing magic"),
+        (lambda good: b"KYMA\x01", "not an arrow file"),
+        (lambda good: b"KYMA\x03" + good[5:-5] + b"KYMA\x03", "wrong magic b'KYMA\\x03'"),
+        (lambda good: b"PNSV\x02" + good[5:-5] + b"PNSV\x02", "wrong magic b'PNSV\\x02'"),
+        (lambda good: good[:-1], "no closing magic"),
+        (lambda good: good[:-9] + b"\xff\xff\xff\xff" + good[-5:], "statistics of 4294967295 bytes"),
+        (lambda good: good[:-9] + b"\x02\0\0\0" + good[-5:], "JSON"),
+        (lambda good: good[:-9] + b"{}" + b"\x02\0\0\0" + good[-5:], "not a list"),
+        (lambda good: good.replace(b'"row_count"', b'"row_c0unt"'), "checksum mismatch in the footer"),
+        (lambda good: good.replace(b'"sum"', b'"sun"'), "checksum mismatch in the footer"),
+        (lambda good: b"X" + good[1:], "opening magic"),
+    ],
+)
+def test_corrupt_extent_names_the_object_and_the_reason(
+    memory_store: ObjectStore, spoil: Callable[[bytes], bytes], reason: str
+) -> None:
+    memory_store.put(KEY, spoil(ours("tlm")))
+    with pytest.raises(CorruptExtent, match=re.escape(reason)) as caught:
+        segment_format("tlm").open_extent(memory_store, KEY)
+    assert (caught.value.kind, caught.value.facts["object"]) == ("corrupt_extent", KEY)

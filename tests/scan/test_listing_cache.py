@@ -1,0 +1,66 @@
+"""Keep listings in memory: always what the catalog would list, or fewer that its statistics disprove."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import tidelake
+from tidelake.scan import listing_cache
+
+CONDITIONS = (
+    None,
+    "n == 70",
+    "n in (5, 300, 9007199254740993)",
+    "n > 120 and host == 'h3'",
+    "x < 2.5",
+    "ts >= 2026-01-03T00:00:00Z",
+)
+
+
+@pytest.fixture(autouse=True)
+def _keep_small_listings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listing_cache, "LEAST_EXTENTS", 1)
+
+
+def test_listing_is_brought_forward_by_commits_and_loses_no_row(tmp_path: Path) -> None:
+    with tidelake.connect(tmp_path) as lake:
+        table = lake.create_table("t", {"ts": "timestamp", "host": "string", "n": "long", "x": "real"}, time="ts")
+        first = 0
+        for day in range(1, 9):
+            rows = [
+                {
+                    "ts": f"2026-01-{day:02}T{hour:02}:00:00Z",
+                    "host": f"h{hour % 5}",
+                    "n": day * 50 + hour,
+                    "x": day + 0.5,
+                }
+                for hour in range(24)
+            ]
+            table.append(rows)
+            first = table.flush().snapshot if day == 1 else first
+            table.flush()
+            for where in CONDITIONS:
+                pruned, whole = table.scan(["n"], where), table.scan(["n"], where, prune=False)
+                assert sorted(pruned.read_all()["n"].to_pylist()) == sorted(whole.read_all()["n"].to_pylist())
+        assert [len(table.plan(["n"], where).tasks) for where in CONDITIONS] == [8, 1, 1, 7, 1, 6]
+        assert len(lake.table("t", snapshot=first).plan(["n"]).tasks) == 1  # older than what is kept
+
+
+def test_no_more_is_kept_than_memory_allows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with tidelake.connect(tmp_path) as lake:
+        tables = [lake.create_table(name, {"ts": "timestamp", "n": "long"}) for name in ("a", "b")]
+        for table in tables:
+            table.append([{"ts": "2026-01-01T00:00:00Z", "n": 1}])
+            table.flush()
+        kept = listing_cache.listings_of(lake.catalog)
+        assert [len(table.plan(["n"], "n == 1").tasks) for table in tables] == [1, 1]
+        assert len(kept._kept) == 2
+        monkeypatch.setattr(listing_cache, "MOST_BYTES", 700)  # of one table
+        assert len(tables[0].plan(["n"], "n == 1").tasks) == 1
+        assert [listing.byte_size > 0 for listing in kept._kept.values()] == [True]
+        monkeypatch.setattr(listing_cache, "MOST_BYTES", 10)
+        assert len(tables[1].plan(["n"], "n == 1").tasks) == 1
+        assert [listing.byte_size for listing in kept._kept.values()] == [0]
+        assert tables[1].plan(["n"], "n == 2").tasks == ()

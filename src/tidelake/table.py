@@ -160,7 +160,7 @@ class Table:
         return Series(self, self._holdings)
 
     def repair(self, *, thorough: bool = False) -> RepairReport:
-        """Make lost or damaged coverage again, from extents' coverage or their rows; see ``tidelake.coverage.repair``."""
+        """Make lost or damaged coverage again, from extents' coverage or their rows; see ``coverage.repair``."""
         self._refuse_when_pinned()
         return repair(self._info, self._catalog, self._coordinator, self._holdings, thorough=thorough)
 

@@ -21,9 +21,8 @@ from tidelake.dynamic.cbor import (
     TEXT_KIND,
     TRUE_KIND,
 )
-from tidelake.kernels.bloom import SEED
+from tidelake.kernels.bloom import LEAF_TEXT_CAP, SEED
 from tidelake.kernels.text_loops import finished, stirred
-from tidelake.pruning.statistics import LEAF_TEXT_CAP
 from tidelake.runtime.compiling import HAS_COMPILER, compiled
 
 _U = np.uint64
@@ -112,7 +111,7 @@ def read_real(info: Any, argument: Any) -> Any:
 
 @compiled
 def _hash_leaf(path: Any, path_length: Any, tag: Any, data: Any, at: Any, length: Any, number: Any) -> Any:
-    """Hash a path, a zero, a tag, then text or the eight bytes of a number, laid out as in ``stats.leaf_bytes``."""
+    """Hash a path, a zero, a tag, then text or the eight bytes of a number, laid out as in ``pruning.outcomes.leaf_bytes``."""
     hash, word, shift, total = _SEED, _U(0), _U(0), path_length + 2 + length
     for i in range(total):
         if i < path_length:

@@ -34,6 +34,7 @@ MOST_FILL = 0.95  # above this, four in five answers are a wrong yes: the bytes 
 GRAM_LETTERS = "0123456789abcdefghijklmnopqrstuvwxyz"
 GRAM_COUNT = len(GRAM_LETTERS) ** 3
 GRAM_BYTES = GRAM_COUNT // 8
+LEAF_TEXT_CAP = 256  # bytes of a text inside a dynamic value that its hash reads
 
 MASK = 0xFFFF_FFFF_FFFF_FFFF
 SEED = 0x9E37_79B9_7F4A_7C15

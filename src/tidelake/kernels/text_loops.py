@@ -1,8 +1,8 @@
 """Run the byte loops that Arrow has no kernel for, compiled: tokens, distinct texts, filter bits.
 
-Every loop here has a plain twin that defines it (``tokens.tokenize``, ``filters.hash_bytes``, ``Filter.__contains__``)
+Every loop here has a plain twin that defines it (``tokens.tokenize``, ``bloom.hash_bytes``, ``Filter.__contains__``)
 and a test that the two agree. Loops release the interpreter lock, so blocks are described in parallel. Where there is
-no compiler, ``plain_kernels`` does the same over whole columns. It does not know about columns or files, and nothing
+no compiler, ``plain_loops`` does the same over whole columns. It does not know about columns or files, and nothing
 that only reads imports it.
 """
 

@@ -1,7 +1,7 @@
 """Cut text into tokens: lower-cased runs of two or more ASCII letters and digits.
 
 ``tokenize`` is the rule, ``kernels.TokenTable`` the same rule at speed. ``runs_of`` says what a search needs of the
-tokens. It does not keep tokens, nor judge by them: see ``judging``.
+tokens. It does not keep tokens, nor judge by them: see ``pruning.outcomes``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Turn rows into statistics: one collector per column of an extent, fed block by block.
 
 Exact sets are kept for the extent up to their caps; past a cap, and for each block, a filter stands in, so that pruning
-loses precision and never switches off. It does not keep rows, nor judge predicates: see ``judging``.
+loses precision and never switches off. It does not keep rows, nor judge predicates: see ``outcomes``.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Least and most values lie side by side. Exact sets of values and of words lie end to end, as hashes; filters of one size
 lie on top of each other. So a question that few extents can answer costs a few passes over arrays, not a look at every
-extent. It never drops an extent that its statistics do not disprove, and leaves what it cannot tell to ``judging``,
+extent. It never drops an extent that its statistics do not disprove, and leaves what it cannot tell to ``outcomes``,
 which takes the rest one by one. It does not know extents.
 """
 

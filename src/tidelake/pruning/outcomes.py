@@ -16,7 +16,7 @@ from decimal import Decimal
 from functools import lru_cache, reduce
 from typing import TYPE_CHECKING, Any
 
-from tidelake.kernels.bloom import hash_bytes, hash_int
+from tidelake.kernels.bloom import LEAF_TEXT_CAP, hash_bytes, hash_int
 from tidelake.kernels.tokens import Run, runs_of
 from tidelake.model.predicate import (
     And,
@@ -43,7 +43,7 @@ from tidelake.model.predicate import (
     time_ns,
 )
 from tidelake.pruning.required_texts import Needs, needs_of
-from tidelake.pruning.statistics import LEAF_TEXT_CAP, UNKNOWN, Bound, ColumnStats, Stats, before, family
+from tidelake.pruning.statistics import UNKNOWN, Bound, ColumnStats, Stats, before, family
 from tidelake.runtime.deferred import later
 
 if TYPE_CHECKING:

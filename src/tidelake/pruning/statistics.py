@@ -1,7 +1,7 @@
 """Know enough about a run of rows to skip it.
 
 The same ``Stats`` describe a block, an extent, or anything merged from them. What is missing is unknown, and unknown
-keeps the data: a bound that is None bounds nothing, a set that is None excludes nothing. ``collect`` makes statistics
+keeps the data: a bound that is None bounds nothing, a set that is None excludes nothing. ``collector`` makes statistics
 from rows, ``judging`` asks them. It does not read files or know their layout.
 """
 
@@ -29,7 +29,6 @@ else:
     np, pa, pc, vectors = map(later, ("numpy", "pyarrow", "pyarrow.compute", "tidelake.model.vectors"))
 
 DISTINCT_SET_CAP = 1_000  # exact values kept per extent and column
-LEAF_TEXT_CAP = 256  # bytes of a text leaf that its hash reads
 STRING_BOUND_CAP = 256  # bytes: one long line must not bloat every footer
 PATH_SET_CAP = 4_096  # paths kept exactly; past it a filter
 MERGED_FILTER_BYTES = 64 << 10  # the most that a manifest row carries for one column

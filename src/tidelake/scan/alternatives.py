@@ -2,7 +2,7 @@
 
 A value that did not fit its column is kept in the overflow column under the column's name, as is one that came before
 its column; a promoted column's older values lie at their path. The table's settings say of which columns that is so.
-It does not read values that are stored: see ``scan``.
+It does not read values that are stored: see ``extents``.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 in any form become nanoseconds. Comparisons are exact: a literal becomes the value of the column's own type that decides
 the same, so no row is ever rounded to meet a literal. What a dynamic path has is judged type by type. Nothing here
 loops over rows, but for values at a path that Arrow has no type for: integers beyond 64 bits, bytes and times. It does
-not read extents, nor prune: see ``judging``.
+not read extents, nor prune: see ``pruning.outcomes``.
 """
 
 from __future__ import annotations

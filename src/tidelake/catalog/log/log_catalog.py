@@ -2,8 +2,8 @@
 
 The root of the table is an object store of its own, a folder or a bucket's prefix::
 
-    _timeseries_log/…                       the log: see ``log_journal`` for its files, ``log_shape`` for their bytes
-    _timeseries_log/_pending/<hash>.json    an object that a writer has announced: see ``log_sweep``
+    _timeseries_log/…                       the log: see ``journal`` for its files, ``entries`` for their bytes
+    _timeseries_log/_pending/<hash>.json    an object that a writer has announced: see ``sweep``
     _coverage/…  data/…                     named in the log, and read and written by others
 
 The log decides: whatever needs one order (commits, receipts, giving up what was announced, expiry, leases) is an entry

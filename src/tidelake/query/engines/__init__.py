@@ -1,1 +1,4 @@
-"""Room."""
+"""Where a query runs: in process on DuckDB, on Spark, or from the manifest alone.
+
+Its doors are ``local``, ``spark`` and ``manifest``; ``choose`` picks one.
+"""

@@ -1,7 +1,7 @@
 """Hold the functions that mean the same on both engines, and write a tree as an engine's SQL.
 
 A tree names a portable function as an anonymous call, such as ``tide_has(message, 'error')``. Most are written out in
-the engine's own SQL; those of ``functions_python`` are registered with the engine under their name and work on whole
+the engine's own SQL; those of ``python`` are registered with the engine under their name and work on whole
 Arrow arrays. In DuckDB a dynamic value is JSON, in Spark VARIANT; both sessions run in UTC. It does not run SQL.
 """
 

@@ -1,8 +1,8 @@
 """Write in DuckDB's SQL the functions of Spark that DuckDB lacks, or that answer otherwise there.
 
-A call of one of them reaches the tree under a name of ours (``sql_tokens``) with its arguments as they were given.
+A call of one of them reaches the tree under a name of ours (``tokens``) with its arguments as they were given.
 Spark is given it back by its own name. What a call gives is said beside it, so that operations around it know its type. It
-does not write aggregates of several parts: see ``spark_meaning``.
+does not write aggregates of several parts: see ``meaning``.
 """
 
 from __future__ import annotations

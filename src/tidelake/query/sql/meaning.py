@@ -1,7 +1,7 @@
 """Make a tree of SQL mean on DuckDB what it means on Spark.
 
 What the engines do alike is left as it is. Types are those that ``adapt`` found; where one is not known, nothing is
-changed on its account. Casts are in ``spark_casts``, functions by name in ``sql_functions``. It does not change trees
+changed on its account. Casts are in ``casts``, functions by name in ``functions``. It does not change trees
 that Spark runs.
 """
 

@@ -1,6 +1,6 @@
 """Hold the functions of Spark's SQL that no SQL of DuckDB can write: formats, digits in other bases, parts of URLs.
 
-Each is a function of one row's texts, as in ``functions_python``; a text that it cannot read gives null. They are
+Each is a function of one row's texts, as in ``query.functions.python``; a text that it cannot read gives null. They are
 registered with DuckDB alone: Spark has its own. It does not touch values that SQL can.
 """
 

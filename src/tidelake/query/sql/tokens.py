@@ -1,6 +1,6 @@
 """Cut SQL into tokens, and mark among them what Spark reads otherwise than the parser does.
 
-A call of a function that is written out per engine (``sql_functions``) is given a name of ours, so that the parser
+A call of a function that is written out per engine (``functions``) is given a name of ours, so that the parser
 keeps its arguments as they are. A word in double quotes is text, as in Spark, unless it names a column. The places of
 tokens stay, so that errors still point at the text. It does not know which columns there are.
 """

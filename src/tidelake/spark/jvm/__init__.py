@@ -1,1 +1,4 @@
-"""Room."""
+"""All our Java, and how it gets into a Spark driver: compiled there, tried, and installed.
+
+Its doors are ``optimizer`` and ``planning``.
+"""

@@ -54,7 +54,7 @@ def _compiled(spark: SparkSession, file: str, held: dict[str, Any]) -> Any:
     jvm: Any = spark.sparkContext._jvm
     compiler = jvm.org.codehaus.janino.SimpleCompiler()
     compiler.setParentClassLoader(spark._jsparkSession.getClass().getClassLoader())
-    compiler.cook(files("tidelake.spark").joinpath(f"{file}.java").read_text())
+    compiler.cook(files("tidelake.spark.jvm").joinpath(f"{file}.java").read_text())
     if file == ON_EXECUTORS:
         held[_JAR] = _packed({str(name): bytes(code) for name, code in compiler.getBytecodes().items()})
     return compiler.getClassLoader()

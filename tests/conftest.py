@@ -5,10 +5,11 @@ It does not hold what only one test file needs.
 
 from __future__ import annotations
 
-import re
+import os
 import secrets
+import tempfile
 from collections.abc import Iterator
-from functools import cache
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,18 +28,41 @@ settings.register_profile("repeatable", derandomize=True, deadline=None)  # a re
 settings.load_profile("repeatable")
 
 
+SPARK_TESTS = "TIDELAKE_SPARK_TESTS"  # names the file in which the processes of a run say which tests need Spark
+
+
 class ByFile(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships no types
-    """Keep a file's tests in one process, and all files that need Spark in one, so that there is one session."""
+    """Keep a file's tests in one process, and all tests that need Spark in one, so that there is one session."""
+
+    @cached_property
+    def _spark_tests(self) -> frozenset[str]:  # asked for when every process has collected
+        return frozenset(Path(os.environ[SPARK_TESTS]).read_text().splitlines())
 
     def _split_scope(self, nodeid: str) -> str:
-        file = nodeid.partition("::")[0]
-        return "spark" if _needs_spark(file) else file
+        return "spark" if nodeid in self._spark_tests else nodeid.partition("::")[0]
 
 
-@cache
-def _needs_spark(file: str) -> bool:
-    text = (Path(__file__).parents[1] / file).read_text()
-    return re.search(r"spark: SparkSession|\(\"spark\"\)", text) is not None
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the file of ``SPARK_TESTS`` where a run of several processes begins."""
+    if not hasattr(config, "workerinput"):
+        handle, os.environ[SPARK_TESTS] = tempfile.mkstemp(prefix="tidelake-spark-tests-")
+        os.close(handle)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Remove that file."""
+    if not hasattr(config, "workerinput"):
+        Path(os.environ.pop(SPARK_TESTS)).unlink(missing_ok=True)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark the tests that need the Spark session, by the fixtures they ask for: ``pytest -m spark`` runs them alone."""
+    marked = [item for item in items if "spark" in getattr(item, "fixturenames", ())]
+    for item in marked:
+        item.add_marker(pytest.mark.spark)
+    if hasattr(config, "workerinput"):
+        with Path(os.environ[SPARK_TESTS]).open("a") as file:
+            file.write("".join(f"{item.nodeid}\n" for item in marked))
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -22,6 +22,7 @@ from pyroaring import BitMap, BitMap64
 
 import tidelake
 from tests.support.original import read_original
+from tests.support.samples import series_files
 from tests.support.series_worker import WITHIN_S, claim_windows
 from tidelake.catalog.log.log_catalog import open_log_catalog
 from tidelake.coverage.entities import entity_text
@@ -32,7 +33,6 @@ from tidelake.objects import ObjectStore, open_store
 from tidelake.table import Table
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "log" / "prices"
-NAB = Path(__file__).parents[3] / "shared" / "data" / "nab"
 SCHEMA = {"ts": "timestamp", "symbol": "string", "close": "real"}
 HOUR = timedelta(hours=1)
 DAY = datetime(2024, 1, 2, tzinfo=UTC)
@@ -403,23 +403,18 @@ def test_a_peers_table_has_equal_rows_and_coverage(tmp_path: Path) -> None:
                 ours.append(again)
 
 
-def nab_series() -> list[Path]:
-    return sorted(NAB.glob("*.csv.zst")) if NAB.is_dir() else []
-
-
-def nab_times(path: Path) -> list[datetime]:
+def series_times(path: Path) -> list[datetime]:
     text = pa.CompressedInputStream(pa.OSFile(str(path)), "zstd").read().decode()
     return [datetime.fromisoformat(row["timestamp"]).replace(tzinfo=UTC) for row in csv.DictReader(io.StringIO(text))]
 
 
-@pytest.mark.skipif(not nab_series(), reason="the real series are not here: ../shared/data/nab")
 def test_gaps_of_real_series_are_those_of_brute_force(tmp_path: Path) -> None:
     with tidelake.connect(tmp_path / "lake") as lake:
         table = lake.create_table("nab", {"ts": "timestamp", "series": "string"}, bucket="5m", entity=["series"])
         held: dict[str, set[int]] = {}
-        for path in nab_series():
+        for path in series_files(tmp_path):
             name = path.name.partition(".")[0]
-            times = nab_times(path)
+            times = series_times(path)
             table.append(pa.table({"ts": pa.array(times, pa.timestamp("us", tz="UTC")), "series": [name] * len(times)}))
             held[name] = {round(time.timestamp()) // 300 for time in times}
         low, high = min(map(min, held.values())), max(map(max, held.values()))

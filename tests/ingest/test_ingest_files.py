@@ -21,13 +21,13 @@ from click.testing import CliRunner, Result
 
 import tidelake
 from tests.support.files import FILES, ROWS, START, MadeFile, at
+from tests.support.samples import FIRST_LINES, log_lines
 from tidelake.catalog.unused import remove_unused
 from tidelake.cli.main import main
 from tidelake.ingest import FileRows, Rules
 from tidelake.ingest.files import HEAD_BYTES
 
 PAGE = Path(__file__).parents[2] / "docs" / "ingest.md"
-LOGHUB = Path(__file__).parents[3] / "shared" / "data" / "loghub"
 
 
 @pytest.fixture
@@ -93,19 +93,9 @@ def test_the_documentation_has_every_file_of_these() -> None:
     assert table == wanted
 
 
-LOGHUB_FIRST = {
-    "Apache": "2005-12-04T04:47:44", "HDFS": "2008-11-09T20:36:15", "HPC": "2004-02-26T14:12:22",
-    "Hadoop": "2015-10-18T18:01:47.978", "Linux": "06-14T15:16:01", "OpenSSH": "12-10T06:55:46",
-    "Proxifier": "10-30T16:49:06", "Spark": "2017-06-09T20:10:40", "Windows": "2016-09-28T04:30:30",
-    "Zookeeper": "2015-07-29T17:41:44.747",
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("system", sorted(LOGHUB_FIRST))
-def test_real_log_lines_go_in_with_their_times(system: str, here: Path) -> None:
-    file = LOGHUB / f"{system}_2k.log.zst"
-    if not file.exists():
-        pytest.skip("the real log lines are not on this machine: ../shared/data/loghub")
+@pytest.mark.parametrize("system", sorted(FIRST_LINES))
+def test_log_lines_of_ten_systems_go_in_with_their_times(system: str, here: Path) -> None:
+    file = log_lines(here, system)
     assert run("ingest", "t", file).exit_code == 0
     with tidelake.connect("lake") as lake:
         rows = lake.table("t").scan().read_all()
@@ -114,7 +104,7 @@ def test_real_log_lines_go_in_with_their_times(system: str, here: Path) -> None:
     assert sorted("\n".join(rows.column("line").to_pylist()).split("\n")) == sorted(
         text.rstrip("\r\n").replace("\r\n", "\n").split("\n")
     )
-    assert_first(rows.filter(pc.equal(rows.column("line"), first)), LOGHUB_FIRST[system])
+    assert_first(rows.filter(pc.equal(rows.column("line"), first)), FIRST_LINES[system])
 
 
 MADE_LINES = {

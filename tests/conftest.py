@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import Phase, settings
 from xdist.scheduler import LoadScopeScheduling
 
 from tests.support.servers import S3Server, fresh_database, postgres_server, seaweedfs_server
@@ -24,7 +24,8 @@ from tidelake.objects import ObjectStore, open_store
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-settings.register_profile("repeatable", derandomize=True, deadline=None)  # a red run must be red again
+PHASES = set(Phase) - {Phase.explain}  # which traces every line that runs, and slows long properties down
+settings.register_profile("repeatable", derandomize=True, deadline=None, phases=PHASES)  # a red run is red again
 settings.load_profile("repeatable")
 
 

@@ -111,7 +111,7 @@ def read_real(info: Any, argument: Any) -> Any:
 
 @compiled
 def _hash_leaf(path: Any, path_length: Any, tag: Any, data: Any, at: Any, length: Any, number: Any) -> Any:
-    """Hash a path, a zero, a tag, then text or the eight bytes of a number, laid out as in ``pruning.outcomes.leaf_bytes``."""
+    """Hash a path, a zero, a tag, then text or the eight bytes of a number: ``pruning.outcomes.leaf_bytes``."""
     hash, word, shift, total = _SEED, _U(0), _U(0), path_length + 2 + length
     for i in range(total):
         if i < path_length:

@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tidelake.dynamic.cbor import MAX_PATH_BYTES, MAX_WALK_DEPTH
-from tidelake.kernels.bloom import MASK
-from tidelake.pruning.statistics import LEAF_TEXT_CAP
+from tidelake.kernels.bloom import LEAF_TEXT_CAP, MASK
 
 MOST_PATHS = 1 << 14
 MOST_LEAVES = 1 << 18

@@ -10,8 +10,10 @@ hears of it; later processes load the code from numba's cache. It does not know 
 from __future__ import annotations
 
 import functools
+import hashlib
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,7 +23,24 @@ from tidelake.runtime.deferred import is_installed
 
 HAS_COMPILER = is_installed("numba")
 
+LOOP_ROOMS = ("runtime", "kernels", "dynamic", "logical", "ingest", "scan", "spark")  # that have functions which are compiled
+
 _NARROW = frozenset("bBhHiI?")  # numbers that compiled code widens before it computes, and NumPy does not
+
+
+@functools.cache
+def loop_sources() -> str:
+    """Return the digest of all sources that loops are compiled from, which is what kept code is valid for.
+
+    numba itself looks at the one file that a loop is written in, and so would go on with code into which an older
+    function of another file was compiled.
+    """
+    package, digest = Path(__file__).parents[1], hashlib.blake2b(digest_size=16)
+    for room in LOOP_ROOMS:
+        for path in sorted((package / room).rglob("*.py")):
+            digest.update(b"%s %d " % (path.relative_to(package).as_posix().encode(), path.stat().st_size))
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
 
 
 def is_ready(loop: Any) -> bool:
@@ -47,9 +66,11 @@ if HAS_COMPILER:
     def compiled(loop: Callable[..., Any]) -> Callable[..., Any]:
         """Compile a loop that Python calls, and keep the code on disk where there is a place to keep it."""
         try:
-            return numba.njit(cache=True, nogil=True)(loop)
+            made = numba.njit(cache=True, nogil=True)(loop)
         except RuntimeError:  # no folder of ours or the user's can be written
             return numba.njit(nogil=True)(loop)
+        made._cache._cache_file._source_stamp = loop_sources()
+        return made
 
     def part(loop: Callable[..., Any]) -> Callable[..., Any]:
         """Compile a function that only loops call, with each of them."""

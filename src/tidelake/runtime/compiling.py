@@ -23,7 +23,15 @@ from tidelake.runtime.deferred import is_installed
 
 HAS_COMPILER = is_installed("numba")
 
-LOOP_ROOMS = ("runtime", "kernels", "dynamic", "logical", "ingest", "scan", "spark")  # that have functions which are compiled
+LOOP_ROOMS = (
+    "runtime",
+    "kernels",
+    "dynamic",
+    "logical",
+    "ingest",
+    "scan",
+    "spark",
+)  # that have functions which are compiled
 
 _NARROW = frozenset("bBhHiI?")  # numbers that compiled code widens before it computes, and NumPy does not
 
@@ -66,11 +74,11 @@ if HAS_COMPILER:
     def compiled(loop: Callable[..., Any]) -> Callable[..., Any]:
         """Compile a loop that Python calls, and keep the code on disk where there is a place to keep it."""
         try:
-            made = numba.njit(cache=True, nogil=True)(loop)
+            made: Any = numba.njit(cache=True, nogil=True)(loop)
         except RuntimeError:  # no folder of ours or the user's can be written
             return numba.njit(nogil=True)(loop)
         made._cache._cache_file._source_stamp = loop_sources()
-        return made
+        return made  # type: ignore[no-any-return]
 
     def part(loop: Callable[..., Any]) -> Callable[..., Any]:
         """Compile a function that only loops call, with each of them."""

@@ -474,3 +474,13 @@ def test_results_are_iterated_as_dicts_and_nouns_show_as_html(lake: Lake, mixed:
     assert rows == [{"d": value} for value in VALUES]
     assert "<td>d</td><td>dynamic</td>" in mixed._repr_html_()
     assert "<td>default.mixed</td>" in lake._repr_html_()
+
+
+@pytest.mark.parametrize("value", [-0.0, 0.0, 5e-324, -5e-324, 1.7976931348623157e308, float("inf"), float("-inf")])
+def test_any_real_can_be_the_bound_of_an_extent(tmp_path: Path, value: float) -> None:
+    with tidelake.connect(tmp_path) as lake:
+        table = lake.create_table("t", {"ts": "timestamp", "x": "real"})
+        table.append([{"ts": datetime(2026, 3, 14, tzinfo=UTC), "x": value}])
+        table.flush()
+        assert table.scan(["x"], tidelake.col("x") == value).read_all()["x"].to_pylist() == [value]
+        assert table.scan(["x"], tidelake.col("x") != value).read_all().num_rows == 0

@@ -135,7 +135,7 @@ def stats_to_rows(extent: Extent, *, scope_id: int, sequence: int, position: int
             for end, stored in (("least", "min"), ("most", "max")):
                 bound = known.get(stored)
                 if (sort := _sort_of(bound)) is not None:
-                    row[f"{end}_{sort}"] = bound + 0.0 if sort == "real" else bound  # SQLite keeps no -0.0
+                    row[f"{end}_{sort}"] = 0.0 if bound == 0.0 and sort == "real" else bound  # SQLite keeps no -0.0
         row["checksum"] = checksum_of("statistics", scope_id, ordinal, name, row["body"])
         bounds = [row[each] for each in _BOUND_COLUMNS]
         row["bounds_checksum"] = checksum_of("bounds", scope_id, ordinal, name, *bounds)

@@ -203,9 +203,9 @@ def _write_large(place: Path, entities: int, sizes: dict[str, int]) -> None:
     coverage = from_runs(held, [entity_text([f"device-{number:05d}"]) for number in range(entities)])
     with tidelake.connect(place) as lake:
         table = lake.create_table("year", {"ts": "timestamp", "device": "string"}, bucket="1m", entity=["device"])
-        lake.holdings.learn(table.snapshot, coverage)
+        lake.handle.holdings.learn(table.snapshot, coverage)
         scope = lake.catalog.table("year").scope
-        lake.coordinator.commit(Commit(new_id(), scope, 1, (UpdateTable(),), operation="repair"))
+        lake.handle.coordinator.commit(Commit(new_id(), scope, 1, (UpdateTable(),), operation="repair"))
         united = table.snapshot.coverage
         assert united is not None
         sizes["coverage of the year"] = lake.store.head(united.key).size

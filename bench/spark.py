@@ -214,7 +214,7 @@ def _freshness(session: SparkSession, lake: Lake, folder: Path) -> float:
         if snapshot.sequence > 1 and snapshot.removed.rows == 0 and snapshot.removed.hot_rows == 0:
             changes = lake.catalog.changes(snapshot.scope, after=last, upto=snapshot.sequence)
             for extent in changes.added:
-                times = table._footers.open(extent)
+                times = table.handle.footers.open(extent)
                 for block in range(extent.block_count):
                     held = times.read_block(block, ["ts"]).column(0).cast(pa.int64()).to_numpy()
                     waits.append(snapshot.committed_us - held[held > begun_us + WARM_SECONDS * 1_000_000])

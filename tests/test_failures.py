@@ -26,6 +26,7 @@ from tests.support.servers import S3Server, postgres_pid, stopped
 from tidelake import CommitUnknownError, Lake, StorageError
 from tidelake.catalog.log.log_catalog import open_log_catalog
 from tidelake.errors import InvalidInputError, TidelakeError
+from tidelake.handle.lake_handle import LakeHandle
 from tidelake.objects import open_store
 
 ENDS_WITHIN_S = 120  # far beyond any deadline: a call that has not ended by then spins or hangs
@@ -103,7 +104,7 @@ def test_a_catalog_that_has_no_page_left_is_an_error_at_once(tmp_path: Path) -> 
 
 def test_a_store_without_room_is_an_error_at_once_in_a_bucket_too() -> None:
     store = FaultyStore(open_store("memory://"))
-    with Lake(open_log_catalog(store, create=True), store, "log:memory://") as lake:
+    with Lake(LakeHandle(open_log_catalog(store, create=True), store, "log:memory://")) as lake:
         lake.create_table("t", SCHEMA, flush_age="off")
         store.add(Fault("put_if_absent", "before", "_timeseries_log/0*", times=None, kind="disk_full"))
         error = _ended(lambda: _append(lake, 1, 1))
@@ -113,7 +114,7 @@ def test_a_store_without_room_is_an_error_at_once_in_a_bucket_too() -> None:
 
 def test_a_commit_whose_answers_are_always_lost_ends_by_its_deadline(tmp_path: Path) -> None:
     store = FaultyStore(open_store("memory://"))
-    with Lake(open_log_catalog(store, create=True), store, "log:memory://", deadline_s=0.5) as lake:
+    with Lake(LakeHandle(open_log_catalog(store, create=True), store, "log:memory://", deadline_s=0.5)) as lake:
         lake.create_table("t", SCHEMA, flush_age="off")
         store.add(Fault("put_if_absent", "before", "_timeseries_log/0*", times=None))
         error = _ended(lambda: _append(lake, 1, 1))
@@ -126,7 +127,7 @@ def test_a_commit_whose_answers_are_always_lost_ends_by_its_deadline(tmp_path: P
 def test_an_error_is_not_hidden_by_what_cannot_be_cleaned_up(tmp_path: Path) -> None:
     """A commit that may have happened is told as such, even if its objects cannot be given up either."""
     store = FaultyStore(open_store("memory://"))
-    with Lake(open_log_catalog(store, create=True), store, "log:memory://", deadline_s=0.3) as lake:
+    with Lake(LakeHandle(open_log_catalog(store, create=True), store, "log:memory://", deadline_s=0.3)) as lake:
         lake.create_table("t", SCHEMA, flush_age="off")
         store.add(Fault("put_if_absent", "before", "_timeseries_log/0*", times=None))
         store.add(Fault("head", "before", "_timeseries_log/_pending/*", times=None))

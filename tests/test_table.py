@@ -354,7 +354,7 @@ def test_scan_reads_wide_columns_only_where_a_row_matches(lake: Lake, monkeypatc
     made.append(rows)
     made.add_column("extra", "string")
     read: list[tuple[str, ...]] = []
-    reader = lake.footers.open(made.extents()[0])
+    reader = lake.handle.footers.open(made.extents()[0])
     original = type(reader).read_block
 
     def watched(self: Any, block: int, columns: Any = None) -> Any:

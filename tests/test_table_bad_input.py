@@ -83,7 +83,7 @@ def test_a_bad_line_far_into_a_file_commits_nothing_of_it(made: Table, tmp_path:
     with pytest.raises(InvalidInputError, match="line=20001"):
         made.append(path)
     assert made.scan().read_all().num_rows == 0
-    assert made._catalog.head(made._info.scope).sequence == 1
+    assert made.handle.catalog.head(made.handle.scope).sequence == 1
 
 
 @pytest.mark.parametrize(

@@ -19,14 +19,15 @@ import pytest
 
 import tidelake
 from tests.support.rows import Row, exact, rows_of
-from tidelake import table
 from tidelake.catalog import open_catalog
 from tidelake.errors import CorruptError, InvalidInputError
+from tidelake.handle.flusher import Flusher
+from tidelake.handle.lake_handle import LakeHandle
 from tidelake.lake import Lake
 from tidelake.objects import open_store
 from tidelake.scan import hot
 from tidelake.table import Table
-from tidelake.write.flush import Flusher
+from tidelake.write import flush as flushing
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 WITHIN_S = 60
@@ -87,7 +88,7 @@ def test_hot_rows_are_read_together_whatever_their_schema(points: Table) -> None
 def test_hot_rows_that_are_not_readable_are_an_error_that_names_them(points: Table) -> None:
     for n in range(3):
         points.append(point_rows(n))
-    batches = points._catalog.hot(points._info.scope)
+    batches = points.handle.catalog.hot(points.handle.scope)
     for spoilt in (batches[1].payload[:40], b"", batches[1].payload[: len(batches[1].payload) // 2]):
         with pytest.raises(CorruptError, match=batches[1].id):
             hot.hot_rows([batches[0], replace(batches[1], payload=spoilt), batches[2]])
@@ -154,7 +155,7 @@ def test_hot_rows_are_flushed_by_age_in_the_background(lake: Lake) -> None:
 def test_hot_rows_are_flushed_in_the_background_once_they_are_many(
     points: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(table, "FLUSH_ROWS", 50)
+    monkeypatch.setattr(flushing, "FLUSH_ROWS", 50)
     for n in range(0, 70, 10):
         points.append(point_rows(n))
     eventually(lambda: points.snapshot.totals.hot_rows < 50)
@@ -211,7 +212,7 @@ def _flush_and_die(folder: str, step: str) -> None:
         if point == step:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    lake = Lake(open_catalog(Path(folder)), open_store(folder), folder, at=at)
+    lake = Lake(LakeHandle(open_catalog(Path(folder)), open_store(folder), folder, at=at))
     lake.table("m.points").flush()
 
 
@@ -241,7 +242,7 @@ def test_two_flushes_at_once_write_each_row_once(lake: Lake, points: Table) -> N
             if step == "flush.written":
                 assert theirs.flush().rows == 10
 
-        points._at = overtake
-        assert points.flush().rows == 0
+        ours = Table(replace(points.handle, lake=replace(points.handle.lake, at=overtake)))
+        assert ours.flush().rows == 0
     assert values(points) == [n + 0.5 for n in range(10)]
     assert len(points.extents()) == 1

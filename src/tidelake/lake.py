@@ -13,43 +13,40 @@ with it, and is imported when a table is first held. It does not read or write r
 from __future__ import annotations
 
 import io
-import math
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import cached_property
 from html import escape
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO, Self, cast
 
-from tidelake.catalog import Catalog, open_catalog
-from tidelake.catalog.commit import Coordinator
-from tidelake.catalog.protocol import At, nothing_at
-from tidelake.errors import AlreadyExistsError, InvalidInputError, NotFoundError, redacted
+from tidelake.errors import AlreadyExistsError, InvalidInputError, NotFoundError
+from tidelake.handle.lake_handle import LakeHandle
+from tidelake.handle.opening import open_lake
 from tidelake.model.schema import DataType, Schema
 from tidelake.model.settings import FLUSH_AGE
 from tidelake.model.snapshot import Snapshot
-from tidelake.model.times import When, time_us
-from tidelake.objects import ObjectStore, ensure_conditional_put, open_store
+from tidelake.model.times import When
 from tidelake.objects.protocol import DEADLINE_S
 from tidelake.runtime.deferred import later
 from tidelake.write.create import create_table
-from tidelake.write.flush import Flusher
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from tidelake.catalog.log import log_catalog
-    from tidelake.coverage.coverage_store import Holdings
+    from tidelake import spark as spark_module
+    from tidelake import table as table_module
+    from tidelake.handle import table_handle
+    from tidelake.query import session
     from tidelake.query.result import Result
-    from tidelake.scan.extents import Footers
-    from tidelake.table import AppendReport, Table
-else:
-    log_catalog = later("tidelake.catalog.log.log_catalog")
+    from tidelake.table import Table
+    from tidelake.write.append import AppendReport
+else:  # what reads rows, and the engines, are imported when they are first used
+    table_module, table_handle = later("tidelake.table"), later("tidelake.handle.table_handle")
+    session, spark_module = later("tidelake.query.session"), later("tidelake.spark")
 
-LOG_SCHEME = "log:"
 FIRST_SEQUENCE = 1  # of a table that holds nothing yet
 
 
@@ -69,69 +66,24 @@ def connect(
     What is not there yet is made, unless told otherwise. When the catalog or the store stops answering, a call ends
     with an error within ``deadline`` seconds.
     """
-    place = os.path.expanduser(os.fspath(where))  # ~ is the shell's word for one's home, and Python's nobody's
-    if not 0 < deadline < math.inf:
-        raise InvalidInputError("a deadline is a number of seconds above 0", deadline=deadline, kind="bad_deadline")
-    store_options: dict[str, Any] = {"endpoint": endpoint, "key": key, "secret": secret, "region": region}
-    store_options["deadline_s"] = deadline
-    if place.startswith(LOG_SCHEME):
-        store = open_store(place.removeprefix(LOG_SCHEME), create=create, **store_options)
-        return Lake(log_catalog.open_log_catalog(store, create=create), store, place, deadline_s=deadline)
-    if place.startswith(("postgresql://", "postgres://")):
-        if objects is None:
-            raise InvalidInputError("a postgresql catalog needs objects=, a folder or s3://bucket/prefix")
-        store = open_store(objects, create=create, **store_options)
-        if store.url.startswith("s3://"):
-            ensure_conditional_put(store)
-        return Lake(open_catalog(place, deadline_s=deadline), store, place, deadline_s=deadline)
-    if "://" in place and not place.startswith("file://"):
-        raise InvalidInputError(
-            f"{place!r} is not a lake: give a folder, postgresql://… with objects=, or log:/root", kind="bad_address"
-        )
-    folder = Path(place.removeprefix("file://"))
-    catalog = open_catalog(folder, create=create, deadline_s=deadline)
-    store = open_store(folder if objects is None else objects, create=create, **store_options)
-    return Lake(catalog, store, place, deadline_s=deadline)
+    handle = open_lake(
+        where, objects=objects, endpoint=endpoint, key=key, secret=secret, region=region, create=create,
+        deadline=deadline,
+    )  # fmt: skip
+    return Lake(handle)
 
 
 class Lake:
     """A catalog and an object store; hold it open while you work, or use it in a ``with`` block."""
 
-    def __init__(
-        self,
-        catalog: Catalog,
-        store: ObjectStore,
-        where: str,
-        *,
-        deadline_s: float = DEADLINE_S,
-        at: At = nothing_at,
-    ) -> None:
-        self.catalog = catalog
-        self.store = store
-        self.where = redacted(where)
-        self._address = where  # with its password, for processes that open the lake too
-        self.coordinator = Coordinator(
-            catalog,
-            held_at=lambda snapshot: self.holdings.held_at(snapshot),
-            completed=lambda commits, onto: self.holdings.completed(commits, onto),
-            patience_s=deadline_s,
-        )
-        self.flusher = Flusher()
-        self._at = at
+    def __init__(self, handle: LakeHandle) -> None:
+        self._handle = handle
+        self.catalog, self.store, self.where = handle.catalog, handle.store, handle.where
 
-    @cached_property
-    def footers(self) -> Footers:
-        """The footers of extents that this process has read."""
-        from tidelake.scan.extents import Footers
-
-        return Footers(self.store)
-
-    @cached_property
-    def holdings(self) -> Holdings:
-        """What this process knows of the tables' coverage."""
-        from tidelake.coverage.coverage_store import Holdings
-
-        return Holdings(self.catalog, self.store, self.footers)
+    @property
+    def handle(self) -> LakeHandle:
+        """What the lake consists of, as a frozen value: its catalog, its store, and what this process knows of them."""
+        return self._handle
 
     def create_table(
         self,
@@ -179,34 +131,11 @@ class Lake:
 
     def table(self, name: str, *, as_of: When | None = None, snapshot: str | int | None = None) -> Table:
         """Hold a table as it is, or as it was at a time (``as_of``) or a snapshot (id or sequence)."""
-        from tidelake.table import Table
-
-        info = self.catalog.table(name)
-        pinned = None if as_of is None and snapshot is None else self.snapshot(name, as_of=as_of, snapshot=snapshot)
-        table = Table(
-            self.catalog,
-            self.store,
-            self.coordinator,
-            self.footers,
-            info,
-            pinned,
-            flusher=self.flusher,
-            holdings=self.holdings,
-            at=self._at,
-        )
-        table._lake_address = self._address
-        return table
+        return table_module.Table(table_handle.TableHandle.open(self.handle, name, as_of=as_of, snapshot=snapshot))
 
     def snapshot(self, name: str, *, as_of: When | None = None, snapshot: str | int | None = None) -> Snapshot:
         """Give a table's newest snapshot, or the one at a time or with an id or a sequence."""
-        scope = self.catalog.table(name).scope
-        if as_of is not None and snapshot is not None:
-            raise InvalidInputError("give as_of or snapshot, not both")
-        if as_of is not None:
-            return self.catalog.snapshot(scope, at_us=time_us(as_of))
-        if isinstance(snapshot, int):
-            return self.catalog.snapshot(scope, sequence=snapshot)
-        return self.catalog.head(scope) if snapshot is None else self.catalog.snapshot(scope, snapshot_id=snapshot)
+        return self.handle.snapshot(name, as_of=as_of, snapshot=snapshot)
 
     def ingest(
         self,
@@ -290,7 +219,7 @@ class Lake:
 
     def tables(self, namespace: str | None = None) -> list[str]:
         """List the names of the tables."""
-        return [str(info) for info in self.catalog.tables(namespace)]
+        return self.handle.tables(namespace)
 
     def sql(self, text: str, *, engine: str = "auto", budget: Mapping[str, Any] | None = None) -> Result:
         """Ask in SQL, Spark's dialect; rows are read when the result is asked for them.
@@ -298,15 +227,11 @@ class Lake:
         Engines: ``local`` (in process), ``spark``, or ``auto``. A budget is a mapping with ``seconds``, ``memory`` and
         ``read``, such as ``{"seconds": 5, "memory": "1GB", "read": "200MB"}``.
         """
-        from tidelake.query.session import run
-
-        return run(self, text, language="sql", engine=engine, budget=budget)
+        return session.run(self, text, language="sql", engine=engine, budget=budget)
 
     def kql(self, text: str, *, engine: str = "auto", budget: Mapping[str, Any] | None = None) -> Result:
         """Ask in KQL; otherwise as ``sql``."""
-        from tidelake.query.session import run
-
-        return run(self, text, language="kql", engine=engine, budget=budget)
+        return session.run(self, text, language="kql", engine=engine, budget=budget)
 
     def drop_table(self, name: str) -> None:
         """Take a table away; what it held stays until it is collected."""
@@ -315,14 +240,11 @@ class Lake:
     @property
     def spark(self) -> SparkSession:
         """The Spark session, ready to read and write tables; started when it is first asked for. Needs pyspark."""
-        from tidelake.spark import session
-
-        return session()
+        return spark_module.session()
 
     def close(self) -> None:
         """Stop flushing in the background, and let go of connections. Hot rows stay hot, and lose nothing by it."""
-        self.flusher.close()
-        self.catalog.close()
+        self.handle.close()
 
     def __enter__(self) -> Self:
         return self

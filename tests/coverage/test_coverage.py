@@ -38,6 +38,7 @@ from tidelake.errors import (
     StorageError,
 )
 from tidelake.format import WriteOptions, segment_format
+from tidelake.handle.lake_handle import LakeHandle
 from tidelake.lake import Lake
 from tidelake.model.snapshot import Action, AddExtent, Commit, RemoveExtent
 from tidelake.objects import open_store
@@ -103,7 +104,7 @@ def minutes_of(table: pa.Table) -> list[tuple[Any, ...]]:
 
 def reopened(table: Table, lake: Lake) -> Table:
     """Give the table as a process that knows nothing yet sees it."""
-    fresh = Lake(lake.catalog, lake.store, lake.where)
+    fresh = Lake(LakeHandle(lake.catalog, lake.store, lake.where))
     return fresh.table(table.name)
 
 
@@ -459,11 +460,11 @@ def test_compaction_retention_and_flush_keep_coverage_right(lake: Lake) -> None:
     scope = lake.catalog.table("m.cpu").scope
     table.flush()
     assert minutes_of(table.coverage.held()) == [("a", 0, 6_000), ("a", 7_000, 7_001), ("b", 100, 101)]
-    lake.coordinator.commit(Commit(new_id(), scope, 1, (RemoveExtent(second.id),), operation="retention"))
+    lake.handle.coordinator.commit(Commit(new_id(), scope, 1, (RemoveExtent(second.id),), operation="retention"))
     held = [("a", 0, 2_000), ("a", 4_000, 6_000), ("a", 7_000, 7_001), ("b", 100, 101)]
     assert minutes_of(table.coverage.held()) == minutes_of(reopened(table, lake).coverage.held()) == held
     swap = (RemoveExtent(first.id), RemoveExtent(third.id), merge(lake, table, [first, third]))
-    lake.coordinator.commit(Commit(new_id(), scope, 1, swap, operation="compact"))
+    lake.handle.coordinator.commit(Commit(new_id(), scope, 1, swap, operation="compact"))
     assert minutes_of(table.coverage.held()) == minutes_of(reopened(table, lake).coverage.held()) == held
     assert table.append(table_of("a", range(2_000, 4_000))).rows == 2_000  # what retention freed
     old = lake.table("m.cpu", snapshot=4)
@@ -505,13 +506,13 @@ def test_a_random_life_is_that_of_a_model(
                 stored[flushed] = stored.pop("")
             elif choice < 0.8 and extents:
                 gone = rng.choice(list(extents))
-                lake.coordinator.commit(Commit(new_id(), scope, 1, (RemoveExtent(gone),), operation="retention"))
+                lake.handle.coordinator.commit(Commit(new_id(), scope, 1, (RemoveExtent(gone),), operation="retention"))
                 del stored[gone]
             elif choice < 0.9 and len(extents) > 1:
                 inputs = rng.sample(list(extents.values()), 2)
                 merged = merge(lake, table, inputs)
                 swap: list[Action] = [*(RemoveExtent(each.id) for each in inputs), merged]
-                lake.coordinator.commit(Commit(new_id(), scope, 1, tuple(swap), operation="compact"))
+                lake.handle.coordinator.commit(Commit(new_id(), scope, 1, tuple(swap), operation="compact"))
                 stored[merged.extent.id] = [cell for each in inputs for cell in stored.pop(each.id)]
             elif choice < 0.95:
                 table = reopened(table, lake)
@@ -566,7 +567,7 @@ def test_united_coverage_is_written_now_and_then_and_bounds_what_is_read(
         assert len(objects(lake, "table")) == 4
         assert len(objects(lake, "extents")) == 45
         store = FaultyStore(lake.store)
-        fresh = Lake(lake.catalog, store, lake.where)
+        fresh = Lake(LakeHandle(lake.catalog, store, lake.where))
         assert fresh.table("m.cpu").coverage.gaps().num_rows == 44
         assert store.calls["get"] <= 12
         with pytest.raises(OverlapError):
@@ -661,8 +662,8 @@ def test_a_write_that_fails_leaves_nothing_half_there(
     monkeypatch.setattr(coverage_store, "UNITED_AFTER", 1)
     with tidelake.connect(tmp_path / "lake") as sound:
         store = FaultyStore(sound.store)
-        lake = Lake(sound.catalog, store, sound.where)
-        lake.coordinator._patience_s = 0.0
+        lake = Lake(LakeHandle(sound.catalog, store, sound.where))
+        lake.handle.coordinator._patience_s = 0.0
         table = lake.create_table("m.cpu", SCHEMA, **DEVICE, coverage="exclusive")
         table.append(table_of("a", range(2_000)))
         store.add(Fault("put*", mode, match=match))
@@ -714,8 +715,8 @@ def test_killed_at_any_step_an_append_is_whole_or_not_there(
 
     (tmp_path / "lake").mkdir()
     with SqlCatalog(tmp_path / "lake" / "catalog.sqlite", at=at) as catalog:
-        lake = Lake(catalog, open_store(tmp_path / "lake"), "lake", at=at)
-        lake.coordinator._at = at
+        lake = Lake(LakeHandle(catalog, open_store(tmp_path / "lake"), "lake", at=at))
+        lake.handle.coordinator._at = at
         table = lake.create_table("m.cpu", SCHEMA, **DEVICE, coverage="exclusive")
         table.append(table_of("a", range(2_000)))
         armed = True
@@ -828,10 +829,10 @@ def test_range_scans_in_time_order_read_as_they_go(tmp_path: Path, monkeypatch: 
         for start in range(0, 60_000, 1_500):
             table.append(table_of("a", range(start, start + 1_500)))
         store = FaultyStore(sound.store)
-        table = Lake(sound.catalog, store, sound.where).table("m.cpu")
+        table = Lake(LakeHandle(sound.catalog, store, sound.where)).table("m.cpu")
         plan = table.plan(["ts", "v"], ordered=True)
         store.clear()
-        with scan_module.scan(plan, table._footers) as reader:
+        with scan_module.scan(plan, table.handle.footers) as reader:
             first = reader.read_next_batch()
             assert store.reads < 30  # of forty extents: no more than threads read ahead
             assert first["ts"][0].as_py() == NOON

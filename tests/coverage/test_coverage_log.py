@@ -27,6 +27,7 @@ from tests.support.series_worker import WITHIN_S, claim_windows
 from tidelake.catalog.log.log_catalog import open_log_catalog
 from tidelake.coverage.entities import entity_text
 from tidelake.errors import InvalidInputError, OverlapError
+from tidelake.handle.lake_handle import LakeHandle
 from tidelake.lake import Lake
 from tidelake.model.predicate import Nanoseconds
 from tidelake.objects import ObjectStore, open_store
@@ -194,11 +195,11 @@ def test_what_the_original_has_no_bytes_for_is_kept_in_ours(tmp_path: Path) -> N
 
 
 def test_a_log_in_a_bucket_keeps_coverage_beside_it(s3_store: ObjectStore) -> None:
-    lake = Lake(open_log_catalog(s3_store, create=True), s3_store, s3_store.url)
+    lake = Lake(LakeHandle(open_log_catalog(s3_store, create=True), s3_store, s3_store.url))
     table = lake.create_table("prices", SCHEMA, bucket="1h", entity=["symbol"], coverage="exclusive")
     table.append(bars("NVDA", 0, 1))
     table.append(bars("NVDA", 4))
-    again = Lake(open_log_catalog(s3_store), s3_store, s3_store.url).table("prices")
+    again = Lake(LakeHandle(open_log_catalog(s3_store), s3_store, s3_store.url)).table("prices")
     assert hours_of(again.coverage.held()) == [(0, 2), (4, 5)]
     with pytest.raises(OverlapError):
         again.append(bars("NVDA", 4))
@@ -213,7 +214,7 @@ def test_two_first_appends_pin_one_entity(tmp_path: Path) -> None:
         lake.create_table("prices", SCHEMA, bucket="1h", entity=["symbol"], coverage="track")
         one, other = open_log(tmp_path / "prices"), open_log(tmp_path / "prices")
         tables = [each.table("prices") for each in (one, other)]
-        head = other.coordinator.head(other.catalog.table("prices").scope)  # what the second builds on
+        head = other.handle.coordinator.head(other.catalog.table("prices").scope)  # what the second builds on
         tables[0].append(bars("NVDA", 1))
         assert head.sequence == 1
         with pytest.raises(InvalidInputError, match="another entity"):
@@ -240,8 +241,8 @@ def test_killed_at_any_step_an_append_to_a_log_is_whole_or_not_there(tmp_path: P
             raise _Killed
 
     store = open_store(tmp_path / "prices")
-    lake = Lake(open_log_catalog(store, create=True, at=at), store, f"log:{tmp_path}/prices", at=at)
-    lake.coordinator._at = at
+    lake = Lake(LakeHandle(open_log_catalog(store, create=True, at=at), store, f"log:{tmp_path}/prices", at=at))
+    lake.handle.coordinator._at = at
     table = lake.create_table("prices", SCHEMA, bucket="1h", entity=["symbol"], coverage="exclusive")
     table.append(bars("NVDA", 0, 1, 2))
     armed = True
@@ -394,7 +395,7 @@ def test_a_peers_table_has_equal_rows_and_coverage(tmp_path: Path) -> None:
         assert read.to_pylist() == session.sql(order).to_pylist()
         newest = max((tmp_path / "theirs/_coverage/table").iterdir(), key=lambda path: int(path.name.split("-")[0]))
         expected = peer_coverage(newest.read_bytes())
-        held = lake.holdings.at(ours.snapshot)
+        held = lake.handle.holdings.at(ours.snapshot)
         assert {entity: held.bitmap(entity) for entity in held} == expected
         for again in (rows.slice(2, 1), rows.slice(9, 1)):
             with pytest.raises(peer.IndexIntervalOverlapError):

@@ -11,6 +11,8 @@ import pytest
 import tidelake
 from tests.support.faulty import FaultyStore
 from tidelake import Lake
+from tidelake.catalog import open_catalog
+from tidelake.handle.lake_handle import LakeHandle
 from tidelake.query.session import run
 
 DAY = "2026-01-{:02}"
@@ -95,9 +97,7 @@ def test_manifest_does_not_answer_what_it_cannot_know(text: str, lake: Lake) -> 
 )
 def test_manifest_answers_without_reading_what_it_proves(text: str, objects: int, lake: Lake) -> None:
     watched = FaultyStore(lake.store)
-    with tidelake.connect(lake.where) as other:
-        other.store = watched
-        other.footers._store = watched
+    with Lake(LakeHandle(open_catalog(lake.where), watched, lake.where)) as other:
         result = other.sql(text)
         expected = lake.sql(text).to_arrow()
         assert result.to_arrow().equals(expected)

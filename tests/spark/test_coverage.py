@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 import tidelake
 from tidelake.errors import InvalidInputError, OverlapError
+from tidelake.handle.lake_handle import LakeHandle
 from tidelake.lake import Lake
 from tidelake.spark.jobs import load, rewrite
 from tidelake.table import Table
@@ -51,7 +52,7 @@ def write(spark: SparkSession, lake: Lake, table: pa.Table, **options: Any) -> N
 
 
 def held(lake: Lake) -> list[tuple[str, int, int]]:
-    found = Lake(lake.catalog, lake.store, lake.where).table("m.cpu").coverage.held()
+    found = Lake(LakeHandle(lake.catalog, lake.store, lake.where)).table("m.cpu").coverage.held()
     minute = timedelta(minutes=1)
     return [
         (row["device"], round((row["start"] - NOON) / minute), round((row["end"] - NOON) / minute))

@@ -31,7 +31,7 @@ def lake(tmp_path: Path) -> Iterator[Lake]:
 @pytest.fixture
 def planner(lake: Lake) -> Lake:
     """Give the lake as Spark's planning holds it open."""
-    return Place.of_lake(lake).open()
+    return Lake(Place.of_lake(lake).open())
 
 
 def rows(first: int, count: int) -> list[dict[str, Any]]:

@@ -117,7 +117,7 @@ def test_secrets_are_in_options_and_not_in_splits(tmp_path: Path, s3: S3Server) 
     with tidelake.connect(tmp_path / "lake", **store) as lake:
         table = lake.create_table("t", {"ts": "timestamp", "n": "long"}, time="ts")
         table.append([{"ts": "2026-01-01T00:00:00Z", "n": n} for n in range(2_000)])
-        place = Place.of_table(table)
+        place = Place.of_lake(lake)
         assert s3.secret not in repr(place)
         options = {**place.options(), "table": "t"}
         reader = TableReader(options, spark_schema(table.schema))

@@ -50,7 +50,7 @@ def test_write_is_one_commit_of_well_sized_extents_in_time_order(spark: SparkSes
     assert tidelake_value(row["doc"]) == {"a": 5, "b": [1.5, None, "x"]}
     assert row["v"] == [12345.0, 0.5]
     for extent in table.extents():
-        times = table._footers.open(extent).read_block(0, ["ts"]).column(0)
+        times = table.handle.footers.open(extent).read_block(0, ["ts"]).column(0)
         assert times == times.sort()
 
 

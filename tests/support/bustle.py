@@ -52,14 +52,14 @@ def rewritten(lake: Lake, choose: random.Random) -> None:
     plan = replace(table.plan(), hot=())
     if len(plan.tasks) < 2:
         return
-    writer = Appender(table._target, plan.snapshot, keep_hot=False, is_new=False)
-    for batch in scan(plan, table._footers):
+    writer = Appender(table.handle, plan.snapshot, keep_hot=False, is_new=False)
+    for batch in scan(plan, table.handle.footers):
         writer.take_batch(batch)
     removed = [RemoveExtent(task.extent.id) for task in plan.tasks]
     actions = (*writer.finish(), *removed)
     commit = Commit(new_id(), plan.snapshot.scope, plan.snapshot.sequence, actions, operation="rewrite")
     try:
-        lake.coordinator.commit(commit)
+        lake.handle.coordinator.commit(commit)
     except ConflictError:
         writer.give_up()
 

@@ -363,9 +363,7 @@ class Series:
     def _rules(self, snapshot: Snapshot) -> Rules:
         rules = self._holdings.rules(snapshot)
         if rules is None:
-            raise InvalidInputError(
-                "the table keeps no coverage: create it with bucket=", table=self._table.name, kind="no_coverage"
-            )
+            raise no_coverage(self._table.name)
         return rules
 
     def _asked(self, start: Any, end: Any, entity: Entity, schedule: Any, *, extra: Sequence[Entity] = ()) -> _Asked:
@@ -420,6 +418,11 @@ class Series:
             for batch in reader:
                 found.add(batch)
         return found.finish()
+
+
+def no_coverage(table: str) -> InvalidInputError:
+    """Return the error for a question about a table that keeps no coverage."""
+    return InvalidInputError("the table keeps no coverage: create it with bucket=", table=table, kind="no_coverage")
 
 
 def _entity(entity: Entity, names: Sequence[str]) -> list[Any]:

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+from tidelake.handle.table_handle import TableHandle
 from tidelake.pruning.plan import ScanPlan, time_window
-from tidelake.query.answers import Answer
 from tidelake.query.result import Result
-from tidelake.table import Table
 
 MUCH_BYTES = 256 << 20  # stored bytes of one scan that are worth a word; some seconds on one machine
 
@@ -25,15 +24,14 @@ def next_steps(result: Result, found: int | None) -> list[str]:
 
 def where_rows_are(result: Result) -> list[str]:
     """Return a sentence for each table that a query reads: the time that its rows span, or that it has none."""
-    tables = {str(scan.table.name): scan.table for scan in result._scans if not isinstance(scan.table, Answer)}
+    tables = {scan.table.name: scan.table for scan in result._scans if isinstance(scan.table, TableHandle)}
     return [_held(name, table) for name, table in tables.items()]
 
 
-def _held(name: str, table: Table) -> str:
+def _held(name: str, table: TableHandle) -> str:
     head = table.snapshot
-    scope = table._info.scope
-    extents = table._catalog.extents(scope, sequence=head.sequence, stats=())
-    hot = table._catalog.hot(scope, sequence=head.sequence) if head.totals.hot_rows else []
+    extents = table.catalog.extents(table.scope, sequence=head.sequence, stats=())
+    hot = table.hot(head)
     spans = [(each.min_ts_ns, each.max_ts_ns) for each in extents] + [(each.min_ts_ns, each.max_ts_ns) for each in hot]
     low = [first for first, _ in spans if first is not None]
     high = [last for _, last in spans if last is not None]
@@ -48,7 +46,7 @@ def _held(name: str, table: Table) -> str:
 def how_to_read_less(result: Result, *, much_bytes: int = MUCH_BYTES) -> str | None:
     """Return one sentence on the largest scan, if it reads much and its plan shows what would narrow it."""
     large = max(result._scans, key=lambda scan: scan.byte_size, default=None)
-    if large is None or large.byte_size < much_bytes or isinstance(large.table, Answer):
+    if large is None or large.byte_size < much_bytes or not isinstance(large.table, TableHandle):
         return None
     advice = list(_narrower(large.plan))
     if not advice:

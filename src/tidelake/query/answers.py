@@ -14,77 +14,45 @@ like rows that are not yet in an extent, so both engines read it alike. It does 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 from sqlglot import exp
 
-from tidelake.catalog.protocol import TableInfo, new_id
+from tidelake.coverage.verbs import Series, no_coverage
 from tidelake.errors import InvalidInputError, NotFoundError
-from tidelake.lake import Lake
-from tidelake.model.schema import Schema
-from tidelake.model.snapshot import Counts, HotBatch, Scope, Snapshot
-from tidelake.pruning.plan import ScanPlan, make_plan
+from tidelake.handle.table_handle import TableHandle
 from tidelake.query.constants import constant_of
 from tidelake.query.sql.parse import error_of
 from tidelake.query.tables import ANSWER_PLACES, ANSWERS, Answering
-from tidelake.scan.extents import prune_blocks
-from tidelake.scan.hot import hot_payload
-from tidelake.table import Table
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+from tidelake.scan.extents import Footers
+from tidelake.scan.scannable import MemoryRows, Scannable
 
 
-def coverage_table(lake: Lake, table: str | Table, kind: str = "coverage", **words: Any) -> pa.Table:
-    """Give an answer about a table's coverage: ``coverage``, ``gaps``, ``missing`` or ``held``."""
-    asked = (lake.table(table) if isinstance(table, str) else table).coverage
+def coverage_table(table: Scannable, kind: str, words: Mapping[str, Any]) -> pa.Table:
+    """Return an answer about a table's coverage: ``coverage``, ``gaps``, ``missing`` or ``held``."""
+    if not isinstance(table, TableHandle):
+        raise no_coverage(table.name)
+    asked, about = Series(table, table.holdings), dict(words)
     match kind:
         case "gaps":
-            return asked.gaps(**words)
+            return asked.gaps(**about)
         case "missing":
-            return asked.missing(words.pop("start", None), words.pop("end", None), **words)
+            return asked.missing(about.pop("start", None), about.pop("end", None), **about)
         case "held":
-            return asked.held(**words)
+            return asked.held(**about)
         case "coverage":
-            return asked.report(**words).entities
+            return asked.report(**about).entities
         case _:
             raise InvalidInputError("no such answer", kind="bad_answer", asked=kind, known=", ".join(ANSWERS))
 
 
-class Answer(Table):
-    """Rows in memory, to be scanned as a table is."""
-
-    def __init__(self, lake: Lake, name: str, rows: pa.Table) -> None:
-        info = TableInfo(new_id(), "answers", name, 0)
-        schema = Schema.of({field.name: _type_of(field.type) for field in rows.schema})
-        whole = rows.cast(schema.arrow).combine_chunks().to_batches()
-        batch = HotBatch(new_id(), rows.num_rows, hot_payload(whole[0]), None, None, 1) if whole else None
-        totals = Counts(hot_batches=len(whole), hot_rows=rows.num_rows, hot_bytes=len(batch.payload) if batch else 0)
-        pinned = Snapshot(Scope(info.id), 1, info.id, None, 0, "answer", schema, {}, totals)
-        super().__init__(lake.catalog, lake.store, lake.coordinator, lake.footers, info, pinned, holdings=lake.holdings)
-        self._rows = () if batch is None else (batch,)
-
-    def plan(self, columns: Any = None, where: Any = None, **words: Any) -> ScanPlan:
-        """Say what a scan would read: rows in memory."""
-        return prune_blocks(self.outline(columns, where, **words), self._footers)
-
-    def outline(self, columns: Any = None, where: Any = None, **words: Any) -> ScanPlan:
-        """Plan without a catalog, which does not know the rows."""
-        snapshot = self.snapshot
-        question = self._question(snapshot, columns, where, None, None, words.get("limit"), False)
-        return make_plan(self.name, snapshot, question, (), self._rows)
-
-    def to_spark(
-        self, columns: Any = None, where: Any = None, *, spark: SparkSession | None = None, plain: bool = False
-    ) -> DataFrame:
-        """Give the rows to Spark themselves: there is no table for executors to read."""
-        from tidelake.spark import session
-
-        frame: DataFrame = (spark or session()).createDataFrame(self.scan(columns, where).read_all())
-        return frame
+def answer_rows(name: str, rows: pa.Table, footers: Footers) -> MemoryRows:
+    """Hold an answer's rows under a name, to be scanned as a table is."""
+    return MemoryRows.of(f"answers.{name}", rows, footers)
 
 
 def name_answers(tree: exp.Query, text: str, tables: Answering) -> None:
@@ -131,15 +99,3 @@ def _value(node: exp.Expr, text: str) -> Any:
     if not isinstance(value, datetime | str | int | float | bool | None):
         return str(value)  # a date
     return value
-
-
-def _type_of(kind: pa.DataType) -> str:
-    if pa.types.is_timestamp(kind):
-        return "timestamp"
-    if pa.types.is_floating(kind):
-        return "real"
-    if pa.types.is_boolean(kind):
-        return "bool"
-    if pa.types.is_integer(kind):
-        return "int" if kind.bit_width <= 32 else "long"
-    return "string"

@@ -26,7 +26,7 @@ from tidelake.query.kql import Lowered, Render
 from tidelake.query.kql.results import unpacked
 from tidelake.query.pushdown import Ask
 from tidelake.scan.misfits import announced
-from tidelake.table import Table
+from tidelake.scan.scannable import Scannable
 
 if TYPE_CHECKING:
     import pandas
@@ -67,7 +67,7 @@ class Scan:
 
     name: str
     columns: tuple[str, ...]
-    table: Table
+    table: Scannable
     plan: ScanPlan
     ask: Ask
 
@@ -111,7 +111,7 @@ class Result:
     def _by_scan(self) -> tuple[tuple[str, ...], ...]:
         if self._announced is None:
             self._announced = tuple(
-                announced(scan.plan, scan.table._footers, scan.asked) if scan.plan.question.spread else ()
+                announced(scan.plan, scan.table.footers, scan.asked) if scan.plan.question.spread else ()
                 for scan in self._scans
             )
         return self._announced

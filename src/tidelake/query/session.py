@@ -22,11 +22,12 @@ import pyarrow as pa
 from sqlglot import exp
 
 from tidelake.errors import InvalidInputError, NotFoundError, QueryError
-from tidelake.lake import Lake
+from tidelake.handle.lake_handle import LakeHandle, OpenLake
+from tidelake.handle.table_handle import TableHandle
 from tidelake.model.schema import DataType, Schema
 from tidelake.pruning.plan import ScanPlan
 from tidelake.query.adapt import adapt
-from tidelake.query.answers import Answer, coverage_table, name_answers
+from tidelake.query.answers import answer_rows, coverage_table, name_answers
 from tidelake.query.bind import At, bind, bind_tables, quoted_columns
 from tidelake.query.budget import Budget
 from tidelake.query.deadline import Deadline
@@ -43,7 +44,7 @@ from tidelake.runtime.deferred import later
 from tidelake.runtime.forking import renew_after_fork
 from tidelake.scan.alternatives import nor_in_overflow
 from tidelake.scan.extents import prune_blocks
-from tidelake.table import Table
+from tidelake.scan.scannable import Scannable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -59,7 +60,7 @@ Language = Literal["sql", "kql"]
 
 
 def run(
-    lake: Lake,
+    lake: OpenLake,
     text: str,
     *,
     language: Language = "sql",
@@ -70,17 +71,18 @@ def run(
     """Prepare a query and plan its scans; ``prune=False`` reads every row and pushes nothing down: to compare with."""
     limits = Budget.of(budget)
     deadline = Deadline(limits.seconds)
-    seen = _Seen(lake, limits, deadline)
-    prepared = _prepared(lake, text, language, seen)
+    held = lake.handle
+    seen = _Seen(held, limits, deadline)
+    prepared = _prepared(held, text, language, seen)
     if prepared.shape is not None and engine in ("auto", "local") and prune:
-        return _manifest_result(prepared, prepared.shape, seen, lake)
+        return _manifest_result(prepared, prepared.shape, seen, held)
     scans = [_scan(ask, seen, prune) for ask in prepared.asks]
     limits.check_read(sum(scan.byte_size for scan in scans))
     chosen = choose_engine(engine, scans)
-    return Result(prepared, scans, chosen, replace(limits, spent=deadline.spent), _Runs(lake, chosen))
+    return Result(prepared, scans, chosen, replace(limits, spent=deadline.spent), _Runs(held, chosen))
 
 
-def _manifest_result(prepared: Prepared, shape: Shape, seen: _Seen, lake: Lake) -> Result:
+def _manifest_result(prepared: Prepared, shape: Shape, seen: _Seen, lake: LakeHandle) -> Result:
     """Answer from the manifest as far as it goes; what it cannot answer is planned as any scan is."""
     limits = seen.limits
     table = seen.table(shape.reference.table, shape.reference.at)
@@ -97,7 +99,7 @@ def _manifest_result(prepared: Prepared, shape: Shape, seen: _Seen, lake: Lake) 
 class _Runs:
     """Run a prepared query on the engine that was chosen, or read its answer off the manifest."""
 
-    lake: Lake
+    lake: LakeHandle
     engine: str
 
     def rows(self, prepared: Prepared, scans: Sequence[Scan], budget: Budget) -> pa.RecordBatchReader:
@@ -139,10 +141,10 @@ class _Kept:
         self.queries, self.lock = OrderedDict(), Lock()
 
 
-_KEPT: WeakKeyDictionary[Lake, _Kept] = WeakKeyDictionary()
+_KEPT: WeakKeyDictionary[LakeHandle, _Kept] = WeakKeyDictionary()
 
 
-def _prepared(lake: Lake, text: str, language: Language, seen: _Seen) -> Prepared:
+def _prepared(lake: LakeHandle, text: str, language: Language, seen: _Seen) -> Prepared:
     kept = _KEPT.setdefault(lake, _Kept())
     key = (language, text)
     with kept.lock:
@@ -234,16 +236,16 @@ def _cheapest(types: Mapping[str, DataType]) -> str:
 class _Seen:
     """The tables of a lake as one query sees them: each pinned to one snapshot, the newest when first asked for."""
 
-    def __init__(self, lake: Lake, limits: Budget, deadline: Deadline) -> None:
+    def __init__(self, lake: LakeHandle, limits: Budget, deadline: Deadline) -> None:
         self._lake = lake
         self.limits, self.deadline = limits, deadline
-        self.answers: dict[str, Table] = {}  # tables that a query's text makes
+        self.answers: dict[str, Scannable] = {}  # tables that a query's text makes
         self.overflowed = False  # a name is no column, and was found in an overflow column
         self.looked_around = False  # what a query means depends on which tables there are
-        self._tables: dict[tuple[str, At | None], Table] = {}
-        self._newest: dict[str, Table] = {}  # by a table's id: a query may spell its name in several ways
+        self._tables: dict[tuple[str, At | None], Scannable] = {}
+        self._newest: dict[str, TableHandle] = {}  # by a table's id: a query may spell its name in several ways
 
-    def table(self, name: str, at: At | None = None) -> Table:
+    def table(self, name: str, at: At | None = None) -> Scannable:
         key = (name, at)
         if key not in self._tables:
             with self.deadline.undisturbed():
@@ -261,7 +263,7 @@ class _Seen:
         table = self.table(str(words["table"]))
         name = f"{kind}_{len(self.answers) + 1}"
         with self.deadline.undisturbed():
-            self.answers[name] = Answer(self._lake, name, coverage_table(self._lake, table, kind, **about))
+            self.answers[name] = answer_rows(name, coverage_table(table, kind, about), self._lake.footers)
         return name
 
     def external(self, columns: Sequence[str], addresses: Sequence[str], options: Mapping[str, Any]) -> str:
@@ -269,7 +271,7 @@ class _Seen:
         name = f"external_{len(self.answers) + 1}"
         with self.deadline.undisturbed():
             rows = read_external(columns, addresses, options, self.limits, self.deadline)
-            self.answers[name] = Answer(self._lake, name, rows)
+            self.answers[name] = answer_rows(name, rows, self._lake.footers)
         return name
 
     def columns(self, name: str) -> Mapping[str, DataType]:
@@ -295,27 +297,27 @@ class _Seen:
     def schemas(self) -> dict[str, Schema]:
         return {name: table.schema for (name, at), table in self._tables.items() if at is None}
 
-    def _pinned(self, name: str, at: At | None) -> Table:
+    def _pinned(self, name: str, at: At | None) -> Scannable:
         if at is None and name in self.answers:
             return self.answers[name]
         if at is not None and at.sequence is not None:
-            return self._lake.table(name, snapshot=at.sequence)
+            return TableHandle.open(self._lake, name, snapshot=at.sequence)
         newest = self._pinned_newest(name)
         if at is None:
             return newest
-        past = self._lake.table(name, as_of=at.time)
+        past = TableHandle.open(self._lake, name, as_of=at.time)
         return past if past.snapshot.sequence <= newest.snapshot.sequence else newest  # a time that is still to come
 
-    def _pinned_newest(self, name: str) -> Table:
+    def _pinned_newest(self, name: str) -> TableHandle:
         try:
-            table = self._lake.table(name)
+            table = TableHandle.open(self._lake, name)
         except NotFoundError:
             self.looked_around = True
             raise
         except InvalidInputError as error:
             self.looked_around = True
             raise _as_missing(error, name) from None
-        id = table._info.id
+        id = table.info.id
         if id not in self._newest:
             self._newest[id] = table.pinned()
         return self._newest[id]

@@ -22,7 +22,8 @@ LOADED = (
     "tidelake.format.tlm",
     "tidelake.format.parquet",
     "tidelake.scan.evaluate",
-    "tidelake.lake",
+    "tidelake.handle.opening",
+    "tidelake.handle.table_handle",
 )
 
 

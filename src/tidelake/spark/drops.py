@@ -32,7 +32,8 @@ from tidelake.errors import (
     TidelakeError,
     UnavailableError,
 )
-from tidelake.lake import Lake
+from tidelake.handle.lake_handle import LakeHandle, OpenLake
+from tidelake.handle.table_handle import TableHandle
 from tidelake.spark import register, session
 from tidelake.spark.files import cut_pieces, kind_of
 from tidelake.spark.jobs import run_pieces, set_aside, target_of
@@ -62,7 +63,7 @@ class DropReport:
 
 def stream(
     source: Callable[[SparkSession], DataFrame],
-    lake: Lake,
+    lake: OpenLake,
     table: str,
     *,
     checkpoint: str,
@@ -84,7 +85,7 @@ def stream(
 
 
 def watch(
-    lake: Lake,
+    lake: OpenLake,
     root: str | os.PathLike[str],
     *,
     every_s: float = 1.0,
@@ -107,7 +108,7 @@ def watch(
     kept: set[tuple[str, int, int]] = set()
     while True:
         for table, files in sorted(_dropped(folder, kept).items()):
-            report, reasons = _load_or_set_aside(engine, lake, table, files[:MOST_FILES])
+            report, reasons = _load_or_set_aside(engine, lake.handle, table, files[:MOST_FILES])
             for file in files[:MOST_FILES]:
                 if file in reasons:
                     _set_aside(folder, file, reasons[file], done, kept)
@@ -120,7 +121,7 @@ def watch(
 
 
 def _load_or_set_aside(
-    engine: SparkSession, lake: Lake, table: str, files: list[Path]
+    engine: SparkSession, lake: LakeHandle, table: str, files: list[Path]
 ) -> tuple[DropReport, dict[Path, str]]:
     """Load files of one table, and return a report and the reason for each file that cannot be loaded."""
     try:
@@ -157,7 +158,7 @@ def _fault_of_file(error: Exception) -> str | None:
     return text if name in ("InvalidInputError", "SchemaError", "OverlapError") else f"{name}: {text}"
 
 
-def _load_round(engine: SparkSession, lake: Lake, table: str, files: list[Path]) -> DropReport:
+def _load_round(engine: SparkSession, lake: LakeHandle, table: str, files: list[Path]) -> DropReport:
     """Load files of one table in one Spark job, and commit them file by file."""
     keys = {at: f"sha256:{_digest(file)}" for at, file in enumerate(files)}
     fresh = _fresh(lake, table, keys)
@@ -165,7 +166,7 @@ def _load_round(engine: SparkSession, lake: Lake, table: str, files: list[Path])
     if not pieces:
         return DropReport(table, len(files), 0, len(files) - len(fresh), 0)
     held, schema = target_of(lake, table, pieces)
-    loaded = run_pieces(engine, lake, held, schema, pieces)
+    loaded = run_pieces(engine, held, schema, pieces)
     rows = quarantined = 0
     try:
         for at in fresh:
@@ -180,14 +181,14 @@ def _load_round(engine: SparkSession, lake: Lake, table: str, files: list[Path])
     return DropReport(held.name, len(files), rows, len(files) - len(fresh), quarantined)
 
 
-def _fresh(lake: Lake, table: str, keys: dict[int, str]) -> list[int]:
+def _fresh(lake: LakeHandle, table: str, keys: dict[int, str]) -> list[int]:
     """Give the files whose bytes are not in yet, each of several equal ones once."""
     try:
-        held = lake.table(table)
+        held = TableHandle.open(lake, table)
     except NotFoundError:
         return list({key: at for at, key in reversed(keys.items())}.values())[::-1]
     first = {key: at for at, key in reversed(keys.items())}
-    return sorted(at for key, at in first.items() if held._catalog.receipt(held._info.scope, key=key) is None)
+    return sorted(at for key, at in first.items() if held.catalog.receipt(held.scope, key=key) is None)
 
 
 def _dropped(folder: Path, kept: set[tuple[str, int, int]]) -> dict[str, list[Path]]:

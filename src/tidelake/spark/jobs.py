@@ -17,8 +17,9 @@ from tidelake.catalog.protocol import new_id, now_us
 from tidelake.coverage.sidecar import encode
 from tidelake.errors import InvalidInputError, NotFoundError
 from tidelake.format import segment_format
+from tidelake.handle.lake_handle import LakeHandle, OpenLake
+from tidelake.handle.table_handle import TableHandle
 from tidelake.ingest import Coerced
-from tidelake.lake import Lake
 from tidelake.model.schema import Schema
 from tidelake.model.settings import TableSettings
 from tidelake.model.snapshot import Action, Receipt, RemoveExtent, Snapshot, UpdateTable
@@ -40,7 +41,8 @@ from tidelake.spark.writing import (
     give_up,
     register_folder,
 )
-from tidelake.table import Table
+from tidelake.write.append import append
+from tidelake.write.create import create_table
 from tidelake.write.drift import exact_columns
 
 if TYPE_CHECKING:
@@ -83,7 +85,7 @@ class _Done:
 
 
 def load(
-    lake: Lake,
+    lake: OpenLake,
     table: str,
     paths: str | Sequence[str],
     *,
@@ -103,19 +105,20 @@ def load(
     is read with the endpoint and the credentials of the lake, or of the environment. With a key a second load of it
     changes nothing. With ``only_missing``, rows of time windows that the table holds when the load begins are left out.
     """
-    outside = Place.of_lake(lake).outside
+    own = lake.handle
+    outside = Place.of_handle(own).outside
     files = list_files([paths] if isinstance(paths, str) else list(paths), outside)
     pieces = [
         piece for at, path in enumerate(files) for piece in cut_pieces(path, format=format, file=at, outside=outside)
     ]
-    target, wider = target_of(lake, table, pieces, schema, time)
-    if key is not None and (receipt := target._catalog.receipt(target._info.scope, key=key)):
+    target, wider = target_of(own, table, pieces, schema, time)
+    if key is not None and (receipt := target.catalog.receipt(target.scope, key=key)):
         return LoadReport(target.name, len(files), receipt.rows, 0, receipt.sequence, replayed=True)
-    held = held_windows(lake, target) if only_missing else None
-    done = run_pieces(_session(spark, master), lake, target, wider, pieces, extent_bytes=extent_bytes, held=held)
+    held = held_windows(target) if only_missing else None
+    done = run_pieces(_session(spark, master), target, wider, pieces, extent_bytes=extent_bytes, held=held)
     bad = [each for one in done.tasks for each in one.bad]
     try:
-        set_aside(lake, quarantine or f"{target.name}_quarantine", bad, key)
+        set_aside(own, quarantine or f"{target.name}_quarantine", bad, key)
         receipt = done.commit(done.tasks, key=key)
     finally:
         done.close()
@@ -126,7 +129,7 @@ def load(
 
 
 def copy(
-    lake: Lake,
+    lake: OpenLake,
     source: str,
     target: str,
     *,
@@ -140,24 +143,25 @@ def copy(
     The query is Spark SQL and calls the table ``source``, which it reads at the snapshot that is newest now.
     """
     engine = _session(spark, master)
-    place = Place.of_lake(lake)
-    snapshot = lake.snapshot(source)
+    own = lake.handle
+    place = Place.of_handle(own)
+    snapshot = own.snapshot(source)
     pinned = {**place.options(), "table": source, "snapshot": str(snapshot.sequence)}
     engine.read.format("tidelake").options(**pinned).load().createOrReplaceTempView("source")
     made = engine.sql(query)
-    _make_target(lake, target, made, TableSettings.of(snapshot.settings))
+    _make_target(own, target, made, TableSettings.of(snapshot.settings))
     options = {**place.options(), "table": target, "key": key or f"copy-{new_id()}"}
     with watched(engine, f"copy {source} to {target}"):
         made.write.format("tidelake").options(**options).mode("append").save()
-    wanted = lake.table(target)
-    receipt = wanted._catalog.receipt(wanted._info.scope, key=options["key"])
+    wanted = TableHandle.open(own, target)
+    receipt = wanted.catalog.receipt(wanted.scope, key=options["key"])
     if receipt is None:
         return LoadReport(wanted.name, 0, 0, 0, wanted.snapshot.sequence)
     return LoadReport(wanted.name, 0, receipt.rows, 0, receipt.sequence)
 
 
 def rewrite(
-    lake: Lake,
+    lake: OpenLake,
     table: str,
     *,
     format: str | None = None,
@@ -172,14 +176,14 @@ def rewrite(
     meanwhile, nothing is changed and a ConflictError says so.
     """
     engine = _session(spark, master)
-    held = lake.table(table)
+    held = TableHandle.open(lake.handle, table)
     if format is not None:
         segment_format(format)
     plan = replace(held.plan(), hot=())
     snapshot, extents = plan.snapshot, [task.extent for task in plan.tasks]
     settings = {**snapshot.settings, **({"format": format} if format else {})}
-    job = _job(lake, held, snapshot, settings, extent_bytes, block_rows)
-    splits = [split for split in cut_splits(plan, held._footers, extent_bytes // 4) if isinstance(split, Split)]
+    job = _job(held, snapshot, settings, extent_bytes, block_rows)
+    splits = [split for split in cut_splits(plan, held.footers, extent_bytes // 4) if isinstance(split, Split)]
     register_folder(held, job.folder)
     written: list[Written] = []
     try:
@@ -194,7 +198,7 @@ def rewrite(
         raise
     sequence = receipt.sequence if receipt else snapshot.sequence
     rows = sum(message.rows for message in written)
-    after = lake.table(table, snapshot=sequence).snapshot.totals.extents
+    after = TableHandle.open(held.lake, table, snapshot=sequence).snapshot.totals.extents
     return RewriteReport(held.name, rows, len(extents), after, sequence)
 
 
@@ -202,7 +206,7 @@ def rewrite(
 class Loaded:
     """What the tasks of a load wrote, to be committed in one commit or in one for each file."""
 
-    table: Table
+    table: TableHandle
     job: Job
     tasks: list[_Done] = field(default_factory=list)
     _settled: list[str] = field(default_factory=list)  # committed, or given up by name
@@ -212,7 +216,7 @@ class Loaded:
         messages = [one.written for one in tasks]
         keys = [key for message in messages for key in message.keys]
         commit_id = new_id()
-        catalog, scope = self.table._catalog, self.table._info.scope
+        catalog, scope = self.table.catalog, self.table.scope
         try:
             receipt = commit_written(self.table, commit_id, self.job.folder, messages, key=key, keep_folder=True)
         except BaseException:  # it may have happened all the same: see give_up
@@ -229,8 +233,7 @@ class Loaded:
 
 def run_pieces(
     engine: SparkSession,
-    lake: Lake,
-    table: Table,
+    table: TableHandle,
     schema: Schema,
     pieces: Sequence[Piece],
     *,
@@ -239,7 +242,7 @@ def run_pieces(
 ) -> Loaded:
     """Read pieces of files in tasks, each writing extents of its own; rows of windows that are held are left out."""
     snapshot = table.snapshot
-    job = replace(_job(lake, table, snapshot, snapshot.settings, extent_bytes), schema=schema, held=held)
+    job = replace(_job(table, snapshot, snapshot.settings, extent_bytes), schema=schema, held=held)
     register_folder(table, job.folder)
     loaded = Loaded(table, job)
     try:
@@ -251,23 +254,23 @@ def run_pieces(
     return loaded
 
 
-def held_windows(lake: Lake, table: Table) -> bytes:
+def held_windows(table: TableHandle) -> bytes:
     """Give what a table covers now, for tasks that leave it out."""
     snapshot = table.snapshot
-    rules = lake.holdings.rules(snapshot)
+    rules = table.holdings.rules(snapshot)
     if rules is None:
         raise InvalidInputError("the table keeps no coverage: create it with bucket=", table=table.name)
-    return encode(lake.holdings.at(snapshot), rules.index)
+    return encode(table.holdings.at(snapshot), rules.index)
 
 
-def set_aside(lake: Lake, table: str, bad: Sequence[Bad], key: str | None) -> None:
+def set_aside(lake: LakeHandle, table: str, bad: Sequence[Bad], key: str | None) -> None:
     """Append bad records to their table, which is made when there is a first one."""
     if not bad:
         return
     try:
-        held = lake.table(table)
+        held = TableHandle.open(lake, table)
     except NotFoundError:
-        held = lake.create_table(table, QUARANTINE, time="ts")
+        held = _created(lake, table, QUARANTINE, time="ts")
     now = now_us()
     rows = pa.table(
         {
@@ -278,7 +281,7 @@ def set_aside(lake: Lake, table: str, bad: Sequence[Bad], key: str | None) -> No
             "record": [each.record for each in bad],
         }
     )
-    held.append(rows, key=None if key is None else f"{key}:quarantine")
+    append(held, rows, key=None if key is None else f"{key}:quarantine")
 
 
 def _loader(job: Job) -> Callable[[Piece], _Done]:
@@ -313,35 +316,38 @@ def _run(engine: SparkSession, work: Sequence[Any], do: Callable[[Any], Any]) ->
 
 
 def _job(
-    lake: Lake,
-    table: Table,
+    table: TableHandle,
     snapshot: Snapshot,
     settings: Mapping[str, Any],
     extent_bytes: int,
     block_rows: int | None = None,
 ) -> Job:
     id = new_id()
-    info = table._info
+    info = table.info
     folder = extent_key(info.namespace, info.name, f"job-{id}", "")
-    place = Place.of_lake(lake)
+    place = Place.of_handle(table.lake)
     return Job(
-        id, place, lake.store.url, table.name, folder, snapshot.schema, dict(settings), extent_bytes, block_rows,
-        exact=exact_columns(table._catalog, snapshot, snapshot.schema.names),
+        id, place, table.store.url, table.name, folder, snapshot.schema, dict(settings), extent_bytes, block_rows,
+        exact=exact_columns(table.catalog, snapshot, snapshot.schema.names),
     )  # fmt: skip
 
 
 def target_of(
-    lake: Lake, name: str, pieces: Sequence[Piece], schema: Mapping[str, str] | None = None, time: str | None = None
-) -> tuple[Table, Schema]:
+    lake: LakeHandle,
+    name: str,
+    pieces: Sequence[Piece],
+    schema: Mapping[str, str] | None = None,
+    time: str | None = None,
+) -> tuple[TableHandle, Schema]:
     """Find the table or make it; and its schema with the columns that the first file has and the table lacks."""
     if not pieces:
         raise InvalidInputError("the files are empty", table=name)
-    outside = Place.of_lake(lake).outside
+    outside = Place.of_handle(lake).outside
     try:
-        table = lake.table(name)
+        table = TableHandle.open(lake, name)
     except NotFoundError:
         found = (Schema.of(schema), time) if schema else sample_schema(pieces[0], time, outside)
-        table = lake.create_table(name, found[0], time=found[1])
+        table = _created(lake, name, found[0], time=found[1])
         return table, table.schema
     held = table.schema
     if schema is not None:
@@ -352,13 +358,20 @@ def target_of(
     return table, held.widen(fresh)
 
 
-def _make_target(lake: Lake, name: str, frame: DataFrame, settings: TableSettings) -> None:
+def _make_target(lake: LakeHandle, name: str, frame: DataFrame, settings: TableSettings) -> None:
     try:
-        lake.table(name)
+        TableHandle.open(lake, name)
     except NotFoundError:
         kinds = {column.name: table_type(column.dataType, column.name) for column in frame.schema}
         time = settings.time if settings.time in kinds else None
-        lake.create_table(name, kinds, time=time, format=settings.format)
+        _created(lake, name, kinds, time=time, format=settings.format)
+
+
+def _created(
+    lake: LakeHandle, name: str, schema: Schema | Mapping[str, Any], *, time: str | None, format: str | None = None
+) -> TableHandle:
+    create_table(lake.catalog, name, schema, time=time, format=format)
+    return TableHandle.open(lake, name)
 
 
 def _session(spark: SparkSession | None, master: str | None) -> SparkSession:

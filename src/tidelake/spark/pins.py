@@ -15,8 +15,8 @@ import orjson
 from tidelake.runtime.forking import renew_after_fork
 
 if TYPE_CHECKING:
+    from tidelake.handle.table_handle import TableHandle
     from tidelake.model.snapshot import Snapshot
-    from tidelake.table import Table
 
 KEPT = 4096  # tables of executions; one is asked for again only while it is being planned
 
@@ -57,18 +57,18 @@ class Pins:
         implements = ("java.util.function.BiFunction",)
 
 
-def pinned(query: str, table: Table) -> Snapshot:
+def pinned(query: str, table: TableHandle) -> Snapshot:
     """Give the snapshot that an execution of a query reads of a table, or of the table as it was at a time."""
     newest = _newest(query, table)
-    past = table._pinned
+    past = table.past
     return newest if past is None or past.sequence > newest.sequence else past  # after it: a time still to come
 
 
-def _newest(query: str, table: Table) -> Snapshot:
-    key = (query, table._info.id)
+def _newest(query: str, table: TableHandle) -> Snapshot:
+    key = (query, table.info.id)
     with _PINNED.lock:
         if key not in _PINNED.snapshots:
-            _PINNED.snapshots[key] = table._catalog.head(table._info.scope)
+            _PINNED.snapshots[key] = table.catalog.head(table.scope)
             while len(_PINNED.snapshots) > KEPT:
                 _PINNED.snapshots.popitem(last=False)
         return _PINNED.snapshots[key]

@@ -14,11 +14,12 @@ from functools import lru_cache
 
 from tidelake.catalog import CATALOG_FILE
 from tidelake.errors import InvalidInputError, redacted
-from tidelake.lake import LOG_SCHEME, Lake, connect
+from tidelake.handle.lake_handle import LakeHandle, OpenLake
+from tidelake.handle.opening import LOG_SCHEME, open_lake
+from tidelake.handle.table_handle import TableHandle
 from tidelake.objects import ObjectStore, open_store
 from tidelake.spark.options import LAKE, option
 from tidelake.spark.outside import Outside
-from tidelake.table import Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,17 +55,14 @@ class Place:
         return cls(lake, *(option(options, name) for name in LAKE[1:]))
 
     @classmethod
-    def of_lake(cls, lake: Lake) -> Place:
-        """Give the place of an open lake, so that other processes can open it too."""
-        return cls._of_parts(lake._address, lake.store)
+    def of_lake(cls, lake: OpenLake) -> Place:
+        """Return the place of an open lake, so that other processes can open it too."""
+        return cls.of_handle(lake.handle)
 
     @classmethod
-    def of_table(cls, table: Table) -> Place:
-        """Give the place of the lake that a table is in."""
-        return cls._of_parts(table._lake_address, table._store)
-
-    @classmethod
-    def _of_parts(cls, where: str, store: ObjectStore) -> Place:
+    def of_handle(cls, lake: LakeHandle) -> Place:
+        """Return the same, of a lake's handle."""
+        where, store = lake.address, lake.store
         if "://" not in where and not where.startswith("log:"):
             where = os.path.abspath(where)  # other processes may be elsewhere
         held = getattr(store, "_place", None)  # of a bucket: with the credentials it was opened with
@@ -73,7 +71,7 @@ class Place:
             return cls(where, beside)
         return cls(where, store.url, held.endpoint, held.key, held.secret, held.region)
 
-    def open(self) -> Lake:
+    def open(self) -> LakeHandle:
         """Open the lake, once in a process."""
         return _open_lake(self, _identity(self.lake))
 
@@ -87,14 +85,14 @@ class Place:
         return _open_objects(self, url)
 
 
-def open_table(options: Mapping[str, str]) -> Table:
+def open_table(options: Mapping[str, str]) -> TableHandle:
     """Open the table that options name, as it is or as it was."""
     name = option(options, "table") or option(options, "path")
     if not name:
         raise no_table()
     snapshot = option(options, "snapshot")
     pinned = int(snapshot) if snapshot is not None and snapshot.isdigit() and len(snapshot) < 20 else snapshot
-    return Place.of(options).open().table(name, as_of=option(options, "asOf"), snapshot=pinned)
+    return TableHandle.open(Place.of(options).open(), name, as_of=option(options, "asOf"), snapshot=pinned)
 
 
 def no_table() -> InvalidInputError:
@@ -116,8 +114,8 @@ def _identity(lake: str) -> tuple[int, int] | None:
 
 
 @lru_cache(maxsize=16)
-def _open_lake(place: Place, identity: tuple[int, int] | None) -> Lake:
-    return connect(
+def _open_lake(place: Place, identity: tuple[int, int] | None) -> LakeHandle:
+    return open_lake(
         place.lake,
         objects=place.objects,
         endpoint=place.endpoint,

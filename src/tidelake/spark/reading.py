@@ -19,6 +19,7 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
 from tidelake.format import ExtentReader, segment_format
+from tidelake.handle.table_handle import TableHandle
 from tidelake.model.expression import parse_where
 from tidelake.model.predicate import And, Predicate
 from tidelake.model.snapshot import Extent
@@ -30,7 +31,6 @@ from tidelake.spark.filters import translate
 from tidelake.spark.options import OWN_PLAN, number_of
 from tidelake.spark.places import Place, no_table, open_table
 from tidelake.spark.types import arrow_schema, projected, to_spark
-from tidelake.table import Table
 
 LEAST_SPLIT_BYTES = 4 << 20  # a task costs some 15 ms, the time to read so much
 MOST_SPLIT_BYTES = 48 << 20  # stored; some ten times as much in memory, of which a task holds a part at a time
@@ -75,11 +75,11 @@ class TableReader(DataSourceReader):
         self.pushFilters = _PushFilters(self)  # type: ignore[method-assign]
         self.schema = arrow_schema(schema)
         self.place: Place | None = None
-        self._table: Table | None = None
+        self._table: TableHandle | None = None
         if OWN_PLAN not in options and not (options.get("table") or options.get("path")):
             return  # a table that SQL created: spark plans it once without its options, and then once with them
         table = self._table = open_table(options).showing(schema.fieldNames(), options.get("where"))
-        self.place, self.objects = Place.of(options), table._store.url
+        self.place, self.objects = Place.of(options), table.store.url
         self._columns = projected(table.schema, schema, table.name)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -105,7 +105,7 @@ class TableReader(DataSourceReader):
         log.info("%s", plan.explain())
         for each in plan.warnings:
             log.warning("%s", each)
-        return cut_splits(plan, table._footers, number_of(self._options, "splitBytes", None))
+        return cut_splits(plan, table.footers, number_of(self._options, "splitBytes", None))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if self.place is None:
@@ -115,7 +115,7 @@ class TableReader(DataSourceReader):
         return read_split(partition, self.place.open_objects(self.objects), self.schema)
 
 
-def wanted_rows(table: Table, where: str | None, pushed: Sequence[Predicate]) -> Predicate | None:
+def wanted_rows(table: TableHandle, where: str | None, pushed: Sequence[Predicate]) -> Predicate | None:
     """Join the condition of an option with pushed filters."""
     parts = [*pushed]
     if where:

@@ -24,6 +24,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import StructType
 
 from tidelake.errors import NotFoundError
+from tidelake.handle.table_handle import TableHandle
 from tidelake.model.snapshot import Counts, Extent, HotBatch, Snapshot
 from tidelake.pruning.plan import make_plan
 from tidelake.scan.extents import prune_blocks
@@ -31,7 +32,6 @@ from tidelake.spark.options import number_of
 from tidelake.spark.places import Place, open_table
 from tidelake.spark.reading import Split, cut_splits, read_split, wanted_rows
 from tidelake.spark.types import arrow_schema, projected
-from tidelake.table import Table
 
 HISTORY_PAGE = 500
 
@@ -63,7 +63,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = dict(options)
         table = open_table(options)
         self.place = Place.of(options)
-        self.objects = table._store.url
+        self.objects = table.store.url
         self.schema = arrow_schema(schema)
         self._columns = projected(table.schema, schema, table.name)
         self._start = number_of(options, "startingSnapshot", 0, least=0) or 0
@@ -95,16 +95,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         table = open_table(self._options).pinned()
         extents, hot = between(table, Offset.of(start), Offset.of(end))
         where = wanted_rows(table, self._options.get("where"), ())
-        question = table._question(table.snapshot, self._columns, where, None, None, None, False)
-        plan = prune_blocks(make_plan(table.name, table.snapshot, question, extents, hot), table._footers)
-        return cut_splits(plan, table._footers, number_of(self._options, "splitBytes", None))
+        snapshot, question = table.question(self._columns, where)
+        plan = prune_blocks(make_plan(table.name, snapshot, question, extents, hot), table.footers)
+        return cut_splits(plan, table.footers, number_of(self._options, "splitBytes", None))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Split)
         return read_split(partition, self.place.open_objects(self.objects), self.schema)
 
 
-def advanced(table: Table, start: Offset, last: int, most: int | None) -> Offset:
+def advanced(table: TableHandle, start: Offset, last: int, most: int | None) -> Offset:
     """Give the offset after at most so many pieces, none of them from a snapshot after ``last``."""
     left = most if most is not None else 2**63
     if start.base is not None or start.snapshot == 0:
@@ -126,7 +126,7 @@ def advanced(table: Table, start: Offset, last: int, most: int | None) -> Offset
     return Offset(at, taken)
 
 
-def between(table: Table, start: Offset, end: Offset) -> tuple[list[Extent], list[HotBatch]]:
+def between(table: TableHandle, start: Offset, end: Offset) -> tuple[list[Extent], list[HotBatch]]:
     """Give the extents and the hot batches from one offset to another."""
     extents: list[Extent] = []
     hot: list[HotBatch] = []
@@ -144,14 +144,14 @@ def between(table: Table, start: Offset, end: Offset) -> tuple[list[Extent], lis
     for header in _headers(table, start.snapshot, last):
         if not _pieces_of(header):
             continue
-        changes = table._catalog.changes(header.scope, after=header.sequence - 1, upto=header.sequence)
+        changes = table.catalog.changes(header.scope, after=header.sequence - 1, upto=header.sequence)
         first = start.taken if header.sequence == start.snapshot + 1 else 0
         upto = end.taken if header.sequence == end.snapshot + 1 else None
         _take(extents, hot, sorted(changes.added, key=lambda e: e.id), list(changes.appended), first, upto)
     return extents, hot
 
 
-def _first_base(table: Table, end: Offset) -> int:
+def _first_base(table: TableHandle, end: Offset) -> int:
     """Give the snapshot whose content a stream begins with when its first batch went past it: the batch's last."""
     return end.snapshot
 
@@ -167,10 +167,10 @@ def _take(
         hot.extend(batches)
 
 
-def _content(table: Table, sequence: int) -> tuple[list[Extent], list[HotBatch]]:
-    scope = table._info.scope
-    extents = table._catalog.extents(scope, sequence=sequence)
-    return sorted(extents, key=lambda extent: extent.id), table._catalog.hot(scope, sequence=sequence)
+def _content(table: TableHandle, sequence: int) -> tuple[list[Extent], list[HotBatch]]:
+    scope = table.scope
+    extents = table.catalog.extents(scope, sequence=sequence)
+    return sorted(extents, key=lambda extent: extent.id), table.catalog.hot(scope, sequence=sequence)
 
 
 def _pieces_at(snapshot: Snapshot) -> int:
@@ -184,9 +184,9 @@ def _pieces_of(header: Snapshot) -> int:
     return header.added.extents + bool(header.added.hot_batches)
 
 
-def _snapshot(table: Table, sequence: int) -> Snapshot:
+def _snapshot(table: TableHandle, sequence: int) -> Snapshot:
     try:
-        return table._catalog.snapshot(table._info.scope, sequence=sequence)
+        return table.catalog.snapshot(table.scope, sequence=sequence)
     except NotFoundError as error:
         raise NotFoundError(
             "the stream's next snapshot has expired: start it anew, or keep snapshots for longer",
@@ -195,12 +195,12 @@ def _snapshot(table: Table, sequence: int) -> Snapshot:
         ) from error
 
 
-def _headers(table: Table, after: int, upto: int) -> list[Snapshot]:
+def _headers(table: TableHandle, after: int, upto: int) -> list[Snapshot]:
     """Give the headers of the snapshots after one, oldest first, none missing."""
     found: list[Snapshot] = []
     before = upto + 1
     while before > after + 1:
-        page = table._catalog.history(table._info.scope, limit=min(HISTORY_PAGE, before - after - 1), before=before)
+        page = table.catalog.history(table.scope, limit=min(HISTORY_PAGE, before - after - 1), before=before)
         if not page:
             break
         found.extend(page)

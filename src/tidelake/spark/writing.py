@@ -32,6 +32,7 @@ from tidelake.coverage.entities import cells_of
 from tidelake.coverage.sidecar import decode, encode
 from tidelake.errors import ConflictError, InvalidInputError, OverlapError, SchemaError
 from tidelake.format import WriteOptions, segment_format
+from tidelake.handle.table_handle import TableHandle
 from tidelake.ingest import Coerced, Rules, coerce_arrow
 from tidelake.model.exact import has_inexact_longs, stream_has_inexact_longs
 from tidelake.model.schema import DataType, Schema, becoming_real, wider_type
@@ -42,9 +43,9 @@ from tidelake.scan.alternatives import spilled_columns, with_promoted
 from tidelake.spark.options import number_of
 from tidelake.spark.places import Place, open_table
 from tidelake.spark.types import from_spark, own_names, widened
-from tidelake.table import FLUSH_BYTES, FLUSH_ROWS, Table
 from tidelake.write.appender import Appender, block_rows_for, conformed, extent_of
 from tidelake.write.drift import exact_columns
+from tidelake.write.flush import FLUSH_BYTES, FLUSH_ROWS, flush
 
 EXTENT_BYTES = 256 << 20  # of rows in memory that become one extent; a task holds about twice as much while it writes
 EXTENT_ROWS = 4_000_000
@@ -267,14 +268,13 @@ class StreamWriter(_TaskWriter, DataSourceStreamArrowWriter):
             give_up(open_table(self.options), written[0].job_id, written[0].folder, written)
 
 
-def plan_job(table: Table, place: Place, schema: StructType, options: Mapping[str, str]) -> Job:
+def plan_job(table: TableHandle, place: Place, schema: StructType, options: Mapping[str, str]) -> Job:
     """Fit the rows' schema to the table's, and give the job a folder of its own."""
     head = table.snapshot
-    if table._pinned is not None:
-        raise InvalidInputError("an older snapshot can only be read", table=table.name, snapshot=head.sequence)
+    table.refuse_when_pinned()
     wider = widened(head.schema, schema, table.name)
     real = becoming_real(head.schema, wider)
-    inexact = set(real) - exact_columns(table._catalog, head, real)
+    inexact = set(real) - exact_columns(table.catalog, head, real)
     wider = wider.widen([(name, DataType("dynamic")) for name in inexact])  # which holds both, each as it is
     time = TableSettings.of(head.settings).time
     if time is not None and time not in own_names(head.schema, schema.fieldNames()).values():
@@ -284,24 +284,24 @@ def plan_job(table: Table, place: Place, schema: StructType, options: Mapping[st
     return Job(
         id=id,
         place=place,
-        objects=table._store.url,
+        objects=table.store.url,
         table=table.name,
-        folder=extent_key(table._info.namespace, table._info.name, f"job-{id}", ""),
+        folder=extent_key(table.info.namespace, table.info.name, f"job-{id}", ""),
         schema=wider,
         settings=dict(head.settings),
         extent_bytes=number_of(options, "extentBytes", EXTENT_BYTES) or EXTENT_BYTES,
         block_rows=number_of(options, "blockRows", None),
-        is_replay=key is not None and table._catalog.receipt(table._info.scope, key=key) is not None,
+        is_replay=key is not None and table.catalog.receipt(table.scope, key=key) is not None,
     )
 
 
-def register_folder(table: Table, folder: str) -> None:
+def register_folder(table: TableHandle, folder: str) -> None:
     """Announce a job's folder before the first byte is written below it."""
-    table._catalog.register_pending([_pending(table, folder)])
+    table.catalog.register_pending([_pending(table, folder)])
 
 
 def commit_written(
-    table: Table,
+    table: TableHandle,
     job_id: str,
     folder: str,
     messages: Sequence[Written],
@@ -313,11 +313,11 @@ def commit_written(
     keep_folder: bool = False,
 ) -> Receipt | None:
     """Publish what tasks wrote in one commit; None if there was nothing to publish."""
-    catalog, scope = table._catalog, table._info.scope
+    catalog, scope = table.catalog, table.scope
     if (known := catalog.receipt(scope, commit_id=job_id)) is not None:
         return known  # this very job is in: its extents must not be announced again
     keys = [key for message in messages for key in message.keys]
-    appender = Appender(table._target, catalog.head(scope), is_new=operation == "append")
+    appender = Appender(table, catalog.head(scope), is_new=operation == "append")
     try:
         # Each extent by its own name; the folder protects them until then, and must still do so afterwards.
         if keys:
@@ -331,7 +331,7 @@ def commit_written(
             return None
         whole = (*actions, *([offset] if offset else ()))
         commit = Commit(job_id, scope, appender.head.sequence, whole, operation, key, appender.claims())
-        receipt = table._coordinator.commit(commit)
+        receipt = table.coordinator.commit(commit)
     except OverlapError as error:
         appender.give_up()
         found = _happened(table, key, offset)
@@ -348,17 +348,17 @@ def commit_written(
         forget_folder(table, folder, keys)
     totals = appender.head.totals
     if totals.hot_rows > FLUSH_ROWS or totals.hot_bytes > FLUSH_BYTES:
-        table.flush()
+        flush(table)
     return receipt
 
 
-def give_up(table: Table, job_id: str, folder: str, messages: Sequence[Written]) -> None:
+def give_up(table: TableHandle, job_id: str, folder: str, messages: Sequence[Written]) -> None:
     """Leave what a job wrote to collection, unless it was committed after all.
 
     A name that was registered is released, which a commit that is still under way then cannot use. One that was not
     can be in no commit, so it is garbage.
     """
-    catalog, scope = table._catalog, table._info.scope
+    catalog, scope = table.catalog, table.scope
     named = [key for message in messages for key in message.keys]
     released = set(catalog.release_pending(named)) if named else set()
     if catalog.receipt(scope, commit_id=job_id) is None:
@@ -367,10 +367,10 @@ def give_up(table: Table, job_id: str, folder: str, messages: Sequence[Written])
         forget_folder(table, folder, named)
 
 
-def forget_folder(table: Table, folder: str, kept: Iterable[str]) -> None:
+def forget_folder(table: TableHandle, folder: str, kept: Iterable[str]) -> None:
     """Give up by name what lies in a job's folder and is not kept, then the folder."""
-    catalog, settled = table._catalog, set(kept)
-    left = [meta.key for meta in table._store.list(folder) if meta.key not in settled]
+    catalog, settled = table.catalog, set(kept)
+    left = [meta.key for meta in table.store.list(folder) if meta.key not in settled]
     if left:
         catalog.register_pending([_pending(table, key) for key in left])
     catalog.release_pending([*left, folder])
@@ -414,15 +414,15 @@ def _merged(schema: Schema, messages: Sequence[Written]) -> Schema:
     return schema.widen(inexact)
 
 
-def _happened(table: Table, key: str | None, offset: RecordOffset | None) -> Receipt | None:
+def _happened(table: TableHandle, key: str | None, offset: RecordOffset | None) -> Receipt | None:
     """Find the answer that a batch got before, by its key or by its place in a stream."""
     known = [key, f"{offset.stream}\x1f{offset.batch}" if offset else None]
-    found = (table._catalog.receipt(table._info.scope, key=each) for each in known if each is not None)
+    found = (table.catalog.receipt(table.scope, key=each) for each in known if each is not None)
     return next((receipt for receipt in found if receipt is not None), None)
 
 
-def _pending(table: Table, key: str) -> Pending:
-    return Pending(key, table._info.scope, f"spark {socket.gethostname()}:{os.getpid()}")
+def _pending(table: TableHandle, key: str) -> Pending:
+    return Pending(key, table.scope, f"spark {socket.gethostname()}:{os.getpid()}")
 
 
 def _written(messages: Iterable[WriterCommitMessage | None]) -> list[Written]:

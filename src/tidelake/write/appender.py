@@ -17,18 +17,18 @@ from typing import Any
 
 import pyarrow as pa
 
-from tidelake.catalog.protocol import At, Catalog, Pending, TableInfo, new_id, nothing_at
-from tidelake.coverage.coverage_store import Holdings
+from tidelake.catalog.protocol import Pending, new_id
 from tidelake.coverage.recorder import Recorder
 from tidelake.errors import CommitUnknownError, ConflictError, OverlapError, StorageError
 from tidelake.format import WriteOptions, segment_format
 from tidelake.format.segment import BLOCK_ROWS, ExtentWriteResult
+from tidelake.handle.table_handle import TableHandle
 from tidelake.ingest import Coerced
 from tidelake.model.exact import is_exact_array
 from tidelake.model.schema import DataType, Schema, becoming_real
 from tidelake.model.settings import DEMOTED, TableSettings
 from tidelake.model.snapshot import Action, AddExtent, AppendHot, Claim, Extent, HotBatch, Snapshot, UpdateTable
-from tidelake.objects import ObjectStore, extent_key
+from tidelake.objects import extent_key
 from tidelake.scan.alternatives import OVERFLOWED, also_in_overflow, spilled_columns, with_promoted
 from tidelake.scan.extents import widened
 from tidelake.scan.hot import hot_payload
@@ -56,23 +56,11 @@ BLOCK_DYNAMIC_BYTES = 768 << 10
 LEAST_BLOCK_ROWS = 256  # below it, a block's statistics are as large as its rows
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
-    """The table that rows are for, and what knows and holds it."""
-
-    catalog: Catalog
-    store: ObjectStore
-    info: TableInfo
-    holdings: Holdings
-    name: str
-    at: At = nothing_at
-
-
 @dataclass(slots=True)
 class Appender:
     """Gather the rows of one commit and turn them into its actions."""
 
-    target: Target
+    target: TableHandle
     head: Snapshot
     keep_hot: bool = True
     is_new: bool = True  # the rows are not in the table yet

@@ -1,121 +1,98 @@
-"""Flush hot rows in the background, once they are old enough or many.
+"""Flush hot rows: write them as an extent, and swap it for them in one commit.
 
-One daemon thread for a lake, started when a first table has something to flush. It never raises into anybody's code: a
-flush that fails is tried again later, and until one succeeds the rows stay where they are, readable. It ends with
-``close``, with the process, or when nobody holds the lake any more, at any step: a flush is one commit. The thread
-itself holds nothing while it waits. It does not flush: see ``table``.
+An append has them flushed once they are many or old, in the background if it can. If two flushes race, one finds that
+there is nothing left to do. It does not run in the background itself: see ``handle.flusher``.
 """
 
 from __future__ import annotations
 
-import atexit
-import os
-import threading
-import time
-import weakref
-from collections.abc import Callable, Hashable
-from typing import TypeAlias
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 
-from tidelake.errors import NotFoundError
+from tidelake.catalog.protocol import new_id, now_us
+from tidelake.errors import ConflictError
+from tidelake.handle.table_handle import TableHandle
+from tidelake.model.settings import TableSettings
+from tidelake.model.snapshot import Action, Commit, DropHot, HotBatch, Snapshot
+from tidelake.scan.hot import acknowledged_us, hot_rows
+from tidelake.write.appender import Appender
+from tidelake.write.promote import promote_settled
 
-RETRY_S = 5.0  # after a flush that failed
-IDLE_S = 60.0  # between looks of a thread that nobody wakes
-CLOSING_S = 30.0  # how long close waits for the flush that is under way
-
-Flush: TypeAlias = Callable[[], float | None]  # flushes, and says after how many seconds to come again, if at all
-
-
-class Flusher:
-    """Call a function for each of some owners, each when it is due. Threads may share it, and it survives a fork."""
-
-    def __init__(self, clock_s: Callable[[], float] = time.monotonic) -> None:
-        self._clock_s = clock_s
-        self._thread: threading.Thread | None = None
-        self._due: dict[Hashable, tuple[float, Flush]] = {}
-        self._forget()
-
-    def notice(self, owner: Hashable, flush: Flush, after_s: float) -> None:
-        """Flush for an owner after some time, or earlier if that is due already."""
-        if self._pid != os.getpid():
-            self._forget()  # the thread, and whoever held the lock, stayed with the parent
-        due_s = self._clock_s() + after_s
-        known = self._due.get(owner)
-        if known is not None and known[0] <= due_s:
-            return
-        with self._changed:
-            if self._is_closed:
-                return
-            self._due[owner] = (due_s, flush)
-            if self._thread is None:
-                woken = self._woken
-                held = weakref.ref(self, lambda _: woken.set())
-                self._thread = threading.Thread(target=_run, args=(held, woken), name="tidelake-flusher", daemon=True)
-                self._thread.start()
-                _started.add(self)
-            self._woken.set()
-
-    def close(self) -> None:
-        """Stop, after the flush that is under way; what is not flushed yet stays hot."""
-        if self._pid != os.getpid():
-            return
-        with self._changed:
-            self._is_closed = True
-            self._due.clear()
-            self._woken.set()
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join(CLOSING_S)
-
-    def _forget(self) -> None:
-        self._pid = os.getpid()
-        self._changed = threading.Lock()
-        self._woken = threading.Event()
-        self._due = {}
-        self._thread = None
-        self._is_closed = False
-
-    def _next(self) -> tuple[Hashable, Flush] | float | None:
-        """Take what is due, or give the seconds until something is; None once closed."""
-        with self._changed:
-            if self._is_closed:
-                return None
-            first = min(self._due, key=lambda owner: self._due[owner][0], default=None)
-            wait_s = IDLE_S if first is None else self._due[first][0] - self._clock_s()
-            if first is None or wait_s > 0:
-                return min(wait_s, IDLE_S)
-            return first, self._due.pop(first)[1]
-
-    def _step(self) -> float | None:
-        """Do what is due, if anything is; give the seconds to wait after it, None once closed."""
-        found = self._next()
-        if found is None or isinstance(found, float):
-            return found
-        owner, flush = found
-        try:
-            again_s = flush()
-        except NotFoundError:  # the table was dropped
-            again_s = None
-        except Exception:  # the rows are safe, and nobody is here to be told
-            again_s = RETRY_S
-        if again_s is not None:
-            self.notice(owner, flush, again_s)
-        return None if self._is_closed else 0.0
+FLUSH_ROWS = 50_000  # hot rows past which they are flushed at once…
+FLUSH_BYTES = 16 << 20  # …or their bytes
+FLUSH_OVERDUE = 4  # times as many hot rows, and an append flushes them itself before it returns
 
 
-def _run(held: weakref.ref[Flusher], woken: threading.Event) -> None:
-    """Work until closed, or until nobody holds the lake any more."""
-    while (flusher := held()) is not None:
-        woken.clear()  # before looking: what comes later wakes it
-        wait_s = flusher._step()
-        del flusher
-        if wait_s is None:
-            return
-        woken.wait(wait_s)
+@dataclass(frozen=True, slots=True)
+class FlushReport:
+    """What a flush did."""
+
+    rows: int
+    extents: int
+    snapshot: int
 
 
-_started: weakref.WeakSet[Flusher] = weakref.WeakSet()
+def flush(table: TableHandle) -> FlushReport:
+    """Turn the hot rows into an extent. If another flush is faster, there is nothing left to do."""
+    table.refuse_when_pinned()
+    head = table.catalog.head(table.scope)
+    return _flush(table, head, table.catalog.hot(table.scope, sequence=head.sequence))
 
 
-@atexit.register
-def _close_all() -> None:
-    for flusher in list(_started):
-        flusher.close()
+def see_to_flush(table: TableHandle, head: Snapshot) -> None:
+    """Have hot rows flushed, now or when they are old. The append is acknowledged: nothing here fails it."""
+    rows, size = head.totals.hot_rows, head.totals.hot_bytes
+    fullness = max(rows / FLUSH_ROWS, size / FLUSH_BYTES)
+    age_us = TableSettings.of(head.settings).flush_age_us
+    flusher = table.lake.flusher
+    if fullness > FLUSH_OVERDUE:
+        with suppress(Exception):  # tried again by the next append
+            flush(table)
+    elif fullness > 1:
+        flusher.notice(table.scope, lambda: _flush_by_age(table, 0), 0.0)
+    elif age_us is not None:
+        flusher.notice(table.scope, lambda: _flush_by_age(table, age_us), age_us / 1e6)
+
+
+def _flush_by_age(table: TableHandle, age_us: int) -> float | None:
+    """Flush if the oldest hot rows are that old; else return after how many seconds they will be."""
+    head = table.catalog.head(table.scope)
+    hot = table.hot(head)
+    left_us = age_us - (now_us() - min(map(acknowledged_us, hot), default=0))
+    if hot and left_us > 0:
+        return left_us / 1e6
+    _flush(table, head, hot)
+    return None
+
+
+def _flush(table: TableHandle, head: Snapshot, hot: Sequence[HotBatch]) -> FlushReport:
+    """Write hot rows as an extent, and swap it for them in one commit:
+
+    1. list the hot rows of the head
+    2. write them as an extent, registered as pending before its first byte
+    3. commit the extent and the end of the hot rows together
+
+    Killed before the commit is in, it leaves the rows hot and the extent to collection; after, the rows cold.
+    """
+    if not hot:
+        return FlushReport(0, 0, head.sequence)
+    table.at("flush.listed")
+    writer = Appender(table, head, keep_hot=False, is_new=False)
+    try:
+        for batch in hot_rows(hot):
+            writer.take_batch(batch)
+        drops: list[Action] = [DropHot(batch.id) for batch in hot]
+        actions = (*writer.finish(), *drops)
+        table.at("flush.written")
+        commit = Commit(new_id(), table.scope, head.sequence, actions, operation="flush")
+        receipt = table.coordinator.commit(commit)
+        table.at("flush.committed")
+    except ConflictError:
+        writer.give_up()
+        return FlushReport(0, 0, table.catalog.head(table.scope).sequence)
+    except BaseException:
+        writer.give_up()
+        raise
+    promote_settled(table, head)
+    return FlushReport(writer.rows, writer.extents, receipt.sequence)

@@ -12,6 +12,7 @@ from typing import Any, NoReturn, cast
 
 from tidelake.catalog import Catalog
 from tidelake.errors import NotFoundError, TidelakeError
+from tidelake.handle.lake_handle import LakeHandle
 from tidelake.lake import Lake
 from tidelake.objects import open_store
 
@@ -21,7 +22,7 @@ def no_lake(where: str, missing: NotFoundError) -> Iterator[Lake]:
     """Lend a lake without a catalog; whoever looked for a table there gets ``missing``, whatever became of it."""
     catalog = _NoCatalog(missing)
     try:
-        with Lake(cast(Catalog, catalog), open_store("memory://"), where) as lake:
+        with Lake(LakeHandle(cast(Catalog, catalog), open_store("memory://"), where)) as lake:
             yield lake
     except TidelakeError as error:
         if catalog.was_asked:

@@ -20,7 +20,7 @@ from tidelake.errors import InvalidInputError, NotFoundError, StorageError
 if TYPE_CHECKING:
     from tidelake.ingest import FileRows
     from tidelake.lake import Lake
-    from tidelake.table import AppendReport
+    from tidelake.write.append import AppendReport
 
 
 def check_files(table: str, files: tuple[str, ...], **options: Any) -> None:

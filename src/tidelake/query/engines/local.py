@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from tidelake.dynamic.cbor_json import json_of
 from tidelake.errors import QueryError, TidelakeError
-from tidelake.lake import Lake
+from tidelake.handle.lake_handle import LakeHandle
 from tidelake.logical import shown, shown_as_plain
 from tidelake.model.logical_types import Logical
 from tidelake.model.schema import DataType
@@ -67,7 +67,7 @@ _NARROW = frozenset(
 _JSON = {b"ARROW:extension:name": b"arrow.json", b"ARROW:extension:metadata": b""}
 
 
-def execute(prepared: Prepared, scans: Sequence[Scan], budget: Budget, lake: Lake) -> pa.RecordBatchReader:
+def execute(prepared: Prepared, scans: Sequence[Scan], budget: Budget, lake: LakeHandle) -> pa.RecordBatchReader:
     """Run a query and give its rows as they come."""
     deadline = Deadline(budget.left)
     if "duckdb" not in prepared.rendered:
@@ -126,7 +126,7 @@ class _Ahead:
 class _Run:
     """One query on its thread: it puts a schema on the line, then batches, then None; or what went wrong."""
 
-    def __init__(self, prepared: Prepared, scans: Sequence[Scan], budget: Budget, lake: Lake) -> None:
+    def __init__(self, prepared: Prepared, scans: Sequence[Scan], budget: Budget, lake: LakeHandle) -> None:
         self._prepared, self._budget = prepared, budget
         self._clock = _Clock(budget.left)
         self._streams = [_Stream(each, lake, self._clock, budget, prepared.language) for each in scans]
@@ -282,7 +282,7 @@ def _close() -> None:
 class _Stream:
     """The rows of one scan, as an Arrow stream that can be begun many times."""
 
-    def __init__(self, scan: Scan, lake: Lake, clock: _Clock, budget: Budget, language: str) -> None:
+    def __init__(self, scan: Scan, lake: LakeHandle, clock: _Clock, budget: Budget, language: str) -> None:
         self.name = scan.name
         self._scan, self._lake, self._clock, self._budget = scan, lake, clock, budget
         self.failure: TidelakeError | None = None

@@ -28,7 +28,7 @@ from tidelake.query.bind import Bound, Reference
 from tidelake.query.conjuncts import Pushed, both, conjuncts_of, pushed
 from tidelake.query.pushdown import cte_of, grows_within, is_plain_select, substituted
 from tidelake.scan.extents import Footers, scan
-from tidelake.table import Table
+from tidelake.scan.scannable import Scannable
 
 _EXACT_LOGICAL = (None, Logical("date"), Logical("timestamp_ntz"))  # whose bounds are given as they are meant
 _EXACT_KINDS = ("int", "long", "real", "bool", "string", "timestamp")
@@ -92,7 +92,7 @@ def shape_of(bound: Bound) -> Shape | None:
         select = inner
 
 
-def from_manifest(shape: Shape, table: Table) -> Answered:
+def from_manifest(shape: Shape, table: Scannable) -> Answered:
     """Take from the manifest what it can answer, and plan the rest."""
     own = shape.reference.spelled
     columns = [own[name] for name in shape.columns]
@@ -129,7 +129,7 @@ def finish(shape: Shape, answered: Answered, footers: Footers, names: Sequence[s
     return pa.table(arrays, names=list(names))
 
 
-def _all_rows(shape: Shape, table: Table) -> Answered:
+def _all_rows(shape: Shape, table: Scannable) -> Answered:
     """Count the rows of a snapshot, whose totals say how many: no extent is listed."""
     snapshot = table.snapshot
     totals = snapshot.totals

@@ -144,10 +144,12 @@ def _know_functions(spark: SparkSession, text: str) -> None:
 
 
 def _view(scan: Scan, spark: SparkSession, language: str) -> DataFrame:
+    from tidelake.spark.frames import frame_of as table_frame
+
     asked = None if scan.plan.question.where is None or scan.ask.where is None else scan.ask.where.predicate
     where = None if asked is None else with_short_sets(asked)
     columns = list(scan.plan.question.columns)
-    return scan.table.to_spark(columns, where, spark=spark, plain=language == "kql").toDF(*scan.columns)
+    return table_frame(scan.table, columns, where, spark, plain=language == "kql").toDF(*scan.columns)
 
 
 def _as_text(frame: DataFrame) -> tuple[DataFrame, list[bool]]:

@@ -1,0 +1,96 @@
+"""Hold a lake: its catalog, its store, and what this process shares between all who work on it.
+
+What reads rows brings compilers with it, and is imported when it is first asked for. It does not open a lake: see
+``opening``; nor does it know its tables' rows: see ``table_handle``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Protocol
+
+from tidelake.catalog.commit import Coordinator
+from tidelake.catalog.protocol import At, Catalog, nothing_at
+from tidelake.errors import InvalidInputError, redacted
+from tidelake.handle.flusher import Flusher
+from tidelake.model.snapshot import Snapshot
+from tidelake.model.times import When, time_us
+from tidelake.objects import ObjectStore
+from tidelake.objects.protocol import DEADLINE_S
+from tidelake.runtime.deferred import later
+
+if TYPE_CHECKING:
+    from tidelake.coverage import coverage_store
+    from tidelake.coverage.coverage_store import Holdings
+    from tidelake.scan import extents
+    from tidelake.scan.extents import Footers
+else:
+    coverage_store, extents = later("tidelake.coverage.coverage_store"), later("tidelake.scan.extents")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LakeHandle:
+    """A catalog and an object store, with what coordinates commits, flushes hot rows and keeps what was read."""
+
+    catalog: Catalog
+    store: ObjectStore
+    address: str  # with its password, for processes that open the lake too
+    deadline_s: float = DEADLINE_S
+    at: At = nothing_at
+    flusher: Flusher = field(default_factory=Flusher, init=False)
+    coordinator: Coordinator = field(init=False)
+
+    def __post_init__(self) -> None:
+        coordinator = Coordinator(
+            self.catalog,
+            held_at=lambda snapshot: self.holdings.held_at(snapshot),
+            completed=lambda commits, onto: self.holdings.completed(commits, onto),
+            patience_s=self.deadline_s,
+        )
+        object.__setattr__(self, "coordinator", coordinator)
+
+    @property
+    def where(self) -> str:
+        """The lake's address, without a password."""
+        return redacted(self.address)
+
+    @cached_property
+    def footers(self) -> Footers:
+        """The footers of extents that this process has read."""
+        return extents.Footers(self.store)
+
+    @cached_property
+    def holdings(self) -> Holdings:
+        """What this process knows of the tables' coverage."""
+        return coverage_store.Holdings(self.catalog, self.store, self.footers)
+
+    def tables(self, namespace: str | None = None) -> list[str]:
+        """Return the names of the tables."""
+        return [str(info) for info in self.catalog.tables(namespace)]
+
+    def snapshot(self, name: str, *, as_of: When | None = None, snapshot: str | int | None = None) -> Snapshot:
+        """Return a table's newest snapshot, or the one at a time or with an id or a sequence."""
+        scope = self.catalog.table(name).scope
+        if as_of is not None and snapshot is not None:
+            raise InvalidInputError("give as_of or snapshot, not both")
+        if as_of is not None:
+            return self.catalog.snapshot(scope, at_us=time_us(as_of))
+        if isinstance(snapshot, int):
+            return self.catalog.snapshot(scope, sequence=snapshot)
+        return self.catalog.head(scope) if snapshot is None else self.catalog.snapshot(scope, snapshot_id=snapshot)
+
+    def close(self) -> None:
+        """Stop flushing in the background, and close the catalog's connections."""
+        self.flusher.close()
+        self.catalog.close()
+
+    def __repr__(self) -> str:
+        return f"LakeHandle({self.where!r}, objects={self.store.url!r})"
+
+
+class OpenLake(Protocol):
+    """Anything that holds a lake open, as ``Lake`` does."""
+
+    @property
+    def handle(self) -> LakeHandle: ...

@@ -1,0 +1,214 @@
+"""Hold a table: which one of which lake, and at which snapshot, with the verbs that plan and read it.
+
+A handle is a value: whoever needs another snapshot makes another handle. It does not change the table: what appends,
+flushes and alters takes a handle, see ``write``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import pyarrow as pa
+
+from tidelake.catalog.commit import Coordinator
+from tidelake.catalog.protocol import At, Catalog, TableInfo
+from tidelake.coverage.coverage_store import Holdings
+from tidelake.dynamic.forms import check_form, stream_in_form
+from tidelake.errors import InvalidInputError
+from tidelake.handle.lake_handle import LakeHandle
+from tidelake.model.predicate import Predicate
+from tidelake.model.schema import Schema
+from tidelake.model.snapshot import Extent, HotBatch, Scope, Snapshot
+from tidelake.model.times import When
+from tidelake.objects import ObjectStore
+from tidelake.pruning.plan import (
+    Question,
+    ScanPlan,
+    for_catalog,
+    judged_columns,
+    make_plan,
+    time_window,
+    without_pruning,
+)
+from tidelake.scan.alternatives import understood
+from tidelake.scan.extents import Footers, prune_blocks, scan_shown
+from tidelake.scan.listing_cache import listings_of
+from tidelake.scan.misfits import with_warnings
+from tidelake.scan.questions import Columns, question_of
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class TableHandle:
+    """A table of a lake at its newest snapshot, or pinned to one, which can then only be read."""
+
+    lake: LakeHandle
+    info: TableInfo
+    past: Snapshot | None = None  # the snapshot that it is pinned to
+
+    @classmethod
+    def open(
+        cls, lake: LakeHandle, name: str, *, as_of: When | None = None, snapshot: str | int | None = None
+    ) -> TableHandle:
+        """Hold a table as it is, or as it was at a time or a snapshot (id or sequence)."""
+        info = lake.catalog.table(name)
+        past = None if as_of is None and snapshot is None else lake.snapshot(name, as_of=as_of, snapshot=snapshot)
+        lake.holdings.know(info)
+        return cls(lake, info, past)
+
+    @property
+    def name(self) -> str:
+        return str(self.info)
+
+    @property
+    def scope(self) -> Scope:
+        return self.info.scope
+
+    @property
+    def catalog(self) -> Catalog:
+        return self.lake.catalog
+
+    @property
+    def store(self) -> ObjectStore:
+        return self.lake.store
+
+    @property
+    def coordinator(self) -> Coordinator:
+        return self.lake.coordinator
+
+    @property
+    def footers(self) -> Footers:
+        return self.lake.footers
+
+    @property
+    def holdings(self) -> Holdings:
+        return self.lake.holdings
+
+    @property
+    def at(self) -> At:
+        return self.lake.at
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The snapshot that reads see now."""
+        return self.past or self.catalog.head(self.scope)
+
+    @property
+    def schema(self) -> Schema:
+        return self.snapshot.schema
+
+    def pinned(self) -> TableHandle:
+        """Return the table at the snapshot it has now, so that several reads agree."""
+        return replace(self, past=self.snapshot)
+
+    def showing(self, columns: Sequence[str], where: str | None = None) -> TableHandle:
+        """Return the table pinned, with what is in the overflow column under these names as columns."""
+        shown, _ = understood(self.catalog, self.snapshot, columns, where)
+        return replace(self, past=shown)
+
+    def refuse_when_pinned(self) -> None:
+        """Raise InvalidInputError if the table can only be read."""
+        if self.past is not None:
+            raise InvalidInputError("an older snapshot can only be read", table=self.name, snapshot=self.past.sequence)
+
+    def extents(self) -> list[Extent]:
+        """Return the extents that reads see now."""
+        return self.catalog.extents(self.scope, sequence=self.snapshot.sequence)
+
+    def hot(self, snapshot: Snapshot) -> Sequence[HotBatch]:
+        """Return the hot batches of a snapshot; the catalog is only asked if it has any."""
+        return self.catalog.hot(self.scope, sequence=snapshot.sequence) if snapshot.totals.hot_batches else ()
+
+    def question(
+        self,
+        columns: Columns | None = None,
+        where: Predicate | str | None = None,
+        *,
+        start: When | None = None,
+        end: When | None = None,
+        limit: int | None = None,
+        ordered: bool = False,
+    ) -> tuple[Snapshot, Question]:
+        """Return the snapshot that a scan reads now and what it asks of it."""
+        snapshot = self.snapshot
+        shown, parsed = understood(self.catalog, snapshot, columns, where)
+        question = question_of(self.name, shown, columns, parsed, start=start, end=end, limit=limit, ordered=ordered)
+        return snapshot, question
+
+    def outline(
+        self,
+        columns: Columns | None = None,
+        where: Predicate | str | None = None,
+        *,
+        start: When | None = None,
+        end: When | None = None,
+        limit: int | None = None,
+        ordered: bool = False,
+        stats: Iterable[str] = (),
+    ) -> ScanPlan:
+        """Plan as far as the catalog alone can tell: which extents, not yet which blocks; no object is read.
+
+        Extents come with the statistics of the columns that ``where`` asks about, and of those in ``stats``.
+        """
+        snapshot, question = self.question(columns, where, start=start, end=end, limit=limit, ordered=ordered)
+        judged = judged_columns(question, stats)
+        listed = listings_of(self.catalog).extents(snapshot, question, judged)
+        if listed is None:
+            start_ns, end_ns = time_window(question)
+            listed = self.catalog.extents(
+                self.scope,
+                sequence=snapshot.sequence,
+                start_ns=start_ns,
+                end_ns=end_ns,
+                where=for_catalog(question),
+                stats=judged,
+            )
+        return make_plan(self.name, snapshot, question, listed, self.hot(snapshot))
+
+    def plan(
+        self,
+        columns: Columns | None = None,
+        where: Predicate | str | None = None,
+        *,
+        start: When | None = None,
+        end: When | None = None,
+        limit: int | None = None,
+        ordered: bool = False,
+        prune: bool = True,
+    ) -> ScanPlan:
+        """Plan a scan to the block; without ``prune``, every block of every extent."""
+        plan = self.outline(columns, where, start=start, end=end, limit=limit, ordered=ordered)
+        if not prune:
+            listed = self.catalog.extents(self.scope, sequence=plan.snapshot.sequence)
+            whole = without_pruning(plan, listed, self.hot(plan.snapshot))
+            return with_warnings(prune_blocks(whole, self.footers, prune=False))
+        return with_warnings(prune_blocks(plan, self.footers))
+
+    def scan(
+        self,
+        columns: Columns | None = None,
+        where: Predicate | str | None = None,
+        *,
+        start: When | None = None,
+        end: When | None = None,
+        limit: int | None = None,
+        ordered: bool = False,
+        prune: bool = True,
+        dynamic: str = "json",
+    ) -> pa.RecordBatchReader:
+        """Stream the rows that match, as ``Table.scan`` does."""
+        check_form(dynamic)
+        plan = self.plan(columns, where, start=start, end=end, limit=limit, ordered=ordered, prune=prune)
+        return stream_in_form(scan_shown(plan, self.footers), dynamic)
+
+    def __repr__(self) -> str:
+        past = "" if self.past is None else f" at snapshot {self.past.sequence}"
+        return f"TableHandle({self.name}{past} in {self.lake.where!r})"
+
+
+class OpenTable(Protocol):
+    """Anything that holds a table open, as ``Table`` does."""
+
+    @property
+    def handle(self) -> TableHandle: ...

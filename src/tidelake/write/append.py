@@ -1,0 +1,103 @@
+"""Append rows to a table in one commit: all of them become visible at once, or none.
+
+A small append is kept in the catalog as hot rows, visible to every reader as soon as it is acknowledged. A large one is
+written as extents, each registered as pending before its first byte. Rows that the schema cannot hold widen it in the
+same commit; if another writer widens it in another way meanwhile, the rows are fitted to that and it is tried again. It
+does not decide how values fit (``ingest``), or who wins a race (``catalog.commit``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from dataclasses import dataclass
+from typing import Any
+
+from tidelake.catalog.protocol import new_id
+from tidelake.errors import ConflictError, OverlapError
+from tidelake.handle.table_handle import TableHandle
+from tidelake.ingest import Rules, coerced_stream, is_rereadable
+from tidelake.model.settings import TableSettings
+from tidelake.model.snapshot import Commit, Receipt, Snapshot
+from tidelake.write.alter import WIDENING_TRIES
+from tidelake.write.appender import Appender
+from tidelake.write.flush import see_to_flush
+from tidelake.write.promote import promote_settled
+
+
+@dataclass(frozen=True, slots=True)
+class AppendReport:
+    """What an append did: how many rows, in which snapshot, as how many extents (none: the rows are hot)."""
+
+    rows: int
+    snapshot: int
+    extents: int
+    replayed: bool = False
+    overlap: int = 0  # rows in time windows that were already held
+    overflowed: int = 0  # values that fitted no column
+    skipped: int = 0  # rows of a file that were passed over, and are in its quarantine file
+    changes: tuple[str, ...] = ()  # what became of columns whose values changed their type
+
+
+def append(table: TableHandle, rows: Any, *, key: str | None = None) -> AppendReport:
+    """Append rows as ``Table.append`` says; a second append of the same key changes nothing."""
+    table.refuse_when_pinned()
+    if key is not None and (receipt := table.catalog.receipt(table.scope, key=key)):
+        return _replay(receipt)
+    head = table.coordinator.head(table.scope)  # perhaps not the newest: the commit is rebased
+    for _ in range(WIDENING_TRIES if is_rereadable(rows) else 0):
+        try:
+            return _append(table, rows, key, head)
+        except ConflictError as error:  # another writer gave a new field another type: fit the rows to that one
+            if error.kind != "schema":
+                raise
+            head = table.catalog.head(table.scope)
+    # What is read once is tried once: while nobody has put rows here, nobody is likely to forbid what it needs.
+    is_new = not is_rereadable(rows) and not head.totals.rows + head.totals.hot_rows
+    return _append(table, rows, key, head, is_last=not is_new)
+
+
+def _append(table: TableHandle, rows: Any, key: str | None, head: Snapshot, *, is_last: bool = False) -> AppendReport:
+    writer = Appender(table, head)
+    exact: Container[str] = frozenset() if is_last else writer  # what others may forbid is not tried for ever
+    rules = Rules(time=TableSettings.of(head.settings).time, exact=exact)
+    is_offered = False
+    try:
+        for coerced in coerced_stream(rows, head.schema, rules):
+            writer.take(coerced)
+        actions = writer.finish()
+        if not actions:
+            return AppendReport(0, head.sequence, 0)
+        commit = Commit(new_id(), table.scope, head.sequence, tuple(actions), key=key, claims=writer.claims())
+        is_offered = True
+        receipt = table.coordinator.commit(commit)
+    except OverlapError as error:
+        writer.give_up()
+        if key is not None and (twin := table.catalog.receipt(table.scope, key=key)):
+            return _replay(twin)  # it holds what this very append did, only faster
+        raise writer.explained(error) from None
+    except BaseException:
+        if is_offered:  # the commit may have happened
+            writer.give_up()
+        else:
+            writer.discard()
+        raise
+    if receipt.replayed:
+        writer.give_up()
+        return _replay(receipt)
+    report = AppendReport(
+        writer.rows,
+        receipt.sequence,
+        writer.extents,
+        overlap=writer.overlap,
+        overflowed=writer.overflowed,
+        changes=writer.changes(),
+    )
+    if writer.extents:
+        promote_settled(table, head)
+    else:
+        see_to_flush(table, head)
+    return report
+
+
+def _replay(receipt: Receipt) -> AppendReport:
+    return AppendReport(receipt.rows, receipt.sequence, receipt.extents, replayed=True)

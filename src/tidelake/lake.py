@@ -12,17 +12,13 @@ with it, and is imported when a table is first held. It does not read or write r
 
 from __future__ import annotations
 
-import io
 import os
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import replace
 from html import escape
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, BinaryIO, Self, cast
+from typing import TYPE_CHECKING, Any, Self
 
-from tidelake.errors import AlreadyExistsError, InvalidInputError, NotFoundError
 from tidelake.handle.lake_handle import LakeHandle
 from tidelake.handle.opening import open_lake
 from tidelake.model.schema import DataType, Schema
@@ -36,18 +32,19 @@ from tidelake.write.create import create_table
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from tidelake import ingest as sources
     from tidelake import spark as spark_module
     from tidelake import table as table_module
     from tidelake.handle import table_handle
     from tidelake.query import session
     from tidelake.query.result import Result
     from tidelake.table import Table
+    from tidelake.write import ingest as ingesting
     from tidelake.write.append import AppendReport
 else:  # what reads rows, and the engines, are imported when they are first used
     table_module, table_handle = later("tidelake.table"), later("tidelake.handle.table_handle")
+    sources, ingesting = later("tidelake.ingest"), later("tidelake.write.ingest")
     session, spark_module = later("tidelake.query.session"), later("tidelake.spark")
-
-FIRST_SEQUENCE = 1  # of a table that holds nothing yet
 
 
 def connect(
@@ -161,61 +158,12 @@ class Lake:
         ``constants`` that every row gets; ``skip_bad`` to pass over what cannot be read. Rows that are passed over are
         kept in the ``quarantine`` file, by default beside the program, and counted in the report.
         """
-        from tidelake.ingest import FileRows, ReadOptions
-
         aside = None if quarantine is None else Path(quarantine)
-        options = ReadOptions(
+        options = sources.ReadOptions(
             time=time, time_format=time_format, missing_time=missing_time, lines=lines, delimiter=delimiter,
             constants=dict(constants or {}), skip_bad=skip_bad, quarantine=aside,
         )  # fmt: skip
-        source = rows
-        if isinstance(rows, str | os.PathLike):
-            source = FileRows(Path(rows), options)
-        elif isinstance(rows, bytes) and options != ReadOptions(time=time):
-            source = FileRows(io.BytesIO(rows), options)
-        elif isinstance(rows, io.RawIOBase | io.BufferedIOBase):
-            source = FileRows(cast(BinaryIO, rows), options)
-        elif not isinstance(rows, FileRows) and options != ReadOptions(time=time):
-            raise InvalidInputError("these options are for files", got=type(rows).__name__, kind="bad_option")
-        if not isinstance(source, FileRows):
-            return self._ingest(name, source, time, key)
-        try:
-            report = self._ingest(name, source, time, key)
-        except BaseException:
-            source.abandon()
-            raise
-        source.finish()
-        return report if source.quarantine is None else replace(report, skipped=source.quarantine.count)
-
-    def _ingest(self, name: str, rows: Any, time: str | None, key: str | None) -> AppendReport:
-        """Append rows to a table, which is made if need be; what fails or is stopped leaves none that was made."""
-        try:
-            table = self.table(name)
-        except NotFoundError:
-            rows, schema, found = self._fitting(rows, time)
-            try:
-                with suppress(AlreadyExistsError):  # another writer was as fast
-                    self.create_table(name, schema, time=found)
-                return self.table(name).append(rows, key=key)
-            except BaseException:
-                self._drop_unused(name)
-                raise
-        return table.append(rows, key=key)
-
-    def _fitting(self, rows: Any, time: str | None) -> tuple[Any, Schema, str]:
-        """Choose columns and the time column for rows; give all of them again, for some are read by then."""
-        from tidelake.ingest import FileRows, first_rows, timed_schema
-
-        if isinstance(rows, FileRows):
-            return (rows, *rows.schema())
-        sample, rows = first_rows(rows)
-        return (rows, *timed_schema(sample, time=time))
-
-    def _drop_unused(self, name: str) -> None:
-        """Take away a table that was made for rows which did not come, unless others have used it since."""
-        with suppress(Exception):  # what went wrong before is what the caller hears of
-            if self.snapshot(name).sequence == FIRST_SEQUENCE:
-                self.drop_table(name)
+        return ingesting.ingest(self.handle, name, rows, options, key=key)
 
     def tables(self, namespace: str | None = None) -> list[str]:
         """List the names of the tables."""

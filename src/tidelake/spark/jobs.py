@@ -29,7 +29,7 @@ from tidelake.spark import register, session
 from tidelake.spark.files import Bad, Piece, PieceReader, cut_pieces, list_files, sample_schema
 from tidelake.spark.places import Place
 from tidelake.spark.progress import watched
-from tidelake.spark.reading import Split, _Tickets, cut_splits
+from tidelake.spark.reading import Split, Tickets, cut_splits
 from tidelake.spark.types import table_type
 from tidelake.spark.writing import (
     EXTENT_BYTES,
@@ -300,7 +300,7 @@ def _rewriter(job: Job) -> Callable[[Split], Written]:
     def rewrite_split(split: Split) -> Written:
         store = job.place.open_objects(job.objects)
         extents = Extents(store, job)
-        for batch in scan(split.plan, _Tickets(store, split.tickets)):
+        for batch in scan(split.plan, Tickets(store, split.tickets)):
             extents.take(Coerced(batch, job.schema, 0))
         return extents.finish(inline_bytes=0)
 

@@ -126,7 +126,7 @@ def wanted_rows(table: TableHandle, where: str | None, pushed: Sequence[Predicat
 def read_split(split: Split, store: ObjectStore, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Read the rows of one split, as Spark expects them."""
     kinds = {column.name: column.type for column in split.plan.question.schema}
-    for batch in scan(split.plan, _Tickets(store, split.tickets)):
+    for batch in scan(split.plan, Tickets(store, split.tickets)):
         if batch.num_rows:
             yield to_spark(batch, schema, kinds)
 
@@ -173,7 +173,7 @@ def _split_of(bare: ScanPlan, run: Sequence[tuple[Extent, Block]], footers: Foot
     return Split(replace(bare, question=question, tasks=tuple(tasks)), tickets)
 
 
-class _Tickets(Footers):
+class Tickets(Footers):
     """Open extents from the tickets of a split, without their footers."""
 
     def __init__(self, store: ObjectStore, tickets: Mapping[str, bytes]) -> None:

@@ -1,7 +1,7 @@
 """Make a table: judge what it is told, and have the catalog keep it.
 
 A table is made without anything that reads or writes rows, so that making one waits for no engine. It does not hold the
-table: see ``lake`` and ``table``.
+table: see ``handle``.
 """
 
 from __future__ import annotations

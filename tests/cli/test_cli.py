@@ -356,10 +356,10 @@ def test_the_first_few_lines_wait_for_no_compiler(tmp_path: Path) -> None:
     (tmp_path / "app.ndjson").write_bytes(NDJSON)
     code = """if True:
         from click.testing import CliRunner
-        from tidelake.runtime import compiling
+        from tidelake.runtime import notices
         from tidelake.cli.main import main
-        compiling.QUIET_S = 0
-        compiling.tell_with(print)
+        notices.QUIET_S = 0
+        notices.tell_with(print)
         result = CliRunner().invoke(main, ["ingest", "app.logs", "app.ndjson"])
         print(result.output, end="")
     """

@@ -23,10 +23,25 @@ from tidelake.dynamic.cbor import (
 )
 from tidelake.kernels.bloom import LEAF_TEXT_CAP, SEED
 from tidelake.kernels.text_loops import finished, stirred
-from tidelake.runtime.compiling import HAS_COMPILER, compiled
+from tidelake.runtime.compiling import HAS_COMPILER, compiled, inlined
 
 _U = np.uint64
 _SEED = _U(SEED)
+
+# Major types of CBOR, RFC 8949 section 3.1, and the simple values and widths of major 7.
+UNSIGNED, NEGATIVE, BYTES, TEXT, ARRAY, MAP, TAG, SIMPLE = range(8)
+FALSE, TRUE, HALF, SINGLE = 20, 21, 25, 26
+DOT = ord(".")
+
+# What a leaf's hash says of its kind; extents keep these hashes, so the letters stay for good.
+LEAF_TEXT, LEAF_WHOLE, LEAF_REAL = ord("s"), ord("i"), ord("d")
+LEAF_TRUE, LEAF_FALSE, LEAF_BIG = ord("t"), ord("f"), ord("b")
+NAN_BITS = _U(0x7FF8_0000_0000_0000)  # one for all of them
+
+# What ``walk`` counts, and how it ends: all described, a form we never write, or which table was too small.
+PATHS, LETTERS, LEAVES, TEXTS = range(4)
+DONE, FOREIGN, PATHS_FULL, LETTERS_FULL, LEAVES_FULL, TEXTS_FULL = 0, -1, 1, 2, 3, 4
+KNOWN, NEW, NO_ROOM = range(3)  # what became of a hash that was to be remembered
 
 
 def copy(data: Any, starts: Any, lengths: Any, offsets: Any, out: Any) -> None:
@@ -78,15 +93,15 @@ def skip(data: Any, at: Any, end: Any) -> Any:
         major, argument, at = read_head(data, at, end)
         if major < 0:
             return np.int64(-1)
-        if major == 2 or major == 3:
+        if major in (BYTES, TEXT):
             if argument > _U(end - at):
                 return np.int64(-1)
             at += np.int64(argument)
-        elif major == 4 or major == 5:
+        elif major in (ARRAY, MAP):
             if argument > _U(end - start):
                 return np.int64(-1)
-            left += np.int64(argument) * (1 if major == 4 else 2)
-        elif major == 6:
+            left += np.int64(argument) * (1 if major == ARRAY else 2)
+        elif major == TAG:
             left += 1
     return at
 
@@ -94,7 +109,7 @@ def skip(data: Any, at: Any, end: Any) -> Any:
 @compiled
 def read_real(info: Any, argument: Any) -> Any:
     """Turn the bits of a half, single or double into a double."""
-    if info == 25:
+    if info == HALF:
         exponent = np.int64((argument >> _U(10)) & _U(31))
         fraction = np.float64(argument & _U(1023))
         if exponent == 0:
@@ -104,7 +119,7 @@ def read_real(info: Any, argument: Any) -> Any:
         else:
             value = (fraction + 1024.0) * 2.0 ** (exponent - 25)
         return -value if argument >> _U(15) else value
-    if info == 26:
+    if info == SINGLE:
         return np.float64(np.uint32(argument).view(np.float32))
     return np.uint64(argument).view(np.float64)
 
@@ -120,7 +135,7 @@ def _hash_leaf(path: Any, path_length: Any, tag: Any, data: Any, at: Any, length
             byte = np.uint8(0)
         elif i == path_length + 1:
             byte = np.uint8(tag)
-        elif tag == 115:  # "s"
+        elif tag == LEAF_TEXT:
             byte = data[at + i - path_length - 2]
         else:
             byte = np.uint8((number >> _U(8 * (i - path_length - 2))) & _U(255))
@@ -150,38 +165,116 @@ def _hash_path(path: Any, length: Any) -> Any:
 
 @compiled
 def _remember(leaves: Any, hash: Any, counts: Any) -> Any:
-    """Keep a hash: 0 if it was there, 1 if it is new, 2 if there is no room. A table of one slot keeps nothing."""
+    """Keep a hash: it was there, it is new, or there is no room. A table of one slot keeps nothing."""
     if len(leaves) == 1:
-        return 0
+        return KNOWN
     if hash == _U(0):
         hash = _U(1)
     mask = _U(len(leaves) - 1)
     slot = hash & mask
     while leaves[slot] != _U(0):
         if leaves[slot] == hash:
-            return 0
+            return KNOWN
         slot = (slot + _U(1)) & mask
-    if counts[2] * 2 >= len(leaves):
-        return 2
+    if counts[LEAVES] * 2 >= len(leaves):
+        return NO_ROOM
     leaves[slot] = hash
-    counts[2] += 1
-    return 1
+    counts[LEAVES] += 1
+    return NEW
+
+
+@inlined
+def _slot_of(path: Any, length: Any, slots: Any, letters: Any, leaves: Any, counts: Any) -> Any:
+    """Find or make the slot of a path; below zero it is the table that was too small, with its sign turned."""
+    hash = _hash_path(path, length)
+    mask = _U(len(slots) - 1)
+    slot = hash & mask
+    while slots[slot].length != 0:
+        if slots[slot].hash == hash and slots[slot].length == length:
+            same = True
+            for i in range(length):
+                if letters[slots[slot].start + i] != path[i]:
+                    same = False
+                    break
+            if same:
+                return np.int64(slot)
+        slot = (slot + _U(1)) & mask
+    if counts[PATHS] * 2 >= len(slots):  # half full: chains stay short
+        return np.int64(-PATHS_FULL)
+    if counts[LETTERS] + length > len(letters):
+        return np.int64(-LETTERS_FULL)
+    slots[slot].hash, slots[slot].start, slots[slot].length = hash, counts[LETTERS], length
+    for i in range(length):
+        letters[counts[LETTERS] + i] = path[i]
+    counts[PATHS] += 1
+    counts[LETTERS] += length
+    if _remember(leaves, hash, counts) == NO_ROOM:
+        return np.int64(-LEAVES_FULL)
+    return np.int64(slot)
+
+
+@inlined
+def _see_beginning(slots: Any, slot: Any, is_text: Any, first: Any) -> None:
+    """Widen what the texts at a path begin with; bytes become text that may begin with anything."""
+    last = first if is_text else np.int64(255)
+    if slots[slot].texts == 0:
+        slots[slot].first, slots[slot].last = first, last
+    else:
+        slots[slot].first = min(slots[slot].first, first)
+        slots[slot].last = max(slots[slot].last, last)
+    slots[slot].texts += 1
+
+
+@inlined
+def _see_number(
+    major: Any, info: Any, argument: Any, path: Any, length: Any, data: Any, slots: Any, slot: Any, leaves: Any,
+    counts: Any,
+) -> Any:  # fmt: skip
+    """Widen the bounds of the numbers at a path, and keep the hash of this one; whether there was room for it."""
+    whole, bits, low = True, argument, 0.0
+    if major == SIMPLE:
+        low = read_real(info, argument)
+        whole = np.abs(low) < 2.0**63 and low == np.floor(low)  # 3.0 is found by 3
+        bits = _U(np.int64(low)) if whole else np.float64(low).view(np.uint64)
+        if np.isnan(low):
+            bits = NAN_BITS
+    elif major == NEGATIVE:
+        bits = ~argument
+    is_big = (major != SIMPLE and argument >> _U(63) != _U(0)) or (
+        major == SIMPLE and not np.isnan(low) and not np.isinf(low) and np.abs(low) >= 2.0**63
+    )
+    high = low
+    if major != SIMPLE:  # the bounds are doubles: beyond 2**53 they keep a distance, so that they hold
+        low = np.float64(argument) if major == UNSIGNED else -1.0 - np.float64(argument)
+        slack = np.abs(low) * 2.0**-52 if np.abs(low) >= 2.0**53 else 0.0
+        high = low + slack
+        low = low - slack
+    tag, width = (LEAF_BIG, 0) if is_big else (LEAF_WHOLE, 8) if whole else (LEAF_REAL, 8)
+    if _remember(leaves, _hash_leaf(path, length, tag, data, 0, width, bits), counts) == NO_ROOM:
+        return False
+    if np.isnan(low):
+        slots[slot].nan += 1
+        if slots[slot].numbers == slots[slot].nan - 1:  # none but these: there are no bounds yet
+            slots[slot].low, slots[slot].high = np.inf, -np.inf
+    elif slots[slot].numbers == 0:
+        slots[slot].low, slots[slot].high = low, high
+    else:
+        slots[slot].low = min(slots[slot].low, low)
+        slots[slot].high = max(slots[slot].high, high)
+    slots[slot].numbers += 1
+    return True
 
 
 @compiled
 def walk(
     data: Any, offsets: Any, slots: Any, letters: Any, leaves: Any, text_starts: Any, text_lengths: Any, counts: Any
 ) -> Any:
-    """Describe every row; 0 when done, -1 for a form we never write, else which table was too small.
-
-    ``counts``: paths, letters, leaves, texts.
-    """
-    path = np.empty(MAX_PATH_BYTES, dtype=np.uint8)
-    left = np.empty(MAX_WALK_DEPTH, dtype=np.int64)
+    """Describe every row: its paths, what is at each, and the hashes of leaves; the answer says how it ended."""
+    path = np.empty(MAX_PATH_BYTES, dtype=np.uint8)  # of the value that is being read; inner maps go on where outer end
+    left = np.empty(MAX_WALK_DEPTH, dtype=np.int64)  # items still to read of each map and list that is open
     is_map = np.empty(MAX_WALK_DEPTH, dtype=np.bool_)
-    in_list = np.empty(MAX_WALK_DEPTH, dtype=np.bool_)
-    lengths = np.empty(MAX_WALK_DEPTH, dtype=np.int64)
-    mask = _U(len(slots) - 1)
+    in_list = np.empty(MAX_WALK_DEPTH, dtype=np.bool_)  # what is inside a list has no path of its own
+    lengths = np.empty(MAX_WALK_DEPTH, dtype=np.int64)  # of the path that led to each
     for row in range(len(offsets) - 1):
         at, end = np.int64(offsets[row]), np.int64(offsets[row + 1])
         depth = 0
@@ -191,146 +284,86 @@ def walk(
                 depth -= 1
                 continue
             left[depth] -= 1
-            here, listed, slot = lengths[depth], in_list[depth], _U(0)
-            has_path = False
-            if is_map[depth]:
+            here, listed, slot = lengths[depth], in_list[depth], np.int64(-1)
+            if is_map[depth]:  # the key comes first
                 major, argument, at = read_head(data, at, end)
-                if major != 3 or argument > _U(end - at):
-                    return -1
+                if major != TEXT or argument > _U(end - at):
+                    return FOREIGN
                 size = np.int64(argument)
                 if not listed:
                     if here + size + 1 > MAX_PATH_BYTES:
-                        return -1
+                        return FOREIGN
                     if here:
-                        path[here] = 46
+                        path[here] = DOT
                         here += 1
                     for i in range(size):
                         path[here + i] = data[at + i]
                     here += size
-                at += size
-                if not listed:
                     if here == 0:
-                        return -1
-                    has_path = True
-                    hash = _hash_path(path, here)
-                    slot = hash & mask
-                    while slots[slot].length != 0:
-                        if slots[slot].hash == hash and slots[slot].length == here:
-                            same = True
-                            for i in range(here):
-                                if letters[slots[slot].start + i] != path[i]:
-                                    same = False
-                                    break
-                            if same:
-                                break
-                        slot = (slot + _U(1)) & mask
-                    if slots[slot].length == 0:
-                        if counts[0] * 2 >= len(slots):
-                            return 1
-                        if counts[1] + here > len(letters):
-                            return 2
-                        slots[slot].hash, slots[slot].start, slots[slot].length = hash, counts[1], here
-                        for i in range(here):
-                            letters[counts[1] + i] = path[i]
-                        counts[0] += 1
-                        counts[1] += here
-                        if _remember(leaves, hash, counts) == 2:
-                            return 3
+                        return FOREIGN
+                    slot = _slot_of(path, here, slots, letters, leaves, counts)
+                    if slot < 0:
+                        return -slot
+                at += size
+            has_path = slot >= 0
             begin = at
             major, argument, at = read_head(data, at, end)
-            tagged = False
-            while major == 6:
-                tagged = True
+            is_tagged = False
+            while major == TAG:
+                is_tagged = True
                 begin = at
                 major, argument, at = read_head(data, at, end)
             if major < 0:
-                return -1
-            if major == 4 or major == 5:
+                return FOREIGN
+            if major in (ARRAY, MAP):
                 if argument > _U(end - at) or depth + 1 == MAX_WALK_DEPTH:
-                    return -1
+                    return FOREIGN
                 depth += 1
-                left[depth], is_map[depth], lengths[depth] = np.int64(argument), major == 5, here
-                in_list[depth] = listed or major == 4
+                left[depth], is_map[depth], lengths[depth] = np.int64(argument), major == MAP, here
+                in_list[depth] = listed or major == ARRAY
                 continue
-            if major == 2 or major == 3:
+            if major in (BYTES, TEXT):
                 if argument > _U(end - at):
-                    return -1
+                    return FOREIGN
                 size = np.int64(argument)
-                if has_path:  # what texts begin with; bytes become text that may begin with anything
-                    first = np.int64(data[at]) if major == 3 and size > 0 else np.int64(0)
-                    last = first if major == 3 else np.int64(255)
-                    if slots[slot].texts == 0:
-                        slots[slot].first, slots[slot].last = first, last
-                    else:
-                        slots[slot].first = min(slots[slot].first, first)
-                        slots[slot].last = max(slots[slot].last, last)
-                    slots[slot].texts += 1
-                if major == 3 and not tagged:
-                    fresh = 1
+                if has_path:
+                    first = np.int64(data[at]) if major == TEXT and size > 0 else np.int64(0)
+                    _see_beginning(slots, slot, major == TEXT, first)
+                if major == TEXT and not is_tagged:
+                    fresh = NEW
                     if has_path:
-                        fresh = _remember(
-                            leaves, _hash_leaf(path, here, 115, data, at, min(size, LEAF_TEXT_CAP), _U(0)), counts
-                        )
+                        leaf = _hash_leaf(path, here, LEAF_TEXT, data, at, min(size, LEAF_TEXT_CAP), _U(0))
+                        fresh = _remember(leaves, leaf, counts)
                         if size > LEAF_TEXT_CAP:  # its beginning may be known, its end is not
-                            fresh = max(fresh, 1)
-                    if fresh == 2:
-                        return 3
-                    if fresh == 1 and len(leaves) > 1:
-                        if counts[3] == len(text_starts):
-                            return 4
-                        text_starts[counts[3]], text_lengths[counts[3]] = at, size
-                        counts[3] += 1
+                            fresh = max(fresh, NEW)
+                    if fresh == NO_ROOM:
+                        return LEAVES_FULL
+                    if fresh == NEW and len(leaves) > 1:  # its words are not known either
+                        if counts[TEXTS] == len(text_starts):
+                            return TEXTS_FULL
+                        text_starts[counts[TEXTS]], text_lengths[counts[TEXTS]] = at, size
+                        counts[TEXTS] += 1
                 at += size
-                if tagged and has_path:  # a number too large for 64 bits, or a time: no bound holds
+                if is_tagged and has_path:  # a number too large for 64 bits, or a time: no bound holds
                     slots[slot].numbers += 1
                     slots[slot].low, slots[slot].high = -np.inf, np.inf
-                    if _remember(leaves, _hash_leaf(path, here, 98, data, at, 0, _U(0)), counts) == 2:
-                        return 3
-                continue
-            info = np.int64(data[begin] & 31)
-            if major == 7 and info < 25:  # false, true, null and other simple values
-                if has_path and (info == 20 or info == 21):
-                    leaf = _hash_leaf(path, here, 102 if info == 20 else 116, data, at, 0, _U(0))
-                    if _remember(leaves, leaf, counts) == 2:
-                        return 3
+                    leaf = _hash_leaf(path, here, LEAF_BIG, data, at, 0, _U(0))
+                    if _remember(leaves, leaf, counts) == NO_ROOM:
+                        return LEAVES_FULL
                 continue
             if not has_path:
                 continue
-            # a number
-            whole, bits, low = True, argument, 0.0
-            if major == 7:
-                low = read_real(info, argument)
-                whole = np.abs(low) < 2.0**63 and low == np.floor(low)
-                bits = _U(np.int64(low)) if whole else np.float64(low).view(np.uint64)
-                if np.isnan(low):
-                    bits = _U(0x7FF8_0000_0000_0000)
-            elif major == 1:
-                bits = ~argument
-            huge = (major < 2 and argument >> _U(63) != _U(0)) or (
-                major == 7 and not np.isnan(low) and not np.isinf(low) and np.abs(low) >= 2.0**63
-            )
-            high = low
-            if major < 2:
-                low = np.float64(argument) if major == 0 else -1.0 - np.float64(argument)
-                slack = np.abs(low) * 2.0**-52 if np.abs(low) >= 2.0**53 else 0.0
-                high = low + slack
-                low = low - slack
-            tag, width = (98, 0) if huge else (105, 8) if whole else (100, 8)
-            if _remember(leaves, _hash_leaf(path, here, tag, data, at, width, bits), counts) == 2:
-                return 3
-            if np.isnan(low):
-                slots[slot].nan += 1
-                if slots[slot].numbers == slots[slot].nan - 1:
-                    slots[slot].low, slots[slot].high = np.inf, -np.inf
-            elif slots[slot].numbers == 0:
-                slots[slot].low, slots[slot].high = low, high
-            else:
-                slots[slot].low = min(slots[slot].low, low)
-                slots[slot].high = max(slots[slot].high, high)
-            slots[slot].numbers += 1
+            info = np.int64(data[begin] & 31)
+            if major == SIMPLE and info < HALF:
+                if info in (FALSE, TRUE):  # null and other simple values say no more than their path
+                    leaf = _hash_leaf(path, here, LEAF_FALSE if info == FALSE else LEAF_TRUE, data, at, 0, _U(0))
+                    if _remember(leaves, leaf, counts) == NO_ROOM:
+                        return LEAVES_FULL
+            elif not _see_number(major, info, argument, path, here, data, slots, slot, leaves, counts):
+                return LEAVES_FULL
         if at != end:
-            return -1
-    return 0
+            return FOREIGN
+    return DONE
 
 
 @compiled
@@ -348,14 +381,14 @@ def _find(data: Any, start: Any, end: Any, path: Any, maps: Any, steps: Any) -> 
         wanted = len(path) - taken
         floor = waiting
         major, argument, at = read_head(data, at, end)
-        if major != 5:
+        if major != MAP:
             continue
         for _ in range(np.int64(argument)):
             major, argument, at = read_head(data, at, end)
-            if major != 3 or argument > _U(end - at):
+            if major != TEXT or argument > _U(end - at):
                 return np.int64(-1)
             size = np.int64(argument)
-            fits = size <= wanted and (size == wanted or path[taken + size] == 46)
+            fits = size <= wanted and (size == wanted or path[taken + size] == DOT)
             if fits:
                 for i in range(size):
                     if data[at + i] != path[taken + i]:
@@ -392,18 +425,18 @@ def extract(data: Any, offsets: Any, path: Any, kinds: Any, ints: Any, reals: An
         if major < 0:
             continue
         info = np.int64(data[begin] & 31)
-        if major < 2 and argument >> _U(63) == _U(0):
+        if major <= NEGATIVE and argument >> _U(63) == _U(0):
             kinds[row] = INT_KIND
-            ints[row] = np.int64(argument) if major == 0 else -1 - np.int64(argument)
+            ints[row] = np.int64(argument) if major == UNSIGNED else -1 - np.int64(argument)
             reals[row] = np.float64(ints[row])
-        elif major == 3 and argument <= _U(end - at):
+        elif major == TEXT and argument <= _U(end - at):
             kinds[row] = TEXT_KIND
             starts[row], lengths[row] = at, np.int64(argument)
-        elif major == 7 and info >= 25:
+        elif major == SIMPLE and info >= HALF:
             kinds[row] = REAL_KIND
             reals[row] = read_real(info, argument)
-        elif major == 7:
-            kinds[row] = FALSE_KIND if info == 20 else TRUE_KIND if info == 21 else NULL_KIND
+        elif major == SIMPLE:
+            kinds[row] = FALSE_KIND if info == FALSE else TRUE_KIND if info == TRUE else NULL_KIND
         else:
             kinds[row] = OTHER_KIND
             starts[row], lengths[row] = begin, max(skip(data, begin, end), begin) - begin

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import pyarrow as pa
 
@@ -205,10 +204,3 @@ class TableHandle:
     def __repr__(self) -> str:
         past = "" if self.past is None else f" at snapshot {self.past.sequence}"
         return f"TableHandle({self.name}{past} in {self.lake.where!r})"
-
-
-class OpenTable(Protocol):
-    """Anything that holds a table open, as ``Table`` does."""
-
-    @property
-    def handle(self) -> TableHandle: ...

@@ -206,23 +206,23 @@ class Bucket(Remote):
     """A store in an S3 bucket; it pickles as its place, credentials and all, to be used on another machine."""
 
     def __init__(self, place: S3Place) -> None:
-        self._place = place
+        self.s3 = place
         url = f"s3://{place.bucket}" + f"/{place.prefix}" * bool(place.prefix)
         super().__init__(url, _connect_s3(place))
 
     def _current(self) -> Clients:
         if self._clients.library is not library():
             _inherited.append(self._clients)  # a parent's: not even closed here
-            self._clients = _connect_s3(self._place)
+            self._clients = _connect_s3(self.s3)
         return self._clients
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Bucket, (self._place,)
+        return Bucket, (self.s3,)
 
     @property
     def place(self) -> tuple[str | None, ...]:
         """Where the bucket is: what is known of its server holds for all that is stored there."""
-        return self._place.endpoint, self._place.region, self._place.bucket
+        return self.s3.endpoint, self.s3.region, self.s3.bucket
 
 
 _inherited: list[Clients] = []

@@ -65,7 +65,7 @@ class Place:
         where, store = lake.address, lake.store
         if "://" not in where and not where.startswith("log:"):
             where = os.path.abspath(where)  # other processes may be elsewhere
-        held = getattr(store, "_place", None)  # of a bucket: with the credentials it was opened with
+        held = getattr(store, "s3", None)  # of a bucket: with the credentials it was opened with
         if held is None:
             beside = store.url if where.startswith(("postgresql:", "postgres:")) else None
             return cls(where, beside)

@@ -39,7 +39,7 @@ test: $(READY)  ## the whole test suite
 	$(BIN)/python -m pytest -m "not torture" -n 2
 
 torture: $(READY)  ## the long random runs
-	$(BIN)/python -m pytest -m torture
+	$(BIN)/python -m pytest -m torture -o faulthandler_timeout=0
 
 demo: $(READY)  ## see it work
 	$(BIN)/python -m tidelake demo

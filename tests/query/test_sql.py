@@ -321,3 +321,9 @@ def test_time_and_number_are_not_compared(lake: Lake, condition: str, told: str)
         with pytest.raises(QueryError, match="a time cannot be compared with a number") as refused:
             lake.sql(f"select * from obs.logs where {condition}", engine=engine)
         assert told in str(refused.value)
+
+
+@pytest.mark.parametrize("text", ["select time()", "select '$.a' || first_value(time()) as a", "select upper(time())"])
+def test_a_call_that_lacks_what_the_engine_needs_is_an_error_of_ours(text: str, lake: Lake) -> None:
+    with pytest.raises(QueryError, match="too few arguments"):
+        lake.sql(text).to_arrow()

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.dialects.spark import Spark
-from sqlglot.errors import ErrorLevel, UnsupportedError
+from sqlglot.errors import ErrorLevel, SqlglotError, UnsupportedError
 
 from tidelake.errors import InvalidInputError, QueryError
 from tidelake.query.functions import on_duckdb, on_spark
@@ -46,16 +46,19 @@ def render(tree: exp.Expr, engine: Engine) -> str:
     if engine == "spark":  # which keeps what is drawn by chance without being told, and has no word for it
         for common in held.find_all(exp.CTE):
             common.set("materialized", None)
-    for call in reversed([node for node in held.find_all(exp.Anonymous) if node.name.lower().startswith("tide_")]):
-        texts = [generator.sql(argument) for argument in call.expressions]
-        written = exp.Var(this=_written(call, texts, engine, writers))
-        written.type = call.type
-        call.replace(written)
+    ours = [node for node in held.find_all(exp.Anonymous) if node.name.lower().startswith("tide_")]
     try:
+        for call in reversed(ours):
+            texts = [generator.sql(argument) for argument in call.expressions]
+            written = exp.Var(this=_written(call, texts, engine, writers))
+            written.type = call.type
+            call.replace(written)
         return str(generator.generate(held.this, copy=False))
     except UnsupportedError as error:
         where = "in process: ask with engine='spark'" if engine == "duckdb" else "on Spark: ask with engine='local'"
         raise QueryError(f"a part of the query cannot be run {where}", kind="unsupported") from error
+    except SqlglotError as error:  # it writes some calls out as others, which then lack what they need
+        raise QueryError("a function is given too few arguments", kind="arguments") from error
 
 
 def _written(call: exp.Anonymous, texts: Sequence[str], engine: Engine, writers: Mapping[str, Writer]) -> str:

@@ -36,7 +36,7 @@ from tidelake.model.predicate import And, Equals, TimeRange
 from tidelake.model.schema import Schema
 from tidelake.model.snapshot import AddExtent, Commit, Extent, Scope
 from tidelake.objects import ObjectStore, extent_key, open_store
-from tidelake.write.appender import extent_of
+from tidelake.write.stager import extent_of
 
 COMMITS = 5_000  # of ours; all amounts are for the whole of bench.data
 PEER_COMMITS = 300  # some cost more with every commit: a thousand take one of them ten minutes

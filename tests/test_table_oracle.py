@@ -45,7 +45,7 @@ from tidelake.model.schema import Schema
 from tidelake.scan import extents
 from tidelake.scan.evaluate import check
 from tidelake.table import Table
-from tidelake.write import appender, drift
+from tidelake.write import appender, drift, stager
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -124,8 +124,8 @@ def build(lake: Lake, steps: list[Step], form: str) -> Table:
     """Live through a table's life, with blocks of a few rows."""
     made = lake.create_table(f"t{next(_made)}", COLUMNS, time="ts", format=form, flush_age="off")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(appender, "BLOCK_ROWS", 4)
-        patch.setattr(appender, "LEAST_BLOCK_ROWS", 1)
+        patch.setattr(stager, "BLOCK_ROWS", 4)
+        patch.setattr(stager, "LEAST_BLOCK_ROWS", 1)
         patch.setattr(drift, "LEAST_MISFITS", 10**9)  # what becomes dynamic has a test of its own
         for step in steps:
             patch.setattr(appender, "HOT_ROWS", 1_000 if step.hot else 0)

@@ -21,7 +21,7 @@ from tidelake.errors import SchemaError
 from tidelake.lake import Lake
 from tidelake.model.predicate import Predicate
 from tidelake.table import Table
-from tidelake.write import appender
+from tidelake.write import stager
 
 TEN = datetime(2026, 4, 19, 10, tzinfo=UTC)
 WITHIN_S = 60
@@ -128,8 +128,8 @@ def test_text_is_found_inside_longer_words(lake: Lake) -> None:
 
 
 def test_blocks_are_pruned_inside_an_extent(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(appender, "BLOCK_ROWS", 1)
-    monkeypatch.setattr(appender, "LEAST_BLOCK_ROWS", 1)
+    monkeypatch.setattr(stager, "BLOCK_ROWS", 1)
+    monkeypatch.setattr(stager, "LEAST_BLOCK_ROWS", 1)
     columns = {"ts": "timestamp", "status": "int", "region": "string"}
     made = lake.create_table("b", columns, flush_age="off")
     for n in range(5):

@@ -44,7 +44,7 @@ from tidelake.model.snapshot import Action, AddExtent, Commit, RemoveExtent
 from tidelake.objects import open_store
 from tidelake.scan import extents as scan_module
 from tidelake.table import Table
-from tidelake.write import appender
+from tidelake.write import appender, stager
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 SCHEMA = {"ts": "timestamp", "device": "string", "site": "long", "v": "real"}
@@ -182,7 +182,7 @@ def test_rows_of_one_append_may_share_a_window_but_not_a_time(folder: Lake) -> N
 def test_an_append_of_several_extents_goes_on_with_a_window_but_never_back(
     folder: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(appender, "EXTENT_ROWS", 4)
+    monkeypatch.setattr(stager, "EXTENT_ROWS", 4)
     table = folder.create_table("m.cpu", SCHEMA, **DEVICE, coverage="exclusive")
 
     def batches(*groups: list[dict[str, Any]]) -> pa.RecordBatchReader:

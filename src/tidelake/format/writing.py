@@ -71,7 +71,7 @@ class BlockWriter:
 
     def append(self, batch: pa.RecordBatch) -> None:
         self._refuse_when_finished()
-        self._batches.append(conform(batch, self._schema))
+        self._batches.append(checked(batch, self._schema))
 
     def finish(self, before_store: Callable[[], None] | None = None) -> ExtentWriteResult:
         self._refuse_when_finished()
@@ -127,20 +127,20 @@ def _executor(rows: int) -> Executor:
     return ThreadPoolExecutor(THREADS, thread_name_prefix="tidelake-extent")
 
 
-def conform(batch: pa.RecordBatch, schema: Schema) -> pa.RecordBatch:
+def checked(batch: pa.RecordBatch, schema: Schema) -> pa.RecordBatch:
     """Give a batch exactly the schema's Arrow types, or say what does not fit."""
     if batch.schema.names != list(schema.names):
         missing = [name for name in schema.names if name not in batch.schema.names]
         extra = [name for name in batch.schema.names if name not in schema]
         facts = {"missing": missing, "unexpected": extra} if missing or extra else {"order": batch.schema.names}
         raise SchemaError("the batch does not have the extent's columns", kind="schema_mismatch", **facts)
-    columns = [_conform_column(values, column) for values, column in zip(batch.columns, schema, strict=True)]
-    conformed = pa.RecordBatch.from_arrays(columns, schema=schema.arrow)
+    columns = [_checked_column(values, column) for values, column in zip(batch.columns, schema, strict=True)]
+    found = pa.RecordBatch.from_arrays(columns, schema=schema.arrow)
     try:
-        conformed.validate(full=True)
+        found.validate(full=True)
     except pa.ArrowInvalid as error:
         raise InvalidInputError("the batch is not valid arrow", reason=error) from error
-    return conformed
+    return found
 
 
 def cut_blocks(batches: Sequence[pa.RecordBatch], time: Column | None, block_rows: int) -> list[pa.RecordBatch]:
@@ -160,7 +160,7 @@ def cut_blocks(batches: Sequence[pa.RecordBatch], time: Column | None, block_row
     return blocks
 
 
-def _conform_column(values: pa.Array, column: Column) -> pa.Array:
+def _checked_column(values: pa.Array, column: Column) -> pa.Array:
     wanted = column.type.arrow
     if values.null_count and not column.nullable:
         raise SchemaError("null in a column that has none", column=column.name, nulls=values.null_count)

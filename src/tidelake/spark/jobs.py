@@ -32,7 +32,6 @@ from tidelake.spark.progress import watched
 from tidelake.spark.reading import Split, Tickets, cut_splits
 from tidelake.spark.types import table_type
 from tidelake.spark.writing import (
-    EXTENT_BYTES,
     Extents,
     Job,
     Written,
@@ -44,6 +43,7 @@ from tidelake.spark.writing import (
 from tidelake.write.append import append
 from tidelake.write.create import create_table
 from tidelake.write.drift import exact_columns
+from tidelake.write.stager import EXTENT_BYTES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

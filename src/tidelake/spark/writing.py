@@ -31,7 +31,6 @@ from tidelake.coverage.coverage_store import rules_of, same_time
 from tidelake.coverage.entities import cells_of
 from tidelake.coverage.sidecar import decode, encode
 from tidelake.errors import ConflictError, InvalidInputError, OverlapError, SchemaError
-from tidelake.format import WriteOptions, segment_format
 from tidelake.handle.table_handle import TableHandle
 from tidelake.ingest import Coerced, Rules, coerce_arrow
 from tidelake.model.exact import has_inexact_longs, stream_has_inexact_longs
@@ -43,12 +42,11 @@ from tidelake.scan.alternatives import spilled_columns, with_promoted
 from tidelake.spark.options import number_of
 from tidelake.spark.places import Place, open_table
 from tidelake.spark.types import from_spark, own_names, widened
-from tidelake.write.appender import Appender, block_rows_for, conformed, extent_of
+from tidelake.write.appender import Appender
 from tidelake.write.drift import exact_columns
 from tidelake.write.flush import FLUSH_BYTES, FLUSH_ROWS, flush
+from tidelake.write.stager import EXTENT_BYTES, Stager, conformed
 
-EXTENT_BYTES = 256 << 20  # of rows in memory that become one extent; a task holds about twice as much while it writes
-EXTENT_ROWS = 4_000_000
 INLINE_BYTES = 1 << 20  # fewer rows of a task than this travel in its message: the driver joins them with others'
 COERCE_ROWS = 65_536  # rows are coerced so many at a time
 _DYNAMIC = DataType("dynamic")
@@ -80,10 +78,6 @@ class Job:
     def coverage(self) -> CoverageRules | None:
         """What the table says of its coverage, if it keeps any."""
         return rules_of(self.settings, self.schema, is_log=self.place.is_log)
-
-    def extent_key(self, extent_id: str) -> str:
-        """Name an extent of this job."""
-        return f"{self.folder}/{extent_id}{segment_format(TableSettings.of(self.settings).format).suffix}"
 
 
 @dataclass(frozen=True)
@@ -118,9 +112,11 @@ class Extents:
     spilled: set[str] = field(default_factory=set)
     schema: Schema | None = None
     left_out: int = 0
-    _staged: list[pa.RecordBatch] = field(default_factory=list)
-    _staged_rows: int = 0
-    _staged_bytes: int = 0
+    _stager: Stager = field(init=False)
+
+    def __post_init__(self) -> None:
+        settings = TableSettings.of(self.job.settings)
+        self._stager = Stager(self.store, settings, self.job.extent_bytes, self.job.block_rows)
 
     def take(self, coerced: Coerced) -> None:
         """Stage coerced rows, and write an extent when there are enough."""
@@ -128,23 +124,16 @@ class Extents:
         if coerced.overflowed:
             self.spilled |= spilled_columns(coerced)
         batch = self._without_held(with_promoted(coerced, self.job.settings))
-        parts = max(1, -(-batch.nbytes // self.job.extent_bytes))
-        step = max(1, -(-batch.num_rows // parts))
-        for start in range(0, batch.num_rows, step):
-            part = batch.slice(start, step)
-            self._staged.append(part)
-            self.rows += part.num_rows
-            self._staged_rows += part.num_rows
-            self._staged_bytes += part.nbytes
-            if self._staged_bytes >= self.job.extent_bytes or self._staged_rows >= EXTENT_ROWS:
-                self.write()
+        self.rows += batch.num_rows
+        for _ in self._stager.stage(batch):
+            self.write()
 
     def finish(self, query: str | None = None, *, inline_bytes: int = INLINE_BYTES) -> Written:
         """Give what was written; the last few rows travel in the message."""
         inline = None
-        if self._staged and self._staged_bytes <= min(inline_bytes, self.job.extent_bytes):
-            inline = _stream_bytes(self._staged, self.schema or self.job.schema)
-        elif self._staged:
+        if self._stager.rows and self._stager.byte_size <= min(inline_bytes, self.job.extent_bytes):
+            inline = _stream_bytes(self._stager.batches, self.schema or self.job.schema)
+        elif self._stager.rows:
             self.write()
         job, schema = self.job, self.schema or self.job.schema
         return Written(
@@ -161,20 +150,11 @@ class Extents:
 
     def write(self) -> None:
         """Write what is staged as one extent."""
-        schema = self.schema or self.job.schema
-        settings = TableSettings.of(self.job.settings)
-        form = segment_format(settings.format)
         extent_id = new_id()
-        key = self.job.extent_key(extent_id)
-        block_rows = self.job.block_rows or block_rows_for(self._staged, self._staged_rows, schema)
-        options = WriteOptions(time=settings.time, block_rows=block_rows)
-        writer = form.start_extent(self.store, key, schema, extent_id=extent_id, options=options)
-        for batch in self._staged:
-            writer.append(conformed(batch, schema))
         covered_at = self._write_coverage(extent_id)
-        self._staged, self._staged_rows, self._staged_bytes = [], 0, 0
-        done = writer.finish()
-        self.written.append(extent_of(done, extent_id, key, form.name, schema, coverage_key=covered_at))
+        key = f"{self.job.folder}/{extent_id}{self._stager.suffix}"
+        extent = self._stager.write(key, extent_id, self.schema or self.job.schema)
+        self.written.append(replace(extent, coverage_key=covered_at))
 
     def _write_coverage(self, extent_id: str) -> str | None:
         """Write what the staged rows cover beside their extent; in a log's layout the driver does, elsewhere."""
@@ -182,7 +162,7 @@ class Extents:
         if rules is None or self.job.place.is_log:
             return None
         names = [rules.index.column, *rules.index.entity]
-        rows = pa.Table.from_batches([batch.select(names) for batch in self._staged])
+        rows = pa.Table.from_batches([batch.select(names) for batch in self._stager.batches])
         cells = cells_of(rows, rules.index)
         if rules.mode == "exclusive" and (twins := cells.twins()) is not None:
             raise same_time(rules.index, self.job.table, twins)

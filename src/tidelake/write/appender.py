@@ -10,9 +10,8 @@ from __future__ import annotations
 import os
 import socket
 from collections import Counter
-from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -20,8 +19,6 @@ import pyarrow as pa
 from tidelake.catalog.protocol import Pending, new_id
 from tidelake.coverage.recorder import Recorder
 from tidelake.errors import CommitUnknownError, ConflictError, OverlapError, StorageError
-from tidelake.format import WriteOptions, segment_format
-from tidelake.format.segment import BLOCK_ROWS, ExtentWriteResult
 from tidelake.handle.table_handle import TableHandle
 from tidelake.ingest import Coerced
 from tidelake.model.exact import is_exact_array
@@ -30,7 +27,6 @@ from tidelake.model.settings import DEMOTED, TableSettings
 from tidelake.model.snapshot import Action, AddExtent, AppendHot, Claim, Extent, HotBatch, Snapshot, UpdateTable
 from tidelake.objects import extent_key
 from tidelake.scan.alternatives import OVERFLOWED, also_in_overflow, spilled_columns, with_promoted
-from tidelake.scan.extents import widened
 from tidelake.scan.hot import hot_payload
 from tidelake.write.drift import (
     WINDOW_ROWS,
@@ -43,17 +39,10 @@ from tidelake.write.drift import (
     tally,
     tally_before,
 )
+from tidelake.write.stager import Stager, united
 
 HOT_ROWS = 1_000  # an append of at most so many rows…
 HOT_BYTES = 256 << 10  # …and bytes stays in the catalog: an object of its own would cost more than it holds
-EXTENT_ROWS = 4_000_000  # a longer append is cut into several extents…
-# …as is a larger one, as it lies in memory. Writing takes up to three times as much for a while: of 2 GB of NDJSON the
-# whole process held 1,587 MB at most with 512 MB here, 1,000 MB with 256 MB and 652 MB with this.
-EXTENT_BYTES = 128 << 20
-# Dynamic bytes of a block, as they lie in memory. Of 29,084 events of 2 kB, needles in under 1 % of the rows read up to
-# 64 % of the bytes in two blocks, 45 % in 15 and 18 % in such as these; the extent is half as large again for it.
-BLOCK_DYNAMIC_BYTES = 768 << 10
-LEAST_BLOCK_ROWS = 256  # below it, a block's statistics are as large as its rows
 
 
 @dataclass(slots=True)
@@ -67,9 +56,7 @@ class Appender:
     rows: int = 0
     extents: int = 0
     overflowed: int = 0
-    _staged: list[pa.RecordBatch] = field(default_factory=list)
-    _staged_rows: int = 0
-    _staged_bytes: int = 0
+    _stager: Stager = field(init=False)
     _actions: list[Action] = field(default_factory=list)
     _keys: list[str] = field(default_factory=list)
     widened: Schema | None = None  # the schema that the rows need, if not the table's
@@ -80,6 +67,7 @@ class Appender:
     _exact: dict[str, bool] = field(default_factory=dict)  # long columns of the table that were looked at
 
     def __post_init__(self) -> None:
+        self._stager = Stager(self.target.store, TableSettings.of(self.head.settings))
         self._recorder = Recorder.of(self.target.holdings, self.head, self.target.name, is_new=self.is_new)
         if self.target.catalog.is_log:
             self.keep_hot = (
@@ -121,7 +109,7 @@ class Appender:
         return (
             self._exact[name]
             and are_exact_in_extents(added, name)
-            and all(is_exact_array(batch.column(name)) for batch in self._staged if name in batch.schema.names)
+            and all(is_exact_array(batch.column(name)) for batch in self._stager.batches if name in batch.schema.names)
         )
 
     def take(self, coerced: Coerced) -> None:
@@ -136,14 +124,8 @@ class Appender:
 
     def take_batch(self, batch: pa.RecordBatch) -> None:
         """Stage rows of this schema or an older one."""
-        if not batch.num_rows:
-            return
-        self._staged.append(batch)
         self.rows += batch.num_rows
-        self._staged_rows += batch.num_rows
-        held_bytes = batch.get_total_buffer_size()  # a slice holds on to more than it needs
-        self._staged_bytes += held_bytes if held_bytes <= HOT_BYTES else batch.nbytes
-        if self._staged_rows >= EXTENT_ROWS or self._staged_bytes >= EXTENT_BYTES:
+        for _ in self._stager.stage(batch):
             self._write_extent()
 
     def _demote(self) -> None:
@@ -181,9 +163,9 @@ class Appender:
     def finish(self) -> list[Action]:
         """Give the actions of the commit; an extent's object is stored by then."""
         self._demote()
-        if self._staged and self.keep_hot and not self._actions and self._is_small():
+        if self._stager.rows and self.keep_hot and not self._actions and self._is_small():
             self._actions.append(AppendHot(self._hot_batch()))
-        elif self._staged:
+        elif self._stager.rows:
             self._write_extent()
         for name in becoming_real(self.head.schema, self.schema):
             if name not in self:  # as when a job's tasks looked at an older snapshot
@@ -210,10 +192,10 @@ class Appender:
                 self.target.catalog.release_pending(self._keys)
 
     def _is_small(self) -> bool:
-        return self._staged_rows <= HOT_ROWS and self._staged_bytes <= HOT_BYTES
+        return self._stager.rows <= HOT_ROWS and self._stager.byte_size <= HOT_BYTES
 
     def _hot_batch(self) -> HotBatch:
-        rows = united(self._staged, self.schema)
+        rows = united(self._stager.batches, self.schema)
         if self._recorder:
             self._recorder.take([rows])
         low, high = self._time_bounds(rows)
@@ -228,21 +210,13 @@ class Appender:
         return (low, high) if low >= -(2**63) and high < 2**63 else (None, None)
 
     def _write_extent(self) -> None:
-        target, settings = self.target, TableSettings.of(self.head.settings)
-        form = segment_format(settings.format)
-        judged = self._recorder.begin(self._staged) if self._recorder else None
+        target = self.target
+        judged = self._recorder.begin(self._stager.batches) if self._recorder else None
         extent_id = new_id()
-        key = extent_key(target.info.namespace, target.info.name, extent_id, form.suffix)
+        key = extent_key(target.info.namespace, target.info.name, extent_id, self._stager.suffix)
         target.catalog.register_pending([Pending(key, target.info.scope, f"{socket.gethostname()}:{os.getpid()}")])
         target.at("extent.registered")
         self._keys.append(key)
-        options = WriteOptions(
-            time=settings.time, block_rows=block_rows_for(self._staged, self._staged_rows, self.schema)
-        )
-        writer = form.start_extent(target.store, key, self.schema, extent_id=extent_id, options=options)
-        for batch in self._staged:
-            writer.append(conformed(batch, self.schema))
-        self._staged, self._staged_rows, self._staged_bytes = [], 0, 0
 
         def begin() -> None:
             """Go on only with rows that may be written; they were judged while they were encoded."""
@@ -250,70 +224,12 @@ class Appender:
                 judged()
             target.at("extent.begun")
 
-        written = writer.finish(begin)
+        extent = self._stager.write(key, extent_id, self.schema, begin)
         target.at("extent.written")
-        covered_at = None
         if self._recorder and judged:
             covered_at = target.holdings.write_extent(target.info, extent_id, judged(), self._recorder.rules)
+            extent = replace(extent, coverage_key=covered_at)
             self._keys.append(covered_at)
             target.at("extent.covered")
         self.extents += 1
-        self._actions.append(
-            AddExtent(extent_of(written, extent_id, key, form.name, self.schema, coverage_key=covered_at))
-        )
-
-
-def extent_of(
-    written: ExtentWriteResult,
-    extent_id: str,
-    key: str,
-    format: str,
-    schema: Schema,
-    *,
-    coverage_key: str | None = None,
-) -> Extent:
-    """Give an extent that was written as the catalog knows it."""
-    return Extent(
-        id=extent_id,
-        key=key,
-        format=format,
-        byte_size=written.byte_size,
-        row_count=written.row_count,
-        block_count=written.block_count,
-        min_ts_ns=written.min_timestamp_nanos,
-        max_ts_ns=written.max_timestamp_nanos,
-        schema_version=schema.version,
-        column_stats=written.column_stats,
-        present_paths=written.present_paths,
-        coverage_key=coverage_key,
-    )
-
-
-def block_rows_for(staged: Sequence[pa.RecordBatch], rows: int, schema: Schema) -> int:
-    """Give the rows of a block: fewer where dynamic values are large, for a block is read to look at one path."""
-    names = [column.name for column in schema if column.type.kind == "dynamic"]
-    size = sum(batch.column(name).nbytes for batch in staged for name in names if name in batch.schema.names)
-    fitting = BLOCK_ROWS if size <= BLOCK_DYNAMIC_BYTES else rows * BLOCK_DYNAMIC_BYTES // size
-    return max(LEAST_BLOCK_ROWS, min(BLOCK_ROWS, fitting))
-
-
-def conformed(batch: pa.RecordBatch, schema: Schema) -> pa.RecordBatch:
-    """Give rows of an older schema the columns of a wider one."""
-    if batch.schema.equals(schema.arrow):
-        return batch
-    held = dict(zip(batch.schema.names, batch.columns, strict=True))
-    arrays = []
-    for column in schema:
-        array = held.get(column.name)
-        if array is None:
-            array = pa.nulls(batch.num_rows, column.type.arrow)
-        elif array.type != column.type.arrow:  # only then: Arrow cannot cast null vectors even to their own type
-            array = widened(array, column.type)
-        arrays.append(array)
-    return pa.RecordBatch.from_arrays(arrays, schema=schema.arrow)
-
-
-def united(batches: Sequence[pa.RecordBatch], schema: Schema) -> pa.RecordBatch:
-    """Join rows of several schemas under the widest."""
-    parts = [conformed(batch, schema) for batch in batches]
-    return parts[0] if len(parts) == 1 else pa.concat_batches(parts)
+        self._actions.append(AddExtent(extent))

@@ -97,9 +97,10 @@ def test_a_lake_that_is_dropped_leaves_no_thread_and_no_descriptor(tmp_path: Pat
         table.append(ROWS[:3])
         assert _count(table) == 3
 
+    before = _flushers()
     for number in range(5):
         use(number)
-    _wait_until(_is_alone)
+    _wait_until(lambda: _flushers() <= before)
     gc.collect()
     assert _open_files(tmp_path) == []
 
@@ -177,10 +178,10 @@ def _wait_until(is_so: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-def _is_alone() -> bool:
-    """Collect what nobody holds, and tell whether a flusher still runs."""
+def _flushers() -> set[threading.Thread]:
+    """Collect what nobody holds, and return the flushers that still run."""
     gc.collect()
-    return "tidelake-flusher" not in {thread.name for thread in threading.enumerate()}
+    return {thread for thread in threading.enumerate() if thread.name == "tidelake-flusher"}
 
 
 def _open_files(folder: Path) -> list[str]:

@@ -9,8 +9,8 @@ from pathlib import Path
 CODE = """
 import os, sys, threading
 import tidelake
-from tidelake import misfits
 from tidelake.query import session
+from tidelake.scan import misfits
 from tidelake.spark import pins
 
 lake = tidelake.connect(sys.argv[1])
@@ -22,7 +22,7 @@ assert lake.sql(text, engine="local").to_arrow()["s"].to_pylist() == [4_498_500]
 
 held, over = threading.Event(), threading.Event()
 def hold():
-    with session._KEPT[lake].lock, pins._PINNED.lock, misfits._counted_before.lock:
+    with session._KEPT[lake.handle].lock, pins._PINNED.lock, misfits._counted_before.lock:
         held.set()
         over.wait()
 threading.Thread(target=hold, daemon=True).start()
@@ -32,7 +32,7 @@ if child == 0:
     assert lake.sql(text, engine="local").to_arrow()["s"].to_pylist() == [4_498_500]
     many = "select a.n % 7 as k, count(*) as c from t a join t b on a.n = b.n group by 1 order by 1"
     assert sum(lake.sql(many, engine="local").to_arrow()["c"].to_pylist()) == 3_000
-    assert pins.pinned("q", lake.table("t")).sequence == lake.table("t").snapshot.sequence
+    assert pins.pinned("q", lake.table("t").handle).sequence == lake.table("t").snapshot.sequence
     with misfits._counted_before.lock:
         os._exit(0)
 over.set()

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
@@ -19,6 +19,10 @@ from tests.support.measuring import measured
 from tidelake import Lake
 from tidelake.errors import QueryError, UnavailableError
 from tidelake.query.deadline import Deadline
+from tidelake.query.engines.spark import CLOSED, SETTINGS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 MODULE = "tests.support.hostile_queries"
 MEMORY = 512 << 20
@@ -42,6 +46,7 @@ def where(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_query_that_wants_too_much_ends_with_an_error_of_ours_or_an_answer(name: str, where: Path) -> None:
     found = measured(MODULE, where, name, "local", "5", str(MEMORY), longest=120)
     assert "raw" not in found.ended, found
+    assert found.works_on, found
     assert found.gained_bytes < 2 * MEMORY
 
 
@@ -51,6 +56,7 @@ def test_a_query_that_wants_too_much_ends_with_an_error_of_ours_or_an_answer(nam
 def test_budgets_hold_within_a_fifth(name: str, engine: str, where: Path) -> None:
     found = measured(MODULE, where, name, engine, "10", "1GB", longest=300)
     assert "raw" not in found.ended, found
+    assert found.works_on, found
     assert found.seconds <= 12, found
     assert found.gained_bytes <= 1.2 * (1 << 30), found
 
@@ -61,6 +67,49 @@ def test_a_result_that_is_too_large_to_collect_can_be_read_as_a_stream(world: La
         result.to_arrow()
     assert found.value.kind == "result_budget"
     assert sum(batch.num_rows for batch in result.to_reader()) == 2_000_000
+
+
+@pytest.mark.parametrize(
+    ("memory", "words"), [("40MB", "larger than its budget"), ("40GB", "larger than the memory of Spark allows")]
+)
+def test_a_result_that_is_too_large_for_spark_is_refused_and_the_session_goes_on(
+    memory: str, words: str, world: Lake, spark: SparkSession
+) -> None:
+    text = "select repeat('x', 10000) as x from range(100000)"
+    with pytest.raises(UnavailableError, match=words) as found:
+        world.sql(text, engine="spark", budget={"memory": memory}).to_arrow()
+    assert found.value.kind == "result_budget"
+    text = "select count(*) as n, max(length(repeat('x', 10000))) as m from range(100000)"
+    assert world.sql(text, engine="spark").to_arrow().to_pylist() == [{"n": 100_000, "m": 10_000}]
+
+
+def test_a_query_on_spark_changes_no_settings_that_another_thread_sees(world: Lake, spark: SparkSession) -> None:
+    names = sorted(SETTINGS | CLOSED)
+    before = [spark.conf.get(name, None) for name in names]
+    done, seen = threading.Event(), set()
+
+    def looks() -> None:
+        while not done.is_set():
+            seen.add(tuple(spark.conf.get(name, None) for name in names))
+
+    looking = threading.Thread(target=looks)
+    looking.start()
+    try:
+        for _ in range(3):
+            found = world.sql("select cast('x' as int) as a, count(*) as n from obs.logs", engine="spark").to_arrow()
+            assert found.to_pylist() == [{"a": None, "n": 96}]
+    finally:
+        done.set()
+        looking.join()
+    assert seen == {tuple(before)}
+
+
+def test_a_query_as_a_frame_belongs_to_the_session_that_asked(world: Lake, spark: SparkSession) -> None:
+    world.sql("select status, cast('x' as int) as a from obs.logs").spark().createOrReplaceTempView("asked")
+    try:
+        assert [tuple(row) for row in spark.sql("select count(*), count(a) from asked").collect()] == [(96, 0)]
+    finally:
+        spark.catalog.dropTempView("asked")
 
 
 def test_planning_is_counted(world: Lake) -> None:
@@ -100,6 +149,65 @@ def test_a_value_that_is_made_too_large_out_of_nothing_is_refused(text: str, wor
     with pytest.raises(QueryError) as found:
         world.sql(text)
     assert found.value.kind == "too_large"
+
+
+BY_ROWS = {
+    "repeated": ("sql", "select sum(length(repeat(message, status * 10000))) as n from obs.logs"),
+    "repeated twice": ("sql", "select repeat(m, 10000) as n from (select repeat(message, 10000) as m from obs.logs)"),
+    "padded": ("sql", "select sum(length(lpad(message, status * 100000))) as n from obs.logs"),
+    "spaces": ("sql", "select sum(length(space(status * 100000))) as n from obs.logs"),
+    "replaced": ("sql", "select replace(m, 'e', m) as n from (select repeat(message, 1000) as m from obs.logs)"),
+    "sequence": ("sql", "select sum(size(sequence(1, status * 100000))) as n from obs.logs"),
+    "array": ("sql", "select sum(size(array_repeat(message, status * 10000))) as n from obs.logs"),
+    "doubled": (
+        "sql",
+        f"select max(length(m)) as n from {'(select m || m as m from ' * 22}(select message as m from obs.logs)"
+        + ")" * 22,
+    ),
+    "doubled in KQL": (
+        "kql",
+        f"obs.logs | extend x = message {'| extend x = strcat(x, x) ' * 22}| summarize n = max(strlen(x))",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BY_ROWS)
+def test_a_value_that_rows_make_too_large_is_refused(name: str, world: Lake) -> None:
+    language, text = BY_ROWS[name]
+    with pytest.raises(QueryError) as found:
+        (world.sql if language == "sql" else world.kql)(text).to_arrow()
+    assert found.value.kind == "too_large"
+
+
+@pytest.mark.parametrize("name", ["repeated", "sequence", "doubled in KQL"])
+def test_a_value_that_rows_make_too_large_is_refused_on_spark(name: str, world: Lake, spark: SparkSession) -> None:
+    language, text = BY_ROWS[name]
+    with pytest.raises(QueryError) as found:
+        (world.sql if language == "sql" else world.kql)(text, engine="spark").to_arrow()
+    assert found.value.kind == "too_large"
+
+
+def sized(world: Lake, engine: str) -> object:
+    """Ask for values whose size rows tell, some of them null."""
+    rows = "(select * from (values (2, 'ab'), (0, 'c'), (cast(null as int), 'd'), (3, cast(null as string))) t(n, m))"
+    text = (
+        "select repeat(m, n) a, lpad(m, n, 'y') b, space(n) c, replace(m, 'a', m) d, sequence(1, n) e,"
+        f" array_repeat(m, n) f, {' || '.join(['m'] * 12)} g from {rows} order by n, m"
+    )
+    return world.sql(text, engine=engine).to_arrow().to_pylist()
+
+
+def test_values_whose_size_rows_tell_are_made(world: Lake) -> None:
+    assert sized(world, "local") == [
+        {"a": None, "b": None, "c": None, "d": "d", "e": None, "f": None, "g": "d" * 12},
+        {"a": "", "b": "", "c": "", "d": "c", "e": [1, 0], "f": [], "g": "c" * 12},
+        {"a": "abab", "b": "ab", "c": "  ", "d": "abb", "e": [1, 2], "f": ["ab", "ab"], "g": "ab" * 12},
+        {"a": None, "b": None, "c": "   ", "d": None, "e": [1, 2, 3], "f": [None] * 3, "g": None},
+    ]
+
+
+def test_values_whose_size_rows_tell_are_the_same_on_spark(world: Lake, spark: SparkSession) -> None:
+    assert sized(world, "spark") == sized(world, "local")
 
 
 def test_values_of_a_usual_size_are_made(world: Lake) -> None:
@@ -181,6 +289,7 @@ def test_a_deadline_that_is_kept_leaves_nothing_behind() -> None:
 PROFILED = """
 import sys, threading, time
 from tidelake.query.deadline import Deadline
+from tidelake.query.engines.spark import CLOSED, SETTINGS
 
 def late():
     while True:

@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from sqlglot import exp, parse_one
 
 import tidelake
+from tests.support.door_fuzz import Maker, ask_all
 from tests.support.watching import watched
 from tidelake import Lake
 from tidelake.cli.main import main
@@ -375,6 +376,23 @@ def test_generated_questions_touch_nothing_outside_the_lake(asked: Path, outside
     assert touched == []
     assert said["raw"] == []
     assert (said["answered"], said["refused"]) > (0, 0)
+
+
+def test_the_watch_sees_a_file_that_spark_reads(spark: SparkSession, outside: Path) -> None:
+    with watched(outside) as watch:
+        spark.read.text(str(outside / "canary.csv")).collect()
+        assert "canary.csv" in watch.touched()
+
+
+def test_generated_questions_on_spark_touch_nothing_outside_the_lake(
+    spark: SparkSession, asked: Path, outside: Path
+) -> None:
+    """The kernel watches, whichever process opens a file: this one, Java's or one of its Python workers."""
+    with tidelake.connect(asked) as lake, watched(outside) as watch:
+        said = ask_all(lake, Maker(16, str(outside)), 150, "spark")
+        assert watch.touched() == []
+    assert said["raw"] == []
+    assert min(said["answered"], said["refused"]) > 0
 
 
 @pytest.mark.torture

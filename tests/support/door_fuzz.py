@@ -12,6 +12,7 @@ import random
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import duckdb
 
@@ -108,23 +109,28 @@ class Maker:
         )
 
 
+def ask_all(lake: tidelake.Lake, maker: Maker, count: int, engine: str) -> dict[str, Any]:
+    """Ask so many questions; return how many were answered or refused, and what was raised that is not ours."""
+    answered, refused, raw = 0, 0, []
+    for _ in range(count):
+        language, text = maker.question()
+        try:
+            ask = lake.sql if language == "sql" else lake.kql
+            ask(text, engine=engine, budget={"seconds": 5, "memory": "500MB"}).to_arrow()
+            answered += 1
+        except tidelake.TidelakeError:
+            refused += 1
+        except Exception as error:
+            raw.append(f"{type(error).__name__}: {str(error)[:200]} of {text}")
+    return {"answered": answered, "refused": refused, "raw": raw}
+
+
 def main(where: str, folder: str, seed: str, count: str, engine: str) -> None:
     if engine == "read":
         Path(folder, "canary.csv").read_text()
         return
-    maker, answered, refused, raw = Maker(int(seed), folder), 0, 0, []
     with tidelake.connect(where) as lake:
-        for _ in range(int(count)):
-            language, text = maker.question()
-            try:
-                ask = lake.sql if language == "sql" else lake.kql
-                ask(text, engine=engine, budget={"seconds": 5, "memory": "500MB"}).to_arrow()
-                answered += 1
-            except tidelake.TidelakeError:
-                refused += 1
-            except Exception as error:
-                raw.append(f"{type(error).__name__}: {str(error)[:200]} of {text}")
-    print(json.dumps({"answered": answered, "refused": refused, "raw": raw}))
+        print(json.dumps(ask_all(lake, Maker(int(seed), folder), int(count), engine)))
 
 
 if __name__ == "__main__":

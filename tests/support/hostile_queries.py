@@ -1,7 +1,8 @@
 """Ask a query that wants too much, in a process of its own whose time and memory another one measures.
 
 ``python -m tests.support.hostile_queries LAKE NAME ENGINE SECONDS MEMORY`` says ``ready`` once it has asked something
-small, then how the query ended. It does not measure: whoever starts it does.
+small, then how the query ended, then whether something small is still answered. It does not measure: whoever starts it
+does.
 """
 
 from __future__ import annotations
@@ -41,6 +42,17 @@ SQL: dict[str, Callable[[], str]] = {
     "text that is padded": lambda: "select lpad('x', 2000000000, 'y') as x",
     "sequence": lambda: "select sequence(1, 1000000000) as x",
     "sequence of rows": lambda: "select explode(sequence(1, 1000000000)) as x",
+    "result of 324 MB": lambda: "select repeat('x', 1000) as x from range(324000)",
+    "text that rows repeat": lambda: "select repeat(message, cast(n * 1000 as int)) as x from obs.logs",
+    "length that rows repeat": lambda: "select sum(length(repeat(message, 100000))) as x from obs.logs",
+    "text that rows pad": lambda: "select sum(length(lpad(message, cast(n * 1000 as int), 'y'))) as x from obs.logs",
+    "sequence of each row": lambda: "select sum(size(sequence(1, n * 1000))) as x from obs.logs",
+    "text of rows that doubles": lambda: (
+        "select sum(length(s)) from "
+        + "(select s || s as s from " * 24
+        + "(select message as s from obs.logs)"
+        + ")" * 24
+    ),
     "text of texts": lambda: (
         "select replace(replace(repeat('x', 1000), 'x', repeat('x', 1000)), 'x', repeat('x', 1000)) as x"
     ),
@@ -72,6 +84,10 @@ KQL: dict[str, Callable[[], str]] = {
         + " | where array_length(x) > 1 | count"
     ),
     "kql doubling text": lambda: "print x = 'x'" + " | extend x = strcat(x, x)" * 40,
+    "kql doubling text of rows": lambda: (
+        "obs.logs | extend x = message" + " | extend x = strcat(x, x)" * 24 + " | summarize sum(strlen(x))"
+    ),
+    "kql text that rows repeat": lambda: "obs.logs | extend x = strrep(strrep(message, 1024), 1024) | project x",
     "kql doubling sum": lambda: "obs.logs | extend x = n" + " | extend x = x + x" * 40 + " | where x > 1",
     "kql many brackets": lambda: "print " + "(" * (LETTERS // 2) + "1" + ")" * (LETTERS // 2),
     "kql long datatable": lambda: "datatable(a:long)[" + _filled(str, ",") + "] | count",
@@ -81,7 +97,8 @@ QUERIES = SQL | KQL
 
 def main(where: str, name: str, engine: str, seconds: str, memory: str) -> None:
     with tidelake.connect(where) as lake:
-        lake.sql("select count(message), max(n) from obs.logs", engine=engine).to_arrow()
+        small = "select count(message), max(n) from obs.logs"
+        lake.sql(small, engine=engine).to_arrow()
         text = QUERIES[name]()
         print("ready", flush=True)
         began = time.monotonic()
@@ -94,6 +111,7 @@ def main(where: str, name: str, engine: str, seconds: str, memory: str) -> None:
         except Exception as error:
             ended = {"raw": f"{type(error).__name__}: {str(error)[:300]}"}
         print(json.dumps(ended | {"seconds": round(time.monotonic() - began, 2)}), flush=True)
+        print(json.dumps(lake.sql(small, engine=engine).to_arrow().num_rows), flush=True)
 
 
 if __name__ == "__main__":

@@ -138,11 +138,22 @@ def _type_name(kind: DataType) -> str:
 
 def _tables_of(tree: exp.Query) -> list[exp.Table]:
     """Give the nodes that name a table of the lake, in the order of the text."""
-    nodes = [node for node in tree.find_all(exp.Table) if isinstance(node.this, exp.Identifier) and not _is_cte(node)]
+    places: dict[int, _Places] = {}
+    nodes = [
+        node for node in tree.find_all(exp.Table) if isinstance(node.this, exp.Identifier) and not _is_cte(node, places)
+    ]
     return sorted(nodes, key=lambda node: node.this.meta.get("start", 0))
 
 
-def _is_cte(table: exp.Table) -> bool:
+class _Places:
+    """The places of the common tables of one ``with``, by name and by node; of equal names the first counts."""
+
+    def __init__(self, with_: exp.With) -> None:
+        self.by_node = {id(cte): at for at, cte in enumerate(with_.expressions)}
+        self.by_name = {cte.alias.lower(): at for at, cte in reversed(list(enumerate(with_.expressions)))}
+
+
+def _is_cte(table: exp.Table, places: dict[int, _Places]) -> bool:
     """Say whether a name is that of a common table expression that can be seen from its place."""
     if table.db:
         return False
@@ -153,13 +164,10 @@ def _is_cte(table: exp.Table) -> bool:
             inside = node
         with_ = node.args.get("with_")
         if with_ is not None:
-            for cte in with_.expressions:
-                if inside is not None and cte is inside:
-                    if with_.recursive and cte.alias.lower() == name:
-                        return True
-                    break
-                if cte.alias.lower() == name:
-                    return True
+            known = places.get(id(with_)) or places.setdefault(id(with_), _Places(with_))
+            own = known.by_node.get(id(inside), len(known.by_node))  # those after it cannot be seen from inside of one
+            if known.by_name.get(name, len(known.by_node) + 1) < own + bool(with_.recursive):
+                return True
         node = node.parent
     return False
 
@@ -323,13 +331,18 @@ def _path_of(base: exp.Expr, path: str) -> exp.Expr:
     return path_call(base, path)
 
 
+_Sources = dict[str, Sequence[str] | None]
+
+
 def _check_columns(tree: exp.Query, references: Mapping[str, Reference], text: str) -> None:
+    seen: dict[int, _Sources] = {}
     for scope in traverse_scope(tree):
         outputs = set(scope.expression.named_selects) if isinstance(scope.expression, exp.Query) else set()
+        sight: _Sources | None = None
         for column in scope.columns:
             if isinstance(column.this, exp.Star) or (column.name in outputs and _may_name_output(column)):
                 continue
-            known = _in_sight(scope, references)
+            known = sight = _in_sight(scope, references, seen) if sight is None else sight
             if _is_text(column, known, text):
                 column.replace(exp.Literal.string(column.name))
                 continue
@@ -353,20 +366,23 @@ def _is_text(column: exp.Column, known: Mapping[str, Sequence[str] | None], text
     return not any(names is None or column.name in names for names in known.values())
 
 
-def _in_sight(scope: Scope, references: Mapping[str, Reference]) -> dict[str, Sequence[str] | None]:
+def _in_sight(scope: Scope, references: Mapping[str, Reference], seen: dict[int, _Sources]) -> _Sources:
     """Give the columns of every source that can be named here: the scope's own, then those of the scopes around it."""
-    known = dict(_columns_by_source(scope, references))
-    outer = scope.parent
-    while outer is not None:
-        known = dict(_columns_by_source(outer, references)) | known
-        outer = outer.parent
+    known: _Sources = {}
+    around: Scope | None = scope
+    while around is not None:
+        if id(around) not in seen:
+            seen[id(around)] = dict(_columns_by_source(around, references))
+        known = seen[id(around)] | known
+        around = around.parent
     return known
 
 
 def _columns_by_source(scope: Scope, references: Mapping[str, Reference]) -> Iterator[tuple[str, Sequence[str] | None]]:
     """Give the names of each source's columns; None where they are not known."""
+    not_read = scope.cte_sources.keys() - _read_here(scope.expression)
     for alias, source in scope.sources.items():
-        if alias in scope.cte_sources and alias not in _read_here(scope.expression):
+        if alias in not_read:
             continue
         if isinstance(source, exp.Table):
             reference = references.get(source.name)

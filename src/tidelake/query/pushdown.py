@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import cast
 
 from sqlglot import exp
 
@@ -43,13 +42,14 @@ class Ask:
 
 @dataclass(slots=True)
 class _Narrowing:
-    """What was found so far: of each reference its columns, conditions and limit; of each CTE its uses."""
+    """What was found so far: of each reference its columns, conditions and limit; of each CTE its name and uses."""
 
     references: Mapping[str, Reference]
     columns: dict[str, set[str]] = field(default_factory=dict)
     conditions: dict[str, list[Pushed]] = field(default_factory=dict)
     limits: dict[str, int | None] = field(default_factory=dict)
     uses: dict[int, list[_Use]] = field(default_factory=dict)  # of a CTE, by the id of its node
+    common: dict[int, dict[str, exp.CTE]] = field(default_factory=dict)  # of a `with`, by the id of its node
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +177,7 @@ def _narrow_source(
     kept = [*before, *(() if nullable else asked)]
     use = _Use(needed, tuple(_unqualified(each) for each in kept), limit if not asked and not before else None)
     if isinstance(source, exp.Table):
-        cte = cte_of(source)
+        cte = cte_of(source, found.common)
         if cte is not None:
             found.uses.setdefault(id(cte), []).append(use)
     else:
@@ -357,14 +357,17 @@ def _unqualified(condition: exp.Expr) -> exp.Expr:
     return changed
 
 
-def cte_of(table: exp.Table) -> exp.CTE | None:
-    """Give the common table that a name stands for."""
+def cte_of(table: exp.Table, known: dict[int, dict[str, exp.CTE]] | None = None) -> exp.CTE | None:
+    """Give the common table that a name stands for; ``known`` keeps the names of each ``with`` for the next time."""
+    names = {} if known is None else known
     node: exp.Expr | None = table
     while node is not None:
         with_ = node.args.get("with_")
-        for cte in with_.expressions if with_ is not None else ():
-            if cte.alias == table.name:
-                return cast(exp.CTE, cte)
+        if with_ is not None:
+            if id(with_) not in names:
+                names[id(with_)] = {cte.alias: cte for cte in reversed(with_.expressions)}
+            if (found := names[id(with_)].get(table.name)) is not None:
+                return found
         node = node.parent
     return None
 

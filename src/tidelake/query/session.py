@@ -39,6 +39,7 @@ from tidelake.query.kql import lower
 from tidelake.query.long_lists import write_out_others
 from tidelake.query.pushdown import Ask, push_down
 from tidelake.query.result import Prepared, Result, Scan
+from tidelake.query.row_sizes import guard_sizes
 from tidelake.query.sql.parse import asks_the_time, check_text, parse_sql, too_deep, with_clock
 from tidelake.runtime.deferred import later
 from tidelake.runtime.forking import renew_after_fork
@@ -189,6 +190,7 @@ def _prepare(text: str, language: Language, seen: _Seen) -> tuple[Prepared, bool
         bound = bind_tables(balance(lowered.tree), text, seen)
         names = tuple(name for name, _ in lowered.columns)
         asks, shape = tuple(push_down(bound)), _without_logical(shape_of(bound))
+        guard_sizes(bound.tree)
         lasting = not (lowered.timely or seen.answers or seen.looked_around)
         return Prepared(text, language, bound.tree, names, asks, shape, lowered), lasting
     tree: exp.Query = parse_sql(text)
@@ -201,6 +203,7 @@ def _prepare(text: str, language: Language, seen: _Seen) -> tuple[Prepared, bool
     pushed, shape = tuple(push_down(bound)), shape_of(bound)
     adapted = adapt(bound, text)
     names = tuple(bound.shown.get(name, name) for name in adapted.named_selects)
+    guard_sizes(adapted)
     return Prepared(text, language, adapted, names, pushed, shape, clocks=_clocks(adapted)), lasting
 
 

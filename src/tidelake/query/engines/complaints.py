@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from tidelake.errors import QueryError
 from tidelake.model.lexer import error_at
+from tidelake.query.functions.sized import TOO_LARGE
 
 _TYPES = {
     "VARCHAR": "text", "STRING_LITERAL": "text", "INTEGER": "int", "INTEGER_LITERAL": "int", "BIGINT": "bigint",
@@ -103,6 +104,7 @@ _KNOWN: tuple[tuple[str, Callable[[re.Match[str], str], QueryError]], ...] = (
         r"|from_json reads no text in single quotes in process)",
         lambda match, text: QueryError(match[1].strip(), kind="runtime"),
     ),
+    (re.escape(TOO_LARGE), _said(TOO_LARGE, "too_large")),
     (r"Function with name \"?(\w+)\"? does not exist", _no_function),
     (r"No function matches the given name and argument types '(.+?)\((.*)\)'", _call),
     (r"best candidate function for the function call \"(.+?)\((.*)\)\"\.", _call),

@@ -1,8 +1,9 @@
 """Run a query on Spark, over the same scans as in process.
 
 Each reference becomes a temporary view, pinned to the snapshot that was planned, with the columns and rows that were
-pushed down. Spark answers as the local engine does: UTC, null where a cast or a division cannot be made. The session's
-own settings are put back afterwards. It does not plan.
+pushed down. Spark answers as the local engine does: UTC, null where a cast or a division cannot be made. The settings
+for that are those of a clone of the session, which one query has to itself: whoever else uses the session sees no
+change. Through Spark Connect they are set in the session and put back. It does not plan.
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ from tidelake.model.logical_types import Logical
 from tidelake.query.budget import Budget
 from tidelake.query.conjuncts import with_short_sets
 from tidelake.query.deadline import Deadline
-from tidelake.query.engines.spark_rows import collected
+from tidelake.query.engines.spark_rows import as_too_large, collected
 from tidelake.query.functions.plain_values import render
 from tidelake.query.functions.registry import register_spark
+from tidelake.query.functions.sized import TOO_LARGE
 from tidelake.query.result import Prepared, Scan, result_schema
 
 if TYPE_CHECKING:
@@ -45,7 +47,6 @@ LATE_S = 1.0  # for a query that is late to hear an interrupt
 
 _READY: set[int] = set()  # sessions that know our functions
 _OURS = re.compile(r"tidelake\.errors\.(\w+): ([^\n]*)")
-_TOO_LARGE = re.compile(r"bigger than (?:local )?(?:maxResultSize|spark\.driver\.maxResultSize)")
 _REFERENCE = re.compile(r"`tide_(\d+)`")
 
 
@@ -87,8 +88,8 @@ def _execute(prepared: Prepared, scans: Sequence[Scan], budget: Budget, spark: S
         deadline.watched(lambda: _write(prepared), budget.out_of_time(planning=True))
     with _stopped_after(max(deadline.left, 0.0), spark) as late:
         try:
-            with _settings(spark, SETTINGS):
-                frame, dynamic = _as_text(frame_of(prepared, scans, spark))
+            with _own_frame(prepared, scans, spark) as own:
+                frame, dynamic = _as_text(own)
                 rows = [
                     _plain_column(column, is_clock=at in prepared.clocks)
                     for at, column in enumerate(collected(frame, budget).columns)
@@ -96,9 +97,7 @@ def _execute(prepared: Prepared, scans: Sequence[Scan], budget: Budget, spark: S
         except Exception as error:
             if late.is_set():
                 raise budget.out_of_time() from error
-            if _TOO_LARGE.search(str(error)) is not None:
-                raise budget.out_of_result() from error
-            raise _explained(error) from error
+            raise as_too_large(error, budget) or _explained(error) from error
     if late.is_set():
         raise budget.out_of_time()
     plain = pa.schema([pa.field(name, column.type) for name, column in zip(prepared.columns, rows, strict=True)])
@@ -106,22 +105,57 @@ def _execute(prepared: Prepared, scans: Sequence[Scan], budget: Budget, spark: S
 
 
 def frame_of(prepared: Prepared, scans: Sequence[Scan], spark: SparkSession) -> DataFrame:
-    """Give a query as a Spark frame, which Spark runs when it is asked to."""
+    """Give a query as a frame of the session, which Spark runs when it is asked to."""
+    with _own_frame(prepared, scans, spark) as frame:
+        return _moved(frame, spark._jsparkSession, spark) if hasattr(spark, "_jsparkSession") else frame
+
+
+@contextmanager
+def _own_frame(prepared: Prepared, scans: Sequence[Scan], spark: SparkSession) -> Iterator[DataFrame]:
+    """Give a query as a frame that has our settings for as long as this lasts, and nothing else has them."""
     if "spark" not in prepared.rendered:
         _write(prepared)
     _know_functions(spark, prepared.rendered["spark"])
     mark = secrets.token_hex(4)
-    names = {scan.name: f"{scan.name}_{mark}" for scan in scans}
-    with _settings(spark, SETTINGS | CLOSED):
+    views = {f"{scan.name}_{mark}": _view(scan, spark, prepared.language) for scan in scans}
+    text = _REFERENCE.sub(lambda found: f"`tide_{found[1]}_{mark}`", prepared.rendered["spark"])
+    if not hasattr(spark, "_jsparkSession"):  # through Spark Connect
+        with _settings(spark, SETTINGS):
+            yield _remote_frame(text, views, spark)
+        return
+    from pyspark.sql import DataFrame
+
+    own = spark._jsparkSession.cloneSession()  # it is forgotten with the frame
+    for name, value in (SETTINGS | CLOSED).items():
+        own.conf().set(name, value)
+    try:
+        for name, view in views.items():
+            _moved(view, own, spark).createOrReplaceTempView(name)
+        frame = DataFrame(own.sql(text), spark)
+    except Exception as error:
+        raise _explained(error) from error
+    yield frame
+
+
+def _moved(frame: DataFrame, session: Any, spark: SparkSession) -> DataFrame:
+    """Give a frame as one of another of the JVM's sessions, with all that its names meant where it was made."""
+    from pyspark.sql import DataFrame
+
+    jvm: Any = spark.sparkContext._jvm
+    plan: Any = frame._jdf.queryExecution().analyzed()
+    return DataFrame(jvm.org.apache.spark.sql.classic.Dataset.ofRows(session, plan), spark)
+
+
+def _remote_frame(text: str, views: Mapping[str, DataFrame], spark: SparkSession) -> DataFrame:
+    with _settings(spark, CLOSED):
         try:
-            for scan in scans:
-                _view(scan, spark, prepared.language).createOrReplaceTempView(names[scan.name])
-            text = _REFERENCE.sub(lambda found: f"`tide_{found[1]}_{mark}`", prepared.rendered["spark"])
+            for name, view in views.items():
+                view.createOrReplaceTempView(name)
             return spark.sql(text)
         except Exception as error:
             raise _explained(error) from error
         finally:
-            for name in names.values():
+            for name in views:
                 spark.catalog.dropTempView(name)
 
 
@@ -224,6 +258,8 @@ def _explained(error: Exception) -> Exception:
     """Give Spark's complaint as one of ours: its first line, without the trace."""
     if isinstance(error, TidelakeError):
         return error
+    if TOO_LARGE in str(error):
+        return QueryError(TOO_LARGE, kind="too_large")
     if inner := _OURS.findall(str(error)):  # raised in a process of Spark's, of which the text is left
         name, message = inner[-1]
         kind = getattr(errors, name, None)

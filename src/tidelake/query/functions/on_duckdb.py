@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
+from tidelake.query.functions import sized
 from tidelake.query.functions.patterns import (
     EDGE_AFTER,
     EDGE_BEFORE,
@@ -484,4 +485,4 @@ _WRITTEN: dict[str, Writer] = {
     "tide_pack_array": _pack_array, "tide_bag_merge": _bag_merge, "tide_zip": _zip,
 }  # fmt: skip
 
-WRITERS: dict[str, Writer] = merged(writers(expanded(_TEMPLATES, _MACROS, LET), LET), _WRITTEN)
+WRITERS: dict[str, Writer] = merged(writers(expanded(_TEMPLATES, _MACROS, LET), LET), _WRITTEN, sized.DUCKDB)

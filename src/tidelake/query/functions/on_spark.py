@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
+from tidelake.query.functions import sized
 from tidelake.query.functions.patterns import (
     EDGE_AFTER,
     EDGE_BEFORE,
@@ -562,4 +563,4 @@ _WRITTEN: dict[str, Writer] = {
 }  # fmt: skip
 
 _COUNTED_TEMPLATES = re.sub(r"OF2\[\[(.*?)\]\]", _COUNTED, _TEMPLATES)
-WRITERS: dict[str, Writer] = merged(writers(expanded(_COUNTED_TEMPLATES, _MACROS, LET), LET), _WRITTEN)
+WRITERS: dict[str, Writer] = merged(writers(expanded(_COUNTED_TEMPLATES, _MACROS, LET), LET), _WRITTEN, sized.SPARK)

@@ -19,6 +19,7 @@ from sqlglot.errors import ErrorLevel, SqlglotError, UnsupportedError
 from tidelake.errors import InvalidInputError, QueryError
 from tidelake.query.functions import on_duckdb, on_spark
 from tidelake.query.functions.python import PYTHON_FUNCTIONS, PythonFunction
+from tidelake.query.functions.sized import register_fits
 from tidelake.query.functions.templates import filled
 from tidelake.query.sql import functions
 from tidelake.query.sql.python import SQL_PYTHON
@@ -104,6 +105,7 @@ def register_duckdb(connection: Any) -> None:
     """Make the functions that no SQL can write known to a DuckDB connection."""
     for function in (*PYTHON_FUNCTIONS.values(), *_OF_SQL.values()):
         function.register_duckdb(connection)
+    register_fits(connection)
 
 
 def register_spark(session: Any) -> None:

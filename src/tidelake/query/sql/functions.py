@@ -76,7 +76,7 @@ to_utc_timestamp timestamp make_timestamptz(tide_micros_from_zone(CAST(epoch_us(
 randstr text array_to_string(list_transform(range(CAST({0} AS BIGINT)), lambda tide_i: substr('0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ', 1 + CAST(floor(random() * 62) AS INTEGER), 1)), '')
 json_typeof text CASE WHEN TRY(json_type({0})) IS NOT NULL THEN CASE TRY(json_type({0})) WHEN 'VARCHAR' THEN 'string' WHEN 'BOOLEAN' THEN 'boolean' WHEN 'NULL' THEN 'null' WHEN 'ARRAY' THEN 'array' WHEN 'OBJECT' THEN 'object' ELSE 'number' END END
 get ? CASE WHEN ({1}) >= 0 THEN ({0})[({1}) + 1] END
-array_repeat ? list_transform(range(greatest({1}, 0)), lambda tide_i: {0})
+array_repeat ? CASE WHEN {1} IS NOT NULL THEN list_transform(range(greatest({1}, 0)), lambda tide_i: {0}) END
 array_union ? OF[[list_concat({0}, {1})]][[list_filter(@, lambda tide_x, tide_i: coalesce(list_position(@, tide_x), tide_i) = tide_i)]]
 arrays_overlap bool CASE WHEN list_has_any({0}, {1}) THEN TRUE WHEN ({0}) IS NULL OR ({1}) IS NULL OR (len({0}) > 0 AND len({1}) > 0 AND (len({0}) > list_count({0}) OR len({1}) > list_count({1}))) THEN NULL ELSE FALSE END
 map_contains_key bool list_contains(map_keys({0}), {1})

@@ -46,7 +46,7 @@ import scala.collection.Iterator;
 
 /**
  * Hands the Arrow batches of a Python task to Spark as the columns that they are. Spark's own reader of Python sources
- * makes a row of each first, which takes longer than everything else. This is all that runs on executors.
+ * makes a row of each first, which takes longer than everything else. This runs on executors.
  */
 public class ColumnReader implements PartitionReaderFactory, Serializable {
   private static final long serialVersionUID = 1L;

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-ON_EXECUTORS = "ColumnReader"
-_LOADERS, _JAR, _FAILED, _SENT = "_tidelake_loaders", "_tidelake_jar", "_tidelake_failed", "_tidelake_jar_is_sent"
+ON_EXECUTORS = frozenset({"ColumnReader", "Gathered"})
+_LOADERS, _JARS, _FAILED, _SENT = "_tidelake_loaders", "_tidelake_jars", "_tidelake_failed", "_tidelake_jars_sent"
 
 
 def java_class(spark: SparkSession, name: str) -> Any:
@@ -29,9 +29,10 @@ def java_class(spark: SparkSession, name: str) -> Any:
     held: dict[str, Any] = context._gateway.__dict__  # it lives as long as the JVM, longer than a context
     file = name.removeprefix("tidelake.").partition("$")[0]
     loader = _loader(spark, held, file)
-    if _JAR in held and _SENT not in context.__dict__:
-        context._jsc.addJar(held[_JAR])
-        context.__dict__[_SENT] = True
+    jar, sent = held.setdefault(_JARS, {}).get(file), context.__dict__.setdefault(_SENT, set())
+    if jar is not None and file not in sent:
+        context._jsc.addJar(jar)
+        sent.add(file)
     return loader.loadClass(name)
 
 
@@ -55,16 +56,17 @@ def _compiled(spark: SparkSession, file: str, held: dict[str, Any]) -> Any:
     compiler = jvm.org.codehaus.janino.SimpleCompiler()
     compiler.setParentClassLoader(spark._jsparkSession.getClass().getClassLoader())
     compiler.cook(files("tidelake.spark.jvm").joinpath(f"{file}.java").read_text())
-    if file == ON_EXECUTORS:
-        held[_JAR] = _packed({str(name): bytes(code) for name, code in compiler.getBytecodes().items()})
+    if file in ON_EXECUTORS:
+        code = {str(name): bytes(code) for name, code in compiler.getBytecodes().items()}
+        held.setdefault(_JARS, {})[file] = _packed(code, file)
     return compiler.getClassLoader()
 
 
-def _packed(classes: dict[str, bytes]) -> str:
+def _packed(classes: dict[str, bytes], file: str) -> str:
     """Write classes as a jar that lasts as long as this process."""
     folder = tempfile.mkdtemp(prefix="tidelake-jar-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    path = os.path.join(folder, "tidelake.jar")
+    path = os.path.join(folder, f"tidelake-{file}.jar")
     with zipfile.ZipFile(path, "w") as jar:
         for name, code in sorted(classes.items()):
             jar.writestr(f"{name.replace('.', '/')}.class", code)

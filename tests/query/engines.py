@@ -14,7 +14,8 @@ import pyarrow as pa
 from sqlglot import exp
 
 from tests.query.cases import NOW, TABLES, Case, CaseTables, arrow_table, shown, texts_of
-from tidelake.query.functions.registry import register_duckdb, render
+from tidelake.query.functions.registry import register_duckdb
+from tidelake.query.functions.rendering import render
 from tidelake.query.kql import Lowered, lower
 from tidelake.query.kql.results import unpacked
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.query.cases import NOW, CaseTables, read_cases
 from tidelake.errors import QueryError
-from tidelake.query.functions.registry import render
+from tidelake.query.functions.rendering import render
 from tidelake.query.kql import lower, parse
 from tools.kql_corpus import CORPUS, judge, queries
 

@@ -16,7 +16,8 @@ from tests.query.engines import connect_duckdb
 from tidelake.dynamic.values import MISSING, get_path
 from tidelake.model.predicate import StartsWith, StringContains, StringHas, text_holds
 from tidelake.query.functions.patterns import path_ways
-from tidelake.query.functions.registry import FUNCTIONS, render
+from tidelake.query.functions.registry import FUNCTIONS
+from tidelake.query.functions.rendering import render
 from tidelake.query.kql.plain_functions import LINES
 from tools.kql_corpus import PAGE, reference
 

@@ -15,10 +15,7 @@ import pytest
 import tidelake
 from tidelake import Lake, QueryError, UnavailableError
 from tidelake.query.engines import choose
-from tidelake.query.functions import on_duckdb
-from tidelake.query.functions.aggregates import AGGREGATES, ROW_MAKERS
 from tidelake.query.session import run
-from tidelake.query.sql import functions
 
 
 @pytest.fixture(scope="module")
@@ -146,12 +143,6 @@ def test_limit_does_not_reach_into_an_aggregate_of_sql(aggregate: str, lake: Lak
     assert plan.question.limit is None
     (plain,) = lake.sql("select upper(service) as v from obs.logs limit 1", engine="local").plans
     assert plain.question.limit == 1
-
-
-def test_aggregates_that_limits_stay_outside_of_are_known_functions() -> None:
-    known = {*on_duckdb.WRITERS, *functions.WRITERS}
-    assert AGGREGATES - known == set()
-    assert ROW_MAKERS - known <= {f"{functions.OURS}{name}" for name in functions.ROW_CALLS}
 
 
 EXPLODING = (

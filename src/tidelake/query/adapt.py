@@ -21,8 +21,9 @@ from tidelake.model.times import parse_time_ns, time_text
 from tidelake.query import decimals
 from tidelake.query.bind import Bound
 from tidelake.query.constants import constant_of
+from tidelake.query.functions.declaration import OURS
 from tidelake.query.long_lists import LONGS, TEXTS, values_of, write_out
-from tidelake.query.sql.functions import CALLS, OURS, TAKEN_AS
+from tidelake.query.sql.functions import CALLS
 from tidelake.query.sql.parse import error_of
 from tidelake.query.sql.tokens import DIALECT
 
@@ -42,8 +43,8 @@ _GIVES = {
     LONGS: exp.DType.BIGINT,
 }
 _KINDS = {
-    "int": exp.DType.INT, "bigint": exp.DType.BIGINT, "double": exp.DType.DOUBLE, "bool": exp.DType.BOOLEAN,
-    "text": exp.DType.TEXT, "date": exp.DType.DATE, "timestamp": exp.DType.TIMESTAMPTZ, "interval": exp.DType.INTERVAL,
+    "int": exp.DType.INT, "long": exp.DType.BIGINT, "real": exp.DType.DOUBLE, "bool": exp.DType.BOOLEAN,
+    "text": exp.DType.TEXT, "date": exp.DType.DATE, "time": exp.DType.TIMESTAMPTZ, "interval": exp.DType.INTERVAL,
 }  # fmt: skip
 _TEXTS = exp.DataType.TEXT_TYPES
 _NUMBERS = exp.DataType.NUMERIC_TYPES
@@ -93,9 +94,9 @@ def _give_type(annotator: Any, call: exp.Anonymous) -> exp.Expr:
     name = str(call.this)
     known = _GIVES.get(name, exp.DType.UNKNOWN)
     if name.startswith(OURS):
-        gives = CALLS[name.removeprefix(OURS)][0]
+        gives = CALLS[name.removeprefix(OURS)].returns
         first = call.expressions[0].type if gives == "same" and call.expressions else None
-        known = first if first is not None else _KINDS.get(gives, exp.DType.UNKNOWN)
+        known = first if first is not None else _KINDS.get(gives or "", exp.DType.UNKNOWN)
     found: exp.Expr = annotator._set_type(call, known)
     return found
 
@@ -192,7 +193,8 @@ def _adapt_node(node: exp.Expr, text: str) -> None:
 
 
 def _taken_as(name: str) -> str | None:
-    return next((taken for taken, names in TAKEN_AS.items() if name.removeprefix(OURS) in names), None)
+    function = CALLS.get(name.removeprefix(OURS))
+    return function.takes if function is not None else None
 
 
 def _total(node: exp.Expr) -> None:

@@ -21,7 +21,8 @@ from sqlglot import exp
 
 from tidelake.query.bind import Bound, Reference
 from tidelake.query.conjuncts import Pushed, both, conjuncts_of, pushed, rejects_nulls
-from tidelake.query.functions.aggregates import AGGREGATES, OUR_NAMES, ROW_MAKERS
+from tidelake.query.functions.declaration import PORTABLE
+from tidelake.query.functions.registry import AGGREGATES, ROW_MAKERS
 
 MAX_GROWTH = 1_000  # parts that a condition gains at one step on its way down; beyond, it is left to the engine
 _CHANCE = (exp.Rand, exp.Randn, exp.Uuid)
@@ -255,7 +256,7 @@ def aggregates_in(node: exp.Expr) -> Iterator[exp.Expr]:
     """Return the calls that make one row of many, or may: a function that is not known might."""
     for call in node.find_all(exp.AggFunc, exp.Anonymous):
         name = str(call.this).lower() if isinstance(call, exp.Anonymous) else ""
-        if not isinstance(call, exp.Anonymous) or name in AGGREGATES or not name.startswith(OUR_NAMES):
+        if not isinstance(call, exp.Anonymous) or name in AGGREGATES or not name.startswith(PORTABLE):
             yield call
 
 

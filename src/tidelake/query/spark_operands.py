@@ -1,7 +1,7 @@
 """Give functions what Spark gives them: texts as the times they are, and types by Spark's names.
 
 A function of times takes text, which Spark casts by itself. ``typeof`` is known before a query runs. It does not write
-functions: see ``spark_meaning`` and ``sql_functions``.
+functions: see ``sql.meaning`` and ``sql.functions``.
 """
 
 from __future__ import annotations
@@ -9,24 +9,24 @@ from __future__ import annotations
 from sqlglot import exp
 
 from tidelake.errors import QueryError
+from tidelake.query.functions.declaration import OURS
 from tidelake.query.sql.casts import cast_to, kind_of
 
-_OURS = "tide_sql_"
 _TEXTS = exp.DataType.TEXT_TYPES
 _OF_DATES = (
     exp.LastDay, exp.AddMonths, exp.TsOrDsAdd, exp.DateAdd, exp.DateTrunc, exp.Quarter, exp.WeekOfYear, exp.DayOfYear,
     exp.DayOfMonth, exp.UnixDate,
 )  # fmt: skip
 _OF_TIMES = (exp.Hour, exp.Minute, exp.Second, exp.TimestampTrunc, exp.TimestampAdd)
-_CALLS_OF_DATES = {_OURS + name for name in ("datediff", "date_diff", "next_day", "weekday")}
+_CALLS_OF_DATES = {OURS + name for name in ("datediff", "date_diff", "next_day", "weekday")}
 _CALLS_OF_TIMES = {
-    _OURS + name
+    OURS + name
     for name in (
         "months_between", "date_format", "unix_micros", "unix_millis", "unix_seconds", "from_utc_timestamp",
         "to_utc_timestamp",
     )
 }  # fmt: skip
-_ONE = {_OURS + "next_day", _OURS + "date_format", _OURS + "from_utc_timestamp", _OURS + "to_utc_timestamp"}
+_ONE = {OURS + "next_day", OURS + "date_format", OURS + "from_utc_timestamp", OURS + "to_utc_timestamp"}
 _NAMES = {
     "TIMESTAMPTZ": "timestamp",
     "TIMESTAMP": "timestamp",

@@ -32,8 +32,8 @@ from tidelake.model.schema import DataType
 from tidelake.query.budget import Budget
 from tidelake.query.deadline import Deadline
 from tidelake.query.engines.complaints import complaint_of
-from tidelake.query.functions.plain_values import render
 from tidelake.query.functions.registry import register_duckdb
+from tidelake.query.functions.rendering import render_query
 from tidelake.query.intervals import with_long_intervals
 from tidelake.query.result import Prepared, Scan, result_schema
 from tidelake.query.sql.parse import too_deep
@@ -72,7 +72,7 @@ def execute(prepared: Prepared, scans: Sequence[Scan], budget: Budget, lake: Lak
     deadline = Deadline(budget.left)
     if "duckdb" not in prepared.rendered:
         prepared.rendered["duckdb"] = deadline.watched(
-            lambda: render(prepared.tree, "duckdb", language=prepared.language), budget.out_of_time(planning=True)
+            lambda: render_query(prepared.tree, "duckdb", language=prepared.language), budget.out_of_time(planning=True)
         )
     _database(budget.engine_bytes)  # which takes its time, once
     ahead = _Ahead(_Run(prepared, scans, replace(budget, spent=budget.spent + deadline.spent), lake))

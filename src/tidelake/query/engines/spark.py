@@ -24,8 +24,8 @@ from tidelake.query.budget import Budget
 from tidelake.query.conjuncts import with_short_sets
 from tidelake.query.deadline import Deadline
 from tidelake.query.engines.spark_rows import as_too_large, collected
-from tidelake.query.functions.plain_values import render
 from tidelake.query.functions.registry import register_spark
+from tidelake.query.functions.rendering import render_query
 from tidelake.query.functions.sized import TOO_LARGE
 from tidelake.query.result import Prepared, Scan, result_schema
 
@@ -160,7 +160,7 @@ def _remote_frame(text: str, views: Mapping[str, DataFrame], spark: SparkSession
 
 
 def _write(prepared: Prepared) -> None:
-    prepared.rendered["spark"] = render(prepared.tree, "spark", language=prepared.language)
+    prepared.rendered["spark"] = render_query(prepared.tree, "spark", language=prepared.language)
 
 
 def session() -> SparkSession:

@@ -1,4 +1,5 @@
-"""Functions that mean the same on both engines, a module for each family.
+"""Functions that mean the same on both engines: a module for each family, in which each function is declared once.
 
-Its door is ``registry``.
+``declaration`` says what a declaration is, ``templates`` and ``macros`` how SQL is written, ``python`` how Python runs.
+Its doors are ``registry``, which holds all functions, and ``rendering``, which writes a tree as SQL.
 """

@@ -9,10 +9,9 @@ from __future__ import annotations
 import ipaddress
 import json
 import re
-from collections.abc import Callable
-from typing import Any
 
-from tidelake.query.functions.series import dumped
+from tidelake.query.functions.declaration import Function, declare
+from tidelake.query.functions.python import dumped
 
 _PRIVATE = tuple(ipaddress.ip_network(text) for text in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"))
 _BETWEEN = re.compile(r"[^\w.]|_")  # what parts an address from others
@@ -132,31 +131,37 @@ def parse_ipv6(text: str, prefix: str | None = None) -> str:
     return ipaddress.IPv6Address(value >> drop << drop).exploded
 
 
-# name, function, how many texts it takes, what it gives
-ADDRESSES: tuple[tuple[str, Callable[..., Any], int, str], ...] = (
-    ("tide_ipv4_is_private", ipv4_is_private, 1, "bool"),
-    ("tide_ipv4_compare", ipv4_compare, 3, "long"),
-    ("tide_ipv4_is_match", lambda a, b, p: ipv4_compare(a, b, p) == 0, 3, "bool"),
-    ("tide_ipv4_is_in_range", ipv4_is_in_range, 2, "bool"),
-    ("tide_ipv4_is_in_any", ipv4_is_in_any, 2, "bool"),
-    ("tide_ipv4_netmask_suffix", lambda text: _address(text)[1], 1, "long"),
-    ("tide_parse_ipv4", parse_ipv4, 1, "long"),
-    ("tide_parse_ipv4_mask", parse_ipv4, 2, "long"),
-    ("tide_format_ipv4", format_ipv4, 2, "text"),
-    ("tide_format_ipv4_mask", lambda value, prefix: format_ipv4(value, prefix, mask=True), 2, "text"),
-    ("tide_has_ipv4", has_ipv4, 2, "bool"),
-    ("tide_has_ipv4_prefix", has_ipv4_prefix, 2, "bool"),
-    ("tide_has_ipv4_of", lambda text, many: any(has_ipv4(text, each) for each in texts_of(many)), 2, "bool"),
-    (
-        "tide_has_ipv4_prefix_of",
-        lambda text, many: any(has_ipv4_prefix(text, each) for each in texts_of(many)),
-        2,
-        "bool",
+FUNCTIONS: tuple[Function, ...] = (
+    declare("ipv4_is_private", returns="bool", python=ipv4_is_private, arity=1),
+    declare("ipv4_compare", returns="long", python=ipv4_compare, arity=3),
+    declare("ipv4_is_match", returns="bool", python=lambda a, b, p: ipv4_compare(a, b, p) == 0, arity=3),
+    declare("ipv4_is_in_range", returns="bool", python=ipv4_is_in_range, arity=2),
+    declare("ipv4_is_in_any", returns="bool", python=ipv4_is_in_any, arity=2),
+    declare("ipv4_netmask_suffix", returns="long", python=lambda text: _address(text)[1], arity=1),
+    declare("parse_ipv4", returns="long", python=parse_ipv4, arity=1),
+    declare("parse_ipv4_mask", returns="long", python=parse_ipv4, arity=2),
+    declare("format_ipv4", returns="text", python=format_ipv4, arity=2),
+    declare(
+        "format_ipv4_mask", returns="text", python=lambda value, prefix: format_ipv4(value, prefix, mask=True), arity=2
     ),
-    ("tide_ipv6_is_match", lambda a, b, p: ipv6_compare(a, b, p) == 0, 3, "bool"),
-    ("tide_ipv6_compare", ipv6_compare, 3, "long"),
-    ("tide_ipv6_is_in_any", ipv6_is_in_any, 2, "bool"),
-    ("tide_parse_ipv6", parse_ipv6, 1, "text"),
-    ("tide_ipv6_mask", parse_ipv6, 2, "text"),
-    ("tide_cidr_list", cidr_list, 2, "json"),
+    declare("has_ipv4", returns="bool", python=has_ipv4, arity=2),
+    declare("has_ipv4_prefix", returns="bool", python=has_ipv4_prefix, arity=2),
+    declare(
+        "has_ipv4_of",
+        returns="bool",
+        python=lambda text, many: any(has_ipv4(text, each) for each in texts_of(many)),
+        arity=2,
+    ),
+    declare(
+        "has_ipv4_prefix_of",
+        returns="bool",
+        python=lambda text, many: any(has_ipv4_prefix(text, each) for each in texts_of(many)),
+        arity=2,
+    ),
+    declare("ipv6_is_match", returns="bool", python=lambda a, b, p: ipv6_compare(a, b, p) == 0, arity=3),
+    declare("ipv6_compare", returns="long", python=ipv6_compare, arity=3),
+    declare("ipv6_is_in_any", returns="bool", python=ipv6_is_in_any, arity=2),
+    declare("parse_ipv6", returns="text", python=parse_ipv6, arity=1),
+    declare("ipv6_mask", returns="text", python=parse_ipv6, arity=2),
+    declare("cidr_list", returns="dynamic", python=cidr_list, arity=2),
 )

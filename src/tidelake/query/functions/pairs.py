@@ -7,9 +7,10 @@ first value does. It does not run regular expressions of a query's author: an en
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+
+from tidelake.query.functions.declaration import Function, declare
 
 
 def matched_value(keys: str, values: str, wanted: str) -> str:
@@ -116,8 +117,7 @@ class _Reader:
         return any(self.text.startswith(end, self.at) for end in ends)
 
 
-# name, function, how many texts it takes, what it gives
-PAIRS: tuple[tuple[str, Callable[..., Any], int, str], ...] = (
-    ("tide_kv_matched", matched_value, 3, "text"),
-    ("tide_kv_quoted", quoted_value, 2, "text"),
+FUNCTIONS: tuple[Function, ...] = (
+    declare("kv_matched", returns="text", python=matched_value, arity=3),
+    declare("kv_quoted", returns="text", python=quoted_value, arity=2),
 )

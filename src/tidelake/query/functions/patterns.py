@@ -24,6 +24,16 @@ def escaped(words: str) -> str:
     return re.sub(r"([\\.^$|?*+()\[\]{}])", r"\\\1", words)
 
 
+def duckdb_text(text: str) -> str:
+    """Write a text as a literal of DuckDB's."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def spark_text(text: str) -> str:
+    """Write a text as a literal of Spark's."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
 def plain_groups(pattern: str) -> str:
     """Give a pattern whose groups have no names, for engines write those differently; their numbers stay.
 

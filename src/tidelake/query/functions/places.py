@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from tidelake.query.functions.series import dumped
+from tidelake.query.functions.declaration import Function, declare
+from tidelake.query.functions.python import dumped
 
 RADIUS_M = 6_371_010.0  # the mean radius of the earth
 _GEOHASH = "0123456789bcdefghjkmnpqrstuvwxyz"
@@ -85,11 +85,10 @@ def center_of(code: str) -> str:
     return dumped({"type": "Point", "coordinates": [(low + high) / 2 for low, high in bounds]})
 
 
-# name, function, how many texts it takes, what it gives
-PLACES: tuple[tuple[str, Callable[..., Any], int, str], ...] = (
-    ("tide_geo_distance", distance, 2, "real"),
-    ("tide_geo_in_circle", in_circle, 2, "bool"),
-    ("tide_geo_in_polygon", in_polygon, 2, "bool"),
-    ("tide_geohash", geohash, 2, "text"),
-    ("tide_geohash_center", center_of, 1, "json"),
+FUNCTIONS: tuple[Function, ...] = (
+    declare("geo_distance", returns="real", python=distance, arity=2),
+    declare("geo_in_circle", returns="bool", python=in_circle, arity=2),
+    declare("geo_in_polygon", returns="bool", python=in_polygon, arity=2),
+    declare("geohash", returns="text", python=geohash, arity=2),
+    declare("geohash_center", returns="dynamic", python=center_of, arity=1),
 )

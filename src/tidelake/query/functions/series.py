@@ -15,15 +15,14 @@ from typing import Any
 
 import numpy as np
 
+from tidelake.query.functions.declaration import Function, declare
+from tidelake.query.functions.python import dumped
+
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 SHORTEST_PERIOD = 4  # bins; a shorter one is noise
 SEASON_SCORE = 0.6  # the least autocorrelation that is taken for a season
 HARMONIC = 0.95  # a period is preferred to its multiples if it scores nearly as well
-
-
-def dumped(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
 def numbers(array: str) -> list[float | None]:
@@ -338,50 +337,69 @@ def _sign(value: float) -> float:
     return float((value > 0) - (value < 0))
 
 
-# name, function, how many texts it takes, what it gives
-SERIES: tuple[tuple[str, Callable[..., Any], int, str], ...] = (
-    ("tide_series_add", pairwise(lambda a, b: a + b), 2, "json"),
-    ("tide_series_subtract", pairwise(lambda a, b: a - b), 2, "json"),
-    ("tide_series_multiply", pairwise(lambda a, b: a * b), 2, "json"),
-    ("tide_series_divide", pairwise(lambda a, b: a / b if b else None), 2, "json"),
-    ("tide_series_pow", pairwise(lambda a, b: a**b), 2, "json"),
-    ("tide_series_greater", pairwise(lambda a, b: a > b), 2, "json"),
-    ("tide_series_greater_equals", pairwise(lambda a, b: a >= b), 2, "json"),
-    ("tide_series_less", pairwise(lambda a, b: a < b), 2, "json"),
-    ("tide_series_less_equals", pairwise(lambda a, b: a <= b), 2, "json"),
-    ("tide_series_equals", pairwise(lambda a, b: a == b), 2, "json"),
-    ("tide_series_not_equals", pairwise(lambda a, b: a != b), 2, "json"),
-    ("tide_series_abs", each(abs), 1, "json"),
-    ("tide_series_exp", each(math.exp), 1, "json"),
-    ("tide_series_log", each(math.log), 1, "json"),
-    ("tide_series_sign", each(_sign), 1, "json"),
-    ("tide_series_sin", each(math.sin), 1, "json"),
-    ("tide_series_cos", each(math.cos), 1, "json"),
-    ("tide_series_tan", each(math.tan), 1, "json"),
-    ("tide_series_asin", each(math.asin), 1, "json"),
-    ("tide_series_acos", each(math.acos), 1, "json"),
-    ("tide_series_atan", each(math.atan), 1, "json"),
-    ("tide_series_floor", each(math.floor), 1, "json"),
-    ("tide_series_ceiling", each(math.ceil), 1, "json"),
-    ("tide_series_stats", _json(stats), 1, "json"),
-    ("tide_series_stats_list", _values(stats), 1, "json"),
-    ("tide_series_fit_line", _json(fit_line), 1, "json"),
-    ("tide_series_fit_line_list", _values(fit_line), 1, "json"),
-    ("tide_series_fill_const", lambda a, options: fill(a, "const", options), 2, "json"),
-    ("tide_series_fill_forward", lambda a, options: fill(a, "forward", options), 2, "json"),
-    ("tide_series_fill_backward", lambda a, options: fill(a, "backward", options), 2, "json"),
-    ("tide_series_fill_linear", lambda a, options: fill(a, "linear", options), 2, "json"),
-    ("tide_series_dot", dot, 2, "real"),
-    ("tide_series_cosine", cosine, 2, "real"),
-    ("tide_series_pearson", pearson, 2, "real"),
-    ("tide_series_product", product, 1, "real"),
-    ("tide_series_magnitude", magnitude, 1, "real"),
-    ("tide_series_periods", _json(periods), 2, "json"),
-    ("tide_series_decompose", _json(decompose), 2, "json"),
-    ("tide_series_forecast", _json(forecast), 2, "json"),
-    ("tide_anomalies", _json(anomalies), 2, "json"),
-    ("tide_series_outliers", _json(outliers), 2, "json"),
-    ("tide_series_seasonal", _json(seasonal), 2, "json"),
-    ("tide_series_fir", _json(finite_filter), 2, "json"),
-    ("tide_series_iir", _json(infinite_filter), 2, "json"),
+FUNCTIONS: tuple[Function, ...] = (
+    declare("series_add", returns="dynamic", python=pairwise(lambda a, b: a + b), arity=2),
+    declare("series_subtract", returns="dynamic", python=pairwise(lambda a, b: a - b), arity=2),
+    declare("series_multiply", returns="dynamic", python=pairwise(lambda a, b: a * b), arity=2),
+    declare("series_divide", returns="dynamic", python=pairwise(lambda a, b: a / b if b else None), arity=2),
+    declare("series_pow", returns="dynamic", python=pairwise(lambda a, b: a**b), arity=2),
+    declare("series_greater", returns="dynamic", python=pairwise(lambda a, b: a > b), arity=2),
+    declare("series_greater_equals", returns="dynamic", python=pairwise(lambda a, b: a >= b), arity=2),
+    declare("series_less", returns="dynamic", python=pairwise(lambda a, b: a < b), arity=2),
+    declare("series_less_equals", returns="dynamic", python=pairwise(lambda a, b: a <= b), arity=2),
+    declare("series_equals", returns="dynamic", python=pairwise(lambda a, b: a == b), arity=2),
+    declare("series_not_equals", returns="dynamic", python=pairwise(lambda a, b: a != b), arity=2),
+    declare("series_abs", returns="dynamic", python=each(abs), arity=1),
+    declare("series_exp", returns="dynamic", python=each(math.exp), arity=1),
+    declare("series_log", returns="dynamic", python=each(math.log), arity=1),
+    declare("series_sign", returns="dynamic", python=each(_sign), arity=1),
+    declare("series_sin", returns="dynamic", python=each(math.sin), arity=1),
+    declare("series_cos", returns="dynamic", python=each(math.cos), arity=1),
+    declare("series_tan", returns="dynamic", python=each(math.tan), arity=1),
+    declare("series_asin", returns="dynamic", python=each(math.asin), arity=1),
+    declare("series_acos", returns="dynamic", python=each(math.acos), arity=1),
+    declare("series_atan", returns="dynamic", python=each(math.atan), arity=1),
+    declare("series_floor", returns="dynamic", python=each(math.floor), arity=1),
+    declare("series_ceiling", returns="dynamic", python=each(math.ceil), arity=1),
+    declare("series_stats", returns="dynamic", python=_json(stats), arity=1),
+    declare("series_stats_list", returns="dynamic", python=_values(stats), arity=1),
+    declare("series_fit_line", returns="dynamic", python=_json(fit_line), arity=1),
+    declare("series_fit_line_list", returns="dynamic", python=_values(fit_line), arity=1),
+    declare("series_fill_const", returns="dynamic", python=lambda a, options: fill(a, "const", options), arity=2),
+    declare("series_fill_forward", returns="dynamic", python=lambda a, options: fill(a, "forward", options), arity=2),
+    declare("series_fill_backward", returns="dynamic", python=lambda a, options: fill(a, "backward", options), arity=2),
+    declare("series_fill_linear", returns="dynamic", python=lambda a, options: fill(a, "linear", options), arity=2),
+    declare("series_dot", returns="real", python=dot, arity=2),
+    declare("series_cosine", returns="real", python=cosine, arity=2),
+    declare("series_pearson", returns="real", python=pearson, arity=2),
+    declare("series_product", returns="real", python=product, arity=1),
+    declare("series_magnitude", returns="real", python=magnitude, arity=1),
+    declare("series_periods", returns="dynamic", python=_json(periods), arity=2),
+    declare("series_decompose", returns="dynamic", python=_json(decompose), arity=2),
+    declare("series_forecast", returns="dynamic", python=_json(forecast), arity=2),
+    declare("anomalies", returns="dynamic", python=_json(anomalies), arity=2),
+    declare("series_outliers", returns="dynamic", python=_json(outliers), arity=2),
+    declare("series_seasonal", returns="dynamic", python=_json(seasonal), arity=2),
+    declare("series_fir", returns="dynamic", python=_json(finite_filter), arity=2),
+    declare("series_iir", returns="dynamic", python=_json(infinite_filter), arity=2),
+    declare(
+        "series_axis_datetime",
+        returns="dynamic",
+        duckdb="to_json(list_transform(<counted {1}>, lambda i: strftime(make_timestamptz(CAST(epoch_us({0}) + "
+        "i * (({2}) // 10) AS BIGINT)), <time_shape>)))",
+        spark="CAST(transform(<counted {1}>, i -> date_format(timestamp_micros(unix_micros({0}) + i * (({2}) "
+        "div 10)), <time_shape>)) AS VARIANT)",
+    ),
+    declare(
+        "series_axis_long",
+        returns="dynamic",
+        duckdb="to_json(list_transform(<counted {1}>, lambda i: ({0}) + i * ({2})))",
+        spark="CAST(transform(<counted {1}>, i -> ({0}) + i * ({2})) AS VARIANT)",
+    ),
+    declare(
+        "series_axis_real",
+        returns="dynamic",
+        duckdb="to_json(list_transform(<counted {1}>, lambda i: ({0}) + i * ({2})))",
+        spark="CAST(transform(<counted {1}>, i -> ({0}) + i * ({2})) AS VARIANT)",
+    ),
 )

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sqlglot import exp
 
+from tidelake.query.functions.declaration import PORTABLE, Function, declare
 from tidelake.query.functions.templates import Writer
 
 VECTOR_BYTES = 128 << 20  # of the values that one call makes at once on DuckDB
@@ -68,8 +69,10 @@ def _on_spark(size: Size) -> Writer:
     return write
 
 
-DUCKDB: Mapping[str, Writer] = {name: _on_duckdb(size) for name, size in _SIZES.items()}
-SPARK: Mapping[str, Writer] = {name: _on_spark(size) for name, size in _SIZES.items()}
+FUNCTIONS: tuple[Function, ...] = tuple(
+    declare(name.removeprefix(PORTABLE), duckdb=_on_duckdb(size), spark=_on_spark(size))
+    for name, size in _SIZES.items()
+)
 
 
 def register_fits(connection: Any) -> None:

@@ -1,55 +1,36 @@
-"""Make writers of SQL out of templates: ``{0}`` is an argument, ``{*}`` all of them, ``{1*}`` those from the second on.
+"""Write SQL out of templates, in one syntax for every function and both engines.
 
-An optional argument is written ``{2|default}``. A template that begins with ``let `` uses its first argument several
-times, as ``@``: it is computed once. It does not know engines.
+- ``{0}`` is an argument, ``{*}`` all of them, ``{1*}`` those from the second on, ``{2|default}`` one that may be left
+  out.
+- ``<name>`` or ``<name text>`` is a macro (``macros``): what an engine says for it, with the text where it has ``#``.
+- ``let[[value]][[body]]`` computes a value once; its body names it ``@``.
+
+A template is expanded when it is first used. It does not parse SQL.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 
 from sqlglot import exp
+
+from tidelake.query.functions.macros import MACROS, Engine
 
 Writer = Callable[[Sequence[exp.Expr], Sequence[str]], str]
 
 _HOLE = re.compile(r"\{(?:(\d+)(\*)?(?:\|([^{}]*))?|(\*))\}")
+_MACRO = re.compile(r"(?<!\w)<([a-z_]+)(?: ([^<>]*))?>")  # a type, as in ARRAY<VARIANT>, follows a word
+_LET = re.compile(r"let\[\[(.*?)\]\]\[\[(.*?)\]\]", re.DOTALL)
+_NAMING = {
+    "duckdb": "list_transform([%s], lambda tide_v: %s)[1]",
+    "spark": "transform(array(%s), tide_v -> %s)[0]",
+}
 
 
-def writers(templates: str, let: str) -> dict[str, Writer]:
-    """Read lines of ``name: template``; ``let`` is how the engine names a value, with %s for value and body."""
-    found: dict[str, Writer] = {}
-    for line in templates.strip().splitlines():
-        if line and not line.startswith("#"):
-            name, template = line.split(": ", 1)
-            found[f"tide_{name}"] = writer(template, let)
-    return found
-
-
-def expanded(templates: str, macros: Mapping[str, str], let: str) -> str:
-    """Write out the macros of templates; ``OF[[value]][[body]]`` names a value ``@`` in its body."""
-    for mark, text in macros.items():
-        if "#" not in mark:
-            templates = templates.replace(mark, text)
-            continue
-        for at in range(10):
-            templates = templates.replace(mark.replace("#", str(at)), text.replace("#", str(at)))
-    return re.sub(r"OF\[\[(.*?)\]\]\[\[(.*?)\]\]", lambda m: let % (m[1], m[2].replace("@", "tide_v")), templates)
-
-
-def writer(template: str, let: str) -> Writer:
-    """Make a writer of one template."""
-
-    def write(nodes: Sequence[exp.Expr], texts: Sequence[str]) -> str:
-        if template.startswith("let "):
-            return let % (texts[0], filled(template[4:].replace("@", "tide_v"), ["tide_v", *texts[1:]]))
-        return filled(template, texts)
-
-    return write
-
-
-def filled(template: str, texts: Sequence[str]) -> str:
-    """Put arguments into the holes of a template."""
+def filled(template: str, texts: Sequence[str], engine: Engine) -> str:
+    """Write a template with arguments in its holes."""
 
     def hole(match: re.Match[str]) -> str:
         if match[4]:
@@ -63,13 +44,22 @@ def filled(template: str, texts: Sequence[str]) -> str:
             raise IndexError(f"argument {at} of a portable function is missing")
         return match[3]
 
-    return _HOLE.sub(hole, template)
+    return _HOLE.sub(hole, expanded(template, engine))
+
+
+@cache
+def expanded(template: str, engine: Engine) -> str:
+    """Return a template with its macros and its ``let`` written out; the holes stay."""
+    while _MACRO.search(template):
+        template = _MACRO.sub(lambda match: MACROS[match[1]][engine].replace("#", match[2] or ""), template)
+    return _LET.sub(lambda match: named(match[1], match[2].replace("@", "tide_v"), engine), template)
+
+
+def named(value: str, body: str, engine: Engine) -> str:
+    """Write a value that is computed once; the body calls it ``tide_v``."""
+    return _NAMING[engine] % (value, body)
 
 
 def literal_text(node: exp.Expr) -> str | None:
-    """Give the text of a string literal, or None."""
+    """Return the text of a string literal, or None."""
     return node.name if isinstance(node, exp.Literal) and node.is_string else None
-
-
-def merged(*tables: Mapping[str, Writer]) -> dict[str, Writer]:
-    return {name: writer for table in tables for name, writer in table.items()}

@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+
+from tidelake.query.functions.declaration import Function, declare
 
 _FOOT, _INCH, _MILE, _SURVEY_FOOT = 0.3048, 0.0254, 1609.344, 1200 / 3937
 _GALLON, _IMPERIAL_GALLON, _POUND = 3.785411784e-3, 4.54609e-3, 0.45359237
@@ -165,10 +166,9 @@ def _beta(x: float, alpha: float, beta: float) -> float:
     return front * (found - 1)
 
 
-# name, function, how many texts it takes, what it gives
-UNITS: tuple[tuple[str, Callable[..., Any], int, str], ...] = (
-    *((f"tide_convert_{kind}", _convert(kind), 2, "real") for kind in (*_UNITS, "temperature")),
-    ("tide_beta_cdf", beta_cdf, 3, "real"),
-    ("tide_beta_pdf", beta_pdf, 3, "real"),
-    ("tide_beta_inv", beta_inv, 3, "real"),
+FUNCTIONS: tuple[Function, ...] = (
+    *(declare(f"convert_{kind}", returns="real", python=_convert(kind), arity=2) for kind in (*_UNITS, "temperature")),
+    declare("beta_cdf", returns="real", python=beta_cdf, arity=3),
+    declare("beta_pdf", returns="real", python=beta_pdf, arity=3),
+    declare("beta_inv", returns="real", python=beta_inv, arity=3),
 )

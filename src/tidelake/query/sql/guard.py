@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from tidelake.model.lexer import did_you_mean
+from tidelake.query.functions.declaration import OURS
 from tidelake.query.sql.allowed import FUNCTION_NAMES, FUNCTION_NODES, NODES, TABLE_FUNCTIONS
-from tidelake.query.sql.functions import OURS
 from tidelake.query.sql.sizes import too_large
 from tidelake.query.tables import ANSWERS
 

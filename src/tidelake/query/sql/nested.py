@@ -1,18 +1,17 @@
-"""Write in DuckDB's SQL what Spark does to lists and maps, with or without a function given as ``x -> …``.
+"""Declare what Spark does to lists and maps, with or without a function given as ``x -> …``.
 
 Places in a list are counted from zero for such a function in Spark, and from one in DuckDB. It does not run SQL.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from sqlglot import exp
 
 from tidelake.errors import QueryError
+from tidelake.query.functions.declaration import Function, of_spark
 from tidelake.query.functions.templates import Writer
-
-_Body = Callable[..., str]
 
 
 def _body(node: exp.Expr, text: str, *arguments: str) -> str:
@@ -133,20 +132,18 @@ def _array_insert(nodes: Sequence[exp.Expr], texts: Sequence[str]) -> str:
     )
 
 
-# What a call gives, and how it is written.
-NESTED: dict[str, tuple[str, Writer]] = {
-    "transform": ("?", _transform),
-    "filter": ("?", _filter),
-    "exists": ("bool", _any_of("FALSE")),
-    "forall": ("bool", _any_of("TRUE")),
-    "aggregate": ("?", _reduce),
-    "reduce": ("?", _reduce),
-    "zip_with": ("?", _zip_with),
-    "map_filter": ("?", _map_filter),
-    "transform_values": ("?", _transform_values),
-    "transform_keys": ("?", _transform_keys),
-    "map_zip_with": ("?", _map_zip_with),
-    "array_sort": ("?", _array_sort),
-    "sort_array": ("?", _sort_array),
-    "array_insert": ("?", _array_insert),
-}
+NESTED: tuple[Function, ...] = (
+    of_spark("transform", duckdb=_transform),
+    of_spark("filter", duckdb=_filter),
+    of_spark("exists", returns="bool", duckdb=_any_of("FALSE")),
+    of_spark("forall", returns="bool", duckdb=_any_of("TRUE")),
+    *(of_spark(name, duckdb=_reduce) for name in ("aggregate", "reduce")),
+    of_spark("zip_with", duckdb=_zip_with),
+    of_spark("map_filter", duckdb=_map_filter),
+    of_spark("transform_values", duckdb=_transform_values),
+    of_spark("transform_keys", duckdb=_transform_keys),
+    of_spark("map_zip_with", duckdb=_map_zip_with),
+    of_spark("array_sort", duckdb=_array_sort),
+    of_spark("sort_array", duckdb=_sort_array),
+    of_spark("array_insert", duckdb=_array_insert),
+)

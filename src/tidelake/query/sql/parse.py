@@ -22,24 +22,15 @@ from sqlglot.errors import ParseError, TokenError
 
 from tidelake.errors import QueryError
 from tidelake.model.lexer import did_you_mean, error_at
+from tidelake.query.functions.declaration import OURS
+from tidelake.query.functions.registry import IN_SQL
 from tidelake.query.long_lists import put_lists
-from tidelake.query.sql.functions import OURS
 from tidelake.query.sql.guard import refusal_of
 from tidelake.query.sql.shape import shaped
 from tidelake.query.sql.tokens import DIALECT, parse_tokens, tokens_of, word_for_time
 
 MAX_TEXT = 1_000_000  # characters: more than any query a person wrote, and as many as KQL takes
 
-# What our own SQL functions are called, and the portable functions they stand for.
-OWN_FUNCTIONS = {
-    "has": "tide_has",
-    "has_any": "tide_has_any",
-    "has_all": "tide_has_all",
-    "cosine_distance": "tide_cosine_distance",
-    "cosine_similarity": "tide_cosine_similarity",
-    "l2_distance": "tide_l2_distance",
-    "inner_product": "tide_inner_product",
-}
 _STATEMENTS = ("select", "with", "from", "values", "union")
 _TAKEN = {"when", "then", "else", "end", "case", "for", "on", "between", "and", "or", "not", "in", "is", "as"}
 _TIMES = (exp.DType.TIMESTAMP, exp.DType.TIMESTAMPTZ, exp.DType.TIMESTAMPLTZ, exp.DType.TIMESTAMPNTZ)
@@ -75,7 +66,7 @@ def parse_sql(text: str, columns: Collection[str] = ()) -> exp.Query:
     if not isinstance(tree, exp.Select | exp.SetOperation | exp.Values):
         raise error_at(text, len(text) - len(text.lstrip()), _not_a_query(text), kind="syntax")
     _check_whole(tree, text)
-    if (refusal := refusal_of(tree, OWN_FUNCTIONS)) is not None:
+    if (refusal := refusal_of(tree, IN_SQL)) is not None:
         raise error_of(text, refusal.node, refusal.message, kind=refusal.kind)
     put_lists(tree, lists)
     query = cast(exp.Query, shaped(tree))
@@ -195,9 +186,9 @@ def text_of(node: exp.Expr) -> str:
 
 
 def _own_calls(node: exp.Expr) -> exp.Expr:
-    if isinstance(node, exp.Anonymous) and (own := OWN_FUNCTIONS.get(str(node.this).lower())):
+    if isinstance(node, exp.Anonymous) and (own := IN_SQL.get(str(node.this).lower())):
         return exp.Anonymous(this=own, expressions=node.expressions)
-    if isinstance(node, exp.Func) and (own := OWN_FUNCTIONS.get(node.sql_name().lower())):
+    if isinstance(node, exp.Func) and (own := IN_SQL.get(node.sql_name().lower())):
         return exp.Anonymous(this=own, expressions=[node.this, node.expression])
     return node
 

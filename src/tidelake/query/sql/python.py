@@ -9,15 +9,16 @@ from __future__ import annotations
 import json
 import re
 import zlib
-from collections.abc import Callable
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
 from urllib.parse import unquote_plus, urlsplit
 
+from tidelake.query.functions.declaration import Function, declare
 from tidelake.query.sql_json import json_by_type
 from tidelake.query.sql_times import days_of_text, micros_of_text, seconds_ahead, wall_micros_of_text
 
+_SPARKS_OWN = "a part of how DuckDB writes what Spark has itself"
 _FORMAT = re.compile(r"%(?:(\d+)\$)?([-#+ 0,(]*)(\d+)?(?:\.(\d+))?([a-zA-Z%])")
 _DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _SOUNDS = dict(zip("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "01230127022455012623017202", strict=True))  # 7: H and W, passed over
@@ -325,24 +326,23 @@ def without_null_fields(text: str) -> str:
     return json.dumps(plain(json.loads(text)), ensure_ascii=False, separators=(",", ":"))
 
 
-# name, function, how many texts it takes, what it gives
-SQL_PYTHON: tuple[tuple[str, Callable[..., Any], int, str], ...] = (
-    ("tide_format_string", format_string, 3, "text"),
-    ("tide_conv", conv, 3, "text"),
-    ("tide_split_text", split_text, 3, "text"),
-    ("tide_parse_url_part", parse_url_part, 3, "text"),
-    ("tide_try_url_decode", url_decode, 1, "text"),
-    ("tide_soundex", soundex, 1, "text"),
-    ("tide_luhn_check", luhn_check, 1, "bool"),
-    ("tide_crc32", lambda text: zlib.crc32(text.encode()), 1, "long"),
-    ("tide_text_of_time", text_of_time, 2, "text"),
-    ("tide_number_to_char", number_to_char, 2, "text"),
-    ("tide_number_of", number_of, 2, "text"),
-    ("tide_json_by_type", json_by_type, 2, "text"),
-    ("tide_without_null_fields", without_null_fields, 1, "text"),
-    ("tide_micros_to_zone", micros_to_zone, 2, "long"),
-    ("tide_micros_from_zone", micros_from_zone, 2, "long"),
-    ("tide_days_of_text", days_of_text, 1, "long"),
-    ("tide_micros_of_text", micros_of_text, 1, "long"),
-    ("tide_wall_micros_of_text", wall_micros_of_text, 1, "long"),
+FUNCTIONS: tuple[Function, ...] = (
+    declare("format_string", returns="text", python=format_string, arity=3, duckdb_only=_SPARKS_OWN),
+    declare("conv", returns="text", python=conv, arity=3, duckdb_only=_SPARKS_OWN),
+    declare("split_text", returns="text", python=split_text, arity=3, duckdb_only=_SPARKS_OWN),
+    declare("parse_url_part", returns="text", python=parse_url_part, arity=3, duckdb_only=_SPARKS_OWN),
+    declare("try_url_decode", returns="text", python=url_decode, arity=1, duckdb_only=_SPARKS_OWN),
+    declare("soundex", returns="text", python=soundex, arity=1, duckdb_only=_SPARKS_OWN),
+    declare("luhn_check", returns="bool", python=luhn_check, arity=1, duckdb_only=_SPARKS_OWN),
+    declare("crc32", returns="long", python=lambda text: zlib.crc32(text.encode()), arity=1, duckdb_only=_SPARKS_OWN),
+    declare("text_of_time", returns="text", python=text_of_time, arity=2, duckdb_only=_SPARKS_OWN),
+    declare("number_to_char", returns="text", python=number_to_char, arity=2, duckdb_only=_SPARKS_OWN),
+    declare("number_of", returns="text", python=number_of, arity=2, duckdb_only=_SPARKS_OWN),
+    declare("json_by_type", returns="text", python=json_by_type, arity=2, duckdb_only=_SPARKS_OWN),
+    declare("without_null_fields", returns="text", python=without_null_fields, arity=1, duckdb_only=_SPARKS_OWN),
+    declare("micros_to_zone", returns="long", python=micros_to_zone, arity=2, duckdb_only=_SPARKS_OWN),
+    declare("micros_from_zone", returns="long", python=micros_from_zone, arity=2, duckdb_only=_SPARKS_OWN),
+    declare("days_of_text", returns="long", python=days_of_text, arity=1, duckdb_only=_SPARKS_OWN),
+    declare("micros_of_text", returns="long", python=micros_of_text, arity=1, duckdb_only=_SPARKS_OWN),
+    declare("wall_micros_of_text", returns="long", python=wall_micros_of_text, arity=1, duckdb_only=_SPARKS_OWN),
 )

@@ -12,7 +12,7 @@ from typing import cast
 
 from sqlglot import exp
 
-from tidelake.query.sql.functions import OURS
+from tidelake.query.functions.declaration import OURS
 
 _TYPE_CALLS = {
     "tinyint": "TINYINT", "smallint": "SMALLINT", "bigint": "BIGINT", "int": "INT", "float": "FLOAT",

@@ -12,6 +12,8 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
+from tidelake.query.functions.declaration import OURS
+
 MAX_ITEMS = 1 << 20  # of a list that is counted out
 MAX_LETTERS = 1 << 24  # of a text that is repeated or filled up
 MAX_DEPTH = 40  # of arithmetic that is worked out; deeper is not known
@@ -34,7 +36,7 @@ def _call(node: exp.Expr) -> tuple[str, list[exp.Expr | None]]:
     """Return the name of a function and what it is given, whichever kind of node stands for it."""
     match node:
         case exp.Anonymous():
-            return node.name.lower().removeprefix("tide_sql_"), list(node.expressions)
+            return node.name.lower().removeprefix(OURS), list(node.expressions)
         case exp.GenerateSeries():
             return "sequence", [node.args.get(key) for key in ("start", "end", "step")]
         case exp.Repeat():

@@ -12,12 +12,13 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import psycopg
 import pytest
 
+import tidelake
 from tests.support.catalogs import (
     SCHEMA,
     SQL_STORES,
@@ -111,6 +112,26 @@ def test_a_migration_that_fails_changes_nothing(where: str, monkeypatch: pytest.
             open_sql(where)
     with open_sql(where) as catalog:
         catalog.create_table("brought_forward", SCHEMA, {})
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE receipts SET commit_id = 'x' || substr(commit_id, 2)",
+        "UPDATE commit_keys SET commit_id = 'x' || substr(commit_id, 2)",
+    ],
+)
+def test_a_key_whose_receipt_cannot_be_found_is_damage_and_no_new_commit(tmp_path: Path, damage: str) -> None:
+    with tidelake.connect(tmp_path / "lake") as lake:
+        logs = lake.create_table("logs", {"ts": "timestamp", "n": "long"})
+        assert not logs.append([{"ts": 1_773_489_601, "n": 1}], key="once").replayed
+        assert logs.append([{"ts": 1_773_489_601, "n": 1}], key="once").replayed
+    with closing(sqlite3.connect(tmp_path / "lake" / CATALOG_FILE)) as database, database:
+        assert database.execute(damage).rowcount == 1
+    with tidelake.connect(tmp_path / "lake") as lake:
+        with pytest.raises(CorruptError, match="there is a key for it"):
+            lake.table("logs").append([{"ts": 1_773_489_601, "n": 1}], key="once")
+        assert len(lake.table("logs")) == 1
 
 
 def test_a_catalog_without_a_version_is_corrupt(where: str) -> None:

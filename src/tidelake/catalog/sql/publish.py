@@ -14,7 +14,7 @@ import orjson
 
 from tidelake.catalog.sql import publish_statements as s
 from tidelake.catalog.sql import sweep_statements as sweeping
-from tidelake.catalog.sql.checksums import check_row, checksum_of
+from tidelake.catalog.sql.checksums import check_row, checksum_of, damaged
 from tidelake.catalog.sql.driver import Row, Transaction
 from tidelake.catalog.sql.extent_listing import extent_to_row, stats_to_rows
 from tidelake.catalog.sql.reading import counts_to_text, snapshot_checksum
@@ -241,6 +241,8 @@ def answers(
 
 def receipt_from(row: Row) -> Receipt:
     """Read a receipt's row, as the answer to a replay."""
+    if row[0] is None:
+        raise damaged("a receipt", "there is a key for it, and it is not there")
     check_row(row[7], "a receipt", *row[:7])
     return Receipt(row[0], row[1], row[2], row[3], row[4], row[5], replayed=True)
 

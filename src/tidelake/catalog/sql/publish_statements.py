@@ -21,8 +21,9 @@ found_scope = f"""
 
 _RECEIPT_COLUMNS = "r.commit_id, r.snapshot_id, r.sequence, r.committed_us, r.rows, r.extents, r.scope_id, r.checksum"
 receipts_by_id = f"SELECT {_RECEIPT_COLUMNS} FROM receipts AS r WHERE r.commit_id AMONG :ids AS TEXT"
+# A key without its receipt is found too: they are written and forgotten together, so it means damage.
 receipts_by_key = f"""
-    SELECT {_RECEIPT_COLUMNS}, k.key FROM receipts AS r JOIN commit_keys AS k ON r.commit_id = k.commit_id
+    SELECT {_RECEIPT_COLUMNS}, k.key FROM commit_keys AS k LEFT JOIN receipts AS r ON r.commit_id = k.commit_id
     WHERE k.scope_id = :scope_id AND k.key AMONG :keys AS TEXT"""
 offsets = "SELECT stream, batch FROM offsets WHERE scope_id = :scope_id AND stream AMONG :streams AS TEXT"
 raise_offset = "UPDATE offsets SET batch = :batch WHERE scope_id = :scope_id AND stream = :stream"

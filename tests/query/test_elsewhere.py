@@ -44,6 +44,6 @@ def test_queries_answer_alike_wherever_the_lake_lies(
         )
         assert sql.to_arrow().to_pylist() == kql.to_arrow().to_pylist() == expected
         assert [len(plan.tasks) for plan in sql.plans] == [
-            2 if lake.catalog.is_log else 1
+            1 if lake.catalog.layout.keeps_hot_rows else 2
         ]  # of 3, or of 2 and hot rows
         assert lake.sql("select count(*) as n from logs").to_arrow()["n"].to_pylist() == [6]

@@ -177,10 +177,43 @@ class WorkQueue(Protocol):
         ...
 
 
+class Layout(Protocol):
+    """Where the objects of a table lie, and what its readers know: see ``layouts``. It travels to other processes."""
+
+    @property
+    def default_format(self) -> str:
+        """The format of extents of a table that names none."""
+        ...
+
+    @property
+    def keeps_hot_rows(self) -> bool:
+        """Whether readers see rows that the catalog holds."""
+        ...
+
+    @property
+    def has_one_entity(self) -> bool:
+        """Whether a table with an entity holds one alone, and its coverage is a bare bitmap, united at each commit."""
+        ...
+
+    @property
+    def tasks_write_coverage(self) -> bool:
+        """Whether coverage lies beside its extent, where a Spark task can put it."""
+        ...
+
+    def extent_coverage_key(self, info: TableInfo, extent_id: str, content_id: str) -> str:
+        """Name the coverage of an extent."""
+        ...
+
+    def united_coverage_key(self, info: TableInfo, as_of: int, content_id: str) -> str:
+        """Name the coverage of a whole table at a snapshot."""
+        ...
+
+
 class Catalog(Protocol):
     """Say what tables hold; the promises are in this module's text."""
 
-    is_log: bool  # objects lie where the transaction log's layout has them, beside it
+    @property
+    def layout(self) -> Layout: ...
 
     @property
     def work(self) -> WorkQueue: ...

@@ -28,7 +28,7 @@ from typing import Any
 
 import orjson
 
-from tidelake.catalog.protocol import Catalog, Pending, TableInfo
+from tidelake.catalog.protocol import Catalog, Layout, Pending, TableInfo
 from tidelake.coverage.buckets import parse_bucket
 from tidelake.coverage.entities import (
     NO_ENTITY,
@@ -60,10 +60,6 @@ from tidelake.model.snapshot import (
 from tidelake.model.snapshot import Coverage as United
 from tidelake.objects import (
     ObjectStore,
-    extent_coverage_key,
-    segment_coverage_key,
-    table_coverage_key,
-    united_coverage_key,
 )
 from tidelake.runtime.forking import renew_after_fork
 from tidelake.scan.extents import Footers
@@ -80,7 +76,7 @@ _logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class CoverageRules:
     """What a table says of its coverage."""
 
     index: Index
@@ -94,7 +90,7 @@ class Rules:
         return self.identity or NO_ENTITY
 
 
-def rules_of(settings: Mapping[str, Any], schema: Schema, *, is_log: bool) -> Rules | None:
+def rules_of(settings: Mapping[str, Any], schema: Schema, layout: Layout) -> CoverageRules | None:
     """Read a table's settings; None if it keeps no coverage."""
     mode = settings.get("coverage") or "off"
     column = settings.get("index") or settings.get("time")
@@ -104,7 +100,9 @@ def rules_of(settings: Mapping[str, Any], schema: Schema, *, is_log: bool) -> Ru
     names = (entity,) if isinstance(entity, str) else tuple(entity)
     pinned = settings.get("entity_identity")
     identity = entity_text([_typed(pinned[name], name, schema) for name in names]) if pinned and names else None
-    return Rules(Index(column, parse_bucket(settings["bucket"]), names), mode, is_log and bool(names), identity)
+    return CoverageRules(
+        Index(column, parse_bucket(settings["bucket"]), names), mode, layout.has_one_entity and bool(names), identity
+    )
 
 
 def pinned_text(value: Any) -> str:
@@ -147,9 +145,9 @@ class Holdings:
         """Remember a table's name, of which its coverage's keys are made."""
         self._infos[info.id] = info
 
-    def rules(self, snapshot: Snapshot) -> Rules | None:
+    def rules(self, snapshot: Snapshot) -> CoverageRules | None:
         """Give what a table says of its coverage; None if it keeps none."""
-        return rules_of(snapshot.settings, snapshot.schema, is_log=self._catalog.is_log)
+        return rules_of(snapshot.settings, snapshot.schema, self._catalog.layout)
 
     def at(self, snapshot: Snapshot) -> Coverage:
         """Give what a table covers at a snapshot."""
@@ -179,7 +177,7 @@ class Holdings:
         if rules is None or onto.scope.user or not any(_needs_united(commit) for commit in commits):
             return commits
         state = self._state(onto)
-        if self._catalog.is_log and len(state.coverage) <= 1:
+        if self._catalog.layout.has_one_entity and len(state.coverage) <= 1:
             after, as_of = self._after(state, commits, onto, rules), onto.sequence + 1
         elif state.tail >= UNITED_AFTER or state.is_broken or any(commit.operation == REPAIR for commit in commits):
             after, as_of = state.coverage, onto.sequence
@@ -190,19 +188,16 @@ class Holdings:
         action = UpdateCoverage(United(self._offer(onto.scope, after, as_of, rules), as_of))
         return [*commits[:-1], replace(commits[-1], actions=(*commits[-1].actions, action))]
 
-    def write_extent(self, info: TableInfo, extent_id: str, coverage: Coverage, rules: Rules) -> str:
+    def write_extent(self, info: TableInfo, extent_id: str, coverage: Coverage, rules: CoverageRules) -> str:
         """Write what an extent covers, announced first, and give the object's key."""
         data = self._encoded(coverage, rules)
-        if self._catalog.is_log:
-            key = segment_coverage_key(f"segcov-{checked_id(data, secrets.randbits(64))}")
-        else:
-            key = extent_coverage_key(info.namespace, info.name, extent_id)
+        key = self._catalog.layout.extent_coverage_key(info, extent_id, checked_id(data, secrets.randbits(64)))
         self._announce(info.scope, key)
         self._store.put(key, data)
         self._extents.keep(extent_id, coverage)
         return key
 
-    def of_extent(self, extent: Extent, rules: Rules) -> Coverage:
+    def of_extent(self, extent: Extent, rules: CoverageRules) -> Coverage:
         """Give what an extent covers."""
         known = self._extents.get(extent.id)
         if known is None:
@@ -210,7 +205,7 @@ class Holdings:
             self._extents.keep(extent.id, known)
         return known
 
-    def read_object(self, extent: Extent, rules: Rules) -> Coverage:
+    def read_object(self, extent: Extent, rules: CoverageRules) -> Coverage:
         """Read an extent's coverage object; NotFoundError or CorruptError if it cannot be used."""
         key = extent.coverage_key or ""
         data = bytes(self._store.get(key))
@@ -222,7 +217,7 @@ class Holdings:
             _check_plausible(found, extent, rules)
         return found
 
-    def read_united(self, snapshot: Snapshot, rules: Rules) -> Coverage:
+    def read_united(self, snapshot: Snapshot, rules: CoverageRules) -> Coverage:
         """Read the united object of a snapshot; NotFoundError or CorruptError if it cannot be used."""
         if snapshot.coverage is None:
             raise NotFoundError("there is no united coverage", scope=snapshot.scope)
@@ -234,11 +229,11 @@ class Holdings:
             raise CorruptError("the checksum does not fit", object=key, kind=kind)
         return decode_any(data, rules.index, rules.entity)
 
-    def from_data(self, extent: Extent, rules: Rules) -> Coverage:
+    def from_data(self, extent: Extent, rules: CoverageRules) -> Coverage:
         """Read an extent itself, and find what it covers."""
         return united(cells.coverage for cells in self.cells_in(extent, rules))
 
-    def cells_in(self, extent: Extent, rules: Rules) -> Iterator[Cells]:
+    def cells_in(self, extent: Extent, rules: CoverageRules) -> Iterator[Cells]:
         """Read what the rows of an extent cover, block by block."""
         reader = self._footers.open(extent)
         names = [rules.index.column, *rules.index.entity]
@@ -251,7 +246,7 @@ class Holdings:
             self._states.pop(scope, None)
         self._extents.clear()
 
-    def rewrite_extent(self, extent: Extent, coverage: Coverage, rules: Rules) -> None:
+    def rewrite_extent(self, extent: Extent, coverage: Coverage, rules: CoverageRules) -> None:
         """Write an extent's coverage again, in the place of an object that is gone or damaged."""
         if extent.coverage_key is not None:
             self._store.put(extent.coverage_key, self._encoded(coverage, rules))
@@ -291,7 +286,7 @@ class Holdings:
                 self._states.popitem(last=False)
         return found
 
-    def _load(self, snapshot: Snapshot, rules: Rules) -> _State:
+    def _load(self, snapshot: Snapshot, rules: CoverageRules) -> _State:
         """Know what a snapshot covers from its united object, or from all that is in it."""
         if snapshot.coverage is not None:
             base = self._try_united(snapshot, rules)
@@ -303,7 +298,7 @@ class Holdings:
         tail = snapshot.totals.extents + snapshot.totals.hot_batches
         return _State(snapshot.sequence, whole, 0, tail, is_broken=snapshot.coverage is not None)
 
-    def _try_united(self, snapshot: Snapshot, rules: Rules) -> _State | None:
+    def _try_united(self, snapshot: Snapshot, rules: CoverageRules) -> _State | None:
         assert snapshot.coverage is not None
         try:
             coverage = self.read_united(snapshot, rules)
@@ -314,7 +309,7 @@ class Holdings:
         as_of = snapshot.coverage.as_of
         return _State(min(as_of, snapshot.sequence), coverage, as_of, 0)
 
-    def _forward(self, state: _State, snapshot: Snapshot, rules: Rules) -> _State | None:
+    def _forward(self, state: _State, snapshot: Snapshot, rules: CoverageRules) -> _State | None:
         """Bring what is known forward by what changed; None if the catalog has forgotten what did."""
         scope = snapshot.scope
         try:
@@ -342,7 +337,7 @@ class Holdings:
             snapshot.sequence, coverage, max(as_of, state.as_of), tail, state.is_broken and as_of <= state.as_of
         )
 
-    def _without(self, coverage: Coverage, gone: Coverage, snapshot: Snapshot, rules: Rules) -> Coverage:
+    def _without(self, coverage: Coverage, gone: Coverage, snapshot: Snapshot, rules: CoverageRules) -> Coverage:
         """Take away what is gone, but for what others that are still there hold too."""
         if not len(gone):
             return coverage
@@ -352,7 +347,7 @@ class Holdings:
         left = united([*self._of_extents(extents, rules), self._of_hot(hot, rules)])
         return coverage - (gone - left)
 
-    def _after(self, state: _State, commits: Sequence[Commit], onto: Snapshot, rules: Rules) -> Coverage:
+    def _after(self, state: _State, commits: Sequence[Commit], onto: Snapshot, rules: CoverageRules) -> Coverage:
         """Say what a table will cover once commits are in."""
         actions = [action for commit in commits for action in commit.actions]
         extents = [action.extent for action in actions if isinstance(action, AddExtent)]
@@ -368,7 +363,7 @@ class Holdings:
         return united([*left, self._of_hot([batch for batch in hot if batch.id not in dropped], rules), added])
 
     def _of_extents(
-        self, extents: Sequence[Extent], rules: Rules, read: Callable[[Extent], Coverage] | None = None
+        self, extents: Sequence[Extent], rules: CoverageRules, read: Callable[[Extent], Coverage] | None = None
     ) -> list[Coverage]:
         def one(extent: Extent) -> Coverage:
             return read(extent) if read else self.of_extent(extent, rules)
@@ -378,7 +373,7 @@ class Holdings:
         with ThreadPoolExecutor(READ_THREADS, thread_name_prefix="tidelake-coverage") as pool:
             return list(pool.map(one, extents))
 
-    def _read_extent(self, extent: Extent, rules: Rules) -> Coverage:
+    def _read_extent(self, extent: Extent, rules: CoverageRules) -> Coverage:
         if extent.coverage_key is not None:
             try:
                 return self.read_object(extent, rules)
@@ -386,26 +381,22 @@ class Holdings:
                 _logger.warning("coverage of an extent is found again in its rows extent=%s: %s", extent.id, error)
         return self.from_data(extent, rules)
 
-    def _of_hot(self, batches: Sequence[HotBatch], rules: Rules) -> Coverage:
+    def _of_hot(self, batches: Sequence[HotBatch], rules: CoverageRules) -> Coverage:
         if not batches:
             return Coverage()
         names = [rules.index.column, *rules.index.entity]
         return united(cells_of(rows, rules.index).coverage for _, rows in read_hot(batches, lambda _: names))
 
-    def _offer(self, scope: Scope, coverage: Coverage, as_of: int, rules: Rules) -> str:
+    def _offer(self, scope: Scope, coverage: Coverage, as_of: int, rules: CoverageRules) -> str:
         data = self._encoded(coverage, rules)
-        own = checked_id(data, secrets.randbits(64))
-        if self._catalog.is_log:
-            key = table_coverage_key(as_of, f"tblcov-{own}")
-        else:
-            info = self._info(scope)
-            key = united_coverage_key(info.namespace, info.name, as_of, own)
+        content_id = checked_id(data, secrets.randbits(64))
+        key = self._catalog.layout.united_coverage_key(self._info(scope), as_of, content_id)
         self._announce(scope, key)  # and if its commit loses a race, it is collected with what others gave up
         self._store.put(key, data)
         return key
 
-    def _encoded(self, coverage: Coverage, rules: Rules) -> bytes:
-        seed = encode_seed(coverage) if self._catalog.is_log else None
+    def _encoded(self, coverage: Coverage, rules: CoverageRules) -> bytes:
+        seed = encode_seed(coverage) if self._catalog.layout.has_one_entity else None
         return encode(coverage, rules.index) if seed is None else seed
 
     def _announce(self, scope: Scope, key: str) -> None:
@@ -483,7 +474,7 @@ def _needs_united(commit: Commit) -> bool:
     )
 
 
-def _time_bounds(gone: Coverage, rules: Rules) -> tuple[int | None, int | None]:
+def _time_bounds(gone: Coverage, rules: CoverageRules) -> tuple[int | None, int | None]:
     """Give the times between which extents may hold what is gone, as nanoseconds; None where they cannot say."""
     if not rules.index.bucket.is_time:
         return None, None
@@ -493,7 +484,7 @@ def _time_bounds(gone: Coverage, rules: Rules) -> tuple[int | None, int | None]:
     return (low if low > -(2**63) else None), (high if high < 2**63 else None)
 
 
-def _check_plausible(found: Coverage, extent: Extent, rules: Rules) -> None:
+def _check_plausible(found: Coverage, extent: Extent, rules: CoverageRules) -> None:
     """Refuse coverage that nothing vouches for if it cannot be that of its extent."""
     bitmap = found.bitmap(rules.entity)
     fits = 0 < len(bitmap) <= extent.row_count

@@ -21,7 +21,7 @@ from typing import Any
 import pyarrow as pa
 
 from tidelake.catalog.protocol import TableInfo
-from tidelake.coverage.coverage_store import Holdings, Rules, overlap_error, pinned_text, same_time
+from tidelake.coverage.coverage_store import CoverageRules, Holdings, overlap_error, pinned_text, same_time
 from tidelake.coverage.entities import Cells, Coverage, cells_of, entity_values, shown_entity
 from tidelake.errors import InvalidInputError, OverlapError
 from tidelake.model.snapshot import Claim, Extent, Snapshot
@@ -34,7 +34,7 @@ class Recorder:
     """What an append covers so far."""
 
     holdings: Holdings
-    rules: Rules
+    rules: CoverageRules
     head: Snapshot
     table: str
     is_new: bool = True  # the rows are not in the table yet, in any form

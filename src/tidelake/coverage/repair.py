@@ -13,7 +13,7 @@ from typing import Any
 
 from tidelake.catalog.commit import Coordinator
 from tidelake.catalog.protocol import Catalog, TableInfo, new_id
-from tidelake.coverage.coverage_store import REPAIR, Holdings, Rules
+from tidelake.coverage.coverage_store import REPAIR, CoverageRules, Holdings
 from tidelake.coverage.entities import Coverage
 from tidelake.errors import CorruptError, InvalidInputError, NotFoundError
 from tidelake.model.snapshot import Commit, Extent, UpdateTable
@@ -80,7 +80,9 @@ def repair(
     return RepairReport(str(info), head.sequence, len(extents), objects, tuple(mended), thorough)
 
 
-def _mend(extent: Extent, holdings: Holdings, rules: Rules, mended: list[Mended], *, thorough: bool) -> Coverage:
+def _mend(
+    extent: Extent, holdings: Holdings, rules: CoverageRules, mended: list[Mended], *, thorough: bool
+) -> Coverage:
     if extent.coverage_key is None:
         return holdings.from_data(extent, rules)
     try:
@@ -96,7 +98,7 @@ def _mend(extent: Extent, holdings: Holdings, rules: Rules, mended: list[Mended]
     return found
 
 
-def _wrong_united(holdings: Holdings, head: Any, rules: Rules, whole: Coverage) -> str | None:
+def _wrong_united(holdings: Holdings, head: Any, rules: CoverageRules, whole: Coverage) -> str | None:
     """Say what is wrong with the united coverage, if anything."""
     try:
         holdings.read_united(head, rules)

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from tidelake.coverage.bitmaps import Runs
 from tidelake.coverage.buckets import Bucket, Longs
-from tidelake.coverage.coverage_store import Holdings, Rules
+from tidelake.coverage.coverage_store import CoverageRules, Holdings
 from tidelake.coverage.entities import (
     NO_ENTITY,
     Coverage,
@@ -360,7 +360,7 @@ class Series:
     def __repr__(self) -> str:
         return f"coverage of {self._table.name}"
 
-    def _rules(self, snapshot: Snapshot) -> Rules:
+    def _rules(self, snapshot: Snapshot) -> CoverageRules:
         rules = self._holdings.rules(snapshot)
         if rules is None:
             raise no_coverage(self._table.name)

@@ -327,7 +327,8 @@ def _job(
     folder = extent_key(info.namespace, info.name, f"job-{id}", "")
     place = Place.of_handle(table.lake)
     return Job(
-        id, place, table.store.url, table.name, folder, snapshot.schema, dict(settings), extent_bytes, block_rows,
+        id, place, table.store.url, table.name, folder, snapshot.schema, dict(settings),
+        table.catalog.layout, extent_bytes, block_rows,
         exact=exact_columns(table.catalog, snapshot, snapshot.schema.names),
     )  # fmt: skip
 

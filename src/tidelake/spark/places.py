@@ -15,7 +15,7 @@ from functools import lru_cache
 from tidelake.catalog import CATALOG_FILE
 from tidelake.errors import InvalidInputError, redacted
 from tidelake.handle.lake_handle import LakeHandle, OpenLake
-from tidelake.handle.opening import LOG_SCHEME, open_lake
+from tidelake.handle.opening import open_lake
 from tidelake.handle.table_handle import TableHandle
 from tidelake.objects import ObjectStore, open_store
 from tidelake.spark.options import LAKE, option
@@ -35,11 +35,6 @@ class Place:
 
     def __repr__(self) -> str:
         return f"Place({redacted(self.lake)!r}, objects={self.objects!r})"
-
-    @property
-    def is_log(self) -> bool:
-        """Whether the lake is one table with its own transaction log."""
-        return self.lake.startswith(LOG_SCHEME)
 
     @property
     def outside(self) -> Outside:

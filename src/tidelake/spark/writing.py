@@ -25,9 +25,8 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from tidelake.catalog.protocol import Pending, new_id
-from tidelake.coverage.coverage_store import Rules as CoverageRules
-from tidelake.coverage.coverage_store import rules_of, same_time
+from tidelake.catalog.protocol import Layout, Pending, new_id
+from tidelake.coverage.coverage_store import CoverageRules, rules_of, same_time
 from tidelake.coverage.entities import cells_of
 from tidelake.coverage.sidecar import decode, encode
 from tidelake.errors import ConflictError, InvalidInputError, OverlapError, SchemaError
@@ -64,6 +63,7 @@ class Job:
     folder: str
     schema: Schema
     settings: Mapping[str, Any]
+    layout: Layout
     extent_bytes: int
     block_rows: int | None  # as many as suit the rows, if not given
     is_replay: bool = False  # the key is in already: there is nothing to write
@@ -77,7 +77,7 @@ class Job:
     @property
     def coverage(self) -> CoverageRules | None:
         """What the table says of its coverage, if it keeps any."""
-        return rules_of(self.settings, self.schema, is_log=self.place.is_log)
+        return rules_of(self.settings, self.schema, self.layout)
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ class Extents:
     def _write_coverage(self, extent_id: str) -> str | None:
         """Write what the staged rows cover beside their extent; in a log's layout the driver does, elsewhere."""
         rules = self.job.coverage
-        if rules is None or self.job.place.is_log:
+        if rules is None or not self.job.layout.tasks_write_coverage:
             return None
         names = [rules.index.column, *rules.index.entity]
         rows = pa.Table.from_batches([batch.select(names) for batch in self._stager.batches])
@@ -269,6 +269,7 @@ def plan_job(table: TableHandle, place: Place, schema: StructType, options: Mapp
         folder=extent_key(table.info.namespace, table.info.name, f"job-{id}", ""),
         schema=wider,
         settings=dict(head.settings),
+        layout=table.catalog.layout,
         extent_bytes=number_of(options, "extentBytes", EXTENT_BYTES) or EXTENT_BYTES,
         block_rows=number_of(options, "blockRows", None),
         is_replay=key is not None and table.catalog.receipt(table.scope, key=key) is not None,

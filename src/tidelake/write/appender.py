@@ -69,10 +69,7 @@ class Appender:
     def __post_init__(self) -> None:
         self._stager = Stager(self.target.store, TableSettings.of(self.head.settings))
         self._recorder = Recorder.of(self.target.holdings, self.head, self.target.name, is_new=self.is_new)
-        if self.target.catalog.is_log:
-            self.keep_hot = (
-                False  # the original's readers know no hot rows, and an acknowledged row is for every reader
-            )
+        self.keep_hot = self.keep_hot and self.target.catalog.layout.keeps_hot_rows
 
     @property
     def overlap(self) -> int:

@@ -39,7 +39,7 @@ def create_table(
     named = _time_of(columns, time)
     settings = TableSettings(
         time=named,
-        format=_known_format(format or ("parquet" if catalog.is_log else "tlm")),
+        format=_known_format(format or catalog.layout.default_format),
         retention=retention,
         flush_age=flush_age,
         promote=promote,

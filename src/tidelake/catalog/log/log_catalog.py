@@ -32,6 +32,7 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import unquote, urlsplit
 
+from tidelake.catalog.layouts import LogLayout
 from tidelake.catalog.log.draft import Draft, Drafter, creation
 from tidelake.catalog.log.entries import Upkeep
 from tidelake.catalog.log.journal import Journal
@@ -73,7 +74,7 @@ def open_log_catalog(
 class LogCatalog(LogSweeper):
     """The catalog of one table in a root of its own; see the protocol. Threads may share it."""
 
-    is_log = True
+    layout = LogLayout()
 
     def __init__(self, store: ObjectStore, *, clock: Clock = now_us, at: At = nothing_at) -> None:
         super().__init__(Journal(store, _name_of(store.url), clock=clock, at=at), clock)

@@ -18,6 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from tidelake.catalog.layouts import LakeLayout
 from tidelake.catalog.protocol import (
     At,
     Clock,
@@ -55,7 +56,7 @@ from tidelake.objects.protocol import DEADLINE_S
 class SqlCatalog(SqlSweeper):
     """A catalog in SQLite (a file's path) or PostgreSQL (its address); see the protocol. Threads may share it."""
 
-    is_log = False
+    layout = LakeLayout()
 
     def __init__(
         self,

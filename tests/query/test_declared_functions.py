@@ -10,7 +10,7 @@ import pytest
 from tidelake.query.functions.declaration import OURS, PORTABLE
 from tidelake.query.functions.macros import MACROS, Engine
 from tidelake.query.functions.python import PythonFunction
-from tidelake.query.functions.registry import FAMILIES, FUNCTIONS, IN_SQL
+from tidelake.query.functions.registry import AGGREGATES, FAMILIES, FUNCTIONS, IN_SQL, ROW_MAKERS
 from tidelake.query.functions.templates import expanded, filled
 from tidelake.query.kql.plain_functions import LINES
 from tidelake.query.sql.allowed import FUNCTION_NAMES
@@ -93,3 +93,12 @@ def test_functions_of_sql_are_allowed_and_known() -> None:
         "has", "has_any", "has_all", "cosine_distance", "cosine_similarity", "l2_distance", "inner_product",
     }  # fmt: skip
     assert {function.takes for function in FUNCTIONS.values()} - {None} <= set(FUNCTIONS)
+
+
+def test_calls_that_change_how_many_rows_there_are_say_so() -> None:
+    gathers = re.compile(
+        r"\b(collect_(list|set)|any_value|string_agg|(min|max)_by|(stddev|var|covar)_(samp|pop)|percentile_disc|avg)\("
+    )
+    found = {name for name, template in templates("spark").items() if gathers.search(template)}
+    assert found - AGGREGATES == set()
+    assert {"tide_explode"} == ROW_MAKERS

@@ -150,6 +150,7 @@ FUNCTIONS: tuple[Function, ...] = (
         returns="dynamic",
         duckdb="to_json(coalesce(list({0}) FILTER ({0} IS NOT NULL), []))",
         spark="CAST(collect_list({0}) AS VARIANT)",
+        aggregates=True,
     ),
     declare(
         "make_list_ordered",
@@ -181,6 +182,7 @@ FUNCTIONS: tuple[Function, ...] = (
         duckdb="to_json(list_slice(coalesce(list({0} ORDER BY {2*}) FILTER ({0} IS NOT NULL), []), 1, "
         "coalesce({1}, 1048576)))",
         spark=_make_list_ordered("to_json(%s)", "parse_json(%s)"),
+        aggregates=True,
     ),
     declare(
         "make_bag",

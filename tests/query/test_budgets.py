@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -118,6 +119,13 @@ def test_planning_is_counted(world: Lake) -> None:
         world.sql(text, budget={"seconds": 0.1})
     assert found.value.kind == "time_budget"
     assert world.sql("select count(*) as n from obs.logs").to_arrow()["n"].to_pylist() == [96]  # nothing is broken
+
+
+def test_writing_the_query_for_an_engine_is_counted(world: Lake) -> None:
+    result = world.sql("select status from obs.logs where " + " or ".join(f"status % {at} = 1" for at in range(2, 3000)))
+    result._budget = replace(result._budget, seconds=0.02, spent=0.0)
+    with pytest.raises(UnavailableError, match="longer than its budget to plan"):
+        result.to_arrow()
 
 
 def test_conditions_that_double_at_every_step_are_planned(world: Lake) -> None:

@@ -58,7 +58,10 @@ class Deadline:
         return self._ends - time.monotonic()
 
     def watched(self, work: Callable[[], T], late: Exception) -> T:
-        """Do some work in this thread, and raise ``late`` as soon as the time is over, whatever is being computed."""
+        """Do some work in this thread, and raise ``late`` as soon as the time is over, whatever is being computed.
+
+        The work itself must be planning's own too: a lambda of an engine's module is not.
+        """
         watch = self._watch = _Watch(self)
         try:
             try:

@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from queue import Empty, Full, Queue
 from threading import Event, Thread
 from typing import Any
@@ -72,7 +72,7 @@ def execute(prepared: Prepared, scans: Sequence[Scan], budget: Budget, lake: Lak
     deadline = Deadline(budget.left)
     if "duckdb" not in prepared.rendered:
         prepared.rendered["duckdb"] = deadline.watched(
-            lambda: render_query(prepared.tree, "duckdb", language=prepared.language), budget.out_of_time(planning=True)
+            partial(render_query, prepared.tree, "duckdb", language=prepared.language), budget.out_of_time(planning=True)
         )
     _database(budget.engine_bytes)  # which takes its time, once
     ahead = _Ahead(_Run(prepared, scans, replace(budget, spent=budget.spent + deadline.spent), lake))

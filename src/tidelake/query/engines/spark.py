@@ -12,6 +12,7 @@ import re
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
@@ -85,7 +86,9 @@ def execute(prepared: Prepared, scans: Sequence[Scan], budget: Budget, spark: Sp
 def _execute(prepared: Prepared, scans: Sequence[Scan], budget: Budget, spark: SparkSession) -> pa.Table:
     deadline = Deadline(budget.left)
     if "spark" not in prepared.rendered:
-        deadline.watched(lambda: _write(prepared), budget.out_of_time(planning=True))
+        prepared.rendered["spark"] = deadline.watched(
+            partial(render_query, prepared.tree, "spark", language=prepared.language), budget.out_of_time(planning=True)
+        )
     with _stopped_after(max(deadline.left, 0.0), spark) as late:
         try:
             with _own_frame(prepared, scans, spark) as own:
@@ -114,7 +117,7 @@ def frame_of(prepared: Prepared, scans: Sequence[Scan], spark: SparkSession) -> 
 def _own_frame(prepared: Prepared, scans: Sequence[Scan], spark: SparkSession) -> Iterator[DataFrame]:
     """Give a query as a frame that has our settings for as long as this lasts, and nothing else has them."""
     if "spark" not in prepared.rendered:
-        _write(prepared)
+        prepared.rendered["spark"] = render_query(prepared.tree, "spark", language=prepared.language)
     _know_functions(spark, prepared.rendered["spark"])
     mark = secrets.token_hex(4)
     views = {f"{scan.name}_{mark}": _view(scan, spark, prepared.language) for scan in scans}
@@ -157,10 +160,6 @@ def _remote_frame(text: str, views: Mapping[str, DataFrame], spark: SparkSession
         finally:
             for name in views:
                 spark.catalog.dropTempView(name)
-
-
-def _write(prepared: Prepared) -> None:
-    prepared.rendered["spark"] = render_query(prepared.tree, "spark", language=prepared.language)
 
 
 def session() -> SparkSession:

@@ -122,7 +122,9 @@ def test_planning_is_counted(world: Lake) -> None:
 
 
 def test_writing_the_query_for_an_engine_is_counted(world: Lake) -> None:
-    result = world.sql("select status from obs.logs where " + " or ".join(f"status % {at} = 1" for at in range(2, 3000)))
+    result = world.sql(
+        "select status from obs.logs where " + " or ".join(f"status % {at} = 1" for at in range(2, 3000))
+    )
     result._budget = replace(result._budget, seconds=0.02, spent=0.0)
     with pytest.raises(UnavailableError, match="longer than its budget to plan"):
         result.to_arrow()

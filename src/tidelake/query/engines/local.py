@@ -72,7 +72,8 @@ def execute(prepared: Prepared, scans: Sequence[Scan], budget: Budget, lake: Lak
     deadline = Deadline(budget.left)
     if "duckdb" not in prepared.rendered:
         prepared.rendered["duckdb"] = deadline.watched(
-            partial(render_query, prepared.tree, "duckdb", language=prepared.language), budget.out_of_time(planning=True)
+            partial(render_query, prepared.tree, "duckdb", language=prepared.language),
+            budget.out_of_time(planning=True),
         )
     _database(budget.engine_bytes)  # which takes its time, once
     ahead = _Ahead(_Run(prepared, scans, replace(budget, spent=budget.spent + deadline.spent), lake))

@@ -49,6 +49,7 @@ KQL: dict[str, list[tuple[Any, ...]]] = {
     "t | summarize sum(price), max(day), min(local)": [
         (73.2, datetime(2024, 3, 12, tzinfo=UTC), datetime(2024, 3, 1, 2, 30, tzinfo=UTC))
     ],
+    "t | where n < 3 | summarize avg(price), avgif(price, n > 0)": [(1.6, 2.1)],
     "t | where day == datetime(2024-03-05) | project n": [(4,)],
     "t | where day > datetime(2024-03-11 12:00) | project n, day": [(11, datetime(2024, 3, 12, tzinfo=UTC))],
     "t | where local between (datetime(2024-03-10) .. datetime(2024-03-11)) | project n": [(9,)],

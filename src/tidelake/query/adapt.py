@@ -92,10 +92,11 @@ def _typed(tree: exp.Query, bound: Bound) -> exp.Query:
 
 def _give_type(annotator: Any, call: exp.Anonymous) -> exp.Expr:
     name = str(call.this)
-    known = _GIVES.get(name, exp.DType.UNKNOWN)
+    known: Any = _GIVES.get(name, exp.DType.UNKNOWN)
     if name.startswith(OURS):
         gives = CALLS[name.removeprefix(OURS)].returns
-        first = call.expressions[0].type if gives == "same" and call.expressions else None
+        of_sides = decimals.of_operation(name.removeprefix(OURS), call.expressions)
+        first = call.expressions[0].type if of_sides is None and gives == "same" and call.expressions else of_sides
         known = first if first is not None else _KINDS.get(gives or "", exp.DType.UNKNOWN)
     found: exp.Expr = annotator._set_type(call, known)
     return found

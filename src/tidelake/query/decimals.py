@@ -6,10 +6,12 @@ digits, digits behind the point are given up before those in front of it, but no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 from sqlglot import exp
+
+from tidelake.errors import QueryError
 
 Digits: TypeAlias = tuple[int, int]  # precision and scale
 
@@ -101,15 +103,38 @@ def even_out(tree: exp.Expr) -> bool:
     Return whether something was changed, so that types have to be worked out again.
     """
     changed = False
+    for cells in _listed(tree):
+        changed = _even_cells(cells) or changed
+    if changed:
+        return True
+    for cells in _united(tree):
+        changed = _even_cells(cells) or changed
+    return changed
+
+
+def refuse_unknown(tree: exp.Expr) -> None:
+    """Refuse a column that is made of decimals and of values whose types are not known: its digits are not known."""
+    for cells in (*_listed(tree), *_united(tree)):
+        known = [cell for cell in cells if not isinstance(cell, exp.Null)]
+        unknown = any(cell.type is None or cell.type.this is exp.DType.UNKNOWN for cell in known)
+        if unknown and any(map(is_decimal, known)):
+            message = "decimals make a column with values of a type that is not known in process: cast all of them"
+            raise QueryError(message, kind="unsupported")
+
+
+def _listed(tree: exp.Expr) -> Iterator[Sequence[exp.Expr]]:
+    """Return the columns of rows that are listed."""
     for values in tree.find_all(exp.Values):
         rows = [row.expressions if isinstance(row, exp.Tuple) else [row] for row in values.expressions]
-        for cells in zip(*rows, strict=False):
-            changed = _even_cells(cells) or changed
-    for union in reversed(list(tree.find_all(exp.SetOperation))):  # inner ones first
-        if not changed and not isinstance(union.parent, exp.SetOperation):
+        yield from zip(*rows, strict=False)
+
+
+def _united(tree: exp.Expr) -> Iterator[Sequence[exp.Expr]]:
+    """Return the columns of selects that are united, the inner ones first."""
+    for union in reversed(list(tree.find_all(exp.SetOperation))):
+        if not isinstance(union.parent, exp.SetOperation):
             for cells in zip(*_outputs(union), strict=False):
-                changed = _even_cells([each.unalias() for each in cells]) or changed
-    return changed
+                yield [each.unalias() for each in cells]
 
 
 def _outputs(query: exp.Expr) -> list[list[exp.Expr]]:
@@ -141,7 +166,23 @@ def _even_cells(cells: Sequence[exp.Expr]) -> bool:
 _BINARY: dict[type[exp.Expr], Callable[[Digits, Digits], Digits]] = {
     exp.Add: plus, exp.Sub: plus, exp.Mul: times, exp.Div: divided, exp.Mod: modulo,
 }  # fmt: skip
+# Operations that are written as calls.
+_NAMED: dict[str, Callable[[Digits, Digits], Digits]] = {
+    "try_add": plus, "try_subtract": plus, "try_multiply": times, "try_divide": divided, "try_mod": modulo,
+    "pmod": modulo,
+}  # fmt: skip
+_PARTS = (exp.Year, exp.Day, exp.Week, exp.WeekOfYear, exp.YearOfWeek, exp.YearOfWeekIso, exp.DayOfWeekIso)
 _CHOICES = (exp.Coalesce, exp.Case, exp.If, exp.Greatest, exp.Least)
+
+
+def of_operation(name: str, sides: Sequence[exp.Expr]) -> exp.DataType | exp.DType | None:
+    """Return what a call of an operation gives, such as ``try_add``; None of another call."""
+    if name not in _NAMED or len(sides) != 2:
+        return None
+    left, right = map(digits_of, sides)
+    if left and right and any(map(is_decimal, sides)):
+        return type_of(_NAMED[name](left, right))
+    return exp.DType.DOUBLE if name == "try_divide" else sides[0].type
 
 
 def annotators(known: dict[Any, Any]) -> dict[Any, Any]:
@@ -154,11 +195,20 @@ def annotators(known: dict[Any, Any]) -> dict[Any, Any]:
         exp.Sum: {"annotator": _aggregate(known[exp.Sum]["annotator"], lambda p, s: (min(p + 10, MAX_DIGITS), s))},
         exp.Avg: {"annotator": _aggregate(_real, lambda p, s: bounded(p + 4, s + 4))},
         exp.Round: {"annotator": _rounded},
+        exp.Extract: {"annotator": _part},
+        **{kind: {"returns": exp.DType.INT} for kind in _PARTS},
     }
 
 
 def _real(annotator: Any, node: exp.Expr) -> exp.Expr:
     found: exp.Expr = annotator._set_type(node, exp.DType.DOUBLE)
+    return found
+
+
+def _part(annotator: Any, node: exp.Extract) -> exp.Expr:
+    """Give seconds their fraction, as Spark does; other parts of a time are whole."""
+    is_second = node.name.lower() in ("second", "seconds", "sec", "secs", "s")
+    found: exp.Expr = annotator._set_type(node, type_of((8, 6)) if is_second else exp.DType.INT)
     return found
 
 

@@ -73,6 +73,14 @@ FUNCTIONS: tuple[Function, ...] = (
         aggregates=True,
     ),
     declare("any", returns="same", duckdb="any_value({0})", spark="any_value({0}, true)", aggregates=True),
+    declare(
+        "mean",
+        returns="real",
+        duckdb="coalesce(round(avg({0}), TRY_CAST(regexp_extract(typeof(min({0})), ',([0-9]+)', 1) AS INTEGER) + 4), "
+        "avg({0}))",
+        spark="CAST(avg({0}) AS DOUBLE)",
+        aggregates=True,
+    ),
     declare("stdev", returns="real", both="stddev_samp({0})", aggregates=True),
     declare("stdevp", returns="real", both="stddev_pop({0})", aggregates=True),
     declare("variance", returns="real", both="var_samp({0})", aggregates=True),

@@ -6,7 +6,6 @@ It does not know engines beyond their SQL.
 from __future__ import annotations
 
 import base64
-import gzip
 import json
 import re
 import struct
@@ -32,6 +31,29 @@ def decoded(text: str) -> bytes:
 
 def _text(data: bytes) -> str:
     return base64.b64encode(data).decode()
+
+
+def _packed(data: bytes) -> bytes:
+    """Compress bytes, without a header; what does not become shorter is stored as it is."""
+    found = _deflated(data, zlib.Z_DEFAULT_COMPRESSION)
+    return found if len(found) + 1 < len(data) else _deflated(data, zlib.Z_NO_COMPRESSION)
+
+
+def _deflated(data: bytes, level: int) -> bytes:
+    packer = zlib.compressobj(level, wbits=-zlib.MAX_WBITS)
+    return packer.compress(data) + packer.flush()
+
+
+def zlib_pack(text: str) -> str:
+    data = text.encode()
+    return _text(b"\x78\x01" + _packed(data) + zlib.adler32(data).to_bytes(4, "big"))
+
+
+def gzip_pack(text: str) -> str:
+    """Compress a text as a member of gzip that names neither a time nor a system."""
+    data = text.encode()
+    ends = zlib.crc32(data).to_bytes(4, "little") + (len(data) % 2**32).to_bytes(4, "little")
+    return _text(b"\x1f\x8b\x08" + bytes(6) + b"\xff" + _packed(data) + ends)
 
 
 def _unpacked(text: str, wbits: int) -> str:
@@ -144,9 +166,9 @@ FUNCTIONS: tuple[Function, ...] = (
     declare("base64_from_array", returns="text", python=lambda array: _text(bytes(json.loads(array))), arity=1),
     declare("base64_from_guid", returns="text", python=lambda text: _text(uuid.UUID(text).bytes_le), arity=1),
     declare("base64_to_guid", returns="text", python=lambda text: str(uuid.UUID(bytes_le=decoded(text))), arity=1),
-    declare("zlib_pack", returns="text", python=lambda text: _text(zlib.compress(text.encode())), arity=1),
+    declare("zlib_pack", returns="text", python=zlib_pack, arity=1),
     declare("zlib_unpack", returns="text", python=lambda text: _unpacked(text, zlib.MAX_WBITS), arity=1),
-    declare("gzip_pack", returns="text", python=lambda text: _text(gzip.compress(text.encode(), mtime=0)), arity=1),
+    declare("gzip_pack", returns="text", python=gzip_pack, arity=1),
     declare("gzip_unpack", returns="text", python=lambda text: _unpacked(text, 16 + zlib.MAX_WBITS), arity=1),
     declare("url_encode", returns="text", python=url_encode, arity=1),
     declare("url_encode_form", returns="text", python=url_encode_form, arity=1),

@@ -29,6 +29,7 @@ from tidelake.query.functions import (
     units,
     vectors,
 )
+from tidelake.query import spark_decimals
 from tidelake.query.functions.declaration import PORTABLE, Function
 from tidelake.query.functions.python import PythonFunction
 from tidelake.query.functions.sized import register_fits
@@ -56,6 +57,7 @@ FAMILIES: tuple[tuple[Function, ...], ...] = (
     sized.FUNCTIONS,
     tuple(of_sql.CALLS.values()),
     sql_python.FUNCTIONS,
+    spark_decimals.FUNCTIONS,
 )
 
 FUNCTIONS: Mapping[str, Function] = {function.name: function for family in FAMILIES for function in family}

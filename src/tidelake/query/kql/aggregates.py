@@ -104,7 +104,7 @@ def _avg(args: Arguments) -> Value:
         micros = exp.Avg(this=call("tide_to_micros", args[0].sql))
         return Value(call("tide_from_unix_micros", cast(micros, "long")), "datetime")
     value = _number(args)
-    averaged = exp.Avg(this=value.sql)
+    averaged = call("tide_mean", value.sql) if value.type == "decimal" else exp.Avg(this=value.sql)
     if value.type == "timespan":
         return Value(cast(exp.Round(this=averaged), "long"), "timespan")
     nothing = exp.cast(exp.Literal.string("NaN"), "double")  # of no values it is no number, as nothing by nothing is

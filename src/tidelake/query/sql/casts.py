@@ -8,13 +8,14 @@ Spark casts by itself: see ``spark_meaning``.
 from __future__ import annotations
 
 import re
-from decimal import Decimal
 from typing import cast
 
 import sqlglot
 from sqlglot import exp
 
 from tidelake.errors import QueryError
+from tidelake.query.decimals import MAX_DIGITS, digits_of, is_decimal
+from tidelake.query.sql_numbers import number_text
 from tidelake.query.sql_times import days_of_text, micros_of_text, wall_micros_of_text
 
 _BITS = {exp.DType.TINYINT: 8, exp.DType.SMALLINT: 16, exp.DType.INT: 32, exp.DType.BIGINT: 64}
@@ -37,6 +38,12 @@ _TO_BOOL = (
     f"CASE lower(trim({{0}}, {_BLANK})) WHEN 't' THEN TRUE WHEN 'true' THEN TRUE WHEN 'y' THEN TRUE WHEN 'yes' THEN TRUE"
     " WHEN '1' THEN TRUE WHEN 'f' THEN FALSE WHEN 'false' THEN FALSE WHEN 'n' THEN FALSE WHEN 'no' THEN FALSE"
     " WHEN '0' THEN FALSE END"
+)
+# As Java reads a real: it may end with its type, or have digits of base 16, but none that are kept apart by a line.
+_TO_REAL = (
+    "CASE WHEN contains({0}, '_') THEN NULL ELSE coalesce(TRY_CAST({0} AS DOUBLE), TRY_CAST("
+    r"regexp_extract({0}, '^\s*([+-]?(?:\d+[.]?\d*|[.]\d+)(?:[eE][+-]?\d+)?)[fFdD]\s*$', 1) AS DOUBLE),"
+    r" CASE WHEN regexp_matches({0}, '^\s*[+-]?0[xX][^pP]*[pP]') THEN CAST(tide_real_of_base_16({0}) AS DOUBLE) END) END"
 )
 _REAL_TEXT = (
     "list_transform([{0}], lambda v: CASE WHEN isnan(v) THEN 'NaN' WHEN isinf(v) THEN CASE WHEN v > 0 THEN 'Infinity'"
@@ -68,8 +75,17 @@ def cast_to(node: exp.Expr, kind: str) -> exp.Cast:
 
 
 def as_text(node: exp.Expr) -> exp.Expr:
-    """Return a real number as the text that Java shows it by."""
-    return _written(_REAL_TEXT, node)
+    """Return a real number, or a decimal, as the text that Java shows it by."""
+    digits = digits_of(node) if is_decimal(node) else None
+    if digits is not None:
+        return written(f"CAST(CAST({{0}} AS DECIMAL({MAX_DIGITS}, {digits[1]})) AS VARCHAR)", node)
+    return written(_REAL_TEXT, node)
+
+
+def is_all_fraction(node: exp.Expr) -> bool:
+    """Whether a decimal has no digit before its point, where DuckDB writes no zero."""
+    digits = digits_of(node) if is_decimal(node) else None
+    return digits is not None and digits[0] == digits[1] < MAX_DIGITS
 
 
 def as_spark_casts(tree: exp.Expr) -> None:
@@ -92,13 +108,15 @@ def _cast(node: exp.Cast, source: exp.DType | None, target: exp.DType) -> exp.Ex
     if target in _BITS:
         return _whole(node, source, target) or plain
     if target is exp.DType.BOOLEAN and source in exp.DataType.TEXT_TYPES:
-        return _written(_TO_BOOL, value)
+        return written(_TO_BOOL, value)
     if target in exp.DataType.TEXT_TYPES:
         if source in _REALS:
             return as_text(value)
         if source is exp.DType.TIMESTAMPTZ:  # Spark shows no zone
             parts = [plain, exp.Literal.string("[+]00$"), exp.Literal.string("")]
             return exp.Anonymous(this="regexp_replace", expressions=parts)
+        if is_all_fraction(value):
+            return as_text(value)
         if source in BYTES:
             return exp.Anonymous(this="decode", expressions=[value])
         if source in (exp.DType.STRUCT, exp.DType.MAP):
@@ -108,20 +126,22 @@ def _cast(node: exp.Cast, source: exp.DType | None, target: exp.DType) -> exp.Ex
     if target is exp.DType.DECIMAL and source in _REALS:  # by the digits that the number is shown with
         shown = exp.TryCast(this=value, to=exp.DataType.build("TEXT"), requires_string=False)
         return exp.TryCast(this=shown, to=node.to, requires_string=False)
-    if target is exp.DType.DECIMAL and isinstance(value, exp.Literal) and value.is_string:
-        return _decimal_of_literal(node, str(value.this)) or plain
+    if target is exp.DType.DECIMAL and source in exp.DataType.TEXT_TYPES:
+        return exp.TryCast(this=_plain_number(value), to=node.to, requires_string=False)
+    if target in _REALS and source in exp.DataType.TEXT_TYPES:
+        return written(_TO_REAL.replace("DOUBLE", target.value), value)
     if target in BYTES:
         return _bytes(value, source) or plain
     if target in exp.DataType.TEMPORAL_TYPES and source in exp.DataType.TEXT_TYPES:
         return _time(node, target)
     if target in _INSTANTS and source in exp.DataType.NUMERIC_TYPES:
         if source in _BITS:
-            return _written("make_timestamptz(CAST({0} AS BIGINT) * 1000000)", value)
+            return written("make_timestamptz(CAST({0} AS BIGINT) * 1000000)", value)
         exact = "DOUBLE" if source in _REALS else "DECIMAL(38, 9)"
-        return _written(f"make_timestamptz(TRY_CAST(trunc(CAST({{0}} AS {exact}) * 1000000) AS BIGINT))", value)
+        return written(f"make_timestamptz(TRY_CAST(trunc(CAST({{0}} AS {exact}) * 1000000) AS BIGINT))", value)
     if target in exp.DataType.REAL_TYPES and source in _INSTANTS:
         exact = "CAST(epoch_us({0}) AS DECIMAL(38, 6)) / 1000000" if target not in _REALS else "epoch({0})"
-        return exp.TryCast(this=_written(exact, value), to=node.to, requires_string=False)
+        return exp.TryCast(this=written(exact, value), to=node.to, requires_string=False)
     return plain
 
 
@@ -137,15 +157,12 @@ def _items(node: exp.Cast) -> exp.Expr:
     return exp.Anonymous(this="list_transform", expressions=[node.this, each])
 
 
-def _decimal_of_literal(node: exp.Cast, text: str) -> exp.Expr | None:
-    """Return a number such as 123.0E-28 without its exponent, which DuckDB rounds to nothing."""
-    if "e" not in text.lower():
-        return None
-    try:
-        plain = f"{Decimal(text):f}"
-    except ArithmeticError:
-        return None
-    return exp.TryCast(this=exp.Literal.string(plain), to=node.to, requires_string=False)
+def _plain_number(value: exp.Expr) -> exp.Expr:
+    """Return the text of a number without its exponent, whose digits DuckDB does not keep."""
+    if isinstance(value, exp.Literal):
+        found = number_text(str(value.this))
+        return exp.Null() if found is None else exp.Literal.string(found)
+    return written("CASE WHEN regexp_matches({0}, '[eE_]') THEN tide_number_text({0}) ELSE {0} END", value)
 
 
 def _time(node: exp.Cast, target: exp.DType) -> exp.Expr:
@@ -158,16 +175,16 @@ def _time(node: exp.Cast, target: exp.DType) -> exp.Expr:
     elif target is exp.DType.TIMESTAMPNTZ:
         shape, made, read = _PLAIN_WALL, "make_timestamp({0})", wall_micros_of_text
     else:
-        trimmed = _written(f"trim({{0}}, {_BLANK})", value)
+        trimmed = written(f"trim({{0}}, {_BLANK})", value)
         return exp.TryCast(this=trimmed, to=node.to, requires_string=False)
     kind = "TIMESTAMPTZ" if target in _INSTANTS else "DATE" if target is exp.DType.DATE else "TIMESTAMP"
     if isinstance(value, exp.Literal):
         found = read(str(value.this))
         number = "NULL" if found is None else str(found)
-        return _written(f"CAST({made.format(f'CAST({number} AS BIGINT)')} AS {kind})", value)
+        return written(f"CAST({made.format(f'CAST({number} AS BIGINT)')} AS {kind})", value)
     ours = made.format(f"tide_{read.__name__}({{0}})")
     text = f"CASE WHEN regexp_full_match({{0}}, '{shape}') THEN TRY_CAST({{0}} AS {kind}) ELSE {ours} END"
-    return _written(text, value)
+    return written(text, value)
 
 
 def _bytes(value: exp.Expr, source: exp.DType | None) -> exp.Expr | None:
@@ -176,7 +193,7 @@ def _bytes(value: exp.Expr, source: exp.DType | None) -> exp.Expr | None:
         return exp.Anonymous(this="encode", expressions=[value])
     if source in _BITS and source is not None:
         digits = _BITS[source] // 4
-        return _written(f"unhex(right(lpad(hex(CAST({{0}} AS BIGINT)), 16, '0'), {digits}))", value)
+        return written(f"unhex(right(lpad(hex(CAST({{0}} AS BIGINT)), 16, '0'), {digits}))", value)
     return None
 
 
@@ -187,11 +204,11 @@ def _interval_cast(node: exp.Cast, source: exp.DType | None) -> exp.Expr:
     value: exp.Expr = node.this
     if source in exp.DataType.NUMERIC_TYPES and unit is not None:
         if unit in _MONTHS:
-            made = _written(f"to_months(CAST(round(CAST({{0}} AS DOUBLE)) * {_MONTHS[unit]} AS INTEGER))", value)
+            made = written(f"to_months(CAST(round(CAST({{0}} AS DOUBLE)) * {_MONTHS[unit]} AS INTEGER))", value)
         else:
             factor = 10**6 if unit == "SECOND" else 1
             whole = "trunc(CAST({0} AS DECIMAL(28, 6)) * 1000000)" if factor > 1 else "trunc(CAST({0} AS DOUBLE))"
-            made = _written(f"to_microseconds(CAST({whole} * {_SECONDS[unit] * 10**6 // factor} AS BIGINT))", value)
+            made = written(f"to_microseconds(CAST({whole} * {_SECONDS[unit] * 10**6 // factor} AS BIGINT))", value)
         made.type = exp.DataType.build("INTERVAL")
         return made
     if source in exp.DataType.TEXT_TYPES:
@@ -210,7 +227,7 @@ def _interval_cast(node: exp.Cast, source: exp.DType | None) -> exp.Expr:
 def _interval_of_text(value: exp.Expr, target: object) -> exp.Expr:
     """Return the interval that a text of one's units says; one that is not written out in the query is refused."""
     if not isinstance(target, exp.Interval) or target.args.get("unit") is None:
-        return _written("TRY_CAST(regexp_replace({0}, '^\\s*interval\\s+', '', 'i') AS INTERVAL)", value)
+        return written("TRY_CAST(regexp_replace({0}, '^\\s*interval\\s+', '', 'i') AS INTERVAL)", value)
     if not isinstance(value, exp.Literal):
         message = "text in a column is not cast to an interval in process: use make_dt_interval or make_ym_interval"
         raise QueryError(message, kind="unsupported")
@@ -229,7 +246,7 @@ def _of_interval(node: exp.Cast, value: exp.Expr, unit: str) -> exp.Expr:
         count = f"(CAST(epoch_us({{0}}) AS DECIMAL(28, 6)) / {_SECONDS[unit] * 10**6})"
     if node.to.this in _BITS:
         count = f"trunc({count})"
-    return exp.TryCast(this=_written(count, value), to=node.to, requires_string=False)
+    return exp.TryCast(this=written(count, value), to=node.to, requires_string=False)
 
 
 def _last_unit(interval: exp.Interval | None) -> str | None:
@@ -244,35 +261,34 @@ def _whole(node: exp.Cast, source: exp.DType | None, target: exp.DType) -> exp.E
     value = node.this
     low, high = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
     if source in _INSTANTS:
-        return _written(
+        return written(
             f"TRY_CAST(epoch_us({{0}}) // 1000000 - CASE WHEN epoch_us({{0}}) % 1000000 < 0 THEN 1 ELSE 0 END AS {name})",
             value,
         )
     if source in exp.DataType.TEXT_TYPES:
         tail = "" if isinstance(node, exp.TryCast) else r"(?:[.]\d*)?"
-        return _written(rf"TRY_CAST(regexp_extract({{0}}, '^\s*([+-]?\d+){tail}\s*$', 1) AS {name})", value)
+        return written(rf"TRY_CAST(regexp_extract({{0}}, '^\s*([+-]?\d+){tail}\s*$', 1) AS {name})", value)
     if source in _REALS and bits >= 32 and not isinstance(node, exp.TryCast):
         edge = f"CASE WHEN isnan({{0}}) THEN 0 WHEN {{0}} >= {high} THEN CAST({high} AS {name}) WHEN {{0}} <= {low} THEN CAST({low} AS {name})"
-        return _written(f"{edge} ELSE TRY_CAST(trunc({{0}}) AS {name}) END", value)
+        return written(f"{edge} ELSE TRY_CAST(trunc({{0}}) AS {name}) END", value)
     if source in exp.DataType.REAL_TYPES:
         return exp.TryCast(this=exp.Anonymous(this="trunc", expressions=[value]), to=node.to, requires_string=False)
     wider = source in _BITS and source is not None and _BITS[source] > bits
     if wider and not isinstance(node, exp.TryCast):
         turned = f"CAST((({{0}} & {2**bits - 1}) + {high + 1}) % {2**bits} - {high + 1} AS {name})"
-        return _written(f"CASE WHEN {{0}} BETWEEN {low} AND {high} THEN CAST({{0}} AS {name}) ELSE {turned} END", value)
+        return written(f"CASE WHEN {{0}} BETWEEN {low} AND {high} THEN CAST({{0}} AS {name}) ELSE {turned} END", value)
     return None
 
 
-def _written(template: str, value: exp.Expr) -> exp.Expr:
-    """Put a value into a text of DuckDB's SQL."""
-    tree = sqlglot.parse_one(template.replace("{0}", "__value"), read="duckdb")
-    for column in list(tree.find_all(exp.Column)):
-        if column.name == "__value":
-            column.replace(exp.paren(value.copy()) if isinstance(value, exp.Binary) else value.copy())
-    for call in reversed(
-        list(tree.find_all(exp.RegexpReplace))
-    ):  # as it stands: a call of the query's own means Spark's
+def written(template: str, *values: exp.Expr) -> exp.Expr:
+    """Put values into a text of DuckDB's SQL, where they stay part of the tree: ``{0}`` is the first."""
+    tree = sqlglot.parse_one(re.sub(r"\{(\d)\}", r"__value_\1", template), read="duckdb")
+    for call in reversed(list(tree.find_all(exp.RegexpReplace))):  # which mean DuckDB's, unlike those of a query
         given = [call.args.get(key) for key in ("this", "expression", "replacement", "modifiers")]
-        known = [each.copy() for each in given if each is not None]
+        known = [each for each in given if each is not None]
         call.replace(exp.Anonymous(this="regexp_replace", expressions=known))
+    for column in list(tree.find_all(exp.Column)):
+        if column.name.startswith("__value_"):
+            value = values[int(column.name.removeprefix("__value_"))]
+            column.replace(exp.paren(value.copy()) if isinstance(value, exp.Binary) else value.copy())
     return tree

@@ -15,7 +15,6 @@ from tidelake.errors import QueryError
 from tidelake.query.decimals import digits_of, is_decimal, widest
 from tidelake.query.functions.declaration import OURS, Function, of_spark
 from tidelake.query.functions.templates import Writer, named
-from tidelake.query.spark_decimals import divides_decimals, quotient
 from tidelake.query.sql.formats import from_json, to_char, to_number, to_text_of_time
 from tidelake.query.sql.nested import NESTED
 
@@ -138,8 +137,7 @@ def _uniform(nodes: Sequence[exp.Expr], texts: Sequence[str]) -> str:
 
 
 def _try_divide(nodes: Sequence[exp.Expr], texts: Sequence[str]) -> str:
-    if divides_decimals(nodes[0], nodes[1]):
-        return quotient(nodes[0], nodes[1]).sql("duckdb")
+    """Write a quotient of reals: one of decimals is no call any more."""
     if any(kind_is_interval(each) for each in nodes):
         raise QueryError("try_divide takes numbers in process: ask with engine='spark'", kind="unsupported")
     return f"(TRY_CAST({texts[0]} AS DOUBLE) / nullif(TRY_CAST({texts[1]} AS DOUBLE), 0))"

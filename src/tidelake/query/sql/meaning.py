@@ -14,9 +14,11 @@ from decimal import Decimal
 from sqlglot import exp
 
 from tidelake.errors import QueryError
-from tidelake.query.spark_decimals import divides_decimals, quotient, rest, whole_quotient
+from tidelake.query.decimals import digits_of, is_decimal, refuse_unknown
+from tidelake.query.spark_decimals import divides_decimals, mean, quotient, rest, whole_quotient
 from tidelake.query.spark_operands import with_operands
-from tidelake.query.sql.casts import BYTES, as_spark_casts, as_text, cast_to, kind_of
+from tidelake.query.sql.casts import BYTES, as_spark_casts, as_text, cast_to, is_all_fraction, kind_of, written
+from tidelake.query.sql.unlike import answer_alike
 
 _Over = Callable[[exp.Expr], exp.Expr]  # puts an aggregate into the filter and the window of another
 
@@ -60,6 +62,7 @@ _NAN = exp.cast(exp.Literal.string("NaN"), "DOUBLE")
 
 def as_spark(tree: exp.Expr) -> None:
     """Change a tree in place so that DuckDB answers as Spark does."""
+    refuse_unknown(tree)
     with_operands(tree)
     _branches(tree)
     _operands(tree)
@@ -68,6 +71,7 @@ def as_spark(tree: exp.Expr) -> None:
     _times(tree)
     _patterns(tree)
     _functions(tree)
+    answer_alike(tree)
     _aggregates(tree)
     _generators(tree)
     _sets(tree)
@@ -99,13 +103,19 @@ def _unify(parts: list[exp.Expr]) -> None:
 
 def _operands(tree: exp.Expr) -> None:
     """Take a text that meets a number or a time in an operation as one, or as null."""
-    for node in list(tree.find_all(*_COMPARED, *_ARITHMETIC, exp.Between, exp.Neg)):
+    kinds = (*_COMPARED, *_ARITHMETIC, exp.Between, exp.Neg, exp.Anonymous)
+    for node in reversed(list(tree.find_all(*kinds))):  # inner ones first
         if isinstance(node, exp.Between):
             for bound in (node.args["low"], node.args["high"]):
                 _as_other(bound, node.this)
         elif isinstance(node, exp.Neg):
             if kind_of(node.this) in _TEXTS and not isinstance(node.parent, exp.Interval):
                 node.this.replace(cast_to(node.this, "DOUBLE"))
+        elif isinstance(node, exp.Anonymous):
+            if str(node.this).lower() == "tide_sql_try_divide" and len(node.expressions) == 2:
+                left, right = node.expressions
+                if divides_decimals(left, right):
+                    node.replace(quotient(left, right))
         elif isinstance(node, _COMPARED):
             _as_other(node.this, node.expression)
             _as_other(node.expression, node.this)
@@ -257,7 +267,6 @@ def _units_apart(node: exp.TimestampDiff, unit: str) -> exp.Expr:
 
 def _months_apart(node: exp.TimestampDiff, months: int) -> exp.Expr:
     """Count whole months: one is whole when its day and its time of day are reached."""
-    since, until = (f"CAST({each.sql('duckdb')} AS TIMESTAMP)" for each in (node.expression, node.this))
     between = "((year(tide_p.b) - year(tide_p.a)) * 12 + month(tide_p.b) - month(tide_p.a))"
     rest = "epoch_us(tide_p.{0}) - epoch_us(date_trunc('month', tide_p.{0}))"
     a, b = rest.format("a"), rest.format("b")
@@ -265,7 +274,8 @@ def _months_apart(node: exp.TimestampDiff, months: int) -> exp.Expr:
         f"CASE WHEN tide_p.b >= tide_p.a AND {b} < {a} THEN -1 WHEN tide_p.b < tide_p.a AND {b} > {a} THEN 1 ELSE 0 END"
     )
     body = f"CAST(trunc(({between} + {short}) / {months}) AS BIGINT)"
-    return exp.Var(this=f"list_transform([{{'a': {since}, 'b': {until}}}], lambda tide_p: {body})[1]")
+    sides = "{'a': CAST({0} AS TIMESTAMP), 'b': CAST({1} AS TIMESTAMP)}"
+    return written(f"list_transform([{sides}], lambda tide_p: {body})[1]", node.expression, node.this)
 
 
 def _part(word: str, value: exp.Expr) -> exp.Expr | None:
@@ -276,9 +286,8 @@ def _part(word: str, value: exp.Expr) -> exp.Expr | None:
     if kind_of(value) in _TEXTS:
         value = cast_to(value, "TIMESTAMP")
     if kind_of(value) is exp.DType.INTERVAL and unit in ("day", "hour"):  # hours beyond a day are days
-        given = value.sql("duckdb")
-        whole = f"(date_part('day', {given}) + date_part('hour', {given}) // 24)"
-        return exp.Var(this=whole if unit == "day" else f"(date_part('hour', {given}) % 24)")
+        whole = "(date_part('day', {0}) + date_part('hour', {0}) // 24)"
+        return written(whole if unit == "day" else "(date_part('hour', {0}) % 24)", value)
     found: exp.Expr = exp.Anonymous(
         this="date_part", expressions=[exp.Literal.string("microsecond" if unit == "second" else unit), value.copy()]
     )
@@ -318,14 +327,14 @@ def _functions(tree: exp.Expr) -> None:
                 _position(node)
             case exp.Chr():
                 for code in list(node.expressions):
-                    code.replace(exp.Var(this=f"CAST(CAST({code.sql('duckdb')} AS BIGINT) & 255 AS INTEGER)"))
+                    code.replace(written("CAST(CAST({0} AS BIGINT) & 255 AS INTEGER)", code))
             case exp.GenerateSeries():
                 _sequence(node)
             case exp.JSONFormat():
                 _as_json(node)
             case _:
                 for part in [*node.expressions, *([node.this, node.expression] if isinstance(node, exp.DPipe) else [])]:
-                    if kind_of(part) in (exp.DType.DOUBLE, exp.DType.FLOAT):
+                    if kind_of(part) in (exp.DType.DOUBLE, exp.DType.FLOAT) or is_all_fraction(part):
                         part.replace(as_text(part))
 
 
@@ -415,6 +424,8 @@ def _aggregates(tree: exp.Expr) -> None:
         match node:
             case exp.Avg() if kind_of(node.this) is exp.DType.TIMESTAMPTZ:  # seconds
                 node.this.replace(exp.Anonymous(this="epoch", expressions=[node.this.copy()]))
+            case exp.Avg() if is_decimal(node.this) and digits_of(node.this) is not None:
+                _around(node, _mean)
             case exp.ArgMax() | exp.ArgMin():
                 _around(node, _chosen)
             case exp.ArrayAgg() | exp.ArrayUniqueAgg():  # of nothing, an empty list
@@ -484,20 +495,26 @@ def _chosen(over: _Over, node: exp.Expr) -> exp.Expr:
     return exp.Anonymous(this="list_transform", expressions=[over(call), each])
 
 
+def _mean(over: _Over, node: exp.Expr) -> exp.Expr:
+    """Return an exact mean of decimals, which DuckDB works out as reals."""
+    inner, digits = node.this, digits_of(node.this)
+    assert digits is not None
+    given = exp.Distinct(expressions=inner.expressions) if isinstance(inner, exp.Distinct) else inner
+    return mean(over(exp.Sum(this=given.copy())), over(exp.Count(this=given.copy())), digits)
+
+
 def _known(over: _Over, node: exp.Expr) -> exp.Expr:
     return exp.Anonymous(this="nullif", expressions=[over(node), _NAN.copy()])
 
 
 def _skewness(over: _Over, node: exp.Expr) -> exp.Expr:
     """Return the skewness of a whole, out of DuckDB's, which is that of a sample."""
-    count = over(exp.Count(this=node.this.copy()))
-    n = exp.cast(count, "DOUBLE").sql("duckdb")
-    least = over(exp.Min(this=node.this.copy())).sql("duckdb")
-    most = over(exp.Max(this=node.this.copy())).sql("duckdb")
-    own = over(node.copy()).sql("duckdb")
-    whole = f"{own} * ({n} - 2) / sqrt({n} * ({n} - 1))"
-    text = f"CASE WHEN {least} = {most} THEN NULL WHEN {n} = 2 THEN 0.0::DOUBLE ELSE {whole} END"
-    return exp.Var(this=text)
+    kinds = (exp.Count, exp.Min, exp.Max, type(node))
+    count, least, most, own = (over(kind(this=node.this.copy())) for kind in kinds)
+    n = "CAST({0} AS DOUBLE)"
+    whole = f"{{3}} * ({n} - 2) / sqrt({n} * ({n} - 1))"
+    text = f"CASE WHEN {{1}} = {{2}} THEN NULL WHEN {n} = 2 THEN 0.0::DOUBLE ELSE {whole} END"
+    return written(text, count, least, most, own)
 
 
 def _count_whole(node: exp.Count) -> None:
@@ -560,13 +577,13 @@ def _generators(tree: exp.Expr) -> None:
 
 
 def _unnested(value: exp.Expr, alias: exp.TableAlias, is_map: bool, outer: bool, numbered: bool) -> exp.Expr:
-    given = value.sql("duckdb")
-    items = listed = f"map_entries({given})" if is_map else given
+    items = listed = "map_entries({0})" if is_map else "{0}"
     if outer:
         items = f"CASE WHEN len({items}) > 0 THEN {items} ELSE [NULL] END"
     item = "tide_item.key, tide_item.value" if is_map else "tide_item"
     number = f"CASE WHEN len({listed}) > 0 THEN tide_place - 1 END, " if numbered else ""
     placed = f"unnest({items}) AS tide_item, generate_subscripts({items}, 1) AS tide_place"
     text = f"(SELECT {number}{item} FROM (SELECT {placed}))"
-    names = ", ".join(f'"{each.name}"' for each in alias.columns)
-    return exp.Var(this=f'{text} AS "{alias.name}"({names})')
+    made = written(text, value)
+    made.set("alias", alias.copy())
+    return made

@@ -16,6 +16,7 @@ from urllib.parse import unquote_plus, urlsplit
 
 from tidelake.query.functions.declaration import Function, declare
 from tidelake.query.sql_json import json_by_type
+from tidelake.query.sql_numbers import number_text, real_of_base_16
 from tidelake.query.sql_times import days_of_text, micros_of_text, seconds_ahead, wall_micros_of_text
 
 _SPARKS_OWN = "a part of how DuckDB writes what Spark has itself"
@@ -326,6 +327,12 @@ def without_null_fields(text: str) -> str:
     return json.dumps(plain(json.loads(text)), ensure_ascii=False, separators=(",", ":"))
 
 
+def title_of(text: str) -> str:
+    """Begin each word, which only a space ends, with a capital."""
+    words = [word.lower() for word in text.split(" ")]
+    return " ".join(word[:1].title() + word[1:] for word in words)
+
+
 FUNCTIONS: tuple[Function, ...] = (
     declare("format_string", returns="text", python=format_string, arity=3, duckdb_only=_SPARKS_OWN),
     declare("conv", returns="text", python=conv, arity=3, duckdb_only=_SPARKS_OWN),
@@ -342,6 +349,11 @@ FUNCTIONS: tuple[Function, ...] = (
     declare("without_null_fields", returns="text", python=without_null_fields, arity=1, duckdb_only=_SPARKS_OWN),
     declare("micros_to_zone", returns="long", python=micros_to_zone, arity=2, duckdb_only=_SPARKS_OWN),
     declare("micros_from_zone", returns="long", python=micros_from_zone, arity=2, duckdb_only=_SPARKS_OWN),
+    declare("upper_of_rare", returns="text", python=str.upper, arity=1, duckdb_only=_SPARKS_OWN),
+    declare("lower_of_rare", returns="text", python=str.lower, arity=1, duckdb_only=_SPARKS_OWN),
+    declare("title_of_rare", returns="text", python=title_of, arity=1, duckdb_only=_SPARKS_OWN),
+    declare("number_text", returns="text", python=number_text, arity=1, duckdb_only=_SPARKS_OWN),
+    declare("real_of_base_16", returns="real", python=real_of_base_16, arity=1, duckdb_only=_SPARKS_OWN),
     declare("days_of_text", returns="long", python=days_of_text, arity=1, duckdb_only=_SPARKS_OWN),
     declare("micros_of_text", returns="long", python=micros_of_text, arity=1, duckdb_only=_SPARKS_OWN),
     declare("wall_micros_of_text", returns="long", python=wall_micros_of_text, arity=1, duckdb_only=_SPARKS_OWN),

@@ -52,8 +52,20 @@ def with_operands(tree: exp.Expr) -> None:
                     if kind_of(each) in _TEXTS:
                         each.replace(cast_to(each, kind or ""))
             case _:
+                if isinstance(node, exp.TsOrDsAdd | exp.DateAdd):
+                    _count_days(node.expression)
                 if kind_of(node.this) in _TEXTS:
                     node.this.replace(cast_to(node.this, "DATE" if isinstance(node, _OF_DATES) else "TIMESTAMP"))
+
+
+def _count_days(node: exp.Expr) -> None:
+    """Take text as the whole number of days that it is, also where a day is counted back."""
+    if kind_of(node) in _TEXTS:
+        node.replace(cast_to(node, "INT"))
+    elif isinstance(node, exp.Neg | exp.Mul | exp.Paren):
+        for side in (node.this, node.args.get("expression")):
+            if side is not None:
+                _count_days(side)
 
 
 def _type_name(node: exp.Expr) -> str:

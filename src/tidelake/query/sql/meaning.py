@@ -250,11 +250,6 @@ def _times(tree: exp.Expr) -> None:
                     made = exp.Null() if isinstance(unit, exp.Null) else _part(unit.name, value)
                     node.replace(made or node.copy())
             case _:
-                days = node.expression
-                if kind_of(days) in _TEXTS:
-                    days.replace(cast_to(days, "INT"))
-                for text in [each for each in days.find_all(exp.Column) if kind_of(each) in _TEXTS]:
-                    text.replace(cast_to(text, "INT"))
                 if str(node.args.get("unit") or "DAY").upper() == "DAY" and not isinstance(node.parent, exp.Cast):
                     node.replace(exp.cast(node.copy(), "DATE"))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tidelake.query import spark_decimals
 from tidelake.query.functions import (
     addresses,
     aggregates,
@@ -29,7 +30,6 @@ from tidelake.query.functions import (
     units,
     vectors,
 )
-from tidelake.query import spark_decimals
 from tidelake.query.functions.declaration import PORTABLE, Function
 from tidelake.query.functions.python import PythonFunction
 from tidelake.query.functions.sized import register_fits

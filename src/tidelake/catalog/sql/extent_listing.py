@@ -8,27 +8,17 @@ what is left.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import orjson
 
+from tidelake.catalog.intervals import Interval, Sort, sort_of
 from tidelake.catalog.sql.checksums import check_row, checksum_of, decoding
 from tidelake.catalog.sql.driver import Row
 from tidelake.catalog.sql.setup import LEAST_NS, MOST_NS, SPANS, ordinal_of, span_of
 from tidelake.model.codec import dumps
-from tidelake.model.predicate import And, Equals, InSet, Nanoseconds, Predicate, Range, TimeRange, time_ns
-from tidelake.model.schema import Schema
 from tidelake.model.snapshot import Extent
-
-MAX_INTERVALS = 8  # compared inside the database; each costs every extent in time's range a look-up
-
-Sort: TypeAlias = Literal["whole", "real", "text"]
-
-_SORTS: dict[str, Sort] = {"int": "whole", "long": "whole", "timestamp": "whole", "real": "real", "string": "text"}
 
 # The classes of time ranges, and where the last one that overlaps ends, from one parameter of JSON text.
 _SPANS = {
@@ -47,24 +37,6 @@ select_stats = """
     SELECT c.ordinal, c.name, c.body, c.checksum FROM extent_columns AS c
     WHERE c.scope_id = :scope_id AND c.ordinal AMONG :ordinals AS BIGINT"""
 select_some_stats = select_stats + " AND c.name AMONG :names AS TEXT"
-
-
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """Where wanted values of a column lie, both ends included; None is unbounded."""
-
-    column: str
-    sort: Sort
-    low: int | float | str | None
-    high: int | float | str | None
-
-
-def intervals_of(where: Predicate | None, schema: Schema) -> tuple[Interval, ...]:
-    """Give intervals that every wanted row lies in."""
-    if where is None:
-        return ()
-    found = [interval for part in _parts(where) if (interval := _interval(part, schema)) is not None]
-    return tuple(found[:MAX_INTERVALS])
 
 
 def select_extents(sorts: Sequence[Sort], *, live: bool, by_time: bool, dialect: str) -> str:
@@ -134,7 +106,7 @@ def stats_to_rows(extent: Extent, *, scope_id: int, sequence: int, position: int
         if isinstance(known, Mapping):
             for end, stored in (("least", "min"), ("most", "max")):
                 bound = known.get(stored)
-                if (sort := _sort_of(bound)) is not None:
+                if (sort := sort_of(bound)) is not None:
                     row[f"{end}_{sort}"] = 0.0 if bound == 0.0 and sort == "real" else bound  # SQLite keeps no -0.0
         row["checksum"] = checksum_of("statistics", scope_id, ordinal, name, row["body"])
         bounds = [row[each] for each in _BOUND_COLUMNS]
@@ -180,56 +152,6 @@ def stats_parameters(rows: Sequence[Row], columns: Collection[str] | None) -> di
     """Give the values of the statement that reads the statistics of listed extents."""
     values = {"ordinals": orjson.dumps([row[0] for row in rows]).decode()}
     return values if columns is None else values | {"names": orjson.dumps(list(columns)).decode()}
-
-
-def _parts(where: Predicate) -> Iterator[Predicate]:
-    if isinstance(where, And):
-        for part in where.parts:
-            yield from _parts(part)
-    else:
-        yield where
-
-
-def _interval(part: Predicate, schema: Schema) -> Interval | None:
-    low: Any
-    high: Any
-    match part:
-        case Equals(column, value):
-            low = high = value
-        case InSet(column, values) if len({type(value) for value in values}) == 1 and all(v == v for v in values):
-            ordered: list[Any] = list(values)
-            low, high = min(ordered), max(ordered)
-        case Range(column, low, high):
-            pass
-        case TimeRange(column, low, end_ns):
-            high = None if end_ns is None else end_ns - 1
-        case _:
-            return None
-    sort = _SORTS.get(schema[column].type.kind) if column in schema else None
-    if sort is None:
-        return None
-    least, most = _fitted(low, sort, outwards=-math.inf), _fitted(high, sort, outwards=math.inf)
-    return None if least is None and most is None else Interval(column, sort, least, most)
-
-
-def _fitted(value: Any, sort: Sort, *, outwards: float) -> int | float | str | None:
-    """Give a bound as the column's type, no tighter than it was, or None if that cannot be."""
-    if isinstance(value, datetime | Nanoseconds):
-        value = time_ns(value) if isinstance(value, datetime) else int(value)
-    if sort == "real" and type(value) is int and abs(value) < 2**1000:
-        nearest = float(value)
-        return nearest if nearest == value else math.nextafter(nearest, outwards)
-    return value if _sort_of(value) == sort else None
-
-
-def _sort_of(value: Any) -> Sort | None:
-    if type(value) is int and LEAST_NS <= value <= MOST_NS:
-        return "whole"
-    if type(value) is float and math.isfinite(value):
-        return "real"
-    if type(value) is str and "\x00" not in value:  # PostgreSQL has no text with a zero byte
-        return "text"
-    return None
 
 
 _BOUND_COLUMNS = tuple(f"{end}_{sort}" for end in ("least", "most") for sort in ("whole", "real", "text"))

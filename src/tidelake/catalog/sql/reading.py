@@ -14,6 +14,7 @@ from typing import Any
 
 import orjson
 
+from tidelake.catalog.intervals import Sort, intervals_of
 from tidelake.catalog.protocol import Changes, TableInfo, parse_table_name
 from tidelake.catalog.sql.checksums import (
     check_count,
@@ -30,10 +31,8 @@ from tidelake.catalog.sql.checksums import (
 from tidelake.catalog.sql.driver import Database, Row, Transaction
 from tidelake.catalog.sql.extent_listing import (
     EXTENT_COLUMNS,
-    Sort,
     check_bounds,
     in_order,
-    intervals_of,
     rows_to_extents,
     select_bounds,
     select_extents,

@@ -22,7 +22,7 @@ from tidelake import Lake
 from tidelake.cli.main import main
 from tidelake.errors import InvalidInputError, QueryError, TidelakeError
 from tidelake.query.engines import local
-from tidelake.query.result import Prepared
+from tidelake.query.prepared import Prepared
 from tidelake.query.sql.allowed import FUNCTION_NODES, NODES
 
 secret_rows = pa.table({"secret": ["of the caller"]})  # a variable that no question may see

@@ -7,26 +7,22 @@ gets them as they come, and nothing is kept. It does not run queries: the engine
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime
 from html import escape
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from sqlglot import exp
 
 from tidelake.dynamic.forms import decode
 from tidelake.logical.frames import pandas_frame
-from tidelake.model.predicate import columns_of
 from tidelake.model.schema import JSON_FIELD
 from tidelake.pruning.plan import ScanPlan
 from tidelake.query.budget import Budget
-from tidelake.query.engines.manifest import Shape
-from tidelake.query.kql import Lowered, Render
+from tidelake.query.kql import Render
 from tidelake.query.kql.results import unpacked
-from tidelake.query.pushdown import Ask
+from tidelake.query.prepared import Prepared, Runs, Scan, marked_json
 from tidelake.scan.misfits import announced
-from tidelake.scan.scannable import Scannable
 
 if TYPE_CHECKING:
     import pandas
@@ -36,52 +32,6 @@ if TYPE_CHECKING:
 SHOWN_ROWS = 20
 UNPACKED_SHARE = 8  # a bag's JSON as Python objects takes some times as many bytes
 CELL_LETTERS = 60  # of a value shown to a person; `to_arrow` has it whole
-
-
-class Runs(Protocol):
-    """What runs a result's query, on the engine that was chosen."""
-
-    def rows(self, prepared: Prepared, scans: Sequence[Scan], budget: Budget) -> pa.RecordBatchReader: ...
-
-    def frame(self, prepared: Prepared, scans: Sequence[Scan]) -> DataFrame: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """A query that is ready to be planned: its tree, the names of its columns, and what it asks of each table."""
-
-    text: str
-    language: str
-    tree: exp.Query
-    columns: tuple[str, ...]
-    asks: tuple[Ask, ...]
-    shape: Shape | None = None  # what the manifest may answer
-    lowered: Lowered | None = None  # of a KQL query: how its result is finished and drawn
-    clocks: frozenset[int] = frozenset()  # the places of columns that are wall clocks, without a zone
-    rendered: dict[str, str] = field(default_factory=dict)  # by engine, written once
-
-
-@dataclass(frozen=True, slots=True)
-class Scan:
-    """One table as a query reads it: the name it has in the tree, its columns there, and the plan."""
-
-    name: str
-    columns: tuple[str, ...]
-    table: Scannable
-    plan: ScanPlan
-    ask: Ask
-
-    @property
-    def asked(self) -> frozenset[str]:
-        """The table's columns that the query looks at; one that is only read to count rows is not among them."""
-        where = self.plan.question.where
-        named = frozenset(self.ask.reference.spelled[name] for name in self.ask.columns)
-        return named | (frozenset() if where is None else columns_of(where))
-
-    @property
-    def byte_size(self) -> int:
-        """The bytes that reading it takes, as stored."""
-        return self.plan.stages[-1].byte_size + sum(len(batch.payload) for batch in self.plan.hot)
 
 
 class Result:
@@ -130,7 +80,7 @@ class Result:
                 if rows.nbytes > self._budget.result_bytes // UNPACKED_SHARE:
                     raise self._budget.out_of_result()
                 rows, kinds = unpacked(lowered, rows)
-                rows = rows.cast(_marked(rows.schema, [kind == "dynamic" for _, kind in kinds]))
+                rows = rows.cast(marked_json(rows.schema, [kind == "dynamic" for _, kind in kinds]))
             self._rows = rows
         return self._rows
 
@@ -224,28 +174,6 @@ class Result:
 def _objects(column: pa.Array, field: pa.Field) -> list[Any]:
     is_dynamic = (field.metadata or {}).get(b"tidelake.type") == JSON_FIELD[b"tidelake.type"]
     return list(decode(column)) if is_dynamic else column.to_pylist()
-
-
-def result_schema(prepared: Prepared, found: pa.Schema, dynamic: Sequence[bool]) -> pa.Schema:
-    """Give a result's schema from what an engine found: with the query's names, and its dynamic columns marked.
-
-    KQL knows the types of its columns; of others the engine says which hold JSON.
-    """
-    names = prepared.columns if len(prepared.columns) == len(found) else found.names
-    if prepared.lowered is not None and len(prepared.lowered.columns) == len(found):
-        dynamic = [kind == "dynamic" for _, kind in prepared.lowered.columns]
-    fields = [field.with_name(name) for field, name in zip(found, names, strict=True)]
-    return _marked(pa.schema(fields), dynamic)
-
-
-def _marked(schema: pa.Schema, dynamic: Sequence[bool]) -> pa.Schema:
-    """Mark the text columns that hold JSON."""
-    return pa.schema(
-        [
-            field.with_metadata(JSON_FIELD) if is_json and pa.types.is_string(field.type) else field
-            for field, is_json in zip(schema, dynamic, strict=True)
-        ]
-    )
 
 
 def _cells(rows: pa.Table, most: int) -> list[list[str]]:

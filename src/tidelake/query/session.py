@@ -32,13 +32,14 @@ from tidelake.query.bind import At, bind, bind_tables, quoted_columns
 from tidelake.query.budget import Budget
 from tidelake.query.deadline import Deadline
 from tidelake.query.engines.choose import choose_engine
-from tidelake.query.engines.manifest import Answered, Shape, finish, from_manifest, shape_of
 from tidelake.query.external import read_external
 from tidelake.query.junctions import balance
 from tidelake.query.kql import lower
 from tidelake.query.long_lists import write_out_others
+from tidelake.query.manifest import Answered, Shape, finish, from_manifest, shape_of
+from tidelake.query.prepared import Prepared, Scan
 from tidelake.query.pushdown import Ask, push_down
-from tidelake.query.result import Prepared, Result, Scan
+from tidelake.query.result import Result
 from tidelake.query.row_sizes import guard_sizes
 from tidelake.query.sql.parse import asks_the_time, check_text, parse_sql, too_deep, with_clock
 from tidelake.runtime.deferred import later

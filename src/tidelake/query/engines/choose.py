@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from typing import Literal, TypeAlias, cast
 
 from tidelake.errors import InvalidInputError
-from tidelake.query.result import Scan
+from tidelake.query.prepared import Scan
 
 # Bytes as stored that the local engine takes on: some ten seconds of decoding on two cores, and about as much as it
 # takes until a Spark session has started.

@@ -35,7 +35,7 @@ from tidelake.query.engines.complaints import complaint_of
 from tidelake.query.functions.registry import register_duckdb
 from tidelake.query.functions.rendering import render_query
 from tidelake.query.intervals import with_long_intervals
-from tidelake.query.result import Prepared, Scan, result_schema
+from tidelake.query.prepared import Prepared, Scan, result_schema
 from tidelake.query.sql.parse import too_deep
 from tidelake.scan.extents import scan
 

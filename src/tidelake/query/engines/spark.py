@@ -28,7 +28,7 @@ from tidelake.query.engines.spark_rows import as_too_large, collected
 from tidelake.query.functions.registry import register_spark
 from tidelake.query.functions.rendering import render_query
 from tidelake.query.functions.sized import TOO_LARGE
-from tidelake.query.result import Prepared, Scan, result_schema
+from tidelake.query.prepared import Prepared, Scan, result_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

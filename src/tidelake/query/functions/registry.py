@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tidelake.query import spark_decimals
 from tidelake.query.functions import (
     addresses,
     aggregates,
@@ -33,6 +32,7 @@ from tidelake.query.functions import (
 from tidelake.query.functions.declaration import PORTABLE, Function
 from tidelake.query.functions.python import PythonFunction
 from tidelake.query.functions.sized import register_fits
+from tidelake.query.sql import decimal_meaning
 from tidelake.query.sql import functions as of_sql
 from tidelake.query.sql import python as sql_python
 
@@ -57,7 +57,7 @@ FAMILIES: tuple[tuple[Function, ...], ...] = (
     sized.FUNCTIONS,
     tuple(of_sql.CALLS.values()),
     sql_python.FUNCTIONS,
-    spark_decimals.FUNCTIONS,
+    decimal_meaning.FUNCTIONS,
 )
 
 FUNCTIONS: Mapping[str, Function] = {function.name: function for family in FAMILIES for function in family}

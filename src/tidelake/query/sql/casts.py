@@ -15,8 +15,8 @@ from sqlglot import exp
 
 from tidelake.errors import QueryError
 from tidelake.query.decimals import MAX_DIGITS, digits_of, is_decimal
-from tidelake.query.sql_numbers import number_text
-from tidelake.query.sql_times import days_of_text, micros_of_text, wall_micros_of_text
+from tidelake.query.sql.number_texts import number_text
+from tidelake.query.sql.time_texts import days_of_text, micros_of_text, wall_micros_of_text
 
 _BITS = {exp.DType.TINYINT: 8, exp.DType.SMALLINT: 16, exp.DType.INT: 32, exp.DType.BIGINT: 64}
 BYTES = (exp.DType.BINARY, exp.DType.VARBINARY)

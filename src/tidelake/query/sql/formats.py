@@ -89,7 +89,7 @@ def _json_shape(kind: exp.DataType) -> Any:
 
 
 def _strict_shape(kind: exp.DataType) -> dict[str, Any]:
-    """Return a type as ``sql_json`` reads it, or refuse one that it cannot."""
+    """Return a type as ``json_texts`` reads it, or refuse one that it cannot."""
     match kind.this:
         case exp.DType.STRUCT:
             fields = {field.name: field.args["kind"] for field in kind.expressions}

@@ -15,9 +15,9 @@ from typing import Any
 from urllib.parse import unquote_plus, urlsplit
 
 from tidelake.query.functions.declaration import Function, declare
-from tidelake.query.sql_json import json_by_type
-from tidelake.query.sql_numbers import number_text, real_of_base_16
-from tidelake.query.sql_times import days_of_text, micros_of_text, seconds_ahead, wall_micros_of_text
+from tidelake.query.sql.json_texts import json_by_type
+from tidelake.query.sql.number_texts import number_text, real_of_base_16
+from tidelake.query.sql.time_texts import days_of_text, micros_of_text, seconds_ahead, wall_micros_of_text
 
 _SPARKS_OWN = "a part of how DuckDB writes what Spark has itself"
 _FORMAT = re.compile(r"%(?:(\d+)\$)?([-#+ 0,(]*)(\d+)?(?:\.(\d+))?([a-zA-Z%])")

@@ -20,7 +20,7 @@ from tidelake.model.lexer import error_at
 from tidelake.query.functions.declaration import OURS
 from tidelake.query.long_lists import Values, cut_lists
 from tidelake.query.sql.functions import CALLS
-from tidelake.query.sql_times import days_of_text, micros_of_text, wall_micros_of_text
+from tidelake.query.sql.time_texts import days_of_text, micros_of_text, wall_micros_of_text
 
 DIALECT = "databricks"  # Spark's, with paths into variants after a colon
 

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Any
 
-from tidelake.query.sql_times import days_of_text, micros_of_text, wall_micros_of_text
+from tidelake.query.sql.time_texts import days_of_text, micros_of_text, wall_micros_of_text
 
 _BITS = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -287,7 +287,7 @@ def _known(folder: Path, contender: Contender) -> int:
 
 
 def _share(amount: int, rows: int) -> int:
-    """Give an amount in proportion to the rows asked for."""
+    """Return an amount in proportion to the rows asked for."""
     return amount * rows // ROWS
 
 

@@ -118,7 +118,7 @@ def device_rows(rows: int) -> pa.Table:
 
 
 def _range(data: pa.Table) -> tuple[datetime, datetime]:
-    """Give a twentieth of the time, away from its ends."""
+    """Return a twentieth of the time, away from its ends."""
     seconds = data.num_rows // DEVICES
     return START + timedelta(seconds=seconds * 6 // 10), START + timedelta(seconds=seconds * 13 // 20)
 
@@ -203,7 +203,7 @@ def _write_large(place: Path, entities: int, sizes: dict[str, int]) -> None:
     coverage = from_runs(held, [entity_text([f"device-{number:05d}"]) for number in range(entities)])
     with tidelake.connect(place) as lake:
         table = lake.create_table("year", {"ts": "timestamp", "device": "string"}, bucket="1m", entity=["device"])
-        lake.handle.holdings.learn(table.snapshot, coverage)
+        lake.handle.coverage_store.learn(table.snapshot, coverage)
         scope = lake.catalog.table("year").scope
         lake.handle.coordinator.commit(Commit(new_id(), scope, 1, (UpdateTable(),), operation="repair"))
         united = table.snapshot.coverage

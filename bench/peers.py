@@ -43,7 +43,7 @@ class Contender:
 
 
 def synced(contender: Contender) -> Contender:
-    """Give the same with its files on the disk when an append returns, as ours are."""
+    """Return the same with its files on the disk when an append returns, as ours are."""
 
     def open_synced(folder: Path) -> Append:
         append = contender.open(folder)

@@ -92,7 +92,7 @@ def _minute(table: pa.Table, at: int) -> tuple[str, str]:
 
 
 def _questions(table: pa.Table, source: str, ask: Callable[[str], pa.Table]) -> dict[str, Ask]:
-    """Give the questions in the SQL that all contenders read."""
+    """Return the questions in the SQL that all contenders read."""
 
     def needle(at: int) -> pa.Table:
         return ask(f"select ts, message from {source} where trace = {_needle(table, at)}")

@@ -49,7 +49,7 @@ class Report:
 
 
 def machine() -> dict[str, Any]:
-    """Tell the facts that figures depend on, and nothing that names the machine."""
+    """Return the facts that figures depend on, and nothing that names the machine."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {
         "cores": os.cpu_count(),

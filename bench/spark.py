@@ -188,7 +188,7 @@ def _readers(session: SparkSession, lake: Lake, folder: Path) -> dict[str, Calla
 
 
 def _freshness(session: SparkSession, lake: Lake, folder: Path) -> float:
-    """Give the 99th percentile of how long rows of a stream take until a reader can see them, in seconds."""
+    """Return the 99th percentile of how long rows of a stream take until a reader can see them, in seconds."""
     from tidelake.spark.drops import stream  # brings pyspark, which other benchmarks do without
 
     table = lake.create_table("bench.ticks", {"ts": "timestamp", "value": "long"}, time="ts")

@@ -297,7 +297,7 @@ def _ingested(folder: Path, contender: Contender, source: Path) -> tuple[float, 
 
 
 def _processor_s() -> float:
-    """Give the processor time of this process and of those it waited for."""
+    """Return the processor time of this process and of those it waited for."""
     used = [resource.getrusage(whose) for whose in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(each.ru_utime + each.ru_stime for each in used)
 

@@ -156,7 +156,7 @@ def _ratios(
 
 
 def _grows(contender: Contender) -> bool:
-    """Tell if a contender's appends cost more the more there were, or wait for the whole file system."""
+    """Return if a contender's appends cost more the more there were, or wait for the whole file system."""
     return contender.package == "pyiceberg" or "synced" in contender.name
 
 

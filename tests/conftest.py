@@ -74,51 +74,51 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile:
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[str]:
-    """Give the URL of a PostgreSQL server."""
+    """Yield the URL of a PostgreSQL server."""
     with postgres_server() as url:
         yield url
 
 
 @pytest.fixture
 def postgres_database(postgres: str) -> str:
-    """Give the URL of an empty PostgreSQL database."""
+    """Return the URL of an empty PostgreSQL database."""
     return fresh_database(postgres)
 
 
 @pytest.fixture(scope="session")
 def s3() -> Iterator[S3Server]:
-    """Give an S3 server."""
+    """Yield an S3 server."""
     with seaweedfs_server() as server:
         yield server
 
 
 @pytest.fixture
 def local_store(tmp_path: Path) -> ObjectStore:
-    """Give an empty store in a folder."""
+    """Return an empty store in a folder."""
     return open_store(tmp_path / "lake")
 
 
 @pytest.fixture
 def memory_store() -> ObjectStore:
-    """Give an empty store in memory."""
+    """Return an empty store in memory."""
     return open_store("memory://")
 
 
 @pytest.fixture
 def s3_store(s3: S3Server) -> ObjectStore:
-    """Give an empty store in a bucket."""
+    """Return an empty store in a bucket."""
     return s3.open(f"test-{secrets.token_hex(6)}")
 
 
 @pytest.fixture(params=["local", "memory", "s3"])
 def store(request: pytest.FixtureRequest) -> ObjectStore:
-    """Give an empty store, of each sort in turn."""
+    """Return an empty store, of each sort in turn."""
     found: ObjectStore = request.getfixturevalue(f"{request.param}_store")
     return found
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """Give the one Spark session of a run."""
+    """Yield the one Spark session of a run."""
     with spark_session() as session:
         yield session

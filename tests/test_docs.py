@@ -43,7 +43,7 @@ hashes = st.integers(0, 2**64 - 1)
 
 
 def blocks_of(page: Path, heading: str) -> list[str]:
-    """Give the fenced blocks of a page whose opening fence has this heading."""
+    """Return the fenced blocks of a page whose opening fence has this heading."""
     return re.findall(rf"^```{heading}\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
 
 
@@ -224,7 +224,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def anchors_of(page: Path) -> set[str]:
-    """Give the anchors of a page's headings, by the rule of the usual Markdown viewers."""
+    """Return the anchors of a page's headings, by the rule of the usual Markdown viewers."""
     headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 

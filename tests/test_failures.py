@@ -145,7 +145,7 @@ Away = Callable[[], AbstractContextManager[None]]
 
 @pytest.fixture(params=["store", "catalog", "log"])
 def away(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Callable[..., Lake], Away]:
-    """Give how to open a lake, and how to hold the server still that it needs: a bucket's, a database's, or a log's."""
+    """Return how to open a lake, and how to hold the server still that it needs: a bucket, a database, or a log."""
     s3: S3Server = request.getfixturevalue("s3")
     prefix = f"s3://{s3.bucket}/away-{secrets.token_hex(6)}"
     login: dict[str, Any] = {"endpoint": s3.endpoint, "key": s3.key, "secret": s3.secret}
@@ -216,13 +216,13 @@ def _append(lake: Lake, n: int, rows: int) -> TidelakeError | None:
 
 
 def _kept(lake: Lake) -> list[int]:
-    """Give the numbers whose rows are there, in order, and check that they are there whole."""
+    """Return the numbers whose rows are there, in order, and check that they are there whole."""
     found = lake.table("t").scan(columns=["n"]).read_all()["n"].value_counts().to_pylist()
     return sorted(each["values"] for each in found)
 
 
 def _ended(call: Callable[[], Any]) -> Any:
-    """Give what a call returns; it must return."""
+    """Return what a call returns; it must return."""
     answers: list[Any] = []
     thread = threading.Thread(target=lambda: answers.append(call()), daemon=True)
     thread.start()

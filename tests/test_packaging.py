@@ -32,7 +32,7 @@ def run(*command: str | Path, folder: Path, **environment: str) -> str:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give a wheel, built from the sources."""
+    """Return a wheel, built from the sources."""
     folder = tmp_path_factory.mktemp("dist")
     run(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder, ROOT, folder=folder)
     (built,) = folder.glob("*.whl")

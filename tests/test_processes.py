@@ -25,7 +25,7 @@ import pytest
 import tidelake
 from tests.support.servers import S3Server
 from tidelake.errors import InvalidInputError
-from tidelake.ingest.text_encoding import MOST_LINE_BYTES
+from tidelake.ingest.text_encoding import MAX_LINE_BYTES
 
 ENDS_WITHIN_S = 120
 ROWS = [{"ts": "2026-03-14T12:00:00Z", "n": 1}] * 1500
@@ -118,7 +118,7 @@ def test_an_endless_line_of_a_small_file_is_refused(tmp_path: Path) -> None:
     paths = [tmp_path / f"line.{kind}.gz" for kind in ("ndjson", "log", "csv")]
     with gzip.open(paths[0], "wb", compresslevel=1) as file:
         file.write(b'{"ts":"2026-03-14T12:00:00Z","text":"')
-        for _ in range((MOST_LINE_BYTES >> 20) + 17):
+        for _ in range((MAX_LINE_BYTES >> 20) + 17):
             file.write(b"x" * (1 << 20))
     assert paths[0].stat().st_size < 2 << 20
     for path in paths[1:]:
@@ -148,10 +148,10 @@ def test_a_long_line_goes_in(tmp_path: Path) -> None:
 
 
 def test_a_line_that_is_too_long_says_where_and_how_long_it_may_be(tmp_path: Path) -> None:
-    line = b'{"ts":"2026-03-14T12:00:00Z","text":"' + b"x" * (MOST_LINE_BYTES + (9 << 20))
+    line = b'{"ts":"2026-03-14T12:00:00Z","text":"' + b"x" * (MAX_LINE_BYTES + (9 << 20))
     with tidelake.connect(tmp_path / "lake") as lake:
         table = lake.create_table("t", {"ts": "timestamp", "text": "string"})
-        with pytest.raises(InvalidInputError, match=f"a line is too long.*line=2 limit_bytes={MOST_LINE_BYTES}"):
+        with pytest.raises(InvalidInputError, match=f"a line is too long.*line=2 limit_bytes={MAX_LINE_BYTES}"):
             table.append(b'{"ts":"2026-03-14T12:00:00Z","text":"a"}\n' + line)
         assert table.snapshot.totals.rows == 0
 

@@ -118,7 +118,7 @@ def test_a_field_that_changes_its_type_keeps_its_column_and_every_value(
 ) -> None:
     """A few misfits: the typed column stays and keeps what fits; all else is in the overflow column."""
     table = lake.create_table("m", {"ts": "timestamp", "code": "long"}, time="ts", format=form, flush_age="off")
-    monkeypatch.setattr(drift, "LEAST_MISFITS", 100)
+    monkeypatch.setattr(drift, "MIN_MISFITS", 100)
     table.append([{"ts": NOON - timedelta(hours=1), "code": 2**53 + 1}])  # which keeps the column from becoming real
     values: list[Any] = [1, 2, "three", 4.5, 5, {"six": 6}, [7], True, 9.0, 2**70, -11, None]
     for round in range(3):

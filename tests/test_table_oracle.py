@@ -125,8 +125,8 @@ def build(lake: Lake, steps: list[Step], form: str) -> Table:
     made = lake.create_table(f"t{next(_made)}", COLUMNS, time="ts", format=form, flush_age="off")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(stager, "BLOCK_ROWS", 4)
-        patch.setattr(stager, "LEAST_BLOCK_ROWS", 1)
-        patch.setattr(drift, "LEAST_MISFITS", 10**9)  # what becomes dynamic has a test of its own
+        patch.setattr(stager, "MIN_BLOCK_ROWS", 1)
+        patch.setattr(drift, "MIN_MISFITS", 10**9)  # what becomes dynamic has a test of its own
         for step in steps:
             patch.setattr(appender, "HOT_ROWS", 1_000 if step.hot else 0)
             made.append(step.rows)
@@ -136,7 +136,7 @@ def build(lake: Lake, steps: list[Step], form: str) -> Table:
 
 
 def as_read(value: Any, kind: str) -> Any:
-    """Give a value as its column gives it: what it holds without loss, else null."""
+    """Return a value as its column gives it: what it holds without loss, else null."""
     match kind:
         case "int" | "long" if type(value) in (int, float) and math.isfinite(value) and value == int(value):
             limit = 2**31 if kind == "int" else 2**63
@@ -158,7 +158,7 @@ def as_read(value: Any, kind: str) -> Any:
 
 
 def model_of(steps: list[Step], made: Table) -> list[Row]:
-    """Give every row as it must be read; that the overflow column lost nothing is checked on the way."""
+    """Return every row as it must be read; that the overflow column lost nothing is checked on the way."""
     schema = made.schema
     found = {row["id"]: row for row in read(made, None, prune=False)}
     model = []
@@ -308,7 +308,7 @@ def in_sql(where: Predicate, schema: Schema, values: list[Any]) -> str | None:
 
 
 def _is_plain(value: Any, column: str, schema: Schema) -> bool:
-    """Say whether DuckDB compares this literal with this column as we do: they are of one type."""
+    """Return whether DuckDB compares this literal with this column as we do: they are of one type."""
     match schema[column].type.kind:
         case "int" | "long":
             return type(value) is int and abs(value) < 2**63

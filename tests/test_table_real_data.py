@@ -16,7 +16,7 @@ from tidelake.lake import Lake
 from tidelake.table import Table
 
 FEW = 0.01  # a question that matches less of the rows…
-MOST_BYTES = 0.2  # …reads less of the bytes
+MAX_BYTES = 0.2  # …reads less of the bytes
 
 Event = dict[str, Any]
 
@@ -140,4 +140,4 @@ def test_questions_find_what_plain_python_finds_and_read_little(whole: Table, ev
     assert sorted(whole.scan(["n"], where).read_all()["n"].to_pylist()) == wanted
     stages = whole.plan(["n"], where).stages
     if len(wanted) < FEW * len(events):
-        assert stages[-1].byte_size < MOST_BYTES * stages[0].byte_size, whole.plan(["n"], where).explain()
+        assert stages[-1].byte_size < MAX_BYTES * stages[0].byte_size, whole.plan(["n"], where).explain()

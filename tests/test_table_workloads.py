@@ -55,7 +55,7 @@ def extents_of(made: Table, batches: Sequence[list[dict[str, Any]]]) -> Table:
 
 
 def asked(made: Table, where: Predicate | str | None, **window: Any) -> tuple[int, int]:
-    """Give how many extents a question reads and how many rows it finds, with and without pruning."""
+    """Return how many extents a question reads and how many rows it finds, with and without pruning."""
     found = made.scan(["ts"], where, **window).read_all().num_rows
     assert made.scan(["ts"], where, prune=False, **window).read_all().num_rows == found
     return len(made.plan(["ts"], where, **window).tasks), found
@@ -129,7 +129,7 @@ def test_text_is_found_inside_longer_words(lake: Lake) -> None:
 
 def test_blocks_are_pruned_inside_an_extent(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stager, "BLOCK_ROWS", 1)
-    monkeypatch.setattr(stager, "LEAST_BLOCK_ROWS", 1)
+    monkeypatch.setattr(stager, "MIN_BLOCK_ROWS", 1)
     columns = {"ts": "timestamp", "status": "int", "region": "string"}
     made = lake.create_table("b", columns, flush_age="off")
     for n in range(5):

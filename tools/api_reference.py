@@ -28,7 +28,7 @@ This page is written by `python -m tools.api_reference` from the code.
 
 
 def reference() -> str:
-    """Give the whole page."""
+    """Return the whole page."""
     functions = [name for name in tidelake.__all__ if inspect.isfunction(getattr(tidelake, name))]
     classes = [name for name in tidelake.__all__ if inspect.isclass(getattr(tidelake, name))]
     nouns = [name for name in classes if not issubclass(getattr(tidelake, name), Exception)]

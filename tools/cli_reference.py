@@ -29,7 +29,7 @@ This page is written by `python -m tools.cli_reference` from the commands themse
 
 
 def reference() -> str:
-    """Give the whole page."""
+    """Return the whole page."""
     parts = [INTRODUCTION, _section(main, "tidelake")]
     context = click.Context(main, info_name="tidelake")
     for name in COMMANDS:

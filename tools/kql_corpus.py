@@ -103,7 +103,7 @@ class GuessedTables:
 
 
 def queries(path: Path) -> Iterator[tuple[str, str]]:
-    """Give the path and text of each query."""
+    """Yield the path and text of each query."""
     with pa.CompressedInputStream(pa.OSFile(str(path)), "zstd") as stream:
         for line in stream.read().decode().splitlines():
             if line:
@@ -149,7 +149,7 @@ def _learned(error: QueryError, tables: GuessedTables, text: str) -> bool:
 
 
 def judged_by_microsoft(texts: Sequence[str], folder: Path) -> list[bool]:
-    """Say of each query whether Microsoft's own parser calls it valid; it is fetched by npm into a folder."""
+    """Return of each query whether Microsoft's own parser calls it valid; it is fetched by npm into a folder."""
     node, npm = shutil.which("node"), shutil.which("npm")
     if node is None or npm is None:
         raise SystemExit("node and npm are needed for Microsoft's parser; leave out --microsoft to go without")

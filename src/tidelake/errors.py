@@ -75,7 +75,7 @@ class TidelakeError(Exception):
         self.facts = {name: _without_secrets(value) for name, value in facts.items()}
 
     def __str__(self) -> str:
-        """Give the message and its facts on one line."""
+        """Return the message and its facts on one line."""
         facts = " ".join(f"{name}={value}" for name, value in self.facts.items())
         return f"{self.message} {facts}" if facts else self.message
 
@@ -174,7 +174,7 @@ class UnavailableError(TidelakeError):
 
 
 def not_installed(error: ModuleNotFoundError) -> UnavailableError | None:
-    """Say how to install what only some need, if that is what is missing."""
+    """Return how to install what only some need, if that is what is missing."""
     name = (error.name or "").partition(".")[0]
     if name not in _EXTRAS:
         return None

@@ -26,7 +26,7 @@ from tidelake.model.settings import FLUSH_AGE
 from tidelake.model.snapshot import Snapshot
 from tidelake.model.times import When
 from tidelake.objects.protocol import DEADLINE_S
-from tidelake.runtime.deferred import later
+from tidelake.runtime.deferred import deferred
 from tidelake.write.create import create_table
 
 if TYPE_CHECKING:
@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     from tidelake.write import ingest as ingesting
     from tidelake.write.append import AppendReport
 else:  # what reads rows, and the engines, are imported when they are first used
-    table_module, table_handle = later("tidelake.table"), later("tidelake.handle.table_handle")
-    sources, ingesting = later("tidelake.ingest"), later("tidelake.write.ingest")
-    session, spark_module = later("tidelake.query.session"), later("tidelake.spark")
+    table_module, table_handle = deferred("tidelake.table"), deferred("tidelake.handle.table_handle")
+    sources, ingesting = deferred("tidelake.ingest"), deferred("tidelake.write.ingest")
+    session, spark_module = deferred("tidelake.query.session"), deferred("tidelake.spark")
 
 
 def connect(
@@ -131,7 +131,7 @@ class Lake:
         return table_module.Table(table_handle.TableHandle.open(self.handle, name, as_of=as_of, snapshot=snapshot))
 
     def snapshot(self, name: str, *, as_of: When | None = None, snapshot: str | int | None = None) -> Snapshot:
-        """Give a table's newest snapshot, or the one at a time or with an id or a sequence."""
+        """Return a table's newest snapshot, or the one at a time or with an id or a sequence."""
         return self.handle.snapshot(name, as_of=as_of, snapshot=snapshot)
 
     def ingest(

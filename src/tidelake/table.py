@@ -24,7 +24,7 @@ from tidelake.model.schema import DataType, Schema
 from tidelake.model.snapshot import Extent, Snapshot
 from tidelake.model.times import When
 from tidelake.pruning.plan import ScanPlan
-from tidelake.runtime.deferred import later
+from tidelake.runtime.deferred import deferred
 from tidelake.scan.extents import without_cases
 from tidelake.scan.questions import Columns
 from tidelake.write.alter import add_column
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from tidelake.spark import frames
 else:
-    frames = later("tidelake.spark.frames")  # brings pyspark
+    frames = deferred("tidelake.spark.frames")  # brings pyspark
 
 
 class Table:
@@ -83,13 +83,13 @@ class Table:
     @property
     def coverage(self) -> Series:
         """What the table holds and what is missing, if it was made with a bucket."""
-        return Series(self.handle, self.handle.holdings)
+        return Series(self.handle, self.handle.coverage_store)
 
     def repair(self, *, thorough: bool = False) -> RepairReport:
         """Make lost or damaged coverage again, from extents' coverage or rows; see ``tidelake.coverage.repair``."""
         table = self.handle
         table.refuse_when_pinned()
-        return repair(table.info, table.catalog, table.coordinator, table.holdings, thorough=thorough)
+        return repair(table.info, table.catalog, table.coordinator, table.coverage_store, thorough=thorough)
 
     def append(self, rows: Any, *, key: str | None = None) -> AppendReport:
         """Append rows: an Arrow stream or table, a list of dicts, NDJSON bytes, or the path of a file.
@@ -113,7 +113,7 @@ class Table:
         ordered: bool = False,
         prune: bool = True,
     ) -> ScanPlan:
-        """Say what a scan would read; ``explain()`` of the answer shows it."""
+        """Return what a scan would read; ``explain()`` of the answer shows it."""
         return self.handle.plan(columns, where, start=start, end=end, limit=limit, ordered=ordered, prune=prune)
 
     def outline(
@@ -186,7 +186,7 @@ class Table:
         *,
         dynamic: str = "json",
     ) -> duckdb.DuckDBPyRelation:
-        """Give matching rows to DuckDB as a relation, streamed; needs duckdb. Dynamic values as in ``scan``."""
+        """Return matching rows to DuckDB as a relation, streamed; needs duckdb. Dynamic values as in ``scan``."""
         return connection.from_arrow(without_cases(self.scan(columns, where, dynamic=dynamic), self.schema))
 
     def __len__(self) -> int:
@@ -206,7 +206,7 @@ class Table:
         spark: SparkSession | None = None,
         plain: bool = False,
     ) -> DataFrame:
-        """Give matching rows to Spark as a frame; needs pyspark.
+        """Return matching rows to Spark as a frame; needs pyspark.
 
         With ``plain``, dates and wall clocks are TIMESTAMP, in UTC, and bytes and nested values VARIANT.
         """

@@ -34,13 +34,13 @@ from tidelake.model.snapshot import (
     AppendHot,
     Claim,
     Counts,
-    Coverage,
     DropHot,
     Extent,
     Manifest,
     RecordOffset,
     RemoveExtent,
     Scope,
+    UnitedCoverage,
     UpdateCoverage,
     UpdateTable,
     apply,
@@ -336,13 +336,13 @@ def test_a_narrowing_is_refused_and_changes_nothing(catalog: Catalog, scope: Sco
 
 
 def test_coverage_goes_with_its_snapshot(catalog: Catalog, scope: Scope) -> None:
-    publish(catalog, scope, UpdateCoverage(Coverage("c/2", 1)))
+    publish(catalog, scope, UpdateCoverage(UnitedCoverage("c/2", 1)))
     append(catalog, scope)
-    publish(catalog, scope, UpdateCoverage(Coverage("c/4", 3)))
+    publish(catalog, scope, UpdateCoverage(UnitedCoverage("c/4", 3)))
     assert [s.coverage for s in catalog.history(scope)] == [
-        Coverage("c/4", 3),
-        Coverage("c/2", 1),
-        Coverage("c/2", 1),
+        UnitedCoverage("c/4", 3),
+        UnitedCoverage("c/2", 1),
+        UnitedCoverage("c/2", 1),
         None,
     ]
 
@@ -564,7 +564,7 @@ def test_catalog_agrees_with_apply_over_a_random_life(catalog: Catalog, scope: S
         if number % 7 == 0:
             actions.append(UpdateTable(model.snapshot.schema.widen([(f"c{number}", DataType.parse("long"))])))
         if number % 5 == 0:
-            actions += [UpdateTable(settings={"n": number}), UpdateCoverage(Coverage(f"c/{number}", number))]
+            actions += [UpdateTable(settings={"n": number}), UpdateCoverage(UnitedCoverage(f"c/{number}", number))]
         actions.append(RecordOffset(f"s{number % 3}", number))
         ours = announce(catalog, commit_of(scope, *actions, base=model.snapshot.sequence))
         (receipt,) = catalog.commit([ours], onto=model.snapshot)
@@ -735,11 +735,11 @@ def test_a_key_is_announced_once(catalog: Catalog, scope: Scope) -> None:
 
 
 def test_expiring_lets_go_of_what_only_old_snapshots_reach(catalog: Catalog, scope: Scope, clock: Ticking) -> None:
-    publish(catalog, scope, UpdateCoverage(Coverage("c/1", 1)))
+    publish(catalog, scope, UpdateCoverage(UnitedCoverage("c/1", 1)))
     one = append(catalog, scope, coverage_key="c/one")
     kept = append(catalog, scope)
     batch = append_hot(catalog, scope)
-    publish(catalog, scope, RemoveExtent(one.id), AddExtent(extent(level=1)), UpdateCoverage(Coverage("c/2", 5)))
+    publish(catalog, scope, RemoveExtent(one.id), AddExtent(extent(level=1)), UpdateCoverage(UnitedCoverage("c/2", 5)))
     two = extent()
     publish(catalog, scope, DropHot(batch.id), AddExtent(two))
     in_force = catalog.head(scope)
@@ -780,7 +780,7 @@ def test_expiring_never_lets_go_of_the_head(catalog: Catalog, scope: Scope, cloc
 def test_a_dropped_table_is_kept_until_it_is_purged(catalog: Catalog, scope: Scope, clock: Ticking) -> None:
     ann = Scope(scope.table_id, "ann")
     keys = {append(catalog, scope).key, append(catalog, ann, coverage_key="c/ann").key, "c/ann", "c/all"}
-    publish(catalog, scope, UpdateCoverage(Coverage("c/all", 2)))
+    publish(catalog, scope, UpdateCoverage(UnitedCoverage("c/all", 2)))
     append_hot(catalog, ann)
     keys.add(announce(catalog, commit_of(scope, AddExtent(extent()))).actions[0].extent.key)  # type: ignore[union-attr]
     catalog.drop_table("obs.logs")

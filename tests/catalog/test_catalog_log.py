@@ -55,7 +55,6 @@ from tidelake.model.snapshot import (
     AddExtent,
     AppendHot,
     Counts,
-    Coverage,
     DropHot,
     Extent,
     Fence,
@@ -63,6 +62,7 @@ from tidelake.model.snapshot import (
     RecordOffset,
     RemoveExtent,
     Scope,
+    UnitedCoverage,
     UpdateCoverage,
     UpdateTable,
     make_id,
@@ -74,7 +74,7 @@ GOLDEN = Path(__file__).parents[1] / "golden" / "log" / "prices"
 
 @pytest.fixture(params=["local", "s3"])
 def store(request: pytest.FixtureRequest) -> ObjectStore:
-    """Give an empty root, of each sort in turn."""
+    """Return an empty root, of each sort in turn."""
     found: ObjectStore = request.getfixturevalue(f"{request.param}_store")
     return found
 
@@ -317,7 +317,7 @@ def test_newer_table_is_refused_in_one_line(tmp_path: Path) -> None:
 
 @pytest.fixture
 def half_written(tmp_path: Path) -> Path:
-    """Give a table in which another program broke off in the middle of its fourth commit."""
+    """Return a table in which another program broke off in the middle of its fourth commit."""
     root = Path(shutil.copytree(GOLDEN, tmp_path / "prices"))
     whole = (
         (root / log_commit_key(3))
@@ -576,8 +576,8 @@ def test_object_that_a_retained_snapshot_shares_is_no_garbage(local_store: Objec
     catalog, scope = create(local_store)
     one = append(catalog, scope, coverage_key="c/shared")
     append(catalog, scope, coverage_key="c/shared")
-    publish(catalog, scope, RemoveExtent(one.id), UpdateCoverage(Coverage("c/shared", 3)))
-    publish(catalog, scope, UpdateCoverage(Coverage("c/next", 4)))
+    publish(catalog, scope, RemoveExtent(one.id), UpdateCoverage(UnitedCoverage("c/shared", 3)))
+    publish(catalog, scope, UpdateCoverage(UnitedCoverage("c/next", 4)))
     assert catalog.expire_snapshots(scope, before_us=2**60) == Expired(4, (one.key,))
 
 

@@ -31,7 +31,7 @@ from tests.support.catalogs import SQL_STORES, FaultyCatalog, Ticking, open_sql,
 from tidelake.catalog import Catalog, Pending
 from tidelake.catalog.commit import Coordinator
 from tidelake.catalog.log.log_catalog import open_log_catalog
-from tidelake.catalog.protocol import At, nothing_at
+from tidelake.catalog.protocol import StepHook, no_hook
 from tidelake.errors import ConflictError, NotFoundError
 from tidelake.model.schema import DataType, Schema
 from tidelake.model.snapshot import (
@@ -58,7 +58,7 @@ STEPS = 60
 AFTER = ("transaction.committed", "commit.end", "log.published", "log.followed", "log.pointed", "log.end")
 BEFORE = ("commit.begin", "transaction.begun", "commit.swapped", "transaction.written", "log.begin")
 
-Open = Callable[[Ticking, At], Catalog]
+Open = Callable[[Ticking, StepHook], Catalog]
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,7 +342,7 @@ class CatalogMachine(RuleBasedStateMachine):
         return self.past[scope][-1] if self.past[scope] else Shot(0, 0, SCHEMA)
 
     def _recent(self, scope: Scope, at: int) -> Shot:
-        """Give the last retained snapshot, or an earlier one."""
+        """Return the last retained snapshot, or an earlier one."""
         shots = self.past[scope]
         return shots[-1 - at % len(shots)] if shots else self._last(scope)
 
@@ -434,7 +434,7 @@ def _keys(commit: Commit) -> set[str]:
 
 @pytest.fixture(params=[*SQL_STORES, "log"])
 def fresh(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Open]:
-    """Give what makes a new place for a catalog, and how to open it there."""
+    """Return what makes a new place for a catalog, and how to open it there."""
     store: str = request.param
     folders = (tmp_path / f"{number}" for number in count())
 
@@ -471,7 +471,7 @@ def test_catalog_shows_the_rows_of_a_plain_list_whatever_happens(
 
 def test_registration_is_good_for_one_extent_only(fresh: Callable[[], Open]) -> None:
     """Or else the object that two extents share would be garbage as soon as one of them is gone."""
-    with fresh()(Ticking(), nothing_at) as catalog:
+    with fresh()(Ticking(), no_hook) as catalog:
         scope = catalog.create_table("t", SCHEMA, {}).scope
         head = catalog.head(scope)
         twins = [AddExtent(Extent(name, "data/shared", "tlm", 8, 1, 1, 0, 0, 1)) for name in ("one", "two")]

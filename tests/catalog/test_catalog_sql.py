@@ -309,7 +309,7 @@ def test_two_lakes_share_a_database_by_schema(postgres: str) -> None:
 
 @pytest.fixture
 def stopped(where: str) -> Iterator[tuple[SqlCatalog, list[str]]]:
-    """Give a catalog whose next transaction raises at a named point."""
+    """Yield a catalog whose next transaction raises at a named point."""
     plan: list[str] = []
 
     def at(point: str) -> None:

@@ -49,7 +49,6 @@ from tidelake.model.schema import Column, DataType, Schema
 from tidelake.model.snapshot import (
     AddExtent,
     Counts,
-    Coverage,
     DropHot,
     Extent,
     HotBatch,
@@ -57,6 +56,7 @@ from tidelake.model.snapshot import (
     RemoveExtent,
     Scope,
     Snapshot,
+    UnitedCoverage,
     UpdateCoverage,
     UpdateTable,
 )
@@ -67,13 +67,13 @@ NANOS = st.integers(-(2**63), 2**63 - 1)
 
 @pytest.fixture
 def prices(tmp_path: Path) -> Path:
-    """Give a table that was written by hand in the original's layout."""
+    """Return a table that was written by hand in the original's layout."""
     return Path(shutil.copytree(GOLDEN, tmp_path / "prices"))
 
 
 @pytest.fixture
 def ours(tmp_path: Path) -> tuple[Path, LogCatalog, Scope]:
-    """Give a table of our own, with its root."""
+    """Return a table of our own, with its root."""
     root = tmp_path / "ours"
     catalog = open_log_catalog(root, create=True, clock=Ticking())
     settings = {"time": "ts", "entity": "service", "bucket": "15 min", "timezone": "UTC", "coverage": "track"}
@@ -166,7 +166,7 @@ def test_table_of_the_original_opens_as_it_is(prices: Path) -> None:
             settings=pinned,
             totals=Counts(1, 7, 1457),
             added=Counts(1, 7, 1457),
-            coverage=Coverage(f"{table}2-tblcov-9a8b7c6d5e4f3a2b1c0d9e8f7a6b5c4d.roar", 2),
+            coverage=UnitedCoverage(f"{table}2-tblcov-9a8b7c6d5e4f3a2b1c0d9e8f7a6b5c4d.roar", 2),
         )
         assert third == replace(
             second,
@@ -176,7 +176,7 @@ def test_table_of_the_original_opens_as_it_is(prices: Path) -> None:
             committed_us=1704358801500001,  # its own clock went back
             totals=Counts(2, 14, 1457),
             added=Counts(1, 7, 0),
-            coverage=Coverage(f"{table}3-tblcov-0f1e2d3c4b5a69788796a5b4c3d2e1f0.roar", 3),
+            coverage=UnitedCoverage(f"{table}3-tblcov-0f1e2d3c4b5a69788796a5b4c3d2e1f0.roar", 3),
         )
         assert catalog.extents(info.scope) == [one, two]
         assert catalog.extents(info.scope, end_ns=1704290400 * 10**9) == [one]
@@ -199,7 +199,7 @@ def test_table_of_the_original_takes_our_commits_and_the_original_reads_them(pri
             byte_size=size,
             coverage_key="_coverage/segments/segcov-00000000000000000000000000000003.roar",
         )
-        united = Coverage("_coverage/table/4-tblcov-00000000000000000000000000000004.roar", 4)
+        united = UnitedCoverage("_coverage/table/4-tblcov-00000000000000000000000000000004.roar", 4)
         publish(catalog, scope, AddExtent(added), UpdateCoverage(united))
         publish(catalog, scope, RemoveExtent("nvda-january-3"), RemoveExtent("3f2a9d0c7b6e5a4f8c1d2e3b4a5f6071"))
         listed = catalog.extents(scope)
@@ -359,7 +359,7 @@ def test_commit_writes_its_actions_and_what_makes_it_happen_once(ours: tuple[Pat
             DropHot(batch.id),
             RemoveExtent(old.id),
             AddExtent(added),
-            UpdateCoverage(Coverage("_coverage/t.roar", 3)),
+            UpdateCoverage(UnitedCoverage("_coverage/t.roar", 3)),
             RecordOffset("s", 7),
             base=head.sequence,
             key="k",
@@ -472,14 +472,14 @@ def test_original_reads_our_parquet_tables(tmp_path: Path) -> None:
 def test_coverage_in_buckets_that_the_original_lacks_is_kept_from_it(tmp_path: Path) -> None:
     catalog = open_log_catalog(tmp_path / "t", create=True)
     scope = catalog.create_table("t", SCHEMA, {"time": "ts", "bucket": "250ms"}).scope
-    publish(catalog, scope, UpdateCoverage(Coverage("c/1", 1)))
-    assert catalog.head(scope).coverage == Coverage("c/1", 1)
+    publish(catalog, scope, UpdateCoverage(UnitedCoverage("c/1", 1)))
+    assert catalog.head(scope).coverage == UnitedCoverage("c/1", 1)
     original = read_original(tmp_path / "t")
     assert original.coverage is None
     assert original.meta["kind"]["TimeSeries"]["bucket"] == {"Seconds": 1}
     with open_log_catalog(tmp_path / "t") as again:
         assert again.head(scope).settings == {"time": "ts", "bucket": "250ms"}
-        assert again.head(scope).coverage == Coverage("c/1", 1)
+        assert again.head(scope).coverage == UnitedCoverage("c/1", 1)
 
 
 def test_table_without_a_time_is_generic(tmp_path: Path) -> None:
@@ -562,7 +562,7 @@ def test_type_that_is_not_ours_names_its_column(prices: Path, data_type: Any) ->
 
 HOT = HotBatch("b", 3, b"\x00rows", None, 6, 1)
 UNIT = WorkUnit("u", "compact", "k", {"a": [1]}, "leased", 1, 2, 5, 3, "me", 4, 5, 6, 7, None)
-MARK = Mark(2, "p", "append", 1, Counts(1, 2, 3, 4, 5, 6), Counts(1), Counts(), Coverage("c", 2))
+MARK = Mark(2, "p", "append", 1, Counts(1, 2, 3, 4, 5, 6), Counts(1), Counts(), UnitedCoverage("c", 2))
 ENTRIES = {
     "create": Entry(1, "i", 5, (meta_of(SCHEMA, {"time": "ts"}, created_us=5),), MARK, table=Named("t", "n", "a")),
     "commit": Entry(
@@ -615,7 +615,7 @@ def test_state_is_the_same_after_a_checkpoint(prices: Path) -> None:
 
 
 def changed(document: dict[str, Any], *fields: Any) -> dict[str, Any]:
-    """Give a commit whose first action has other values."""
+    """Return a commit whose first action has other values."""
     meta = {**document["actions"][0]["UpdateTableMeta"], **dict(zip(fields[::2], fields[1::2], strict=True))}
     return {**document, "actions": [{"UpdateTableMeta": meta}]}
 

@@ -258,7 +258,7 @@ def _walk(cast: Cast, rules: Rules, chance: random.Random) -> Iterator[tuple[Wor
 
 
 def _kept(world: World) -> tuple[object, ...]:
-    """Give what a catalog keeps of a world."""
+    """Return what a catalog keeps of a world."""
     return world.oldest, world.extents, world.receipts, world.keys, world.pending, world.garbage
 
 

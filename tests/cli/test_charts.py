@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
-from tidelake.cli.charts import MOST_BARS, chart
+from tidelake.cli.charts import MAX_BARS, chart
 
 NOON = datetime(2026, 3, 14, 12, tzinfo=UTC)
 
@@ -21,7 +21,7 @@ def test_bars_are_as_long_as_their_values() -> None:
 
 
 def test_more_bars_than_anybody_reads_are_counted() -> None:
-    rows = [(f"s{n}", n) for n in range(MOST_BARS + 3)]
+    rows = [(f"s{n}", n) for n in range(MAX_BARS + 3)]
     assert chart("columnchart", ["s", "n"], rows).plain.splitlines()[-1] == "… and 3 more"
 
 

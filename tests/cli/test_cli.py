@@ -44,7 +44,7 @@ def write(store: ObjectStore, key: str) -> None:
 
 @pytest.fixture
 def extent(tmp_path: Path) -> Path:
-    """Give the path of an extent."""
+    """Return the path of an extent."""
     write(open_store(tmp_path), "a.tlm")
     return tmp_path / "a.tlm"
 
@@ -188,7 +188,7 @@ LOOK = """if True:
 
 
 def imported_by(*commands: tuple[str, ...]) -> set[str]:
-    """Give the libraries that a fresh process has imported after some commands."""
+    """Return the libraries that a fresh process has imported after some commands."""
     asked = ";".join(map(",".join, commands))
     found = subprocess.run([sys.executable, "-c", LOOK, asked], capture_output=True, check=True, text=True)
     return ENGINES & set(found.stdout.split())
@@ -225,7 +225,7 @@ def test_what_explains_and_inspects_waits_for_no_engine_that_it_does_not_use(lak
 
 @pytest.fixture
 def lake_folder(tmp_path: Path) -> Path:
-    """Give the folder of a lake with one table of two snapshots."""
+    """Return the folder of a lake with one table of two snapshots."""
     folder = tmp_path / "lake"
     with tidelake.connect(folder) as lake:
         table = lake.create_table("obs.logs", {"ts": "timestamp", "n": "long"})

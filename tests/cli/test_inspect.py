@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
-from tidelake.cli.inspect import MOST_BLOCKS_SHOWN, ExtentReport, anatomy, inspect_extent, size_text, time_text
+from tidelake.cli.inspect import MAX_BLOCKS_SHOWN, ExtentReport, anatomy, inspect_extent, size_text, time_text
 from tidelake.errors import CorruptExtent
 from tidelake.format import WriteOptions, segment_format
 from tidelake.model.schema import Schema
@@ -145,7 +145,7 @@ def test_anatomy_shows_every_column_and_hides_blocks_past_a_screenful(memory_sto
         assert re.search(rf"^{name}\b", text, re.MULTILINE)
     assert "'auth' … 'web'" in text
     assert "1970-01-01 00:00:00 to 1970-01-01 00:16:39 UTC, column ts" in text
-    assert f"{50 - MOST_BLOCKS_SHOWN} more blocks" in text
+    assert f"{50 - MAX_BLOCKS_SHOWN} more blocks" in text
 
 
 def test_anatomy_does_not_obey_what_is_in_the_data(memory_store: ObjectStore) -> None:

@@ -26,7 +26,7 @@ ROWS = [
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Iterator[tidelake.Lake]:
-    """Give a lake with a table of an hour."""
+    """Yield a lake with a table of an hour."""
     with tidelake.connect(tmp_path / "lake") as lake:
         lake.create_table("obs.logs", {"ts": "timestamp", "service": "string", "took": "int"}).append(ROWS)
         yield lake

@@ -90,7 +90,7 @@ def table_of(device: str, minutes: range) -> pa.Table:
 
 
 def minutes_of(table: pa.Table) -> list[tuple[Any, ...]]:
-    """Give gaps as an entity's values and minutes since noon."""
+    """Return gaps as an entity's values and minutes since noon."""
     names = table.column_names[:-3]
     return [
         (
@@ -103,7 +103,7 @@ def minutes_of(table: pa.Table) -> list[tuple[Any, ...]]:
 
 
 def reopened(table: Table, lake: Lake) -> Table:
-    """Give the table as a process that knows nothing yet sees it."""
+    """Return the table as a process that knows nothing yet sees it."""
     fresh = Lake(LakeHandle(lake.catalog, lake.store, lake.where))
     return fresh.table(table.name)
 

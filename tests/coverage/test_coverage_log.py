@@ -41,7 +41,7 @@ DAY = datetime(2024, 1, 2, tzinfo=UTC)
 
 @pytest.fixture
 def prices(tmp_path: Path) -> Path:
-    """Give a table that was written by hand in the original's layout."""
+    """Return a table that was written by hand in the original's layout."""
     return Path(shutil.copytree(GOLDEN, tmp_path / "prices"))
 
 
@@ -395,7 +395,7 @@ def test_a_peers_table_has_equal_rows_and_coverage(tmp_path: Path) -> None:
         assert read.to_pylist() == session.sql(order).to_pylist()
         newest = max((tmp_path / "theirs/_coverage/table").iterdir(), key=lambda path: int(path.name.split("-")[0]))
         expected = peer_coverage(newest.read_bytes())
-        held = lake.handle.holdings.at(ours.snapshot)
+        held = lake.handle.coverage_store.at(ours.snapshot)
         assert {entity: held.bitmap(entity) for entity in held} == expected
         for again in (rows.slice(2, 1), rows.slice(9, 1)):
             with pytest.raises(peer.IndexIntervalOverlapError):

@@ -41,7 +41,7 @@ stretches = st.builds(
     lambda low, length, step: range(low, low + length, step), near, st.integers(1, 200), st.integers(1, 3)
 )
 sets = st.lists(stretches, max_size=4).map(lambda found: {number for each in found for number in each})
-holdings = st.dictionaries(st.sampled_from(['["a"]', '["b"]', '["c"]', "[]"]), sets.filter(bool), max_size=4)
+coverage_store = st.dictionaries(st.sampled_from(['["a"]', '["b"]', '["c"]', "[]"]), sets.filter(bool), max_size=4)
 
 
 def coverage_of(held: Held) -> Coverage:
@@ -66,7 +66,7 @@ def held_by(coverage: Coverage) -> Held:
     return {entity: {number - 2**63 for number in coverage.bitmap(entity)} for entity in coverage}
 
 
-@given(holdings, holdings)
+@given(coverage_store, coverage_store)
 def test_algebra_is_that_of_sets(one: Held, other: Held) -> None:
     a, b = coverage_of(one), coverage_of(other)
     entities = {*one, *other}
@@ -118,7 +118,7 @@ def test_runs_of_every_sort_of_container() -> None:
     assert not touching.any()
 
 
-@given(holdings, near, st.integers(0, 400))
+@given(coverage_store, near, st.integers(0, 400))
 def test_missing_is_what_a_set_lacks(held: Held, low: int, length: int) -> None:
     coverage, high = coverage_of(held), low + length
     expected = set(range(low, high + 1))
@@ -132,7 +132,7 @@ def test_missing_is_what_a_set_lacks(held: Held, low: int, length: int) -> None:
     assert sets_of(flattened(found), ["any"])["any"] == set().union(*lacking.values())
 
 
-@given(holdings, st.lists(stretches.map(lambda r: (r.start, r.stop)), max_size=4))
+@given(coverage_store, st.lists(stretches.map(lambda r: (r.start, r.stop)), max_size=4))
 def test_meeting_a_schedule_is_an_intersection(held: Held, windows: list[tuple[int, int]]) -> None:
     bucket = Bucket(1, "1us")
     first, last = bucketed(clipped(windows, -1000, 1000), bucket)

@@ -30,7 +30,7 @@ from tidelake.model.predicate import And, Equals, IsNull, Not, Or, Predicate, Ra
 from tidelake.model.schema import Schema
 from tidelake.objects import ObjectStore, open_store
 
-MOST_EXTRA_BYTES = 64 << 20
+MAX_EXTRA_BYTES = 64 << 20
 
 SCHEMA = Schema.of(
     {"ts": "timestamp", "msg": "string", "n": "int", "real": "real", "ok": "bool", "d": "dynamic", "v": "vector(2)"}
@@ -194,7 +194,7 @@ def read(format: SegmentFormat, store: ObjectStore) -> list[pa.RecordBatch]:
 
 
 def tried(target: Target, data: bytes, store: ObjectStore, wanted: Sequence[pa.RecordBatch]) -> str:
-    """Say what came of reading some bytes."""
+    """Return what came of reading some bytes."""
     store.put(KEY, data)
     try:
         batches = read(segment_format(target.format), store)
@@ -253,7 +253,7 @@ def test_damaged_extents_never_harm_a_reader(targets: Mapping[str, Target], tria
     assert report.faults == []
     assert sum(report.outcomes.values()) >= trials
     assert min(report.outcomes["read"], report.outcomes["refused"]) > trials / 40
-    assert max(report.extra_rss, report.extra_arrow) < MOST_EXTRA_BYTES
+    assert max(report.extra_rss, report.extra_arrow) < MAX_EXTRA_BYTES
 
 
 @pytest.mark.parametrize(("name", "outcomes"), [("tlm", {"read", "refused"}), ("parquet", {"refused"})])

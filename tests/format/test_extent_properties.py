@@ -26,12 +26,12 @@ CUTS = st.integers(1, 5)
 
 @pytest.fixture(params=list(FORMATS))
 def format(request: pytest.FixtureRequest) -> SegmentFormat:
-    """Give each format in turn."""
+    """Return each format in turn."""
     return FORMATS[request.param]
 
 
 def batches_of(case: Case, cut: int) -> list[pa.RecordBatch]:
-    """Give the rows as several batches, the first a slice of a longer one, and one of no rows among them."""
+    """Return the rows as several batches, the first a slice of a longer one, and one of no rows among them."""
     whole = batch_of(case.rows, case.schema)
     return [whole.slice(at, cut) for at in range(0, len(case.rows), cut)] + [whole.slice(0, 0)]
 
@@ -46,7 +46,7 @@ def cut(rows: list[Row], size: int) -> list[list[Row]]:
 
 
 def subsets(schema: Schema) -> Iterator[tuple[str, ...]]:
-    """Give every subset of the columns, each also in the other order."""
+    """Yield every subset of the columns, each also in the other order."""
     for count in range(len(schema) + 1):
         for names in itertools.combinations(schema.names, count):
             yield names

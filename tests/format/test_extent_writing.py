@@ -43,7 +43,7 @@ TEXTS = Schema.of({"s": "string"})
 
 @pytest.fixture(params=list(FORMATS))
 def format(request: pytest.FixtureRequest) -> SegmentFormat:
-    """Give each format in turn."""
+    """Return each format in turn."""
     return FORMATS[request.param]
 
 

@@ -59,7 +59,7 @@ def read_as_a_stranger(data: bytes) -> tuple[list[dict[str, Any]], list[pa.Recor
 
 
 def bounds_of(batch: pa.RecordBatch) -> dict[str, Any]:
-    """Give the bounds that the specification asks for, with our times as the nanoseconds it knows."""
+    """Return the bounds that the specification asks for, with our times as the nanoseconds it knows."""
     times = batch.column("ts").view(pa.int64())
     in_ns = pa.array([None if us is None else us * 1000 for us in times.to_pylist()], pa.timestamp("ns"))
     return foreign.column_bounds(batch.set_column(0, "ts", in_ns))

@@ -40,7 +40,7 @@ TIMES_US = (-2_208_988_800_000_000, -1, 0, *(NOON_US + at * 1_000_000 for at in 
 
 
 def tide_rows() -> list[Row]:
-    """Give rows of every type, in the order of time, with what is hard to keep."""
+    """Return rows of every type, in the order of time, with what is hard to keep."""
     texts = ["auth", "billing timeout", "", "é日\U0010ffff", "x" * 300, "OutOfMemoryError"]
     reals = [0.5, -0.0, math.inf, -math.inf, math.nan, None]
     documents = [b"\xa0", b"\xa1\x61a\x01", None]
@@ -68,7 +68,7 @@ def tide_v2() -> bytes:
 
 
 def foreign_rows() -> list[list[Row]]:
-    """Give the rows of the foreign extents, block by block, with times floored to microseconds."""
+    """Return the rows of the foreign extents, block by block, with times floored to microseconds."""
     blocks = []
     for batch in foreign.sample_batches():
         times = [None if ns is None else ns // 1000 for ns in batch.column(0).cast(pa.int64()).to_pylist()]
@@ -77,7 +77,7 @@ def foreign_rows() -> list[list[Row]]:
 
 
 def as_json(blocks: list[list[Row]]) -> Any:
-    """Give rows as JSON can hold them: a float as its bits in hex, bytes as hex."""
+    """Return rows as JSON can hold them: a float as its bits in hex, bytes as hex."""
     plain = [[{name: _as_json(value) for name, value in row.items()} for row in exact(block)] for block in blocks]
     return json.loads(json.dumps(plain))
 

@@ -776,7 +776,7 @@ def test_a_named_time_column_must_have_times() -> None:
 
 
 def outcome(coerce: Callable[..., Coerced], data: Any, schema: Schema) -> Any:
-    """Give what a coercion returns, or the kind and the facts of its error."""
+    """Return what a coercion returns, or the kind and the facts of its error."""
     try:
         coerced = coerce(data, schema, RULES)
     except SchemaError as error:
@@ -798,7 +798,7 @@ def both(rows: Sequence[Mapping[str, Any]], schema: Schema, rules: Rules = RULES
 
 
 def merged(coerced: Coerced) -> list[dict[str, Any]]:
-    """Give each row's values by key: typed columns, and what the overflow map has."""
+    """Return each row's values by key: typed columns, and what the overflow map has."""
     rows = []
     arrays = [shown(array, column.type) for array, column in zip(coerced.batch.columns, coerced.schema, strict=True)]
     for row in pa.RecordBatch.from_arrays(arrays, names=list(coerced.schema.names)).to_pylist():
@@ -814,7 +814,7 @@ def merged(coerced: Coerced) -> list[dict[str, Any]]:
 
 
 def expected(row: Mapping[str, Any], schema: Schema) -> dict[str, Any]:
-    """Give what a row must read back as: itself, but for nulls, times, whole numbers in real columns, and text."""
+    """Return what a row must read back as: itself, but for nulls, times, whole numbers in real columns, and text."""
     made = {}
     for name, value in row.items():
         kind = schema[name].type.kind if name in schema and name != OVERFLOW_COLUMN else "none"
@@ -830,7 +830,7 @@ def expected(row: Mapping[str, Any], schema: Schema) -> dict[str, Any]:
 
 
 def strict(value: Any) -> Any:
-    """Give a value in which True is not 1, 1 is not 1.0, 0.0 is not -0.0, and NaN is NaN."""
+    """Return a value in which True is not 1, 1 is not 1.0, 0.0 is not -0.0, and NaN is NaN."""
     if isinstance(value, Mapping):
         return {key: strict(inner) for key, inner in value.items()}
     if isinstance(value, list):
@@ -915,7 +915,7 @@ def _ranged(us: int) -> int | None:
 
 
 def marked(coerced: Coerced) -> pa.RecordBatch:
-    """Give a batch whose dynamic fields say so."""
+    """Return a batch whose dynamic fields say so."""
     fields = [
         field.with_metadata(DYNAMIC_FIELD) if pa.types.is_binary(field.type) else field
         for field in coerced.batch.schema

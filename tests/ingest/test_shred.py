@@ -90,7 +90,7 @@ def lines(values: list[Any], *, ascii: bool = True, spaces: bool = False) -> byt
 
 
 def merged(coerced: Coerced) -> list[dict[str, Any]]:
-    """Give each row's values by key: typed columns, and what the overflow map has."""
+    """Return each row's values by key: typed columns, and what the overflow map has."""
     rows = []
     for row in coerced.batch.to_pylist():
         spilled = row.pop(OVERFLOW_COLUMN, None)
@@ -388,7 +388,7 @@ def _is_object(line: bytes) -> bool:
 
 
 def read_with_orjson(text: bytes) -> list[dict[str, Any]] | None:
-    """Give the rows of a text, or None if some line is not an object."""
+    """Return the rows of a text, or None if some line is not an object."""
     rows = []
     for line in text.removeprefix(b"\xef\xbb\xbf").split(b"\n"):
         if not line.strip(b" \t\r"):

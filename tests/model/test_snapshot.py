@@ -18,7 +18,6 @@ from tidelake.model.snapshot import (
     Claim,
     Commit,
     Counts,
-    Coverage,
     DropHot,
     Fence,
     Manifest,
@@ -26,6 +25,7 @@ from tidelake.model.snapshot import (
     RemoveExtent,
     Scope,
     Snapshot,
+    UnitedCoverage,
     UpdateCoverage,
     UpdateTable,
     advance,
@@ -137,9 +137,9 @@ def test_a_stream_moves_forward_only() -> None:
 
 
 def test_older_coverage_does_not_replace_newer() -> None:
-    after = step(FIRST, UpdateCoverage(Coverage("c/2", 2)))
-    after = step(after, UpdateCoverage(Coverage("c/1", 1)))
-    assert after.snapshot.coverage == Coverage("c/2", 2)
+    after = step(FIRST, UpdateCoverage(UnitedCoverage("c/2", 2)))
+    after = step(after, UpdateCoverage(UnitedCoverage("c/1", 1)))
+    assert after.snapshot.coverage == UnitedCoverage("c/2", 2)
 
 
 def test_an_append_rebases_onto_anything() -> None:
@@ -317,7 +317,7 @@ def everything() -> Commit:
         AddExtent(extent(stats={"service": {"distinct": ["a"], "tokens": None}})),
         RemoveExtent("e1"),
         UpdateTable(widened(SCHEMA, "a"), {"retention": "30d", "old": None}),
-        UpdateCoverage(Coverage("c/1", 4)),
+        UpdateCoverage(UnitedCoverage("c/1", 4)),
         AppendHot(hot()),
         DropHot("h1"),
         RecordOffset("stream", 3),

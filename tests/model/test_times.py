@@ -17,7 +17,7 @@ from tidelake.cli.main import main
 from tidelake.errors import InvalidInputError
 from tidelake.ingest.instants import NO_TIME, times_of_ints
 from tidelake.model.predicate import Nanoseconds
-from tidelake.model.times import LEAST_ASKED, duration_us, parse_time_ns, time_us
+from tidelake.model.times import MIN_ASKED, duration_us, parse_time_ns, time_us
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_parse_time_refuses_numbers_that_are_rather_something_else(value: object
         parse_time_ns(value)
 
 
-@given(st.integers(-(2**63) + 1, 2**63 - 1).filter(lambda n: n == 0 or abs(n) >= LEAST_ASKED))
+@given(st.integers(-(2**63) + 1, 2**63 - 1).filter(lambda n: n == 0 or abs(n) >= MIN_ASKED))
 def test_questions_and_appends_read_numbers_alike(number: int) -> None:
     (appended,) = times_of_ints(np.array([number], dtype=np.int64)).tolist()
     if appended == NO_TIME:

@@ -70,7 +70,7 @@ def test_sieve_drops_no_extent_that_has_a_wanted_row() -> None:
 
 
 def known_of(stats: Stats, column: str, *, as_filters: bool) -> Known | None:
-    """Give what is known of a column, perhaps with filters in the place of exact sets, as of many values."""
+    """Return what is known of a column, perhaps with filters in the place of exact sets, as of many values."""
     known = stats.columns.get(column)
     if known is None or not as_filters:
         return None if known is None else Known(known)

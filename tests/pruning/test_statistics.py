@@ -61,7 +61,7 @@ def answered(predicate: Predicate, stats: Stats) -> set[Answer]:
 
 
 def lost(asked: Sequence[Predicate], rows: Sequence[Row], schema: Schema, stats: Stats) -> list[tuple[Any, ...]]:
-    """Give the predicates that some row answers in a way which the statistics rule out."""
+    """Return the predicates that some row answers in a way which the statistics rule out."""
     missing = ((each, answers_of_rows(each, rows, schema) - answered(each, stats)) for each in asked)
     return [found for found in missing if found[1]]
 
@@ -84,7 +84,7 @@ def extent_stats_of(values: Iterable[Any], kind: str = "string") -> Stats:
 
 
 def stored(stats: Stats) -> Stats:
-    """Give statistics as they come back from being stored."""
+    """Return statistics as they come back from being stored."""
     shapes = orjson.loads(orjson.dumps({name: column_to_json(known) for name, known in stats.columns.items()}))
     return Stats(stats.rows, {name: column_from_json(shape) for name, shape in shapes.items()})
 

@@ -100,7 +100,7 @@ class CaseTables:
 
 
 def arrow_table(name: str) -> pa.Table:
-    """Give a shared table's rows; a dynamic value is JSON text."""
+    """Return a shared table's rows; a dynamic value is JSON text."""
     columns, rows = TABLES[name]
     kinds = {"dynamic": pa.string(), "timestamp": pa.timestamp("us", tz="UTC")}
     arrays = []
@@ -113,7 +113,7 @@ def arrow_table(name: str) -> pa.Table:
 
 
 def shown(value: Any, kind: str) -> Any:
-    """Give a result's value as JSON says it, alike for both engines."""
+    """Return a result's value as JSON says it, alike for both engines."""
     if value is None:
         return None
     if kind == "dynamic":
@@ -136,6 +136,6 @@ def _plain(value: Any) -> Any:
 
 
 def texts_of(rows: Sequence[Sequence[Any]], *, ordered: bool) -> list[str]:
-    """Give rows as lines of JSON, sorted unless their order counts."""
+    """Return rows as lines of JSON, sorted unless their order counts."""
     lines = [json.dumps(list(row), ensure_ascii=False, sort_keys=True) for row in rows]
     return lines if ordered else sorted(lines)

@@ -24,7 +24,7 @@ QUICK = {
 
 @pytest.fixture
 def quick_spark(spark: SparkSession) -> Iterator[SparkSession]:
-    """Give the session with what only pays for large queries turned off."""
+    """Yield the session with what only pays for large queries turned off."""
     for name, value in QUICK.items():
         spark.conf.set(name, value)
     yield spark
@@ -34,7 +34,7 @@ def quick_spark(spark: SparkSession) -> Iterator[SparkSession]:
 
 @pytest.fixture
 def query_spark(quick_spark: SparkSession) -> Iterator[SparkSession]:
-    """Give the session with the portable functions and the tables of the KQL cases."""
+    """Yield the session with the portable functions and the tables of the KQL cases."""
     register_spark(quick_spark)
     for name, value in SETTINGS.items():  # as the engine itself runs
         quick_spark.conf.set(name, value)
@@ -53,7 +53,7 @@ def query_spark(quick_spark: SparkSession) -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="session")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
-    """Give the lake that the cases ask; see ``world``."""
+    """Yield the lake that the cases ask; see ``world``."""
     with tidelake.connect(tmp_path_factory.mktemp("world")) as lake:
         build(lake)
         yield lake

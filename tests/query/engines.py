@@ -21,7 +21,7 @@ from tidelake.query.kql.results import unpacked
 
 
 def connect_duckdb() -> duckdb.DuckDBPyConnection:
-    """Give a connection in UTC that knows the portable functions and the shared tables."""
+    """Return a connection in UTC that knows the portable functions and the shared tables."""
     connection = duckdb.connect()
     connection.execute("SET TimeZone = 'UTC'")
     register_duckdb(connection)
@@ -38,7 +38,7 @@ def connect_duckdb() -> duckdb.DuckDBPyConnection:
 
 
 def run_duckdb(connection: duckdb.DuckDBPyConnection, case: Case) -> tuple[str, list[str]]:
-    """Give a case's columns and rows as text."""
+    """Return a case's columns and rows as text."""
     lowered = lower(case.query, CaseTables(), now=NOW)
     result = connection.sql(render(lowered.tree, "duckdb")).to_arrow_table()
     table, columns = unpacked(lowered, result)
@@ -48,7 +48,7 @@ def run_duckdb(connection: duckdb.DuckDBPyConnection, case: Case) -> tuple[str, 
 
 
 def run_spark(session: Any, cases: Sequence[Case]) -> list[tuple[str, list[str]]]:
-    """Give many cases' columns and rows as text, by one job: each row as JSON, under its case's number.
+    """Return many cases' columns and rows as text, by one job: each row as JSON, under its case's number.
 
     A bag that is to be unpacked stays whole here, so such a case runs on its own.
     """

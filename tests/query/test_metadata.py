@@ -20,7 +20,7 @@ DAY = "2026-01-{:02}"
 
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
-    """Give a table of four days, an extent each, the last with nulls and NaN, and one day hot."""
+    """Yield a table of four days, an extent each, the last with nulls and NaN, and one day hot."""
     with tidelake.connect(tmp_path_factory.mktemp("lake")) as lake:
         table = lake.create_table(
             "m.points", {"ts": "timestamp", "host": "string", "n": "long", "x": "real", "up": "bool"}, time="ts"

@@ -22,7 +22,7 @@ LOCAL_QUERIES, SPARK_QUERIES = 60, 6
 
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
-    """Give the logs in sixteen extents and some hot rows."""
+    """Yield the logs in sixteen extents and some hot rows."""
     with tidelake.connect(tmp_path_factory.mktemp("lake")) as lake:
         kinds = {"ts": "timestamp", "service": "string", "status": "int", "bytes": "long", "latency": "real"}
         table = lake.create_table(
@@ -101,7 +101,7 @@ def test_pruning_does_not_change_an_answer_and_reads_less(lake: Lake, monkeypatc
     read = whole = fewer = 0
     for number in range(LOCAL_QUERIES):
         monkeypatch.setattr(
-            listing_cache, "LEAST_EXTENTS", 2 if number % 2 else 1000
+            listing_cache, "MIN_EXTENTS", 2 if number % 2 else 1000
         )  # from memory, and from the catalog
         text = query(chance)
         pruned, unpruned = lake.sql(text, engine="auto"), run(lake, text, engine="local", prune=False)

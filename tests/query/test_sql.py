@@ -266,7 +266,7 @@ def test_kql_that_was_asked_before_is_not_read_again_unless_it_may_mean_somethin
         table.append([{"n": 1}])
 
         def kept(text: str) -> bool:
-            """Say whether asking twice binds once."""
+            """Return whether asking twice binds once."""
             first, second = lake.kql(text), lake.kql(text)
             assert first.to_arrow().equals(second.to_arrow())
             return first._prepared is second._prepared

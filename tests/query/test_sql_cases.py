@@ -108,7 +108,7 @@ def check(case: Case, lake: Lake, engine: str) -> None:
 
 
 def on_spark() -> list[Any]:
-    """Give the cases, two of three for the long runs alone: each costs Spark most of a second."""
+    """Return the cases, two of three for the long runs alone: each costs Spark most of a second."""
     return [
         case if at % 3 == 0 else pytest.param(case, marks=pytest.mark.torture, id=case.name)
         for at, case in enumerate(read_cases())

@@ -26,7 +26,7 @@ LATE = "select n * 9223372036854775807 as n from obs.logs"  # too much for the l
 
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
-    """Give a lake with a table of several batches, and one with dynamic values."""
+    """Yield a lake with a table of several batches, and one with dynamic values."""
     with tidelake.connect(tmp_path_factory.mktemp("streams") / "lake") as lake:
         numbers = [0] * (ROWS - 1) + [2]
         times = pa.array(range(ROWS), pa.timestamp("us", tz="UTC"))

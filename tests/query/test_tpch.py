@@ -33,7 +33,7 @@ def made() -> Path:
 
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory, made: Path) -> Iterator[Lake]:
-    """Give a lake with the tables, each in an extent and some rows hot."""
+    """Yield a lake with the tables, each in an extent and some rows hot."""
     with tidelake.connect(tmp_path_factory.mktemp("tpch")) as lake:
         for name in TABLES:
             rows = pq.read_table(made / f"{name}.parquet")
@@ -47,7 +47,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory, made: Path) -> Iterator[Lake]
 
 
 def asked(made: Path, number: int) -> tuple[str, list[list[str]]]:
-    """Give a query's text and its published answer."""
+    """Return a query's text and its published answer."""
     found = json.loads((made / "queries.json").read_text())[str(number)]
     text = str(found["query"]).strip().removesuffix(";")
     if number in ROUNDED:

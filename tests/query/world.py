@@ -17,7 +17,7 @@ MESSAGES = ("GET /index ok", "connection timeout after 30s", "cache miss", "Time
 
 
 def log_rows() -> list[dict[str, Any]]:
-    """Give the rows of ``obs.logs``."""
+    """Return the rows of ``obs.logs``."""
     rows = []
     for number in range(96):
         attributes: dict[str, Any] = {"http": {"method": ("GET", "PUT", "POST")[number % 3], "status": 200 + number}}

@@ -224,7 +224,7 @@ def leaf_answer(leaf: Leaf, row: dict[str, Any]) -> bool | None:
 
 
 def in_ns(leaf: Leaf) -> Leaf:
-    """Give the times that a leaf compares with as a time column has them."""
+    """Return the times that a leaf compares with as a time column has them."""
     match leaf:
         case Equals(name, datetime() as time):
             return Equals(name, time_ns(time))
@@ -291,7 +291,7 @@ def at_path(value: Any, path: str) -> Any:
 
 
 def comparisons(name: str, literals: Sequence[Any]) -> Iterator[Any]:
-    """Give every comparison with every literal, and with pairs of them."""
+    """Yield every comparison with every literal, and with pairs of them."""
     for at, literal in enumerate(literals):
         yield Equals(name, literal)
         yield InSet(name, (literal, literals[at - 1], literals[at - 2]))
@@ -439,7 +439,7 @@ def test_select_holds_on_to_few_rows_only_by_a_copy_of_them() -> None:
 
 
 def nested(text: str) -> list[Any]:
-    """Give values that have a text at ``a.b`` and elsewhere, at a part of it, and not at all."""
+    """Return values that have a text at ``a.b`` and elsewhere, at a part of it, and not at all."""
     return [
         *({"a": {"b": text}}, {"a.b": text}, {"a": {"b": text + "x"}}, {"a": {"b": "x" + text}}, {"a": {"c": text}}),
         *({text: 1}, {"a": {text: {"b": text}}}, {"a": {"b": [text]}}, {"a": {"b": {"b": text}}}, {"a": {"b": None}}),

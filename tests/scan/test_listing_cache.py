@@ -21,7 +21,7 @@ CONDITIONS = (
 
 @pytest.fixture(autouse=True)
 def _keep_small_listings(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listing_cache, "LEAST_EXTENTS", 1)
+    monkeypatch.setattr(listing_cache, "MIN_EXTENTS", 1)
 
 
 def test_listing_is_brought_forward_by_commits_and_loses_no_row(tmp_path: Path) -> None:
@@ -57,10 +57,10 @@ def test_no_more_is_kept_than_memory_allows(tmp_path: Path, monkeypatch: pytest.
         kept = listing_cache.listings_of(lake.catalog)
         assert [len(table.plan(["n"], "n == 1").tasks) for table in tables] == [1, 1]
         assert len(kept._kept) == 2
-        monkeypatch.setattr(listing_cache, "MOST_BYTES", 700)  # of one table
+        monkeypatch.setattr(listing_cache, "MAX_BYTES", 700)  # of one table
         assert len(tables[0].plan(["n"], "n == 1").tasks) == 1
         assert [listing.byte_size > 0 for listing in kept._kept.values()] == [True]
-        monkeypatch.setattr(listing_cache, "MOST_BYTES", 10)
+        monkeypatch.setattr(listing_cache, "MAX_BYTES", 10)
         assert len(tables[1].plan(["n"], "n == 1").tasks) == 1
         assert [listing.byte_size for listing in kept._kept.values()] == [0]
         assert tables[1].plan(["n"], "n == 2").tasks == ()

@@ -30,7 +30,7 @@ def lake(tmp_path: Path) -> Iterator[Lake]:
 
 @pytest.fixture
 def planner(lake: Lake) -> Lake:
-    """Give the lake as Spark's planning holds it open."""
+    """Return the lake as Spark's planning holds it open."""
     return Lake(Place.of_lake(lake).open())
 
 

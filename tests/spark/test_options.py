@@ -1,4 +1,4 @@
-"""Give Spark options: those that are known are heeded, whatever their case, and no other is passed over."""
+"""Provide Spark options: those that are known are heeded, whatever their case, and no other is passed over."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ values = st.recursive(
 
 
 def plain(value: Any) -> Any:
-    """Give a variant's Python value as the dynamic one it came from: whole decimals are integers."""
+    """Return a variant's Python value as the dynamic one it came from: whole decimals are integers."""
     if isinstance(value, Decimal):
         return int(value)
     if isinstance(value, list):

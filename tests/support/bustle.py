@@ -38,7 +38,7 @@ def make_table(lake: Lake) -> None:
 
 
 def rows(numbers: range) -> list[dict[str, Any]]:
-    """Give rows with these numbers."""
+    """Return rows with these numbers."""
     minutes = [n % MINUTES for n in numbers]
     return [
         {"ts": f"2026-01-01T{at // 60:02}:{at % 60:02}:00Z", "device": f"d{n % 3}", "n": n, "tags": {"a": n % 7}}

@@ -20,7 +20,7 @@ import psycopg
 import pyarrow as pa
 import pytest
 
-from tidelake.catalog.protocol import At, Catalog, Pending, new_id, nothing_at
+from tidelake.catalog.protocol import Catalog, Pending, StepHook, new_id, no_hook
 from tidelake.catalog.sql.sql_catalog import SqlCatalog
 from tidelake.errors import CommitUnknownError, StorageError
 from tidelake.model.schema import Schema
@@ -43,21 +43,21 @@ class Ticking:
 
 
 def place_of(store: str, request: pytest.FixtureRequest, folder: Path) -> str:
-    """Give where a new catalog of a store is to be."""
+    """Return where a new catalog of a store is to be."""
     if store == "sqlite":
         return str(folder / "catalog.sqlite")
     return fresh_schema(request.getfixturevalue("postgres"))
 
 
 def fresh_schema(server: str) -> str:
-    """Give the address of an empty schema of a PostgreSQL server: as good as a database, and a hundred times faster."""
+    """Return the address of an empty schema of a PostgreSQL server: as good as a database, a hundred times faster."""
     name = f"test_{secrets.token_hex(6)}"
     with psycopg.connect(server, autocommit=True) as connection:
         connection.execute(f"CREATE SCHEMA {name}".encode())
     return f"{server}?options=-csearch_path%3D{name}"
 
 
-def open_sql(where: str, *, clock: Callable[[], int] | None = None, at: At = nothing_at) -> SqlCatalog:
+def open_sql(where: str, *, clock: Callable[[], int] | None = None, at: StepHook = no_hook) -> SqlCatalog:
     """Open a SQL catalog, by default with a ticking clock."""
     return SqlCatalog(where, clock=clock or Ticking(), at=at)
 

@@ -216,7 +216,7 @@ class _Armed:
     times: int | None
 
     def fires(self, verb: str, keys: Sequence[str], chance: random.Random) -> bool:
-        """Tell whether this call is the fault's, and count it."""
+        """Return whether this call is the fault's, and count it."""
         if verb not in self.verbs or self.times == 0:
             return False
         if not any(fnmatchcase(key, self.fault.match) for key in keys):

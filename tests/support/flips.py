@@ -67,7 +67,7 @@ def _rows(at: int, count: int) -> list[dict[str, Any]]:
 
 
 def ask(lake: Path) -> list[Any]:
-    """Give the answers to all questions to one of the lakes."""
+    """Return the answers to all questions to one of the lakes."""
     where = f"log:{lake}" if lake.name == "log" else lake
     with tidelake.connect(where, create=False) as held:
         answers: list[Any] = [held.tables()]

@@ -47,7 +47,7 @@ def frame_v2(batches: Sequence[pa.RecordBatch], compression: str | None = None) 
 
 
 def arrow_file(batches: Sequence[pa.RecordBatch], compression: str | None = None) -> bytes:
-    """Give batches as an Arrow IPC file."""
+    """Return batches as an Arrow IPC file."""
     sink = pa.BufferOutputStream()
     options = pa.ipc.IpcWriteOptions(compression=compression)
     with pa.ipc.new_file(sink, batches[0].schema, options=options) as file:
@@ -57,13 +57,13 @@ def arrow_file(batches: Sequence[pa.RecordBatch], compression: str | None = None
 
 
 def stats_json(batches: Sequence[pa.RecordBatch]) -> bytes:
-    """Give the block statistics of batches as they are stored."""
+    """Return the block statistics of batches as they are stored."""
     entries = [{"row_count": batch.num_rows, "cols": column_bounds(batch)} for batch in batches]
     return json.dumps(entries, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def column_bounds(batch: pa.RecordBatch) -> dict[str, dict[str, Any]]:
-    """Give the bounds of the columns that have any, in the order of their names' bytes."""
+    """Return the bounds of the columns that have any, in the order of their names' bytes."""
     found = {}
     for name in sorted(batch.schema.names, key=str.encode):
         values = batch.column(name)
@@ -78,7 +78,7 @@ def column_bounds(batch: pa.RecordBatch) -> dict[str, dict[str, Any]]:
 
 
 def sample_batches() -> list[pa.RecordBatch]:
-    """Give blocks that hold every type, nulls, times before 1970 and below the microsecond, and no rows at all."""
+    """Return blocks that hold every type, nulls, times before 1970 and below the microsecond, and no rows at all."""
     second = 1_000_000_000
     start = 1_776_679_200 * second
     return [

@@ -14,7 +14,7 @@ NEAR_END = 64  # bytes: where most formats keep their lengths
 
 
 def damaged(data: bytes, chance: random.Random) -> bytes:
-    """Give the bytes with one to three damages."""
+    """Return the bytes with one to three damages."""
     for _ in range(chance.choice((1, 1, 1, 2, 3))):
         data = chance.choice(DAMAGES)(data, chance)
     return data

@@ -58,7 +58,7 @@ _MISSING = object()
 
 
 def answers(predicate: Predicate, row: Row, schema: Schema) -> Answers:
-    """Give every answer that this row may give."""
+    """Return every answer that this row may give."""
     match predicate:
         case And(parts):
             return _combined(_all, (answers(part, row, schema) for part in parts))
@@ -71,7 +71,7 @@ def answers(predicate: Predicate, row: Row, schema: Schema) -> Answers:
 
 
 def answers_of_rows(predicate: Predicate, rows: Iterable[Row], schema: Schema) -> set[Answer]:
-    """Give every answer that some row may give."""
+    """Return every answer that some row may give."""
     return {answer for row in rows for answer in answers(predicate, row, schema)}
 
 

@@ -112,12 +112,12 @@ def _endless(parents: dict[World, World | None], cast: Cast, rules: Rules) -> Wo
 
 
 def first_world(cast: Cast) -> World:
-    """Give the state before anything has happened: one snapshot with one row."""
+    """Return the state before anything has happened: one snapshot with one row."""
     return World(tuple(Actor("idle", 1) for _ in cast.roles), cast.crashes, cast.losses, cast.abandons)
 
 
 def next_steps(world: World, cast: Cast, rules: Rules, *, shortcuts: bool = True) -> Next:
-    """Give all that can happen next.
+    """Yield all that can happen next.
 
     Whose step nobody else can notice or disturb goes first: any other order leads to the same endings.
     """
@@ -144,7 +144,7 @@ def next_steps(world: World, cast: Cast, rules: Rules, *, shortcuts: bool = True
 
 
 def violation(world: World) -> str | None:
-    """Say which invariant a state breaks."""
+    """Return which invariant a state breaks."""
     if world.fault:
         return world.fault
     found, reachable = _read_history(world.extents, world.oldest, world.head, world.published)
@@ -170,7 +170,7 @@ def violation(world: World) -> str | None:
 
 
 def stuck(world: World, cast: Cast) -> str | None:
-    """Say who has not finished in a state after which nothing can happen."""
+    """Return who has not finished in a state after which nothing can happen."""
     for (name, role), actor in zip(cast.roles, world.actors, strict=True):
         if world.failure and actor.phase not in OVER:
             return f"{name} never ends: {actor.phase}"
@@ -180,12 +180,12 @@ def stuck(world: World, cast: Cast) -> str | None:
 
 
 def visible(extents: Held, sequence: int) -> tuple[str, ...]:
-    """Give the extents that a snapshot shows."""
+    """Return the extents that a snapshot shows."""
     return tuple(sorted(name for name, added, gone in extents if added <= sequence and (not gone or gone > sequence)))
 
 
 def commit_of(plan: Plan) -> Commit:
-    """Give a plan as the engine's own value."""
+    """Return a plan as the engine's own value."""
     removes = tuple(RemoveExtent(name) for name in plan.removes)
     fence = Fence(UNIT, plan.token) if plan.token else None
     actions: tuple[Action, ...] = (AddExtent(extent_of(plan.adds)), *removes)
@@ -193,7 +193,7 @@ def commit_of(plan: Plan) -> Commit:
 
 
 def extent_of(name: str) -> Extent:
-    """Give an extent as the engine's own value."""
+    """Return an extent as the engine's own value."""
     return Extent(name, name, "tlm", 1, len(_rows_of(name)), 1, None, None, 1)
 
 
@@ -298,7 +298,7 @@ def _find_out(turn: Turn, actor: Actor) -> Next:
 
 
 def _face_refusal(turn: Turn, actor: Actor) -> Next:
-    """Tell the caller that a commit did not happen, unless it did."""
+    """Yield the caller that a commit did not happen, unless it did."""
     world, plan = turn.world, plan_of(actor)
     found = dict(world.receipts).get(plan.id)
     if found is not None and turn.rules.looks_when_refused:
@@ -337,7 +337,7 @@ _ACTS: dict[Phase, Callable[[Turn, Actor], Next]] = {
 
 
 def _is_private(world: World, actor: Actor) -> bool:
-    """Tell whether an actor's next step neither changes nor reads what another's step reads or changes."""
+    """Return whether an actor's next step neither changes nor reads what another's step reads or changes."""
     match actor.phase:
         case "receipted":
             return True
@@ -464,7 +464,7 @@ def _rows(extents: Names) -> str:
 
 @cache
 def _read_history(extents: Held, oldest: int, head: int, published: tuple[Names, ...]) -> tuple[str | None, Names]:
-    """Say what is wrong with the retained snapshots, if anything, and what they reach."""
+    """Return what is wrong with the retained snapshots, if anything, and what they reach."""
     reachable: set[str] = set()
     for sequence, held in zip(range(oldest, head + 1), published, strict=True):
         shown = visible(extents, sequence)

@@ -12,7 +12,7 @@ COMMITTING = ("ready", "compared", "behind", "unknown", "refused")
 
 
 def steps_of_failure(world: World, cast: Cast, rules: Rules) -> Next:
-    """Give what can happen once the catalog has failed: those who have begun go on until they have an answer."""
+    """Yield what can happen once the catalog has failed: those who have begun go on until they have an answer."""
     for at, (name, role) in enumerate(cast.roles):
         actor, turn = world.actors[at], Turn(world, at, name, role, rules)
         if actor.phase == "receipted":

@@ -28,14 +28,14 @@ def batch_of(rows: Sequence[Row], schema: Schema) -> pa.RecordBatch:
 
 
 def rows_of(batch: pa.RecordBatch) -> list[Row]:
-    """Give the rows of a batch."""
+    """Return the rows of a batch."""
     columns = [_plain(values) for values in batch.columns]
     names = batch.schema.names
     return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
 
 
 def exact(rows: Iterable[Row]) -> list[Row]:
-    """Give the rows with every float as its bits in text, so that NaN equals itself and zero has a sign."""
+    """Return the rows with every float as its bits in text, so that NaN equals itself and zero has a sign."""
     return [{name: _exact(value) for name, value in row.items()} for row in rows]
 
 

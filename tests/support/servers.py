@@ -125,7 +125,7 @@ def seaweedfs_server(bucket: str = "lake") -> Iterator[S3Server]:
 
 
 def postgres_pid(url: str) -> int:
-    """Give the process of a PostgreSQL server."""
+    """Return the process of a PostgreSQL server."""
     with psycopg.connect(url, autocommit=True) as connection:
         found = connection.execute("SHOW data_directory").fetchone()
     assert found is not None
@@ -273,7 +273,7 @@ def _wait(ask: Callable[[], None], process: subprocess.Popen[bytes], log: Path, 
 
 
 def _reachable(programs: Path, folder: Path) -> Path:
-    """Give a place of the programs that nobody can reach: their own, or a copy."""
+    """Return a place of the programs that nobody can reach: their own, or a copy."""
     if all(parent.stat().st_mode & 0o001 for parent in programs.resolve().parents):
         return programs
     copy = folder / "programs"

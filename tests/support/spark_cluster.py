@@ -36,7 +36,7 @@ class Cluster:
 
 @contextmanager
 def spark_cluster(folder: Path, *, workers: int = 2) -> Iterator[Cluster]:
-    """Give a cluster; its workers know nothing of this package but what is shipped to them."""
+    """Return a cluster; its workers know nothing of this package but what is shipped to them."""
     home = Path(pyspark.__file__).parent
     environment = {
         **{name: value for name, value in os.environ.items() if name != "PYTHONPATH"},

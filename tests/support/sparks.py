@@ -16,7 +16,7 @@ DRIVER_MEMORY = "1g"
 
 @contextmanager
 def spark_session() -> Iterator[SparkSession]:
-    """Give a session on two local cores, with everything it writes in a folder of its own."""
+    """Return a session on two local cores, with everything it writes in a folder of its own."""
     import tidelake.spark
 
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"

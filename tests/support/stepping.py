@@ -59,7 +59,7 @@ class Stepper:
             assert arrived, f"worker {name} is stuck; others are at {self.where}"
 
     def running(self) -> list[str]:
-        """Give the workers that have not ended."""
+        """Return the workers that have not ended."""
         return sorted(name for name, where in self.where.items() if where != "end")
 
     def _work(self, name: str, worker: Worker) -> None:
@@ -93,7 +93,7 @@ class _Path:
     others: list[list[str]] = field(default_factory=list)
 
     def next(self) -> list[str] | None:
-        """Give the beginning of the next way that was not taken yet."""
+        """Return the beginning of the next way that was not taken yet."""
         for at in reversed(range(len(self.chosen))):
             if self.others[at]:
                 return [*self.chosen[:at], self.others[at][0]]

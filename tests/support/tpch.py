@@ -27,7 +27,7 @@ RUN_WITHIN_S = 120
 
 
 def tpch(scale: float) -> Path:
-    """Give the folder with a Parquet file for each table and ``queries.json``, made if it is not there."""
+    """Return the folder with a Parquet file for each table and ``queries.json``, made if it is not there."""
     stamp = hashlib.sha256(PINS.read_bytes() + Path(__file__).read_bytes()).hexdigest()[:12]
     made = ROOT / "build" / "tpch" / f"{stamp}-{scale}"
     if made.exists():

@@ -182,7 +182,7 @@ def check_drift(lake: Lake, seed: int, engines: tuple[str, ...]) -> str:
     """Live through one table's life; every value is found by an equality, or announced with the right count."""
     chance = random.Random(seed)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(drift, "LEAST_MISFITS", chance.choice([3, 10]))
+        patch.setattr(drift, "MIN_MISFITS", chance.choice([3, 10]))
         table, went_in = live(lake, chance, f"t{seed}", patch)
     kind = str(table.schema["v"].type)
     read = table.scan(["v"], ordered=True, dynamic="cbor").read_all()["v"].to_pylist()

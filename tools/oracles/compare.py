@@ -219,7 +219,7 @@ def _sortable(value: Any) -> str:
 
 
 def _squashed(text: str) -> str:
-    """Give text without what printing adds: spaces of tables, escaped bars."""
+    """Return text without what printing adds: spaces of tables, escaped bars."""
     return " ".join(_unescaped(text).split())
 
 

@@ -28,7 +28,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from tidelake.catalog.protocol import At, Catalog, StaleHead, nothing_at
+from tidelake.catalog.protocol import Catalog, StaleHead, StepHook, no_hook
 from tidelake.errors import CommitUnknownError, ConflictError, StorageError, TidelakeError, UnavailableError
 from tidelake.model.snapshot import (
     Commit,
@@ -56,7 +56,7 @@ Completed: TypeAlias = Callable[[Sequence[Commit], Snapshot], Sequence[Commit]]
 
 
 def nothing_held_at(snapshot: Snapshot) -> Held:
-    """Say that no window is held: the answer for tables without exclusive coverage."""
+    """Return that no window is held: the answer for tables without exclusive coverage."""
     return nothing_held
 
 
@@ -78,7 +78,7 @@ class Coordinator:
         clock_s: Callable[[], float] = time.monotonic,
         sleep_s: Callable[[float], None] = time.sleep,
         chance: Callable[[], float] = random.random,
-        at: At = nothing_at,
+        at: StepHook = no_hook,
     ) -> None:
         self._catalog = catalog
         self._held_at = held_at
@@ -99,7 +99,7 @@ class Coordinator:
         self._lock, self._lanes = threading.Lock(), {}
 
     def head(self, scope: Scope) -> Snapshot:
-        """Give a recent head to build a commit on: the last one this process saw, or else the catalog's."""
+        """Return a recent head to build a commit on: the last one this process saw, or else the catalog's."""
         return self._heads.get(scope) or self._see(self._catalog.head(scope))
 
     def commit(self, commit: Commit) -> Receipt:
@@ -337,7 +337,7 @@ class _Ticket:
         self.error = error
 
     def answer(self) -> Receipt:
-        """Give the receipt, or raise the error."""
+        """Return the receipt, or raise the error."""
         if self.receipt is None:
             raise self.error or AssertionError("a ticket is settled before it is answered")
         return self.receipt

@@ -32,7 +32,7 @@ class Interval:
 
 
 def intervals_of(where: Predicate | None, schema: Schema) -> tuple[Interval, ...]:
-    """Give intervals that every wanted row lies in."""
+    """Return intervals that every wanted row lies in."""
     if where is None:
         return ()
     found = [interval for part in _parts(where) if (interval := _interval(part, schema)) is not None]
@@ -70,7 +70,7 @@ def _interval(part: Predicate, schema: Schema) -> Interval | None:
 
 
 def _fitted(value: Any, sort: Sort, *, outwards: float) -> int | float | str | None:
-    """Give a bound as the column's type, no tighter than it was, or None if that cannot be."""
+    """Return a bound as the column's type, no tighter than it was, or None if that cannot be."""
     if isinstance(value, datetime | Nanoseconds):
         value = time_ns(value) if isinstance(value, datetime) else int(value)
     if sort == "real" and type(value) is int and abs(value) < 2**1000:

@@ -1,4 +1,4 @@
-"""Say what every catalog answers, whatever keeps it.
+"""Define what every catalog answers, whatever keeps it.
 
 A catalog is the one place that says which objects a table consists of. Its promises, the same in every store:
 
@@ -36,7 +36,7 @@ MAX_USER_BYTES = 255  # user ids become folder names
 RECEIPTS_KEPT_US = 7 * 24 * 3600 * 1_000_000  # how long a replay is told from a new commit, unless a table says more
 
 Clock: TypeAlias = Callable[[], int]  # microseconds since 1970 UTC
-At: TypeAlias = Callable[[str], None]  # called at each named step, so that tests can stop the world there
+StepHook: TypeAlias = Callable[[str], None]  # called at each named step, so that tests can stop the world there
 UnitState = Literal["queued", "leased", "done", "dead"]
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,127}")
@@ -237,23 +237,23 @@ class Catalog(Protocol):
         ...
 
     def schema(self, table_id: str, version: int) -> Schema:
-        """Give one version of a table's schema."""
+        """Return one version of a table's schema."""
         ...
 
     def scopes(self, table_id: str) -> Iterator[Scope]:
-        """Give every scope of a table that has a snapshot."""
+        """Return every scope of a table that has a snapshot."""
         ...
 
     # snapshots
 
     def head(self, scope: Scope) -> Snapshot:
-        """Give the newest snapshot; for a user without commits, the empty one at sequence 0."""
+        """Return the newest snapshot; for a user without commits, the empty one at sequence 0."""
         ...
 
     def snapshot(
         self, scope: Scope, *, sequence: int | None = None, snapshot_id: str | None = None, at_us: int | None = None
     ) -> Snapshot:
-        """Give a retained snapshot by exactly one of sequence, id, or the newest at or before a time."""
+        """Return a retained snapshot by exactly one of sequence, id, or the newest at or before a time."""
         ...
 
     def history(self, scope: Scope, *, limit: int = 100, before: int | None = None) -> list[Snapshot]:
@@ -282,15 +282,15 @@ class Catalog(Protocol):
         ...
 
     def manifest(self, scope: Scope, *, sequence: int | None = None) -> Manifest:
-        """Give a snapshot with everything live in it. Its offsets are the head's."""
+        """Return a snapshot with everything live in it. Its offsets are the head's."""
         ...
 
     def changes(self, scope: Scope, *, after: int, upto: int) -> Changes:
-        """Say what differs between two retained snapshots; ``after`` 0 stands for the empty scope."""
+        """Return what differs between two retained snapshots; ``after`` 0 stands for the empty scope."""
         ...
 
     def live(self, scope: Scope, ids: Collection[str]) -> frozenset[str]:
-        """Say which of some extents and hot batches are live at the head."""
+        """Return which of some extents and hot batches are live at the head."""
         ...
 
     # commits
@@ -309,7 +309,7 @@ class Catalog(Protocol):
         ...
 
     def receipt(self, scope: Scope, *, commit_id: str | None = None, key: str | None = None) -> Receipt | None:
-        """Give the answer a commit got, by its id or its idempotency key; None if it is not in."""
+        """Return the answer a commit got, by its id or its idempotency key; None if it is not in."""
         ...
 
     def expire_receipts(self, *, before_us: int) -> int:
@@ -371,7 +371,7 @@ def new_id() -> str:
     return make_id(now_us(), secrets.randbits(76))
 
 
-def nothing_at(point: str) -> None:
+def no_hook(point: str) -> None:
     """Do nothing at a named step."""
 
 

@@ -1,4 +1,4 @@
-"""Say what a lake's catalog holds, as rows that a person or a machine can read.
+"""Define what a lake's catalog holds, as rows that a person or a machine can read.
 
 A ``Listing`` is made from library values, and knows both shapes: a table for the terminal, and JSON with plain numbers
 and RFC 3339 times. It does not read data.
@@ -18,19 +18,19 @@ from tidelake.model.schema import OVERFLOW_COLUMN, DataType
 from tidelake.model.settings import DEMOTED
 from tidelake.model.snapshot import Extent, Snapshot
 from tidelake.pruning.statistics import UNKNOWN, ColumnStats, column_from_json, merge_columns
-from tidelake.runtime.deferred import later
+from tidelake.runtime.deferred import deferred
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
 
     from tidelake.lake import Lake
 
-logical, pa = later("tidelake.logical"), later("pyarrow")  # only tables with logical types need them
+logical, pa = deferred("tidelake.logical"), deferred("pyarrow")  # only tables with logical types need them
 
-MOST_SHOWN = 24  # letters of a bound in a terminal
+MAX_SHOWN = 24  # letters of a bound in a terminal
 MANY = "many"  # distinct values: more than statistics keep
 EXAMPLES = 3  # values of a column that has few
-LEAST_TEXT = 14  # letters of a name or a bound, before another column is left out for it
+MIN_TEXT = 14  # letters of a name or a bound, before another column is left out for it
 WIDE = 120  # letters of a line, if nobody says
 
 _NAME = r"[`\"\[']*([\w.\-]+?)[`\"\]']*"
@@ -95,12 +95,12 @@ class Listing:
 
 
 def _room_for(shown: Mapping[str, Sequence[str]], *, tight: bool) -> int:
-    """Give the letters that columns need; if tight, with a word of a head on a line, and text cut."""
+    """Return the letters that columns need; if tight, with a word of a head on a line, and text cut."""
     room = 1
     for key, cells in shown.items():
         head = max(map(len, key.split("_"))) if tight else len(key)
         most = max(map(len, cells), default=0)
-        room += 3 + max(head, min(most, LEAST_TEXT) if tight and key in _TEXTS else most)
+        room += 3 + max(head, min(most, MIN_TEXT) if tight and key in _TEXTS else most)
     return room
 
 
@@ -169,7 +169,7 @@ def list_columns(lake: Lake, table: str) -> Listing:
 
 
 def _drift_notes(head: Snapshot, extents: Sequence[Extent]) -> Iterator[str]:
-    """Say which columns are dynamic because their values mixed, and which have values that do not fit."""
+    """Yield which columns are dynamic because their values mixed, and which have values that do not fit."""
     for name, kind in head.settings.items():
         if name.startswith(DEMOTED):
             yield f"{name.removeprefix(DEMOTED)} was {kind} and is dynamic: its values are of several types"
@@ -225,7 +225,7 @@ def _many(count: int, noun: str) -> str:
 
 
 def _known(extent: Extent, column: str) -> ColumnStats:
-    """Give what is listed of a column in an extent; one that is older than the column has only nulls there."""
+    """Return what is listed of a column in an extent; one that is older than the column has only nulls there."""
     stored = extent.column_stats.get(column)
     if stored is None:
         return ColumnStats(nulls=extent.row_count)
@@ -238,19 +238,19 @@ def _merged(one: tuple[ColumnStats, int], other: tuple[ColumnStats, int]) -> tup
 
 
 def _bound(kind: DataType, bound: Any) -> Any:
-    """Give a least or most value as it reads best: times as RFC 3339, long text cut, logical types as they mean."""
+    """Return a least or most value as it reads best: times as RFC 3339, long text cut, logical types as they mean."""
     if bound is not None and kind.kind == "timestamp":
         return _time(int(bound)) if kind.logical is None else str(_time(int(bound))).removesuffix("Z")
     if bound is not None and kind.logical is not None and kind.kind != "dynamic":
         [meant] = logical.shown(pa.array([bound], kind.arrow), kind).to_pylist()
         return str(meant)
     if isinstance(bound, str):
-        return bound if len(bound) <= MOST_SHOWN else bound[: MOST_SHOWN - 1] + "…"
+        return bound if len(bound) <= MAX_SHOWN else bound[: MAX_SHOWN - 1] + "…"
     return bound
 
 
 def _time(ns: int | None) -> str | None:
-    """Give a time as RFC 3339, or its number where no calendar reaches."""
+    """Return a time as RFC 3339, or its number where no calendar reaches."""
     if ns is None:
         return None
     try:

@@ -14,10 +14,10 @@ from typing import Any, TypeAlias
 
 from rich.text import Text
 
-MOST_BARS = 40
-MOST_GROUPED = 10**15  # a whole real from here on is written with its power of ten
+MAX_BARS = 40
+MAX_GROUPED = 10**15  # a whole real from here on is written with its power of ten
 HEIGHT = 8  # lines of a time chart
-MOST_WIDE = 12  # letters of one of its columns, where there are few
+MAX_WIDE = 12  # letters of one of its columns, where there are few
 COLOURS = ("cyan", "yellow", "magenta", "green", "red", "blue")
 
 Number: TypeAlias = int | float | Decimal
@@ -38,8 +38,8 @@ def chart(kind: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], *, w
     if not others and len(numeric) > 1:  # numbers by a number: the first is what they are by
         others, numeric = numeric[:1], numeric[1:]
     drawn = Text("\n").join(_bars(columns, rows, others, value, width, kind == "piechart") for value in numeric)
-    if len(rows) > MOST_BARS:
-        drawn.append(f"\n… and {len(rows) - MOST_BARS:,} more", style="dim")
+    if len(rows) > MAX_BARS:
+        drawn.append(f"\n… and {len(rows) - MAX_BARS:,} more", style="dim")
     return drawn
 
 
@@ -52,7 +52,7 @@ def _bars(
     with_shares: bool,
 ) -> Text:
     """Draw the bars of one value column, each with its number, and its share of all if that is asked for."""
-    shown = rows[:MOST_BARS]
+    shown = rows[:MAX_BARS]
     names = [" ".join(_name(row[at]) for at in labels) or f"{n + 1}" for n, row in enumerate(shown)]
     numbers = [None if row[value] is None else float(row[value]) for row in shown]
     whole = sum(float(row[value] or 0) for row in rows) if with_shares else 0.0
@@ -104,7 +104,7 @@ def _time_chart(
     top, base = max(0.0, *every), min(0.0, *every)
     gutter = max(len(_number(top)), len(_number(base)), 6)
     distinct = len(set(moments))
-    wide = min(max((max(width - gutter - 2, 10)) // distinct, 1), MOST_WIDE)
+    wide = min(max((max(width - gutter - 2, 10)) // distinct, 1), MAX_WIDE)
     room = min(max(width - gutter - 2, 10), distinct * wide)
     drawn = Text()
     height = HEIGHT if len(series) == 1 else max(2, HEIGHT // 2)
@@ -131,7 +131,7 @@ def _columns(
     wide: int,
     height: int,
 ) -> list[str]:
-    """Give the lines of one chart, top line first: the greatest value of each column of time, points so wide."""
+    """Return the lines of one chart, top line first: the greatest value of each column of time, points so wide."""
     span = (last - first).total_seconds()
     base, top = scale
     tallest = [base] * room
@@ -167,9 +167,9 @@ def _name(value: Any) -> str:
 
 
 def _number(value: Number) -> str:
-    """Give a number with all its digits: a whole one in groups of three, another as short as it reads back."""
+    """Return a number with all its digits: a whole one in groups of three, another as short as it reads back."""
     if isinstance(value, int):
         return f"{value:,}"
-    if math.isfinite(value) and value == int(value) and -MOST_GROUPED < value < MOST_GROUPED:
+    if math.isfinite(value) and value == int(value) and -MAX_GROUPED < value < MAX_GROUPED:
         return f"{int(value):,}"
     return str(value)

@@ -236,7 +236,7 @@ def _what_next(root: Path, took: float) -> Panel:
 
 @contextmanager
 def _step(console: Console, title: str) -> Iterator[None]:
-    """Say what is under way, and how long it took."""
+    """Return what is under way, and how long it took."""
     console.print(f"[bold]{title}[/bold]")
     began = time.perf_counter()
     yield

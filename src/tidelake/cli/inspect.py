@@ -1,4 +1,4 @@
-"""Say what one extent holds, and whether its bytes are the ones that were written.
+"""Define what one extent holds, and whether its bytes are the ones that were written.
 
 ``inspect_extent`` reads the footer, then every byte that carries a checksum, one block at a time, and gives an
 ``ExtentReport``: a plain value with a JSON shape (``docs/inspect.md``). ``anatomy`` lays it out for a person. Damage in
@@ -27,7 +27,7 @@ from tidelake.model.schema import Column, Schema
 from tidelake.objects import ObjectStore
 from tidelake.pruning.statistics import Bound, ColumnStats, Stats, column_to_json, merge
 
-MOST_BLOCKS_SHOWN = 24  # a screenful; --json has them all
+MAX_BLOCKS_SHOWN = 24  # a screenful; --json has them all
 BOUND_LETTERS = 26  # enough to tell values apart, few enough for two of them in a line
 FULL = 0.95  # a filter with so many bits set does not tell how many keys it holds
 
@@ -115,7 +115,7 @@ class ExtentReport:
         return sum(piece.state == "ok" for block in self.blocks for piece in block.pieces.values())
 
     def to_json(self) -> dict[str, Any]:
-        """Give the documented shape."""
+        """Return the documented shape."""
         return {
             "object": self.key,
             "format": self.format,
@@ -168,7 +168,7 @@ def anatomy(report: ExtentReport) -> RenderableType:
 
 
 def size_text(count: int) -> str:
-    """Give a number of bytes as a person reads it."""
+    """Return a number of bytes as a person reads it."""
     size = float(count)
     for unit in ("B", "KiB", "MiB", "GiB"):
         if size < 1024 or unit == "GiB":
@@ -178,7 +178,7 @@ def size_text(count: int) -> str:
 
 
 def time_text(ns: int, *, digits: str = "auto") -> str:
-    """Give nanoseconds since 1970 as a UTC time, rounded down; ``digits`` is a ``timespec`` of isoformat."""
+    """Return nanoseconds since 1970 as a UTC time, rounded down; ``digits`` is a ``timespec`` of isoformat."""
     return (_EPOCH + timedelta(microseconds=ns // 1000)).isoformat(" ", digits).removesuffix("+00:00")
 
 
@@ -252,7 +252,7 @@ def _stats_to_json(known: ColumnStats) -> dict[str, Any]:
 
 
 def _plain_stats_to_json(known: ColumnStats) -> dict[str, Any]:
-    """Give statistics as they are stored, without filters, and of grams their number; unknown is left out."""
+    """Return statistics as they are stored, without filters, and of grams their number; unknown is left out."""
     stored = column_to_json(known)
     shape = {key: value for key, value in stored.items() if value is not None and key not in FILTERS}
     return shape | ({} if known.grams is None else {"grams": _gram_count(known)})
@@ -331,8 +331,8 @@ def _column_table(report: ExtentReport) -> Table:
 def _block_table(report: ExtentReport) -> Table:
     table = _table(">block", ">rows", ">bytes", "from", "to", "checks")
     shown = list(enumerate(report.blocks))
-    hidden = len(shown) - MOST_BLOCKS_SHOWN
-    for number, block in shown if hidden <= 0 else shown[:MOST_BLOCKS_SHOWN]:
+    hidden = len(shown) - MAX_BLOCKS_SHOWN
+    for number, block in shown if hidden <= 0 else shown[:MAX_BLOCKS_SHOWN]:
         wrong = [_clean(name) for name, piece in block.pieces.items() if piece.state == "mismatch"]
         states = {piece.state for piece in block.pieces.values()}
         state: State = "mismatch" if wrong else "ok" if states == {"ok"} else "none"
@@ -402,7 +402,7 @@ def _known_parts(each: ColumnReport) -> Iterator[str]:
 
 
 def _keys_text(filters: Sequence[Filter], noun: str) -> str:
-    """Tell how many keys the blocks have together, or, if that is past telling, each of them."""
+    """Return how many keys the blocks have together, or, if that is past telling, each of them."""
     keys = _keys_in_all(filters)
     if keys is not None:
         return f"≈ {_many(keys, noun)}"

@@ -33,7 +33,7 @@ _NULL = pa.scalar("null")
 
 
 def row_texts(batch: pa.RecordBatch, *, before: str = "", after: str = "") -> Iterator[memoryview]:
-    """Give the rows of a batch as JSON objects, each between two texts, in pieces of many rows."""
+    """Yield the rows of a batch as JSON objects, each between two texts, in pieces of many rows."""
     places = {name: at for at, name in enumerate(batch.schema.names)}  # of a name that occurs twice, the last
     step = max(1, PIECE_BYTES * batch.num_rows // max(1, batch.nbytes))
     for start in range(0, batch.num_rows, step):
@@ -43,7 +43,7 @@ def row_texts(batch: pa.RecordBatch, *, before: str = "", after: str = "") -> It
 
 
 def column_texts(field: pa.Field, column: pa.Array) -> pa.Array:
-    """Give each value of a column as JSON text; null is ``null``."""
+    """Return each value of a column as JSON text; null is ``null``."""
     if is_marked(field, DYNAMIC_FIELD):
         return _or_null(json_of(column))
     if is_marked(field, JSON_FIELD):
@@ -54,12 +54,12 @@ def column_texts(field: pa.Field, column: pa.Array) -> pa.Array:
 
 
 def is_marked(field: pa.Field, mark: Mapping[bytes, bytes]) -> bool:
-    """Say whether a field's metadata says that its values are dynamic ones, in one form or the other."""
+    """Return whether a field's metadata says that its values are dynamic ones, in one form or the other."""
     return bool(field.metadata) and all(field.metadata.get(key) == value for key, value in mark.items())
 
 
 def plain_texts(column: pa.Array) -> pa.Array | None:
-    """Give times, dates and decimals as text without quotes, nulls left null; None of another type."""
+    """Return times, dates and decimals as text without quotes, nulls left null; None of another type."""
     kind = column.type
     if pa.types.is_timestamp(kind):
         return _times(column)
@@ -73,7 +73,7 @@ def plain_texts(column: pa.Array) -> pa.Array | None:
 
 
 def json_value(value: Any) -> Any:
-    """Give a value as JSON can hold it: times as text, bytes as base64, no NaN."""
+    """Return a value as JSON can hold it: times as text, bytes as base64, no NaN."""
     match value:
         case None | bool() | int() | str():
             return value
@@ -141,7 +141,7 @@ def _lists(column: pa.Array, texts_of: Callable[[pa.Array], pa.Array], start: st
 
 
 def _entries(column: pa.MapArray) -> pa.Array:
-    """Give a map's entries as members of an object; a key that is no text becomes one."""
+    """Return a map's entries as members of an object; a key that is no text becomes one."""
     keys = column_texts(column.type.key_field, column.keys)
     if not pa.types.is_string(column.type.key_type):
         is_quoted = pc.starts_with(keys, '"')
@@ -186,7 +186,7 @@ def _quoted(texts: pa.Array) -> pa.Array:
 
 
 def _clean(texts: pa.Array) -> pa.Array:
-    """Give JSON texts on one line each, and with null for what DuckDB writes of numbers that JSON lacks."""
+    """Return JSON texts on one line each, and with null for what DuckDB writes of numbers that JSON lacks."""
     odd = pc.fill_null(pc.match_substring_regex(texts, _ODD_JSON), False)
     if not pc.any(odd).as_py():
         return texts
@@ -211,7 +211,7 @@ def _where_held(column: pa.Array, texts: pa.Array) -> pa.Array:
 
 
 def _bytes_of(texts: pa.Array) -> memoryview:
-    """Give the bytes of texts that are all held, one after the other."""
+    """Return the bytes of texts that are all held, one after the other."""
     _, offsets, data = texts.buffers()
     ends = memoryview(offsets).cast("i")
     return memoryview(data or b"")[ends[texts.offset] : ends[texts.offset + len(texts)]]

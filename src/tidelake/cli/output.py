@@ -33,7 +33,7 @@ SHOWN_ROWS = 50  # of a table on a terminal: more is not read by people
 GROUP_ROWS, GROUP_BYTES = 131_072, 32 << 20  # of a Parquet row group, whichever is reached first
 SHOWN_WIDTH = 80  # letters of one value there
 SHOWN_RECORDS = 10  # rows, where each value needs a line of its own
-LEAST_WIDTH = 12  # letters of a column that can still be read
+MIN_WIDTH = 12  # letters of a column that can still be read
 NULL = "–"
 
 _SUFFIXES = {
@@ -47,7 +47,7 @@ _SUFFIXES = {
 
 
 def suffix_format(output: str | None) -> str | None:
-    """Give the format that a file's name asks for."""
+    """Return the format that a file's name asks for."""
     return None if output is None else _SUFFIXES.get(Path(output).suffix.lower())
 
 
@@ -67,7 +67,7 @@ def write_result(rows: Any, form: str, output: str | None, console: Console) -> 
 
 
 def _reader_of(rows: Any) -> pa.RecordBatchReader:
-    """Give rows as a stream; one of our own raises our errors, which a foreign one turns into text."""
+    """Return rows as a stream; one of our own raises our errors, which a foreign one turns into text."""
     return rows.to_reader() if hasattr(rows, "to_reader") else pa.RecordBatchReader.from_stream(rows)
 
 
@@ -97,7 +97,7 @@ class Shown:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
         widths = [max(map(len, column)) for column in zip(self.names, *self.cells, strict=True)]
-        if sum(3 + min(width, LEAST_WIDTH) for width in widths) <= options.max_width or not self.cells:
+        if sum(3 + min(width, MIN_WIDTH) for width in widths) <= options.max_width or not self.cells:
             yield self._table()
             yield self._told(len(self.cells))
         else:
@@ -120,7 +120,7 @@ class Shown:
     def _record(self, at: int, row: Sequence[str]) -> Iterator[RenderableType]:
         from rich.text import Text
 
-        pad = min(max(map(len, self.names)), 2 * LEAST_WIDTH)
+        pad = min(max(map(len, self.names)), 2 * MIN_WIDTH)
         yield Text(f"row {at + 1:,}", style="bold")
         for name, cell in zip(self.names, row, strict=True):
             if cell != NULL:
@@ -135,7 +135,7 @@ class Shown:
 
 
 def rows_of(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
-    """Give a few rows as JSON has them, and reals that JSON does not have, for people."""
+    """Return a few rows as JSON has them, and reals that JSON does not have, for people."""
     return zip(
         *(_values(field, column) for field, column in zip(batch.schema, batch.columns, strict=True)), strict=True
     )
@@ -193,7 +193,7 @@ def _csv_type(kind: pa.DataType) -> pa.DataType:
 
 
 def _csv_column(field: pa.Field, column: pa.Array) -> pa.Array:
-    """Give a column as CSV can hold it: numbers and text as they are, times as text, all else as JSON text."""
+    """Return a column as CSV can hold it: numbers and text as they are, times as text, all else as JSON text."""
     if isinstance(column, pa.ExtensionArray) or pa.types.is_large_string(column.type):
         column = (column.storage if isinstance(column, pa.ExtensionArray) else column).cast(pa.string())
     if _csv_type(column.type) == column.type:
@@ -213,7 +213,7 @@ def _write_parquet(reader: pa.RecordBatchReader, out: IO[bytes]) -> None:
 
 
 def _gathered(reader: pa.RecordBatchReader) -> Iterator[pa.Table]:
-    """Give batches together, as many as a row group should have."""
+    """Yield batches together, as many as a row group should have."""
     held: list[pa.RecordBatch] = []
     for batch in reader:
         held.append(batch)
@@ -241,7 +241,7 @@ _WRITERS = {
 
 @contextmanager
 def _opened(output: str | None) -> Iterator[IO[bytes]]:
-    """Give what to write to. A file has its name once it is whole: until then, and if it never is, it has another."""
+    """Return what to write to. A file has its name once it is whole: until then, and if it never is, it has another."""
     if output is None:
         with _named("standard output"):
             yield sys.stdout.buffer

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from tidelake.lake import Lake
 
-MOST_DRAWN = 10_000  # rows that a chart looks at
+MAX_DRAWN = 10_000  # rows that a chart looks at
 
 KQL_WORDS = (
     "where", "summarize", "by", "project", "extend", "count", "take", "top", "sort", "distinct", "join", "union", "let",
@@ -195,7 +195,7 @@ def drawn(kind: str, table: pa.Table, *, width: int) -> Any:
     """Draw an answer as its ``render`` asks."""
     if kind == "table":
         return table_of(table.to_reader())
-    rows = list(zip(*(column.to_pylist() for column in table.slice(0, MOST_DRAWN).columns), strict=True))
+    rows = list(zip(*(column.to_pylist() for column in table.slice(0, MAX_DRAWN).columns), strict=True))
     return chart(kind, table.column_names, rows, width=width)
 
 
@@ -215,7 +215,7 @@ def read_questions(source: IO[str]) -> Iterator[str]:
 
 
 def is_complete(text: str) -> bool:
-    """Say whether Enter ends the question, or it goes on in the next line."""
+    """Return whether Enter ends the question, or it goes on in the next line."""
     stripped = text.strip()
     if not stripped or stripped.startswith("."):
         return True
@@ -230,13 +230,13 @@ def is_complete(text: str) -> bool:
 
 
 def _only_defines(text: str) -> bool:
-    """Say whether a text ends with one of KQL's definitions, which a question is still to follow."""
+    """Return whether a text ends with one of KQL's definitions, which a question is still to follow."""
     last = _QUOTED.sub("", text).rstrip().rstrip(";").rpartition(";")[2]
     return bool(_DEFINES.match(last))
 
 
 def words_for(lake: Lake, text: str) -> Iterable[str]:
-    """Give what may follow in a question: tables, the columns of those it names, the words of its language."""
+    """Yield what may follow in a question: tables, the columns of those it names, the words of its language."""
     names = [name.removeprefix("default.") for name in lake.tables()]
     yield from names
     for name in names:
@@ -309,7 +309,7 @@ def _completer(lake: Lake) -> Completer:
 
 
 def _history() -> History:
-    """Give what was asked before, in earlier sessions too if there is a place to keep it."""
+    """Return what was asked before, in earlier sessions too if there is a place to keep it."""
     from prompt_toolkit.history import FileHistory, InMemoryHistory
 
     folder = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "tidelake"

@@ -50,7 +50,7 @@ _CALM_SHARES = (0.52, 0.14, 0.13, 0.13, 0.045, 0.03, 0.005)
 
 
 def log_lines(rows: int, *, seed: int = SEED) -> Iterator[dict[str, Any]]:
-    """Give log lines in time order."""
+    """Yield log lines in time order."""
     chance = np.random.default_rng(seed)
     seconds = np.sort(chance.uniform(0, HOURS * 3600, rows)).tolist()
     services = chance.choice(len(HOSTS), rows, p=_SHARES).tolist()
@@ -83,7 +83,7 @@ def _version(service: str, ts: datetime) -> str:
 
 
 def _said(service: str, ts: datetime, pick: float, calm: tuple[str, int, str], number: int) -> dict[str, Any]:
-    """Give level, status and message of a line: the incident's where it reaches the service, else a calm one's."""
+    """Return level, status and message of a line: the incident's where it reaches the service, else a calm one's."""
     if service == "payments" and DEPLOYED <= ts < DIED and pick < 0.25:
         used = 60 + 38 * (ts - DEPLOYED) / (DIED - DEPLOYED)
         return {"level": "WARN", "status": 200, "message": f"heap at {used:.0f} percent after full collection"}
@@ -100,7 +100,7 @@ def _said(service: str, ts: datetime, pick: float, calm: tuple[str, int, str], n
 
 
 def metric_rows(*, seed: int = SEED) -> Iterator[dict[str, Any]]:
-    """Give a row a minute for each host, but where it was silent."""
+    """Return a row a minute for each host, but where it was silent."""
     chance = np.random.default_rng(seed)
     for service, hosts in HOSTS.items():
         for host in hosts:

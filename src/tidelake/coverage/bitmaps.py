@@ -18,7 +18,7 @@ from tidelake.coverage.buckets import Ids, Longs, from_ids
 from tidelake.errors import CorruptError
 
 WITH_RUNS, WITHOUT_RUNS = 12347, 12346  # the cookies of a 32-bit bitmap
-MOST_LISTED = 4096  # values of a container that is kept as a list
+MAX_LISTED = 4096  # values of a container that is kept as a list
 BITS_BYTES = 8192  # of a container that is kept as bits
 OFFSETS_FROM = 4  # containers, from which a bitmap with runs says where each one is
 BITS_AT_ONCE = 256  # containers of bits that are spread out in memory together, 64 KiB each
@@ -44,7 +44,7 @@ class Runs:
 
 
 def read_runs(bitmaps: Sequence[bytes]) -> Runs:
-    """Give the runs of serialised bitmaps; owners are numbered as the bitmaps are."""
+    """Return the runs of serialised bitmaps; owners are numbered as the bitmaps are."""
     data = np.frombuffer(b"".join(bitmaps), dtype=np.uint8)
     sizes = np.fromiter(map(len, bitmaps), dtype=np.int64, count=len(bitmaps))
     try:
@@ -132,7 +132,7 @@ def _containers(data: Bytes, owner: Longs, high: Ids, at: Longs) -> tuple[_Conta
 
 
 def _sizes(data: Bytes, at: Longs, card: Longs, is_run: npt.NDArray[np.bool_]) -> Longs:
-    sizes: Longs = np.where(card > MOST_LISTED, BITS_BYTES, 2 * card)
+    sizes: Longs = np.where(card > MAX_LISTED, BITS_BYTES, 2 * card)
     sizes[is_run] = 2 + 4 * _number(data, at[is_run], 2)
     return sizes
 
@@ -145,12 +145,12 @@ def _stretches(data: Bytes, containers: _Containers) -> list[tuple[Longs, Ids, I
         place = runs.at[which] + 2 + 4 * number
         first = runs.base[which] + _number(data, place, 2).astype(np.uint64)
         found.append((runs.owner[which], first, first + _number(data, place + 2, 2).astype(np.uint64)))
-    lists = containers.only(~containers.is_run & (containers.card <= MOST_LISTED))
+    lists = containers.only(~containers.is_run & (containers.card <= MAX_LISTED))
     if len(lists.owner):
         which, number = _spread(lists.card)
         values = lists.base[which] + _number(data, lists.at[which] + 2 * number, 2).astype(np.uint64)
         found.append((lists.owner[which], values, values))
-    bits = containers.only(~containers.is_run & (containers.card > MOST_LISTED))
+    bits = containers.only(~containers.is_run & (containers.card > MAX_LISTED))
     for start in range(0, len(bits.owner), BITS_AT_ONCE):
         chosen = np.zeros(len(bits.owner), dtype=bool)
         chosen[start : start + BITS_AT_ONCE] = True

@@ -50,26 +50,26 @@ class Bucket:
     is_time: bool = True
 
     def number(self, value: int) -> int:
-        """Give the bucket that a value is in."""
+        """Return the bucket that a value is in."""
         return value // self.width
 
     def numbers(self, values: Longs) -> Longs:
-        """Give the buckets that values are in."""
+        """Return the buckets that values are in."""
         return np.floor_divide(values, self.width)
 
     def start(self, number: int) -> int:
-        """Give the first value of a bucket, or the least that 64 bits hold."""
+        """Return the first value of a bucket, or the least that 64 bits hold."""
         return min(max(number * self.width, -(2**63)), 2**63 - 1)
 
     def starts(self, numbers: Longs) -> Longs:
-        """Give the first values of buckets, those that 64 bits hold."""
+        """Return the first values of buckets, those that 64 bits hold."""
         edge = (2**63 - 1) // self.width
         return np.where(
             numbers > edge, 2**63 - 1, np.where(numbers < -edge, -(2**63), np.clip(numbers, -edge, edge) * self.width)
         )
 
     def shown(self, value: int) -> str:
-        """Give a value of the index for people: RFC 3339, or the number."""
+        """Return a value of the index for people: RFC 3339, or the number."""
         return time_text(value * 1000) if self.is_time else f"{value}"
 
     def value_of(self, value: Any) -> int:
@@ -81,14 +81,14 @@ class Bucket:
         return value
 
     def span(self, start: Any, end: Any) -> tuple[int, int]:
-        """Give the buckets that ``[start, end)`` touches, first and last; InvalidRangeError if it is empty."""
+        """Return the buckets that ``[start, end)`` touches, first and last; InvalidRangeError if it is empty."""
         low, high = self.value_of(start), self._end_of(end)
         if low >= high:
             raise InvalidRangeError("the range's start is not before its end", start=start, end=end)
         return max(self.number(low), LEAST), min(self.number(high - 1), MOST)
 
     def count_of(self, length: str | int) -> int:
-        """Give a length, a duration or a number of buckets, as buckets; a part of one counts as one."""
+        """Return a length, a duration or a number of buckets, as buckets; a part of one counts as one."""
         if isinstance(length, bool) or (isinstance(length, int) and length < 1):
             raise InvalidInputError("a length is at least one bucket", length=length, kind="bad_length")
         if isinstance(length, int):
@@ -120,12 +120,12 @@ def parse_bucket(text: str | int) -> Bucket:
 
 
 def to_ids(numbers: Longs) -> Ids:
-    """Give numbers of buckets as bitmaps hold them."""
+    """Return numbers of buckets as bitmaps hold them."""
     return numbers.view(np.uint64) ^ _SIGN
 
 
 def from_ids(ids: Ids) -> Longs:
-    """Give bitmaps' ids as numbers of buckets."""
+    """Return bitmaps' ids as numbers of buckets."""
     return (ids ^ _SIGN).view(np.int64)
 
 

@@ -1,4 +1,4 @@
-"""Know what a table covers at a snapshot, from whatever still says so.
+"""Track what a table covers at a snapshot, from whatever still says so.
 
 What a table covers is the union of what its live extents and hot rows cover. It is known, best first, from
 
@@ -55,9 +55,9 @@ from tidelake.model.snapshot import (
     RemoveExtent,
     Scope,
     Snapshot,
+    UnitedCoverage,
     UpdateCoverage,
 )
-from tidelake.model.snapshot import Coverage as United
 from tidelake.objects import (
     ObjectStore,
 )
@@ -106,7 +106,7 @@ def rules_of(settings: Mapping[str, Any], schema: Schema, layout: Layout) -> Cov
 
 
 def pinned_text(value: Any) -> str:
-    """Give a value of an entity as a log's table is pinned to it."""
+    """Return a value of an entity as a log's table is pinned to it."""
     return value if isinstance(value, str) else orjson.dumps(value).decode()
 
 
@@ -126,7 +126,7 @@ class _State:
     is_broken: bool = False  # the united object could not be used
 
 
-class Holdings:
+class CoverageStore:
     """What the tables of a lake cover. Threads may share it."""
 
     def __init__(self, catalog: Catalog, store: ObjectStore, footers: Footers) -> None:
@@ -146,19 +146,19 @@ class Holdings:
         self._infos[info.id] = info
 
     def rules(self, snapshot: Snapshot) -> CoverageRules | None:
-        """Give what a table says of its coverage; None if it keeps none."""
+        """Return what a table says of its coverage; None if it keeps none."""
         return rules_of(snapshot.settings, snapshot.schema, self._catalog.layout)
 
     def at(self, snapshot: Snapshot) -> Coverage:
-        """Give what a table covers at a snapshot."""
+        """Return what a table covers at a snapshot."""
         return self._state(snapshot).coverage
 
     def newest(self, snapshot: Snapshot) -> Snapshot:
-        """Give the newest snapshot of a snapshot's scope."""
+        """Return the newest snapshot of a snapshot's scope."""
         return self._catalog.head(snapshot.scope)
 
     def held_at(self, snapshot: Snapshot) -> Held:
-        """Give the judge of claims at a snapshot; an OverlapError of its tells what is held."""
+        """Return the judge of claims at a snapshot; an OverlapError of its tells what is held."""
         rules = self.rules(snapshot)
         coverage = Coverage() if rules is None else self.at(snapshot)
 
@@ -185,7 +185,7 @@ class Holdings:
             return commits
         if onto.coverage is not None and as_of <= onto.coverage.as_of:
             return commits
-        action = UpdateCoverage(United(self._offer(onto.scope, after, as_of, rules), as_of))
+        action = UpdateCoverage(UnitedCoverage(self._offer(onto.scope, after, as_of, rules), as_of))
         return [*commits[:-1], replace(commits[-1], actions=(*commits[-1].actions, action))]
 
     def write_extent(self, info: TableInfo, extent_id: str, coverage: Coverage, rules: CoverageRules) -> str:
@@ -198,7 +198,7 @@ class Holdings:
         return key
 
     def of_extent(self, extent: Extent, rules: CoverageRules) -> Coverage:
-        """Give what an extent covers."""
+        """Return what an extent covers."""
         known = self._extents.get(extent.id)
         if known is None:
             known = self._read_extent(extent, rules)
@@ -348,7 +348,7 @@ class Holdings:
         return coverage - (gone - left)
 
     def _after(self, state: _State, commits: Sequence[Commit], onto: Snapshot, rules: CoverageRules) -> Coverage:
-        """Say what a table will cover once commits are in."""
+        """Return what a table will cover once commits are in."""
         actions = [action for commit in commits for action in commit.actions]
         extents = [action.extent for action in actions if isinstance(action, AddExtent)]
         batches = [action.batch for action in actions if isinstance(action, AppendHot)]
@@ -412,7 +412,7 @@ class Holdings:
 
 
 def overlap_error(index: Index, taken: Mapping[str, Any], table: str) -> OverlapError:
-    """Say which windows are held already: whose, from when to when, and how many."""
+    """Return which windows are held already: whose, from when to when, and how many."""
     entity = min(taken)
     first, last = taken[entity].min() - 2**63, taken[entity].max() - 2**63
     facts: dict[str, Any] = {
@@ -429,7 +429,7 @@ def overlap_error(index: Index, taken: Mapping[str, Any], table: str) -> Overlap
 
 
 def same_time(index: Index, table: str, twins: tuple[str, int, int]) -> OverlapError:
-    """Say that rows of one append have the same entity and time: which, and how many are too many."""
+    """Return that rows of one append have the same entity and time: which, and how many are too many."""
     entity, value, rows = twins
     return OverlapError(
         "rows of one append have the same time",
@@ -475,7 +475,7 @@ def _needs_united(commit: Commit) -> bool:
 
 
 def _time_bounds(gone: Coverage, rules: CoverageRules) -> tuple[int | None, int | None]:
-    """Give the times between which extents may hold what is gone, as nanoseconds; None where they cannot say."""
+    """Return the times between which extents may hold what is gone, as nanoseconds; None where they cannot say."""
     if not rules.index.bucket.is_time:
         return None, None
     runs = gone.runs

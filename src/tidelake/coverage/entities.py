@@ -1,4 +1,4 @@
-"""Know which buckets are held for which entity, and which are missing.
+"""Track which buckets are held for which entity, and which are missing.
 
 ``Coverage`` is a set of buckets for each entity, as 64-bit roaring bitmaps; it never changes, and uniting two gives a
 third. An entity is named by the JSON array of its columns' values, ``["dev-1","eu"]``, and ``[]`` where a table has no
@@ -71,18 +71,18 @@ class Coverage:
         return f"Coverage({len(self)} entities)"
 
     def bitmap(self, entity: str) -> BitMap64:
-        """Give the buckets of an entity, as ids; not to be changed."""
+        """Return the buckets of an entity, as ids; not to be changed."""
         found = self._held.get(entity)
         if isinstance(found, bytes):
             found = self._held[entity] = parse_bitmap(found)
         return BitMap64() if found is None else found
 
     def packed(self) -> dict[str, bytes]:
-        """Give the bitmaps as bytes, in the order of entities."""
+        """Return the bitmaps as bytes, in the order of entities."""
         return {entity: _packed(self._held[entity]) for entity in sorted(self._held)}
 
     def only(self, entities: Iterable[str]) -> Coverage:
-        """Give the part of some entities."""
+        """Return the part of some entities."""
         return Coverage({entity: self._held[entity] for entity in entities if entity in self._held})
 
     def __or__(self, other: Coverage) -> Coverage:
@@ -107,7 +107,7 @@ class Coverage:
         return Coverage(held)
 
     def issubset(self, other: Coverage) -> bool:
-        """Say whether another holds all of this."""
+        """Return whether another holds all of this."""
         return all(self.bitmap(entity).issubset(other.bitmap(entity)) for entity in self)
 
     @cached_property
@@ -149,13 +149,13 @@ def entity_text(values: Sequence[Any]) -> str:
 
 
 def entity_values(text: str) -> list[Any]:
-    """Give the values that name an entity."""
+    """Return the values that name an entity."""
     values: list[Any] = orjson.loads(text)
     return values
 
 
 def shown_entity(text: str, columns: Sequence[str]) -> str:
-    """Give an entity for people: ``device=dev-1,site=eu``."""
+    """Return an entity for people: ``device=dev-1,site=eu``."""
     return ",".join(f"{name}={value}" for name, value in zip(columns, entity_values(text), strict=False)) or "the table"
 
 
@@ -175,7 +175,7 @@ class Cells:
         return from_runs(self.runs, self.entities)
 
     def are_in(self, held: Coverage) -> Bools:
-        """Say of each row whether its bucket is held."""
+        """Return of each row whether its bucket is held."""
         found = np.zeros(len(self.code), dtype=bool)
         both = self.coverage & held
         if len(both):
@@ -190,7 +190,7 @@ class Cells:
         return int(self.are_in(held).sum())
 
     def pairs_in(self, held: Coverage) -> set[tuple[str, int]]:
-        """Give the entity and the value of each row whose bucket is held."""
+        """Return the entity and the value of each row whose bucket is held."""
         chosen = self.are_in(held)
         names = [self.entities[code] for code in self.code[chosen].tolist()]
         return set(zip(names, self.value[chosen].tolist(), strict=True))
@@ -207,7 +207,7 @@ class Cells:
         return self.entities[int(code[same[0]])], int(value[same[0]]), len(same)
 
     def ends(self) -> tuple[Longs, Longs]:
-        """Give the least and the greatest value of each entity."""
+        """Return the least and the greatest value of each entity."""
         low = np.full(len(self.entities), np.iinfo(np.int64).max)
         high = np.full(len(self.entities), np.iinfo(np.int64).min)
         np.minimum.at(low, self.code, self.value)
@@ -236,7 +236,7 @@ def from_runs(runs: Runs, entities: Sequence[str]) -> Coverage:
 
 
 def missing(runs: Runs, owners: int, low: int, high: int) -> Runs:
-    """Give what of the buckets ``low`` to ``high`` owners do not hold."""
+    """Return what of the buckets ``low`` to ``high`` owners do not hold."""
     runs = within(runs, low, high)
     size = len(runs) + owners
     first, last = np.full(size, low, dtype=np.int64), np.full(size, high, dtype=np.int64)
@@ -252,7 +252,7 @@ def missing(runs: Runs, owners: int, low: int, high: int) -> Runs:
 
 
 def within(runs: Runs, low: int, high: int) -> Runs:
-    """Give the parts of runs that lie between two buckets, both included."""
+    """Return the parts of runs that lie between two buckets, both included."""
     keep = (runs.last >= low) & (runs.first <= high)
     if keep.all():
         return Runs(runs.owner, np.maximum(runs.first, low), np.minimum(runs.last, high))
@@ -260,7 +260,7 @@ def within(runs: Runs, low: int, high: int) -> Runs:
 
 
 def meet(runs: Runs, first: Longs, last: Longs) -> Runs:
-    """Give the parts of runs that lie in any of some stretches, which are sorted and apart."""
+    """Return the parts of runs that lie in any of some stretches, which are sorted and apart."""
     begin = np.searchsorted(last, runs.first)
     count = np.searchsorted(first, runs.last, side="right") - begin
     count = np.maximum(count, 0)
@@ -272,7 +272,7 @@ def meet(runs: Runs, first: Longs, last: Longs) -> Runs:
 
 
 def common(runs: Runs, owners: int, low: int, high: int) -> Runs:
-    """Give what every owner holds, as the runs of an owner 0."""
+    """Return what every owner holds, as the runs of an owner 0."""
     if not owners:
         return Runs(*(np.empty(0, dtype=np.int64) for _ in range(3)))
     gaps = flattened(missing(runs, owners, low, high))
@@ -292,7 +292,7 @@ def flattened(runs: Runs) -> Runs:
 
 
 def last_run(runs: Runs, least: int) -> tuple[int, int] | None:
-    """Give the last run of at least so many buckets."""
+    """Return the last run of at least so many buckets."""
     fits = np.flatnonzero(runs.lengths >= least)
     return None if not len(fits) else (int(runs.first[fits[-1]]), int(runs.last[fits[-1]]))
 
@@ -369,7 +369,7 @@ def _unmixed(code: int, parts: Sequence[list[Any]]) -> list[Any]:
 
 
 def _runs_of(code: Longs, number: Longs, owners: int) -> Runs:
-    """Give the buckets of rows as runs, by the code of the entity."""
+    """Return the buckets of rows as runs, by the code of the entity."""
     if not len(code):
         return Runs(code, number, number)
     low = int(number.min())
@@ -411,7 +411,7 @@ def _bitmap_of(first: npt.NDArray[np.uint64], last: npt.NDArray[np.uint64]) -> B
 
 
 def _inside(runs: Runs, owner: Longs, number: Longs) -> Bools:
-    """Say of each pair of owner and bucket whether it is in some runs."""
+    """Return of each pair of owner and bucket whether it is in some runs."""
     order = np.lexsort((number, owner))
     sorted_owner, sorted_number = owner[order], number[order]
     # Where a run begins and a pair is, side by side in one order: the last run at or before a pair decides.

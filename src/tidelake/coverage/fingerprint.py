@@ -1,4 +1,4 @@
-"""Give the content of rows a name, whatever extents they lie in.
+"""Provide the content of rows a name, whatever extents they lie in.
 
 What is hashed (SHA-256), so that anybody can do it again:
 
@@ -50,7 +50,7 @@ class Fingerprint:
         self._waiting = [whole.slice(ready)]
 
     def finish(self) -> tuple[str, int]:
-        """Give the name of all rows, and how many they are."""
+        """Return the name of all rows, and how many they are."""
         if self._waiting:
             self._hash(pa.concat_batches(self._waiting))
             self._waiting = []
@@ -107,7 +107,7 @@ def _with_lengths(texts: pa.Array) -> bytes:
 
 
 def _plain(array: Any) -> pa.Array:
-    """Give a column as int64, float64 or bytes."""
+    """Return a column as int64, float64 or bytes."""
     kind = array.type
     if pa.types.is_dictionary(kind):
         return _plain(array.cast(kind.value_type))
@@ -132,7 +132,7 @@ def _vectors(array: pa.FixedSizeListArray) -> pa.Array:
 
 
 def _key(array: pa.Array) -> pa.Array:
-    """Give what a column is ordered by: reals by their bits, so that two that differ in any are told apart."""
+    """Return what a column is ordered by: reals by their bits, so that two that differ in any are told apart."""
     if pa.types.is_floating(array.type):
         bits = array.fill_null(0.0).to_numpy(zero_copy_only=False).view(np.int64)
         return pa.array(bits, mask=array.is_null().to_numpy(zero_copy_only=False))

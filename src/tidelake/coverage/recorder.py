@@ -21,7 +21,7 @@ from typing import Any
 import pyarrow as pa
 
 from tidelake.catalog.protocol import TableInfo
-from tidelake.coverage.coverage_store import CoverageRules, Holdings, overlap_error, pinned_text, same_time
+from tidelake.coverage.coverage_store import CoverageRules, CoverageStore, overlap_error, pinned_text, same_time
 from tidelake.coverage.entities import Cells, Coverage, cells_of, entity_values, shown_entity
 from tidelake.errors import InvalidInputError, OverlapError
 from tidelake.model.snapshot import Claim, Extent, Snapshot
@@ -33,7 +33,7 @@ BESIDE_ROWS = 200_000  # of a portion that is judged while it is written: the ju
 class Recorder:
     """What an append covers so far."""
 
-    holdings: Holdings
+    coverage_store: CoverageStore
     rules: CoverageRules
     head: Snapshot
     table: str
@@ -44,10 +44,10 @@ class Recorder:
     _admitted: list[tuple[Extent, Coverage]] = field(default_factory=list)
 
     @classmethod
-    def of(cls, holdings: Holdings, head: Snapshot, table: str, *, is_new: bool) -> Recorder | None:
+    def of(cls, coverage_store: CoverageStore, head: Snapshot, table: str, *, is_new: bool) -> Recorder | None:
         """Begin with nothing, if the table keeps coverage."""
-        rules = holdings.rules(head)
-        return None if rules is None else cls(holdings, rules, head, table, is_new=is_new)
+        rules = coverage_store.rules(head)
+        return None if rules is None else cls(coverage_store, rules, head, table, is_new=is_new)
 
     @property
     def is_exclusive(self) -> bool:
@@ -67,8 +67,8 @@ class Recorder:
             self._check_own(cells)
         elif self.is_new:
             if not len(self.coverage):
-                self.head = self.holdings.newest(self.head)  # the one at hand may be older than what others did
-            self.overlap += cells.rows_in(self.holdings.at(self.head))
+                self.head = self.coverage_store.newest(self.head)  # the one at hand may be older than what others did
+            self.overlap += cells.rows_in(self.coverage_store.at(self.head))
         self.coverage = self.coverage | cells.coverage
         return cells.coverage
 
@@ -88,21 +88,21 @@ class Recorder:
         Whether its buckets are free is judged when it is committed, because it may have been committed before.
         """
         if extent.coverage_key is None:
-            covered = self.holdings.from_data(extent, self.rules)
-            key = self.holdings.write_extent(info, extent.id, covered, self.rules)
+            covered = self.coverage_store.from_data(extent, self.rules)
+            key = self.coverage_store.write_extent(info, extent.id, covered, self.rules)
             extent = replace(extent, coverage_key=key)
-        covered = self.holdings.of_extent(extent, self.rules)
+        covered = self.coverage_store.of_extent(extent, self.rules)
         self._check_entities(list(covered))
         if self.is_exclusive:
             again = covered & self.coverage
-            for cells in self.holdings.cells_in(extent, self.rules) if len(again) else ():
+            for cells in self.coverage_store.cells_in(extent, self.rules) if len(again) else ():
                 self._check_apart(cells, again)
             self._admitted.append((extent, covered))
         self.coverage = self.coverage | covered
         return extent
 
     def claims(self) -> tuple[Claim, ...]:
-        """Give what must be free when the append is committed."""
+        """Return what must be free when the append is committed."""
         if not self.is_exclusive:
             return ()
         packed = self.coverage.packed()
@@ -112,7 +112,7 @@ class Recorder:
         )
 
     def pinned(self) -> Mapping[str, Any]:
-        """Give the settings that pin the entity of a table of one, if that is not done."""
+        """Return the settings that pin the entity of a table of one, if that is not done."""
         if not self.rules.is_single or self.rules.identity is not None or not len(self.coverage):
             return {}
         (entity,) = self.coverage
@@ -120,7 +120,7 @@ class Recorder:
         return {"entity_identity": dict(zip(self.rules.index.entity, values, strict=True))}
 
     def explained(self, error: OverlapError) -> OverlapError:
-        """Say in times what a rule said in buckets."""
+        """Return in times what a rule said in buckets."""
         if "start" in error.facts:
             return error
         return overlap_error(self.rules.index, {e: self.coverage.bitmap(e) for e in self.coverage}, self.table)
@@ -140,10 +140,10 @@ class Recorder:
                 )
 
     def _check_free(self, cells: Cells) -> None:
-        taken = cells.coverage & self.holdings.at(self.head)
+        taken = cells.coverage & self.coverage_store.at(self.head)
         if len(taken):
-            self.head = self.holdings.newest(self.head)  # what was held may be gone by now
-            taken = cells.coverage & self.holdings.at(self.head)
+            self.head = self.coverage_store.newest(self.head)  # what was held may be gone by now
+            taken = cells.coverage & self.coverage_store.at(self.head)
         if len(taken):
             raise overlap_error(self.rules.index, {entity: taken.bitmap(entity) for entity in taken}, self.table)
 
@@ -169,6 +169,6 @@ class Recorder:
         own = cells.pairs_in(again)
         for extent, covered in self._admitted if own else ():
             if len(covered & again):
-                for others in self.holdings.cells_in(extent, self.rules):
+                for others in self.coverage_store.cells_in(extent, self.rules):
                     if same := own & others.pairs_in(again):
                         raise same_time(self.rules.index, self.table, (*min(same), len(same)))

@@ -13,7 +13,7 @@ from typing import Any
 
 from tidelake.catalog.commit import Coordinator
 from tidelake.catalog.protocol import Catalog, TableInfo, new_id
-from tidelake.coverage.coverage_store import REPAIR, CoverageRules, Holdings
+from tidelake.coverage.coverage_store import REPAIR, CoverageRules, CoverageStore
 from tidelake.coverage.entities import Coverage
 from tidelake.errors import CorruptError, InvalidInputError, NotFoundError
 from tidelake.model.snapshot import Commit, Extent, UpdateTable
@@ -53,7 +53,12 @@ class RepairReport:
 
 
 def repair(
-    info: TableInfo, catalog: Catalog, coordinator: Coordinator, holdings: Holdings, *, thorough: bool = False
+    info: TableInfo,
+    catalog: Catalog,
+    coordinator: Coordinator,
+    coverage_store: CoverageStore,
+    *,
+    thorough: bool = False,
 ) -> RepairReport:
     """Check a table's coverage and mend it; ``thorough`` reads every row and compares.
 
@@ -61,16 +66,16 @@ def repair(
     it, and commit a new one if need be. Killed at any step, it can be run again.
     """
     head = catalog.head(info.scope)
-    rules = holdings.rules(head)
+    rules = coverage_store.rules(head)
     if rules is None:
         raise InvalidInputError("the table keeps no coverage", table=info, kind="no_coverage")
-    holdings.forget(info.scope)
+    coverage_store.forget(info.scope)
     mended: list[Mended] = []
     extents = catalog.extents(info.scope, sequence=head.sequence)
-    known = {extent.id: _mend(extent, holdings, rules, mended, thorough=thorough) for extent in extents}  # 1
-    whole = holdings.all_of(head, lambda extent: known[extent.id])  # 2
-    if head.coverage is not None and (reason := _wrong_united(holdings, head, rules, whole)):  # 3
-        holdings.learn(head, whole)
+    known = {extent.id: _mend(extent, coverage_store, rules, mended, thorough=thorough) for extent in extents}  # 1
+    whole = coverage_store.all_of(head, lambda extent: known[extent.id])  # 2
+    if head.coverage is not None and (reason := _wrong_united(coverage_store, head, rules, whole)):  # 3
+        coverage_store.learn(head, whole)
         commit = Commit(new_id(), info.scope, head.sequence, (UpdateTable(),), operation=REPAIR)
         head = catalog.snapshot(info.scope, sequence=coordinator.commit(commit).sequence)
         mended.append(Mended(head.coverage.key if head.coverage else "", "the coverage of extents", reason))
@@ -81,27 +86,27 @@ def repair(
 
 
 def _mend(
-    extent: Extent, holdings: Holdings, rules: CoverageRules, mended: list[Mended], *, thorough: bool
+    extent: Extent, coverage_store: CoverageStore, rules: CoverageRules, mended: list[Mended], *, thorough: bool
 ) -> Coverage:
     if extent.coverage_key is None:
-        return holdings.from_data(extent, rules)
+        return coverage_store.from_data(extent, rules)
     try:
-        found = holdings.read_object(extent, rules)
-        if not thorough or found == holdings.from_data(extent, rules):
+        found = coverage_store.read_object(extent, rules)
+        if not thorough or found == coverage_store.from_data(extent, rules):
             return found
         reason = "it is not what the rows cover"
     except (NotFoundError, CorruptError) as error:
         reason = error.message
-    found = holdings.from_data(extent, rules)
-    holdings.rewrite_extent(extent, found, rules)
+    found = coverage_store.from_data(extent, rules)
+    coverage_store.rewrite_extent(extent, found, rules)
     mended.append(Mended(extent.coverage_key, "rows", reason))
     return found
 
 
-def _wrong_united(holdings: Holdings, head: Any, rules: CoverageRules, whole: Coverage) -> str | None:
-    """Say what is wrong with the united coverage, if anything."""
+def _wrong_united(coverage_store: CoverageStore, head: Any, rules: CoverageRules, whole: Coverage) -> str | None:
+    """Return what is wrong with the united coverage, if anything."""
     try:
-        holdings.read_united(head, rules)
+        coverage_store.read_united(head, rules)
     except (NotFoundError, CorruptError) as error:
         return error.message
-    return None if holdings.at(head) == whole else "it is not what the extents cover"
+    return None if coverage_store.at(head) == whole else "it is not what the extents cover"

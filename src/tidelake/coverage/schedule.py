@@ -1,4 +1,4 @@
-"""Say when data is expected, so that a weekend is not a gap.
+"""Define when data is expected, so that a weekend is not a gap.
 
 A schedule is text: weekdays, hours, a time zone, and days without any; or the rows of a calendar table::
 
@@ -52,7 +52,7 @@ class Schedule:
     closed: frozenset[date] = frozenset()
 
     def expected(self, low_us: int, high_us: int) -> Stretches:
-        """Give the stretches of ``[low_us, high_us)`` in which data is expected."""
+        """Return the stretches of ``[low_us, high_us)`` in which data is expected."""
         zone = ZoneInfo(self.zone)
         try:
             day = (_EPOCH + timedelta(microseconds=low_us)).astimezone(zone).date() - timedelta(days=1)
@@ -77,7 +77,7 @@ class Calendar:
     end: tuple[int, ...]
 
     def expected(self, low_us: int, high_us: int) -> Stretches:
-        """Give the stretches of ``[low_us, high_us)`` in which data is expected."""
+        """Return the stretches of ``[low_us, high_us)`` in which data is expected."""
         return clipped(list(zip(self.first, self.end, strict=True)), low_us, high_us)
 
 
@@ -93,7 +93,7 @@ def parse_schedule(source: Any) -> Schedule | Calendar:
 
 
 def check_zone(name: str) -> str:
-    """Give the name of a time zone if there is such a zone; InvalidInputError if not."""
+    """Return the name of a time zone if there is such a zone; InvalidInputError if not."""
     try:
         ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
@@ -102,7 +102,7 @@ def check_zone(name: str) -> str:
 
 
 def bucketed(stretches: Stretches, bucket: Bucket) -> Stretches:
-    """Give the buckets, first and last, that stretches of time touch; sorted, apart and not touching."""
+    """Return the buckets, first and last, that stretches of time touch; sorted, apart and not touching."""
     first, last = bucket.numbers(stretches[0]), bucket.numbers(stretches[1] - 1)
     if not len(first):
         return first, last
@@ -113,7 +113,7 @@ def bucketed(stretches: Stretches, bucket: Bucket) -> Stretches:
 
 
 def clipped(stretches: Iterable[tuple[int, int]], low_us: int, high_us: int) -> Stretches:
-    """Give the parts of stretches between two times, sorted and joined."""
+    """Return the parts of stretches between two times, sorted and joined."""
     pairs = sorted((max(low, low_us), min(high, high_us)) for low, high in stretches)
     first: list[int] = []
     end: list[int] = []

@@ -40,7 +40,7 @@ _CHECKED_ID = re.compile(r"(?:^|-)([0-9a-f]{16})([0-9a-f]{16})$")
 
 
 def encode(coverage: Coverage, index: Index) -> bytes:
-    """Give the bytes of coverage."""
+    """Return the bytes of coverage."""
     packed = coverage.packed()
     maps = [coverage.bitmap(entity) for entity in packed]
     columns = [
@@ -74,7 +74,7 @@ def decode(data: bytes, index: Index) -> Coverage:
 
 
 def encode_seed(coverage: Coverage) -> bytes | None:
-    """Give the original's bytes; None if it has none, for several entities or buckets before 1970 or past 32 bits."""
+    """Return the original's bytes; None if it has none, for several entities or buckets before 1970 or past 32 bits."""
     if len(coverage) > 1:
         return None
     packed = next(iter(coverage.packed().values()), b"")
@@ -91,7 +91,7 @@ def decode_any(data: bytes, index: Index, entity: str) -> Coverage:
 
 
 def is_own(data: bytes) -> bool:
-    """Tell whether bytes are of the shape that has its checksum inside."""
+    """Return whether bytes are of the shape that has its checksum inside."""
     return data.startswith(MAGIC)
 
 
@@ -102,7 +102,7 @@ def checked_id(data: bytes, salt: int) -> str:
 
 
 def is_vouched(name: str, data: bytes) -> bool:
-    """Say whether an object's name, without its suffix, vouches for its bytes."""
+    """Return whether an object's name, without its suffix, vouches for its bytes."""
     found = _CHECKED_ID.search(name)
     return found is not None and found[2] == xxhash.xxh3_64_hexdigest(found[1].encode() + data)
 

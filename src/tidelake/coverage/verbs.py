@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from tidelake.coverage.bitmaps import Runs
 from tidelake.coverage.buckets import Bucket, Longs
-from tidelake.coverage.coverage_store import CoverageRules, Holdings
+from tidelake.coverage.coverage_store import CoverageRules, CoverageStore
 from tidelake.coverage.entities import (
     NO_ENTITY,
     Coverage,
@@ -158,7 +158,7 @@ class _Asked:
         return max(self.high - self.low + 1, 0)
 
     def listed(self, runs: Runs) -> pa.Table:
-        """Give runs as entity columns, start, end and buckets."""
+        """Return runs as entity columns, start, end and buckets."""
         columns = self.entity_columns(runs.owner)
         columns["start"] = self.times(runs.first)
         columns["end"] = self.times(runs.last + 1)
@@ -166,7 +166,7 @@ class _Asked:
         return pa.table(columns)
 
     def entity_columns(self, owner: Longs) -> dict[str, pa.Array]:
-        """Give the values that name owners."""
+        """Return the values that name owners."""
         if not self.index.entity:
             return {}
         values = list(zip(*orjson.loads(f"[{','.join(self.entities)}]"), strict=True))
@@ -177,13 +177,13 @@ class _Asked:
         return columns
 
     def times(self, numbers: Longs, keep: Any = None) -> pa.Array:
-        """Give the beginnings of buckets, in the table's time zone."""
+        """Return the beginnings of buckets, in the table's time zone."""
         values = pa.array(self.index.bucket.starts(numbers), mask=None if keep is None else ~keep)
         zone = self.snapshot.settings.get("timezone") or "UTC"
         return values.view(pa.timestamp("us", tz=zone)) if self.index.bucket.is_time else values
 
     def window(self, entity: str | None, first: int, last: int) -> Window:
-        """Give one stretch of buckets."""
+        """Return one stretch of buckets."""
         times = self.times(np.array([first, last + 1], dtype=np.int64)).to_pylist()
         shown = None if entity in (None, NO_ENTITY) else shown_entity(str(entity), self.index.entity)
         return Window(shown, times[0], times[1], last - first + 1)
@@ -192,11 +192,11 @@ class _Asked:
 class Series:
     """What a table holds, at its snapshot of now or the one it is pinned to; each question is asked of one snapshot."""
 
-    def __init__(self, table: Rows, holdings: Holdings) -> None:
-        self._table, self._holdings = table, holdings
+    def __init__(self, table: Rows, coverage_store: CoverageStore) -> None:
+        self._table, self._coverage_store = table, coverage_store
 
     def ratio(self, start: Any = None, end: Any = None, *, entity: Entity = None, schedule: Any = None) -> float:
-        """Give how much of what is expected is held, from 0 to 1; of nothing expected, all is."""
+        """Return how much of what is expected is held, from 0 to 1; of nothing expected, all is."""
         asked = self._asked(start, end, entity, schedule)
         wanted = asked.wanted * len(asked.entities)
         if not asked.entities and asked.wanted:
@@ -226,7 +226,7 @@ class Series:
     def longest_gap(
         self, start: Any = None, end: Any = None, *, entity: Entity = None, schedule: Any = None
     ) -> Window | None:
-        """Give the longest gap, the first of several; None if nothing is missing."""
+        """Return the longest gap, the first of several; None if nothing is missing."""
         asked = self._asked(start, end, entity, schedule)
         gaps = asked.gaps
         if not len(gaps):
@@ -235,7 +235,7 @@ class Series:
         return asked.window(asked.entities[int(gaps.owner[at])], int(gaps.first[at]), int(gaps.last[at]))
 
     def last_full_window(self, end: Any = None, *, length: str | int, entity: Entity = None) -> Window | None:
-        """Give the last stretch of a length that is wholly held and ends by ``end``; None if there is none.
+        """Return the last stretch of a length that is wholly held and ends by ``end``; None if there is none.
 
         Of a table with entities, and none named, every one of them must hold it.
         """
@@ -285,7 +285,7 @@ class Series:
     def report(
         self, start: Any = None, end: Any = None, *, entity: Entity = None, schedule: Any = None
     ) -> CoverageReport:
-        """Say of each entity what it holds and what is missing."""
+        """Return of each entity what it holds and what is missing."""
         asked = self._asked(start, end, entity, schedule)
         held, gaps, count = asked.held, asked.gaps, len(asked.entities)
         buckets = _summed(held, held.lengths, count)
@@ -317,11 +317,11 @@ class Series:
         )
 
     def receipt(self, entity: Entity = None, start: Any = None, end: Any = None) -> CoverageReceipt:
-        """Give proof of what is held: snapshot, extents, rows, and a hash of their content.
+        """Return proof of what is held: snapshot, extents, rows, and a hash of their content.
 
         The range is taken as it is, not by buckets. Reads the rows, of the same snapshot as all else in it.
         """
-        return Series(self._table.pinned(), self._holdings)._receipt(entity, start, end)
+        return Series(self._table.pinned(), self._coverage_store)._receipt(entity, start, end)
 
     def _receipt(self, entity: Entity, start: Any, end: Any) -> CoverageReceipt:
         asked = self._asked(start, end, entity, "")
@@ -349,8 +349,8 @@ class Series:
         )
 
     def verify(self, receipt: CoverageReceipt) -> bool:
-        """Say whether the table holds now, to the row, what it held when a receipt was given."""
-        held = Series(self._table.pinned(), self._holdings)
+        """Return whether the table holds now, to the row, what it held when a receipt was given."""
+        held = Series(self._table.pinned(), self._coverage_store)
         bucket = held._rules(held._table.snapshot).index.bucket
         ends = (receipt.start, receipt.end)
         low, high = (bucket.value_of(text if bucket.is_time else int(text)) for text in ends)
@@ -361,7 +361,7 @@ class Series:
         return f"coverage of {self._table.name}"
 
     def _rules(self, snapshot: Snapshot) -> CoverageRules:
-        rules = self._holdings.rules(snapshot)
+        rules = self._coverage_store.rules(snapshot)
         if rules is None:
             raise no_coverage(self._table.name)
         return rules
@@ -370,7 +370,7 @@ class Series:
         snapshot = self._table.snapshot
         index = self._rules(snapshot).index
         bucket = index.bucket
-        whole = self._holdings.at(snapshot)
+        whole = self._coverage_store.at(snapshot)
         named = None if entity is None else entity_text(_entity(entity, index.entity))
         own = whole if named is None else whole.only([named])
         low, high = _whole_range(own if own.entities else whole)  # by default, the series' own span
@@ -444,7 +444,7 @@ def _whole_range(coverage: Coverage) -> tuple[int, int]:
 
 
 def _renumbered(coverage: Coverage, entities: Sequence[str]) -> Runs:
-    """Give runs whose owners are numbered in a longer list of entities."""
+    """Return runs whose owners are numbered in a longer list of entities."""
     numbers = {entity: at for at, entity in enumerate(entities)}
     places = np.array([numbers[entity] for entity in coverage.entities], dtype=np.int64)
     runs = coverage.runs
@@ -466,7 +466,7 @@ def _ends(runs: Runs, count: int) -> tuple[Longs, Longs]:
 
 
 def _strips(asked: _Asked, held: Runs) -> list[list[float]]:
-    """Say how full each part of a range is, for each entity."""
+    """Return how full each part of a range is, for each entity."""
     count = len(asked.entities)
     if asked.is_empty or not count:
         return [[] for _ in range(count)]

@@ -20,16 +20,16 @@ import pyarrow.compute as pc
 from tidelake.dynamic.values import MISSING, decode, get_path, real_text
 from tidelake.kernels.bloom import Grams
 from tidelake.model.schema import DataType
-from tidelake.runtime.deferred import is_installed, later
+from tidelake.runtime.deferred import deferred, is_installed
 
 if TYPE_CHECKING:
     from tidelake.dynamic import plain_cbor
     from tidelake.kernels import plain_loops, text_loops
     from tidelake.kernels.text_loops import Hashes
 else:
-    text_loops, plain_loops = later("tidelake.kernels.text_loops"), later("tidelake.kernels.plain_loops")
-    plain_cbor = later("tidelake.dynamic.plain_cbor")
-cbor_loops: Any = later("tidelake.dynamic.cbor_loops")
+    text_loops, plain_loops = deferred("tidelake.kernels.text_loops"), deferred("tidelake.kernels.plain_loops")
+    plain_cbor = deferred("tidelake.dynamic.plain_cbor")
+cbor_loops: Any = deferred("tidelake.dynamic.cbor_loops")
 
 MAX_WALK_DEPTH = 64
 MAX_PATH_BYTES = 1024
@@ -157,7 +157,7 @@ class Extracted:
         return np.asarray(self.kinds != MISSING_KIND)
 
     def as_type(self, kind: DataType) -> pa.Array:
-        """Give the values that are of a type, or equal to one that is; the others are null."""
+        """Return the values that are of a type, or equal to one that is; the others are null."""
         match kind.kind:
             case "int" | "long":
                 whole = (
@@ -181,7 +181,7 @@ class Extracted:
                 raise TypeError(f"a path is not read as {kind}")
 
     def as_column(self, kind: DataType) -> pa.Array:
-        """Give the values that a column of a type takes, as coercion has it; the others are null.
+        """Return the values that a column of a type takes, as coercion has it; the others are null.
 
         Beside those that are of the type, numbers and booleans as text, and integers of any size that a double holds.
         """
@@ -196,7 +196,7 @@ class Extracted:
         return found
 
     def _plain_texts(self) -> pa.Array:
-        """Give numbers and booleans as JSON writes them."""
+        """Return numbers and booleans as JSON writes them."""
         flags = pa.array(self.kinds == TRUE_KIND, mask=(self.kinds != TRUE_KIND) & (self.kinds != FALSE_KIND))
         ints = pa.array(self.ints, mask=self.kinds != INT_KIND)
         is_real = self.kinds == REAL_KIND
@@ -207,7 +207,7 @@ class Extracted:
         return pc.coalesce(flags.cast(pa.utf8()), ints.cast(pa.utf8()), pa.array(rare, pa.utf8()))
 
     def _bigs(self) -> dict[int, int]:
-        """Give the integers beyond 64 bits, which are rare, by row."""
+        """Return the integers beyond 64 bits, which are rare, by row."""
         rows = np.flatnonzero((self.kinds == OTHER_KIND) & (self.lengths > 0))
         rows = rows[np.isin(self.data[self.starts[rows]], BIG_HEADS)] if len(rows) else rows
         held = {row: self.data[self.starts[row] :][: self.lengths[row]].tobytes() for row in rows.tolist()}
@@ -220,7 +220,7 @@ def extract(values: pa.Array, path: str) -> Extracted:
 
 
 def whole(values: pa.Array) -> Extracted:
-    """Say what each value of a dynamic column is itself; nulls are missing."""
+    """Return what each value of a dynamic column is itself; nulls are missing."""
     return _extract(values, "")
 
 
@@ -236,7 +236,7 @@ def _extract(values: pa.Array, path: str) -> Extracted:
 
 
 def slices(values: pa.Array, path: str) -> pa.Array:
-    """Give what each row has at a path as a dynamic column of its own; JSON's null there is a value."""
+    """Return what each row has at a path as a dynamic column of its own; JSON's null there is a value."""
     if "[" in path:
         return _slices_slowly(values, path)
     data, offsets = _buffers(values)

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelake.dynamic.values import encode
-from tidelake.runtime.deferred import later
+from tidelake.runtime.deferred import deferred
 
-cbor_loops: Any = later("tidelake.dynamic.cbor_loops")
+cbor_loops: Any = deferred("tidelake.dynamic.cbor_loops")
 
 _Numbers = npt.NDArray[np.uint64]
 

@@ -32,7 +32,7 @@ _TRUE, _FALSE, _NULL = (np.frombuffer(word, dtype=np.uint8) for word in (b"true"
 
 
 def json_of(values: pa.Array) -> pa.Array:
-    """Give a column of dynamic values as JSON text; nulls stay null."""
+    """Return a column of dynamic values as JSON text; nulls stay null."""
     return _by_loops(values) if HAS_COMPILER else _plainly(values)
 
 
@@ -116,7 +116,7 @@ def _digits(number: Any) -> Any:
 
 @compiled
 def _escaped(data: Any, at: Any, size: Any) -> Any:
-    """Give how many bytes a text takes between its quotes; -1 where it holds what JSON text cannot."""
+    """Return how many bytes a text takes between its quotes; -1 where it holds what JSON text cannot."""
     length = size
     for i in range(at, at + size):
         byte = data[i]

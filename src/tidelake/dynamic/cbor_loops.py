@@ -85,7 +85,7 @@ def read_head(data: Any, at: Any, end: Any) -> Any:
 
 @compiled
 def skip(data: Any, at: Any, end: Any) -> Any:
-    """Give the place after one item, or -1 when it is malformed."""
+    """Return the place after one item, or -1 when it is malformed."""
     left = np.int64(1)
     while left > 0:
         left -= 1

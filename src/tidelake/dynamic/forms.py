@@ -1,4 +1,4 @@
-"""Give dynamic values to people and programs outside in a form they can use: JSON text, structs or Python objects.
+"""Provide dynamic values to people and programs outside in a form they can use: JSON text, structs or Python objects.
 
 Inside, a dynamic value is CBOR, and a stream may carry it as such (``cbor``). ``json``, the default of every way out,
 is text in a field that says so, so that what was read can be appended again. ``struct`` needs all values at once, and
@@ -17,14 +17,14 @@ import pyarrow.compute as pc
 from tidelake.dynamic.values import decode as decode_value
 from tidelake.errors import InvalidInputError
 from tidelake.model.schema import DYNAMIC_FIELD, JSON_FIELD
-from tidelake.runtime.deferred import later
+from tidelake.runtime.deferred import deferred
 
 if TYPE_CHECKING:
     import pyarrow.json as arrow_json
 
     from tidelake.dynamic import cbor_json
 else:  # one brings a compiler, the other a reader that few need
-    cbor_json, arrow_json = later("tidelake.dynamic.cbor_json"), later("pyarrow.json")
+    cbor_json, arrow_json = deferred("tidelake.dynamic.cbor_json"), deferred("pyarrow.json")
 
 Form = Literal["json", "struct", "cbor"]
 FORMS = ("json", "struct", "cbor")

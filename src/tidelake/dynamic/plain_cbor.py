@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from tidelake.dynamic.cbor import MAX_PATH_BYTES, MAX_WALK_DEPTH
 from tidelake.kernels.bloom import LEAF_TEXT_CAP, MASK
 
-MOST_PATHS = 1 << 14
-MOST_LEAVES = 1 << 18
+MAX_PATHS = 1 << 14
+MAX_LEAVES = 1 << 18
 
 _BYTES, _TEXT, _LIST, _MAP, _TAG, _SIMPLE = range(2, 8)  # CBOR's major types
 _NAN_BITS = struct.pack("<Q", 0x7FF8_0000_0000_0000)
@@ -53,7 +53,7 @@ def describe(values: Sequence[bytes]) -> Described | None:
     for value in dict.fromkeys(values):
         if _walk(value, 0, b"", None, 0, found) != len(value):
             raise BadForm
-        if len(found.paths) > MOST_PATHS or len(found.leaves) > MOST_LEAVES:
+        if len(found.paths) > MAX_PATHS or len(found.leaves) > MAX_LEAVES:
             return None
     return found
 

@@ -29,7 +29,7 @@ MISSING: Any = object()
 
 
 def encode(value: Any) -> bytes:
-    """Give the canonical bytes of a value."""
+    """Return the canonical bytes of a value."""
     try:
         return cbor2.dumps(_normalised(value, 0), canonical=True)
     except (cbor2.CBOREncodeError, TypeError, ValueError, OverflowError) as error:
@@ -39,7 +39,7 @@ def encode(value: Any) -> bytes:
 
 
 def decode(data: bytes) -> Any:
-    """Give the value of stored bytes."""
+    """Return the value of stored bytes."""
     try:
         return cbor2.loads(data)
     except (cbor2.CBORDecodeError, ValueError, TypeError, RecursionError) as error:
@@ -47,7 +47,7 @@ def decode(data: bytes) -> Any:
 
 
 def get_path(value: Any, path: str) -> Any:
-    """Give what is at a path, or MISSING; see this module's text for the rule."""
+    """Return what is at a path, or MISSING; see this module's text for the rule."""
     for key, rest in _splits(path):
         held = value[key] if isinstance(value, Mapping) and key in value else _indexed(value, key)
         found = held if rest is None or held is MISSING else get_path(held, rest)
@@ -57,7 +57,7 @@ def get_path(value: Any, path: str) -> Any:
 
 
 def paths_of(value: Any, prefix: str = "") -> Iterator[str]:
-    """Give every path that exists in a value, each map's own included; lists are not stepped into."""
+    """Yield every path that exists in a value, each map's own included; lists are not stepped into."""
     if isinstance(value, Mapping):
         for key, inner in value.items():
             path = f"{prefix}.{key}" if prefix else str(key)
@@ -66,7 +66,7 @@ def paths_of(value: Any, prefix: str = "") -> Iterator[str]:
 
 
 def to_json(value: Any) -> Any:
-    """Give a value as plain JSON types: times as RFC 3339, bytes as base64, numbers that JSON lacks as text."""
+    """Return a value as plain JSON types: times as RFC 3339, bytes as base64, numbers that JSON lacks as text."""
     match value:
         case Mapping():
             return {str(key): to_json(inner) for key, inner in value.items()}
@@ -119,7 +119,7 @@ def _key(key: Any) -> str:
 
 
 def _splits(path: str) -> Iterator[tuple[str, str | None]]:
-    """Give the ways to split a path into a first key and the rest, the longest key first."""
+    """Yield the ways to split a path into a first key and the rest, the longest key first."""
     yield path, None
     at = path.rfind(".")
     while at > 0:

@@ -44,7 +44,7 @@ def segment_format(name: str) -> SegmentFormat:
 
 
 def format_of_object(store: ObjectStore, key: str) -> SegmentFormat:
-    """Tell an object's format by its first four bytes."""
+    """Return an object's format by its first four bytes."""
     try:
         magic = bytes(store.get_range(key, 0, 4))
     except StorageError as error:

@@ -25,8 +25,8 @@ ARROW_MAGIC = b"ARROW1"
 HEAD = ARROW_MAGIC + b"\0\0"
 END_MARK = b"\xff\xff\xff\xff\0\0\0\0"
 PREFIX_BYTES = 8  # of a message: the continuation mark and the metadata length
-MOST_BUFFER_BYTES = 2**31 - 1  # Arrow's own limit for the types we keep
-MOST_ROWS = 2**31 - 1  # and for their offsets
+MAX_BUFFER_BYTES = 2**31 - 1  # Arrow's own limit for the types we keep
+MAX_ROWS = 2**31 - 1  # and for their offsets
 KEPT_ROWS = 1 << 17  # of a block whose texts' offsets are kept for the next, half a megabyte
 SPARE_BYTES = 4096  # more than any writer pads a buffer by
 
@@ -152,7 +152,7 @@ def parse_batch(metadata: memoryview, schema: pa.Schema) -> BatchLayout:
     nodes = [struct.unpack_from("<qq", metadata, nodes_at + 16 * i) for i in range(node_count)]
     buffers = [struct.unpack_from("<qq", metadata, buffers_at + 16 * i) for i in range(buffer_count)]
     rows = header.number(0, "<q")
-    if not 0 <= rows <= MOST_ROWS:
+    if not 0 <= rows <= MAX_ROWS:
         raise ValueError(f"a batch of {rows} rows")
     pieces, node, buffer = [], 0, 0
     for field in schema:
@@ -194,7 +194,7 @@ def decode_column(
 
 
 def width_of(values: pa.Array) -> int | None:
-    """Give how long every text of a column is, if all are as long and none is null or empty."""
+    """Return how long every text of a column is, if all are as long and none is null or empty."""
     if not _is_text(values.type) or values.null_count or not len(values):
         return None
     offsets = np.frombuffer(values.buffers()[1], np.int32)[values.offset : values.offset + len(values) + 1]
@@ -203,7 +203,7 @@ def width_of(values: pa.Array) -> int | None:
 
 
 def message_length(data: pa.Buffer) -> int:
-    """Give the length of the first message in these bytes, when it has no body: a schema's."""
+    """Return the length of the first message in these bytes, when it has no body: a schema's."""
     mark, length = struct.unpack_from("<Ii", data, 0)
     if mark != 0xFFFF_FFFF or not 0 < length <= len(data) - PREFIX_BYTES:
         raise ValueError("no arrow message")
@@ -232,7 +232,7 @@ class _Table:
         return None if at is None else _Table(self.data, at + _unpack("<I", self.data, at))
 
     def vector(self, slot: int, width: int) -> tuple[int, int]:
-        """Give where a vector of structs begins and how many there are."""
+        """Return where a vector of structs begins and how many there are."""
         at = self._field(slot)
         if at is None:
             return 0, 0
@@ -290,7 +290,7 @@ def _needed_bytes(kind: pa.DataType, rows: int, nulls: int) -> tuple[int, ...]:
 def _even_texts(kind: pa.DataType, rows: int, piece: Piece, data: pa.Buffer, codec: str | None) -> pa.Array:
     """Build a column of texts that are all as long: their offsets are known, and are neither read nor checked."""
     width = piece.width or 0
-    if not _is_text(kind) or len(piece.buffers) != 3 or piece.nulls or width * rows > MOST_BUFFER_BYTES:
+    if not _is_text(kind) or len(piece.buffers) != 3 or piece.nulls or width * rows > MAX_BUFFER_BYTES:
         raise ValueError(f"a {kind} column of {rows} rows, {piece.nulls} of them null, has no width of {width}")
     letters = _buffer(data, piece.buffers[2], width * rows, codec)  # first: so many rows must really have letters
     offsets = (_kept_offsets if rows <= KEPT_ROWS else _even_offsets)(rows, width)
@@ -315,7 +315,7 @@ def _letter_bytes(offsets: pa.Buffer | None, rows: int) -> int:
 
 
 def _buffer(data: pa.Buffer, place: tuple[int, int], least: int, codec: str | None) -> pa.Buffer | None:
-    """Give a buffer of which this many bytes are needed, or None if none is."""
+    """Return a buffer of which this many bytes are needed, or None if none is."""
     offset, length = place
     if offset + length > data.size:
         raise ValueError(f"a buffer ends at {offset + length} of {data.size} bytes")
@@ -336,7 +336,7 @@ def _decompressed(raw: pa.Buffer, least: int, codec: str) -> pa.Buffer:
     size = struct.unpack_from("<q", raw, 0)[0]
     if size == -1:
         return raw.slice(8)
-    if not least <= size <= min(2 * least + SPARE_BYTES, MOST_BUFFER_BYTES):
+    if not least <= size <= min(2 * least + SPARE_BYTES, MAX_BUFFER_BYTES):
         raise ValueError(f"a buffer claims {size} bytes where {least} are needed")
     try:
         return pa.decompress(raw.slice(8), decompressed_size=size, codec=codec)

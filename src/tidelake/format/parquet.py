@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
 MAGIC = b"PAR1"
 KEY = "tidelake"
-MOST_BLOCK_ROWS = 2**31 - 1  # Arrow's own limit for the offsets of one array
+MAX_BLOCK_ROWS = 2**31 - 1  # Arrow's own limit for the offsets of one array
 WHOLE_TEXT_BYTES = 60  # writers that cut a bound keep 64 bytes less part of a character: a shorter one is whole
 
 _FRAME_TAIL = 4 + len(MAGIC)
@@ -149,7 +149,7 @@ class ParquetReader:
         return read_columns(self._store, self._key, columns, block=block, info=info, decode=decode)
 
     def ticket(self, blocks: Collection[int], columns: Collection[str]) -> bytes:
-        """Give the decoder's own footer along: it needs the place of every column of every row group."""
+        """Return the decoder's own footer along: it needs the place of every column of every row group."""
         parts = self._parts
         names = [name for name in parts.schema.names if name in columns]
         return pickle.dumps(replace(parts, blocks=slim_blocks(parts.blocks, blocks, names)), pickle.HIGHEST_PROTOCOL)
@@ -334,7 +334,7 @@ def _read_foreign(footer: Mapping[int, Any], schema: Schema, *, physical: pa.Sch
     blocks = []
     for number, group in enumerate(footer[4]):
         chunks, rows = group[1], group[3]
-        if type(rows) is not int or not 0 <= rows <= MOST_BLOCK_ROWS or len(chunks) != len(schema):
+        if type(rows) is not int or not 0 <= rows <= MAX_BLOCK_ROWS or len(chunks) != len(schema):
             raise ValueError(f"block {number} has {rows} rows of {len(chunks)} columns")
         pieces, known = {}, {}
         for column, field, chunk in zip(schema, physical, chunks, strict=True):
@@ -387,7 +387,7 @@ def _number(value: bytes | None, physical: int) -> Any:
 
 
 def _floored_ns(value: int | None, unit: str | None) -> int | None:
-    """Give a time in nanoseconds, floored to the microsecond as values are; none outside the range."""
+    """Return a time in nanoseconds, floored to the microsecond as values are; none outside the range."""
     nanos = None if value is None or unit is None else value * _NANOS[unit] // 1000 * 1000
     return nanos if nanos is not None and NS_MIN <= nanos <= NS_MAX else None
 
@@ -402,7 +402,7 @@ def _whole_text(value: bytes | None, is_exact: bool | None) -> str | None:
 
 
 def _as_ours(values: pa.ChunkedArray, column: Column, rows: int, *, trusted: bool) -> pa.Array:
-    """Give a decoded column as one array of our type."""
+    """Return a decoded column as one array of our type."""
     if len(values) != rows:
         raise ValueError(f"{len(values)} rows where {rows} are expected")
     array = values.chunk(0) if values.num_chunks == 1 else values.combine_chunks()

@@ -1,4 +1,4 @@
-"""Say what a format of extents must do, and share what every reader does around its own bytes.
+"""Define what a format of extents must do, and share what every reader does around its own bytes.
 
 A format is a factory of readers and writers. Catalog, planner, executor and ingest know only the protocols here, so a
 new format is one new file. What an extent says of a block is a JSON entry that all formats share, and all read a block
@@ -101,16 +101,16 @@ class ExtentReader(Protocol):
     """Read one extent by range."""
 
     def metadata(self) -> ExtentMetadata:
-        """Tell what the extent says of itself, from its footer."""
+        """Return what the extent says of itself, from its footer."""
 
     def pruned_blocks(self, predicate: Predicate | None) -> list[int]:
-        """Give the blocks that may hold a matching row."""
+        """Return the blocks that may hold a matching row."""
 
     def read_block(self, block: int, projection: Sequence[str] | None = None) -> pa.RecordBatch:
         """Read these columns of a block, or all of them; checksums are verified first."""
 
     def ticket(self, blocks: Collection[int], columns: Collection[str]) -> bytes:
-        """Give what ``reopen`` needs elsewhere to read these columns of these blocks without the footer."""
+        """Return what ``reopen`` needs elsewhere to read these columns of these blocks without the footer."""
 
 
 class ExtentWriter(Protocol):
@@ -152,12 +152,12 @@ def time_column(schema: Schema, name: str | None = None) -> Column | None:
 
 
 def surviving_blocks(blocks: Sequence[BlockInfo], predicate: Predicate | None) -> list[int]:
-    """Give the blocks whose statistics leave room for a matching row."""
+    """Return the blocks whose statistics leave room for a matching row."""
     return [at for at, block in enumerate(blocks) if predicate is None or may_match(predicate, block.stats)]
 
 
 def block_entry(schema: Schema, known: Stats, places: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Give one block's entry of a footer: what every reader of v2 knows in ``cols``, what only ours does in ``tide``.
+    """Return one block's entry of a footer: what every reader of v2 knows in ``cols``, what only ours does in ``tide``.
 
     A place says where a column's bytes lie (``at``, ``len``), their checksum (``sum``), and what else its format needs.
     """
@@ -228,7 +228,7 @@ def piece_of(place: Mapping[str, Any], end: int) -> PieceInfo:
 def slim_blocks(
     blocks: Sequence[BlockInfo], wanted: Collection[int], columns: Collection[str]
 ) -> tuple[BlockInfo, ...]:
-    """Give the same number of blocks without statistics, and only the wanted ones with the places of columns."""
+    """Return the same number of blocks without statistics, and only the wanted ones with the places of columns."""
     chosen = set(wanted)
     return tuple(
         BlockInfo(Stats(block.stats.rows, {}), {name: block.pieces[name] for name in columns} if at in chosen else {})
@@ -237,7 +237,7 @@ def slim_blocks(
 
 
 def last_bytes(store: ObjectStore, key: str, tail: Tail, start: int, length: int) -> pa.Buffer:
-    """Give bytes near the end of the object, from the tail already read where they are in it."""
+    """Return bytes near the end of the object, from the tail already read where they are in it."""
     held_from = tail.size - tail.data.size
     return tail.data.slice(start - held_from, length) if start >= held_from else store.get_range(key, start, length)
 
@@ -295,7 +295,7 @@ def checksum_of(*parts: pa.Buffer | bytes) -> str:
 
 
 def reason_of(error: Exception) -> str:
-    """Say on one line why bytes could not be read."""
+    """Return on one line why bytes could not be read."""
     if isinstance(error, KeyError):
         return f"no {error.args[0]!r} in the footer"
     return " ".join(str(error).split()) or type(error).__name__

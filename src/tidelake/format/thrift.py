@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-MOST_DEPTH = 32  # Parquet's own footers nest eight deep
+MAX_DEPTH = 32  # Parquet's own footers nest eight deep
 
 _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT, _UUID = range(1, 14)
 
@@ -30,7 +30,7 @@ class _Cursor:
         self._data, self._at = data, 0
 
     def struct(self, depth: int) -> dict[int, Any]:
-        if depth > MOST_DEPTH:
+        if depth > MAX_DEPTH:
             raise ValueError("the footer nests too deep")
         fields: dict[int, Any] = {}
         number = 0
@@ -74,7 +74,7 @@ class _Cursor:
 
     def _check_count(self, count: int, depth: int) -> None:
         """Refuse more values than bytes are left: each takes one at least."""
-        if depth > MOST_DEPTH or count > len(self._data) - self._at:
+        if depth > MAX_DEPTH or count > len(self._data) - self._at:
             raise ValueError(f"the footer has a list of {count} values")
 
     def _signed(self) -> int:

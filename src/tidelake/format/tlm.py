@@ -70,7 +70,7 @@ WIDTH_ROWS = (
 )
 
 _FRAME_TAIL = 4 + len(MAGIC_V2)
-_LEAST_V2 = len(MAGIC_V2) + _FRAME_TAIL
+_MIN_V2 = len(MAGIC_V2) + _FRAME_TAIL
 _UNREADABLE = (ValueError, KeyError, TypeError, AttributeError)
 _SUM = re.compile(rb',"sum":"([0-9a-f]{16})"}]')
 _SUM_BYTES = len(b',"sum":"0123456789abcdef"}]')
@@ -166,7 +166,7 @@ class _Parts:
         return array if kind == column.type.arrow else converted(array, column)
 
     def slim(self, blocks: Collection[int], columns: Collection[str]) -> _Parts:
-        """Give what is needed to read these columns of these blocks."""
+        """Return what is needed to read these columns of these blocks."""
         places = [at for at, name in enumerate(self.schema.names) if name in columns]
         kept = tuple(self.schema.columns[at] for at in places)
         if not kept:  # a schema has a column, even if none is read
@@ -244,7 +244,7 @@ def _sealed_json(entries: list[dict[str, Any]]) -> bytes:
 def _open(store: ObjectStore, key: str) -> _Parts:
     tail = store.get_tail(key, TAIL_BYTES)
     last = bytes(memoryview(tail.data)[-len(MAGIC_V2) :])
-    if last == MAGIC_V2 and tail.size >= _LEAST_V2:
+    if last == MAGIC_V2 and tail.size >= _MIN_V2:
         return _open_v2(store, key, tail)
     head = bytes(store.get_range(key, 0, min(len(MAGIC_V1), tail.size)))
     if head == MAGIC_V1:
@@ -280,7 +280,7 @@ def _open_ours(key: str, tail: Tail, entries: list[dict[str, Any]], footer_bytes
     blocks, layouts, names = [], [], schema.names
     for entry in entries:
         rows, tides = entry["row_count"], entry["tide"]
-        if type(rows) is not int or not 0 <= rows <= ipc.MOST_ROWS:
+        if type(rows) is not int or not 0 <= rows <= ipc.MAX_ROWS:
             raise ValueError(f"a block of {rows!r} rows")
         if not isinstance(tides, dict) or not isinstance(entry["cols"], dict):
             raise ValueError("a block without columns")
@@ -341,7 +341,7 @@ class _EntryBuffers(Sequence[ipc.Piece]):
 
 
 def _unreadable(key: str, column: str, error: Exception) -> CorruptExtent:
-    """Say of a footer that tells nothing sensible of a column that it is corrupt."""
+    """Return of a footer that tells nothing sensible of a column that it is corrupt."""
     return CorruptExtent("not a readable extent", object=key, column=column, reason=reason_of(error))
 
 

@@ -128,7 +128,7 @@ def _executor(rows: int) -> Executor:
 
 
 def checked(batch: pa.RecordBatch, schema: Schema) -> pa.RecordBatch:
-    """Give a batch exactly the schema's Arrow types, or say what does not fit."""
+    """Return a batch exactly the schema's Arrow types, or say what does not fit."""
     if batch.schema.names != list(schema.names):
         missing = [name for name in schema.names if name not in batch.schema.names]
         extra = [name for name in batch.schema.names if name not in schema]
@@ -182,14 +182,14 @@ def _checked_column(values: pa.Array, column: Column) -> pa.Array:
 
 
 def _order_by(times: pa.ChunkedArray) -> pa.Array | None:
-    """Give the stable order by time with nulls last, or None when the rows are in it already."""
+    """Return the stable order by time with nulls last, or None when the rows are in it already."""
     if not times.null_count and _is_ascending([chunk.view(pa.int64()).to_numpy() for chunk in times.chunks]):
         return None
     return pc.sort_indices(times)  # stable, nulls last
 
 
 def _is_ascending(parts: Sequence[npt.NDArray[np.int64]]) -> bool:
-    """Say whether numbers, none of which is less than the one before, go on so from part to part."""
+    """Return whether numbers, none of which is less than the one before, go on so from part to part."""
     held = [part for part in parts if len(part)]
     joints = all(before[-1] <= after[0] for before, after in pairwise(held))
     return joints and all(bool((part[1:] >= part[:-1]).all()) for part in held)

@@ -11,22 +11,22 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 from tidelake.catalog.commit import Coordinator
-from tidelake.catalog.protocol import At, Catalog, nothing_at
+from tidelake.catalog.protocol import Catalog, StepHook, no_hook
 from tidelake.errors import InvalidInputError, redacted
 from tidelake.handle.flusher import Flusher
 from tidelake.model.snapshot import Snapshot
 from tidelake.model.times import When, time_us
 from tidelake.objects import ObjectStore
 from tidelake.objects.protocol import DEADLINE_S
-from tidelake.runtime.deferred import later
+from tidelake.runtime.deferred import deferred
 
 if TYPE_CHECKING:
     from tidelake.coverage import coverage_store
-    from tidelake.coverage.coverage_store import Holdings
+    from tidelake.coverage.coverage_store import CoverageStore
     from tidelake.scan import extents
     from tidelake.scan.extents import Footers
 else:
-    coverage_store, extents = later("tidelake.coverage.coverage_store"), later("tidelake.scan.extents")
+    coverage_store, extents = deferred("tidelake.coverage.coverage_store"), deferred("tidelake.scan.extents")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -37,15 +37,15 @@ class LakeHandle:
     store: ObjectStore
     address: str  # with its password, for processes that open the lake too
     deadline_s: float = DEADLINE_S
-    at: At = nothing_at
+    at: StepHook = no_hook
     flusher: Flusher = field(default_factory=Flusher, init=False)
     coordinator: Coordinator = field(init=False)
 
     def __post_init__(self) -> None:
         coordinator = Coordinator(
             self.catalog,
-            held_at=lambda snapshot: self.holdings.held_at(snapshot),
-            completed=lambda commits, onto: self.holdings.completed(commits, onto),
+            held_at=lambda snapshot: self.coverage_store.held_at(snapshot),
+            completed=lambda commits, onto: self.coverage_store.completed(commits, onto),
             patience_s=self.deadline_s,
         )
         object.__setattr__(self, "coordinator", coordinator)
@@ -61,9 +61,9 @@ class LakeHandle:
         return extents.Footers(self.store)
 
     @cached_property
-    def holdings(self) -> Holdings:
+    def coverage_store(self) -> CoverageStore:
         """What this process knows of the tables' coverage."""
-        return coverage_store.Holdings(self.catalog, self.store, self.footers)
+        return coverage_store.CoverageStore(self.catalog, self.store, self.footers)
 
     def tables(self, namespace: str | None = None) -> list[str]:
         """Return the names of the tables."""

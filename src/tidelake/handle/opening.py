@@ -21,12 +21,12 @@ from tidelake.errors import InvalidInputError
 from tidelake.handle.lake_handle import LakeHandle
 from tidelake.objects import ensure_conditional_put, open_store
 from tidelake.objects.protocol import DEADLINE_S
-from tidelake.runtime.deferred import later
+from tidelake.runtime.deferred import deferred
 
 if TYPE_CHECKING:
     from tidelake.catalog.log import log_catalog
 else:
-    log_catalog = later("tidelake.catalog.log.log_catalog")
+    log_catalog = deferred("tidelake.catalog.log.log_catalog")
 
 LOG_SCHEME = "log:"
 

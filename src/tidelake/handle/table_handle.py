@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from tidelake.catalog.commit import Coordinator
-from tidelake.catalog.protocol import At, Catalog, TableInfo
-from tidelake.coverage.coverage_store import Holdings
+from tidelake.catalog.protocol import Catalog, StepHook, TableInfo
+from tidelake.coverage.coverage_store import CoverageStore
 from tidelake.dynamic.forms import check_form, stream_in_form
 from tidelake.errors import InvalidInputError
 from tidelake.handle.lake_handle import LakeHandle
@@ -53,7 +53,7 @@ class TableHandle:
         """Hold a table as it is, or as it was at a time or a snapshot (id or sequence)."""
         info = lake.catalog.table(name)
         past = None if as_of is None and snapshot is None else lake.snapshot(name, as_of=as_of, snapshot=snapshot)
-        lake.holdings.know(info)
+        lake.coverage_store.know(info)
         return cls(lake, info, past)
 
     @property
@@ -81,11 +81,11 @@ class TableHandle:
         return self.lake.footers
 
     @property
-    def holdings(self) -> Holdings:
-        return self.lake.holdings
+    def coverage_store(self) -> CoverageStore:
+        return self.lake.coverage_store
 
     @property
-    def at(self) -> At:
+    def at(self) -> StepHook:
         return self.lake.at
 
     @property

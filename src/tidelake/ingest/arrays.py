@@ -67,12 +67,12 @@ class Arrays:
         return self._spill.count + carried
 
     def names(self) -> Iterator[str]:
-        """Give the columns that have values: the table's first, then others in their order."""
+        """Yield the columns that have values: the table's first, then others in their order."""
         yield from (name for name in self._known if name in self._columns)
         yield from (name for name in self._columns if name not in self._known)
 
     def fold(self, name: str, into: str) -> bool:
-        """Give all values of a column to another; not where a row has both, or where no type holds the two."""
+        """Return all values of a column to another; not where a row has both, or where no type holds the two."""
         array, other = self._columns[name], self._columns.get(into)
         if (name in self._dynamic) != (into in self._dynamic) and other is not None:
             return False
@@ -87,7 +87,7 @@ class Arrays:
         return True
 
     def proposed(self, name: str) -> DataType | None:
-        """Give the type that holds all values of a column, if they are scalars or vectors and there is one."""
+        """Return the type that holds all values of a column, if they are scalars or vectors and there is one."""
         kind = self._columns[name].type
         if name in self._dynamic:
             return DataType("dynamic")
@@ -105,7 +105,7 @@ class Arrays:
             return None
 
     def _is_vector(self, name: str) -> bool:
-        """Say whether a column has lists of one length, of floats, none of which is null."""
+        """Return whether a column has lists of one length, of floats, none of which is null."""
         array = self._columns[name]
         is_vector = pa.types.is_fixed_size_list(array.type) and pa.types.is_float32(array.type.value_type)
         return bool(is_vector) and 1 <= array.type.list_size <= MAX_DIMENSION and not array.flatten().null_count
@@ -137,7 +137,7 @@ class Arrays:
         return str(self._columns[name][row])[:SHOWN_BYTES] if name in self._columns else "none"
 
     def column(self, name: str, kind: DataType) -> pa.Array:
-        """Give a column as this type, or as long where a value is too large for an int; spill what does not fit."""
+        """Return a column as this type, or as long where a value is too large for an int; spill what does not fit."""
         array = self._columns[name]
         if kind.logical is not None:
             return self._logical(name, kind, kind.logical)
@@ -164,7 +164,7 @@ class Arrays:
                 return self._one_by_one(name, kind)
 
     def _logical(self, name: str, kind: DataType, logical: Logical) -> pa.Array:
-        """Give a column as a logical type: at once where its own type is that or converts to it, else one by one."""
+        """Return a column as a logical type: at once where its own type is that or converts to it, else one by one."""
         array = self._columns[name]
         if logical.kind == "timestamp_ntz" and pa.types.is_timestamp(array.type) and array.type.tz is not None:
             return self._none(name, kind)  # an instant is not a wall clock
@@ -184,7 +184,7 @@ class Arrays:
         return pa.nulls(self.rows, kind.arrow)
 
     def _texts(self, name: str, kind: DataType) -> pa.Array:
-        """Give numbers and booleans as JSON writes them."""
+        """Return numbers and booleans as JSON writes them."""
         array = self._columns[name]
         if pa.types.is_integer(array.type) or pa.types.is_boolean(array.type):
             return array.cast(pa.string())
@@ -210,7 +210,7 @@ class Arrays:
         self._spill.add(name, places.tolist(), values)
 
     def _keep(self, name: str, array: pa.Array, fits: Flags) -> pa.Array:
-        """Give an array with null for, and spill, the valid values that do not fit."""
+        """Return an array with null for, and spill, the valid values that do not fit."""
         valid = self._columns[name].is_valid().to_numpy(zero_copy_only=False)
         if (fits | ~valid).all():
             return array
@@ -268,7 +268,7 @@ class Arrays:
         return made
 
     def _instants(self, name: str) -> pa.Array:
-        """Give timestamps and dates as whole microseconds, floored; what was finer is counted."""
+        """Return timestamps and dates as whole microseconds, floored; what was finer is counted."""
         array = self._columns[name]
         if pa.types.is_timestamp(array.type) and array.type.unit == "ns":
             finer = np.count_nonzero(array.view(pa.int64()).fill_null(0).to_numpy() % 1000)
@@ -308,7 +308,7 @@ def _one_chunk(column: Any) -> pa.Array:
 
 
 def _united_columns(one: pa.Array, other: pa.Array) -> pa.Array | None:
-    """Give the values of two columns as one, or None where a row has both or no type holds the two."""
+    """Return the values of two columns as one, or None where a row has both or no type holds the two."""
     valid = one.is_valid().to_numpy(zero_copy_only=False)
     if (valid & other.is_valid().to_numpy(zero_copy_only=False)).any():
         return None
@@ -346,14 +346,14 @@ def _simple(array: pa.Array, name: str) -> pa.Array:
 
 
 def _list_of_view(array: pa.Array) -> pa.Array:
-    """Give list views as lists, which Arrow's own cast makes wrongly."""
+    """Return list views as lists, which Arrow's own cast makes wrongly."""
     lengths = pc.list_value_length(array).fill_null(0).to_numpy()
     offsets = pa.array(np.concatenate(([0], np.cumsum(lengths))), pa.int32())
     return pa.ListArray.from_arrays(offsets, array.flatten(), mask=array.is_null())
 
 
 def _storage(array: pa.Array, name: str) -> pa.Array:
-    """Give the values of an extension type: as they are stored, where that says what they are."""
+    """Return the values of an extension type: as they are stored, where that says what they are."""
     extension = array.type.extension_name
     if extension == "arrow.bool8":
         return pc.not_equal(array.storage, pa.scalar(0, pa.int8()))
@@ -376,7 +376,7 @@ def _is_number(kind: pa.DataType) -> bool:
 
 
 def _instants(array: pa.Array, name: str) -> pa.Array:
-    """Give timestamps and dates as whole microseconds, floored."""
+    """Return timestamps and dates as whole microseconds, floored."""
     if pa.types.is_date(array.type):
         array = array.cast(pa.timestamp("ms"))
     ticks = array.view(pa.int64())
@@ -398,7 +398,7 @@ def _instants(array: pa.Array, name: str) -> pa.Array:
 
 
 def _values_of(array: pa.Array, name: str) -> tuple[list[int], list[Any]]:
-    """Give the rows and the Python values of what is not null."""
+    """Return the rows and the Python values of what is not null."""
     try:
         if _is_python_ready(array.type):
             values = array.to_pylist(maps_as_pydicts="strict")
@@ -413,7 +413,7 @@ def _values_of(array: pa.Array, name: str) -> tuple[list[int], list[Any]]:
 
 
 def _is_python_ready(kind: pa.DataType) -> bool:
-    """Say whether Arrow's own conversion of this type loses nothing and knows no other form."""
+    """Return whether Arrow's own conversion of this type loses nothing and knows no other form."""
     if pa.types.is_timestamp(kind):
         return bool(kind.unit != "ns")
     if pa.types.is_map(kind):
@@ -427,7 +427,7 @@ def _is_python_ready(kind: pa.DataType) -> bool:
 
 
 def _value_of(scalar: pa.Scalar) -> Any:
-    """Give one value in Python, times floored to microseconds, a map as pairs where a key is no text or not alone."""
+    """Return one value in Python, times floored to microseconds, a map as pairs where a key is no text or not alone."""
     kind = scalar.type
     if not scalar.is_valid:
         return None

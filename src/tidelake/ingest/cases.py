@@ -16,7 +16,7 @@ class Folding(Protocol):
 
     def names(self) -> Iterator[str]: ...
     def fold(self, name: str, into: str) -> bool:
-        """Give all values of a key to another, and return whether that was done: not where a row has both."""
+        """Return all values of a key to another, and return whether that was done: not where a row has both."""
         ...
 
 

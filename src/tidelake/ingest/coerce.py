@@ -1,4 +1,4 @@
-"""Give rows the shape of a table, losing nothing: NDJSON, Python dicts, or Arrow.
+"""Provide rows the shape of a table, losing nothing: NDJSON, Python dicts, or Arrow.
 
 What fits a column, whatever the rows came as:
 
@@ -44,7 +44,7 @@ from tidelake.ingest.cases import fold_cases
 from tidelake.ingest.json.plain_reader import few_rows
 from tidelake.ingest.quarantine import Quarantine
 from tidelake.model.schema import OVERFLOW_COLUMN, Column, DataType, Schema
-from tidelake.runtime.deferred import later
+from tidelake.runtime.deferred import deferred
 
 if TYPE_CHECKING:
     from tidelake.ingest import arrays as from_arrow
@@ -52,8 +52,8 @@ if TYPE_CHECKING:
     from tidelake.ingest import time_detection
     from tidelake.ingest.json import columns as from_lines
 else:  # they bring a compiler, which who only reads does without
-    from_arrow, from_lines = later("tidelake.ingest.arrays"), later("tidelake.ingest.json.columns")
-    from_rows, time_detection = later("tidelake.ingest.rows"), later("tidelake.ingest.time_detection")
+    from_arrow, from_lines = deferred("tidelake.ingest.arrays"), deferred("tidelake.ingest.json.columns")
+    from_rows, time_detection = deferred("tidelake.ingest.rows"), deferred("tidelake.ingest.time_detection")
 
 TIME_NAMES = (
     "time", "timestamp", "ts", "_timestamp", "@timestamp", "event_time", "eventTime", "datetime", "at", "created_at",
@@ -265,7 +265,7 @@ def _becomes_real(source: Source, name: str, kind: DataType, rules: Rules) -> bo
 
 
 def _fits_as_it_is(data: pa.RecordBatch, schema: Schema, rules: Rules) -> bool:
-    """Say whether a batch has the table's columns, no others, of types that hold what they say, and its times."""
+    """Return whether a batch has the table's columns, no others, of types that hold what they say, and its times."""
     if not data.schema.equals(schema.arrow) or not all(map(_is_plain, schema)):
         return False
     required = [at for at, column in enumerate(schema) if column.name == rules.time or not column.nullable]
@@ -337,7 +337,7 @@ def _check(held: Mapping[str, DataType], rules: Rules) -> None:
 
 
 def _is_time(source: Source, name: str, proposed: DataType | None = None) -> bool:
-    """Say whether every row has a time under a key; a number, only if it is not likely something else."""
+    """Return whether every row has a time under a key; a number, only if it is not likely something else."""
     times = source.column(name, _TIMESTAMP)
     if times.null_count:
         return False

@@ -28,7 +28,7 @@ from tidelake.ingest.time_formats import few_times
 
 SEPARATORS = "\t;|,"  # in the order of preference: decimals have commas, texts have commas
 LOOK_LINES = 100
-MOST_QUOTED_BYTES = 64 << 20  # a quote that is not closed within so much is not one
+MAX_QUOTED_BYTES = 64 << 20  # a quote that is not closed within so much is not one
 
 _DECIMAL_COMMA = re.compile(r"-?[0-9.]+,[0-9]+")
 _DECIMAL_POINT = re.compile(r"-?[0-9]+\.[0-9]+")
@@ -209,7 +209,7 @@ def _last_row_end(data: bytes) -> int:
     outside = ends[np.searchsorted(np.flatnonzero(seen == 34), ends) % 2 == 0]
     if len(outside):
         return int(outside[-1]) + 1
-    return data.rfind(b"\n") + 1 if len(data) > MOST_QUOTED_BYTES else 0
+    return data.rfind(b"\n") + 1 if len(data) > MAX_QUOTED_BYTES else 0
 
 
 def _is_header(rows: Sequence[Sequence[str]]) -> bool:

@@ -34,7 +34,7 @@ from tidelake.ingest.json.plain_reader import few_rows
 from tidelake.ingest.parquet_files import parquet_batches
 from tidelake.ingest.quarantine import Quarantine
 from tidelake.ingest.text_encoding import (
-    MOST_LINE_BYTES,
+    MAX_LINE_BYTES,
     OnRead,
     as_utf8,
     is_text,
@@ -43,7 +43,7 @@ from tidelake.ingest.text_encoding import (
     opened,
 )
 from tidelake.model.schema import Schema
-from tidelake.runtime.deferred import later
+from tidelake.runtime.deferred import deferred
 
 if TYPE_CHECKING:
     from tidelake.ingest import arrays as from_arrow
@@ -52,11 +52,11 @@ if TYPE_CHECKING:
     from tidelake.ingest.json import columns as from_lines
     from tidelake.ingest.json import documents
 else:  # they bring a compiler, which few lines do without
-    from_arrow, from_lines = later("tidelake.ingest.arrays"), later("tidelake.ingest.json.columns")
-    from_rows, constants = later("tidelake.ingest.rows"), later("tidelake.ingest.constants")
-    csv_files, documents = later("tidelake.ingest.csv_files"), later("tidelake.ingest.json.documents")
-    line_shapes, text_lines = later("tidelake.ingest.line_shapes"), later("tidelake.ingest.text_lines")
-    time_detection = later("tidelake.ingest.time_detection")
+    from_arrow, from_lines = deferred("tidelake.ingest.arrays"), deferred("tidelake.ingest.json.columns")
+    from_rows, constants = deferred("tidelake.ingest.rows"), deferred("tidelake.ingest.constants")
+    csv_files, documents = deferred("tidelake.ingest.csv_files"), deferred("tidelake.ingest.json.documents")
+    line_shapes, text_lines = deferred("tidelake.ingest.line_shapes"), deferred("tidelake.ingest.text_lines")
+    time_detection = deferred("tidelake.ingest.time_detection")
 
 _Piece: TypeAlias = tuple[int, bytes] | Source  # lines of JSON, with the number of the first; or rows
 
@@ -154,7 +154,7 @@ class FileRows:
         self._sample()
 
     def coerced(self, schema: Schema, rules: Rules) -> Iterator[Coerced]:
-        """Give the rows as batches of the schema, or of a wider one from the batch that needed it on."""
+        """Yield the rows as batches of the schema, or of a wider one from the batch that needed it on."""
         if self.quarantine is not None:
             self.quarantine.restart()
         with self._errors():
@@ -369,7 +369,7 @@ class FileRows:
             size += len(data)
             is_cut = is_cut or b"\n" in data
             is_line = held[0].lstrip()[:1] == b"{" and not is_cut  # which may be longer
-            wanted = MOST_LINE_BYTES if is_line else HEAD_BYTES
+            wanted = MAX_LINE_BYTES if is_line else HEAD_BYTES
         self._is_all = False
         return b"".join(held)
 

@@ -21,7 +21,7 @@ import pyarrow as pa
 from tidelake.model.times import MAX_US, MICROS_FROM, MILLIS_FROM, MIN_US, NANOS_FROM
 from tidelake.runtime.compiling import HAS_COMPILER, compiled, is_ready, part
 
-LEAST_EPOCH_DIGITS = 9  # of a number since 1970 in text: from 1973 on, and never a date of eight digits
+MIN_EPOCH_DIGITS = 9  # of a number since 1970 in text: from 1973 on, and never a date of eight digits
 
 NO_TIME = np.iinfo(np.int64).min
 FEW_TEXTS = 512  # which take less time to read than the loops to load
@@ -38,7 +38,7 @@ _DAYS_OF_MONTH = np.array([0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31], d
 
 
 def times_of_texts(texts: pa.Array) -> npt.NDArray[np.int64]:
-    """Give the microseconds of each text, NO_TIME where it is none or null."""
+    """Return the microseconds of each text, NO_TIME where it is none or null."""
     if is_few(texts, _all_texts) and (few := _few_texts(texts)) is not None:
         return few
     data, offsets = text_buffers(texts)
@@ -46,14 +46,14 @@ def times_of_texts(texts: pa.Array) -> npt.NDArray[np.int64]:
 
 
 def times_of_decimals(texts: pa.Array) -> npt.NDArray[np.int64]:
-    """Give the microseconds of each number in text, NO_TIME where it is not finite or null."""
+    """Return the microseconds of each number in text, NO_TIME where it is not finite or null."""
     data, offsets = text_buffers(texts)
     sizes = np.abs(texts.cast(pa.float64()).fill_null(np.inf).to_numpy())
     return _masked(texts, _all_decimals(data, offsets, sizes))
 
 
 def times_of_ints(numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Give the microseconds of each whole number, NO_TIME where it is none."""
+    """Return the microseconds of each whole number, NO_TIME where it is none."""
     return np.asarray(_all_ints(numbers), dtype=np.int64)
 
 
@@ -87,9 +87,9 @@ def _few_texts(texts: pa.Array) -> npt.NDArray[np.int64] | None:
 
 @part
 def time_of_text(data: Any, at: Any, end: Any) -> Any:
-    """Give the microseconds of a time in text, or NO_TIME."""
+    """Return the microseconds of a time in text, or NO_TIME."""
     size = end - at
-    if size < LEAST_EPOCH_DIGITS:
+    if size < MIN_EPOCH_DIGITS:
         return NO_TIME
     if size < 10 or data[_U(at + 4)] != 45 or data[_U(at + 7)] != 45:
         return _time_of_digits(data, at, end)
@@ -143,14 +143,14 @@ def _time_of_digits(data: Any, at: Any, end: Any) -> Any:
         elif point == end:
             size = size * 10.0 + (int(letter) - 48)
         at += 1
-    if point - begin < LEAST_EPOCH_DIGITS or point + 1 == end:
+    if point - begin < MIN_EPOCH_DIGITS or point + 1 == end:
         return NO_TIME
     return time_of_decimal(data, begin, end, size)
 
 
 @part
 def time_of_int(value: Any) -> Any:
-    """Give the microseconds of a whole number since 1970, or NO_TIME."""
+    """Return the microseconds of a whole number since 1970, or NO_TIME."""
     size = -value if value < 0 else value
     if size < 0:  # the one number that has no opposite
         return NO_TIME
@@ -163,7 +163,7 @@ def time_of_int(value: Any) -> Any:
 
 @part
 def time_of_decimal(data: Any, at: Any, end: Any, size: Any) -> Any:
-    """Give the microseconds of a number with decimals or an exponent, as written; its size tells the unit."""
+    """Return the microseconds of a number with decimals or an exponent, as written; its size tells the unit."""
     power = 6
     if size >= NANOS_FROM:
         power = -3

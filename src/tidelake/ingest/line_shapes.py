@@ -1,4 +1,4 @@
-"""Know the shapes of log lines: where the time of a line is, and what else stands around it.
+"""Track the shapes of log lines: where the time of a line is, and what else stands around it.
 
 A shape is one regular expression whose group ``ts`` is the time; other groups become columns, and may be missing from a
 line. Well-known shapes come first (Kubernetes, syslog, access logs, log4j, …), then a time at the beginning of a line,
@@ -18,7 +18,7 @@ from tidelake.ingest.instants import NO_TIME
 from tidelake.ingest.time_detection import choose_format
 from tidelake.ingest.time_formats import RFC_3339, regex_of, times_in
 
-MOST_SHARE, LEAST_SHARE = 0.5, 0.02  # of a sample's lines with a time: sure at once; and not at all below it
+MAX_SHARE, MIN_SHARE = 0.5, 0.02  # of a sample's lines with a time: sure at once; and not at all below it
 LOOK_LINES = 2000
 
 _LEVELS = "trace|debug|info|information|notice|warn|warning|error|err|fatal|critical|crit|severe|alert|emerg"
@@ -131,10 +131,10 @@ def find_shape(lines: pa.Array, *, now_us: int) -> tuple[LineShape, str] | None:
         if form is None:
             continue
         share = float(np.count_nonzero(times_in(texts, form, now_us=now_us) != NO_TIME)) / len(sample)
-        if share >= MOST_SHARE:
+        if share >= MAX_SHARE:
             return shape, form
         if best is None or share > best[0] * 1.5:
             best = share, shape, form
-    if best is None or best[0] < LEAST_SHARE:
+    if best is None or best[0] < MIN_SHARE:
         return None
     return best[1], best[2]

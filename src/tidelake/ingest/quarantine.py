@@ -15,7 +15,7 @@ import orjson
 from tidelake.errors import StorageError
 
 PARTIAL = ".partial"  # what the name ends with until the rest is committed
-MOST_RAW_CHARACTERS = 1 << 20  # of one line
+MAX_RAW_CHARACTERS = 1 << 20  # of one line
 
 
 class Quarantine:
@@ -32,7 +32,7 @@ class Quarantine:
         try:
             if self._out is None:
                 self._out = self._partial.open("wb")
-            row = {"file": self._name, "line": line, "reason": reason, "raw": raw[:MOST_RAW_CHARACTERS]}
+            row = {"file": self._name, "line": line, "reason": reason, "raw": raw[:MAX_RAW_CHARACTERS]}
             self._out.write(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE))
         except OSError as error:
             raise StorageError(
@@ -47,7 +47,7 @@ class Quarantine:
         self.count = 0
 
     def finish(self) -> None:
-        """Give the file its name, if it holds anything."""
+        """Return the file its name, if it holds anything."""
         if self._out is not None:
             self._out.flush()
             os.fsync(self._out.fileno())

@@ -90,7 +90,7 @@ class Spill:
         self.count += len(rows)
 
     def array(self, rows: int, carried: pa.Array | None = None) -> pa.Array:
-        """Give one CBOR map a row, united with the maps that the rows carried already."""
+        """Return one CBOR map a row, united with the maps that the rows carried already."""
         if carried is not None and not self._maps:
             return carried
         maps: list[bytes | None] = [None] * rows if carried is None else carried.to_pylist()
@@ -146,12 +146,12 @@ class Rows:
         return self._spill.count
 
     def names(self) -> Iterator[str]:
-        """Give the keys that have a value somewhere: the columns' first, then others in the order of their first."""
+        """Yield the keys that have a value somewhere: the columns' first, then others in the order of their first."""
         yield from (name for name in self._known if name in self._held)
         yield from (name for name in self._held if name not in self._known)
 
     def fold(self, name: str, into: str) -> bool:
-        """Give all values of a key to another; not where a row has both."""
+        """Return all values of a key to another; not where a row has both."""
         rows, values = self._held[name]
         if into in self._held:
             others = self._held[into]
@@ -164,7 +164,7 @@ class Rows:
         return True
 
     def proposed(self, name: str) -> DataType | None:
-        """Give the type that holds all values of a key, if they are scalars and there is one."""
+        """Return the type that holds all values of a key, if they are scalars and there is one."""
         _, values = self._held[name]
         types = frozenset(map(type, values))
         if types == {Decimal}:
@@ -189,11 +189,11 @@ class Rows:
                 self._spill.add(name, *held)
 
     def overflow(self) -> pa.Array:
-        """Give one CBOR map a row of the spilled values under their keys, null where there is none."""
+        """Return one CBOR map a row of the spilled values under their keys, null where there is none."""
         return self._spill.array(self.rows)
 
     def where(self, row: int) -> dict[str, int]:
-        """Say where a row is, for a message."""
+        """Return where a row is, for a message."""
         return {"row": row + 1}
 
     def raw(self, rows: Sequence[int]) -> list[tuple[int, str]]:
@@ -208,7 +208,7 @@ class Rows:
         return repr(values[rows.index(row)])[:SHOWN_BYTES] if row in rows else "none"
 
     def column(self, name: str, kind: DataType) -> pa.Array:
-        """Give the values of a key as this type, or as long where one is too large for an int; spill the others."""
+        """Return the values of a key as this type, or as long where one is too large for an int; spill the others."""
         rows, values = self._held[name]
         array, misfits = fit_all(values, kind, rows, self.rows, name)
         if misfits:
@@ -231,7 +231,7 @@ class Rows:
 def fit_all(
     values: Sequence[Any], kind: DataType, rows: Sequence[int], length: int, name: str
 ) -> tuple[pa.Array, list[int]]:
-    """Give plain values as an array of this type and length, and the places of those that do not fit."""
+    """Return plain values as an array of this type and length, and the places of those that do not fit."""
     if kind.logical is not None:
         return _fit_logical(values, kind, rows, length, name)
     if len(values) == length and (whole := _whole(values, kind)) is not None:
@@ -282,7 +282,7 @@ def _fit_logical(
 
 
 def _whole(values: Sequence[Any], kind: DataType) -> pa.Array | None:
-    """Give values that all have the type's own Python type as an array at once, or None where that is not sure."""
+    """Return values that all have the type's own Python type as an array at once, or None where that is not sure."""
     if _OWN_TYPES.get(kind.kind) != set(map(type, values)):
         return None
     try:
@@ -301,12 +301,12 @@ def _whole(values: Sequence[Any], kind: DataType) -> pa.Array | None:
 
 
 def _numbers(kind: pa.DataType, values: array[Any]) -> pa.Array:
-    """Give numbers that lie as Arrow has them: a third of the time that Arrow takes to convert a list."""
+    """Return numbers that lie as Arrow has them: a third of the time that Arrow takes to convert a list."""
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)], null_count=0)
 
 
 def fit(value: Any, kind: DataType) -> Any:
-    """Give a plain value as what this type holds without loss, or MISFIT."""
+    """Return a plain value as what this type holds without loss, or MISFIT."""
     exact = type(value)
     match kind.kind:
         case "int" | "long":
@@ -326,7 +326,7 @@ def fit(value: Any, kind: DataType) -> Any:
 
 
 def encode(value: Any, where: Mapping[str, Any]) -> bytes:
-    """Give the canonical bytes of a value, or say which one has none."""
+    """Return the canonical bytes of a value, or say which one has none."""
     try:
         return dynamic.encode(plain(value, 1))  # as nested: a dynamic column keeps no Decimal
     except TidelakeError as error:
@@ -427,7 +427,7 @@ def _checked_name(name: Any, row: int) -> str:
 
 
 def _is_short(value: Decimal) -> bool:
-    """Say whether the nearest double is printed as this very number."""
+    """Return whether the nearest double is printed as this very number."""
     return value.is_finite() and Decimal(repr(float(value))) == value
 
 
@@ -465,7 +465,7 @@ def _is_unicode(text: str) -> bool:
 
 
 def _times_of(values: Sequence[Any]) -> npt.NDArray[np.int64]:
-    """Give the microseconds of each value that is a time, NO_TIME for others."""
+    """Return the microseconds of each value that is a time, NO_TIME for others."""
     times = np.full(len(values), NO_TIME, dtype=np.int64)
     by_type: dict[type, list[int]] = {}
     for at, value in enumerate(values):

@@ -20,7 +20,7 @@ from tidelake.errors import InvalidInputError, TidelakeError
 from tidelake.ingest.coerce import Coerced, Rules, coerce_arrow, coerce_ndjson, coerce_rows
 from tidelake.ingest.files import FileRows
 from tidelake.ingest.json.plain_reader import few_rows
-from tidelake.ingest.text_encoding import MOST_LINE_BYTES, line_too_long
+from tidelake.ingest.text_encoding import MAX_LINE_BYTES, line_too_long
 from tidelake.model.schema import Schema
 
 PIECE_BYTES = 8 << 20  # of NDJSON
@@ -28,7 +28,7 @@ PIECE_ROWS = 65_536  # of dicts, or of Arrow
 
 
 def coerced_stream(rows: Any, schema: Schema, rules: Rules) -> Iterator[Coerced]:
-    """Give rows as batches of the schema, or of a wider one from the batch that needed it on."""
+    """Yield rows as batches of the schema, or of a wider one from the batch that needed it on."""
     if isinstance(rows, str | os.PathLike):
         rows = FileRows(Path(rows))
     if isinstance(rows, FileRows):
@@ -55,12 +55,12 @@ def _coerced_lines(line: int, data: memoryview, schema: Schema, rules: Rules) ->
 
 
 def is_rereadable(rows: Any) -> bool:
-    """Say whether rows can be read a second time: all but streams and iterators can."""
+    """Return whether rows can be read a second time: all but streams and iterators can."""
     return rows.is_rereadable if isinstance(rows, FileRows) else not isinstance(rows, pa.RecordBatchReader | Iterator)
 
 
 def first_rows(rows: Any) -> tuple[Sample, Any]:
-    """Give the first rows, to choose a schema from, and rows that still begin with them."""
+    """Return the first rows, to choose a schema from, and rows that still begin with them."""
     if isinstance(rows, pa.RecordBatchReader):
         batches = iter(rows)
         first = next((batch for batch in batches if batch.num_rows), None)
@@ -142,7 +142,7 @@ def _ndjson_pieces(buffers: Iterator[pa.Buffer]) -> Iterator[tuple[int, memoryvi
                 line, rest, rest_bytes = line + piece.count(b"\n"), [], 0
                 start = cut
             else:
-                if rest_bytes > MOST_LINE_BYTES:
+                if rest_bytes > MAX_LINE_BYTES:
                     raise line_too_long(line)
                 start = end
     if held is not None:
@@ -152,6 +152,6 @@ def _ndjson_pieces(buffers: Iterator[pa.Buffer]) -> Iterator[tuple[int, memoryvi
 
 
 def _last_line_end(view: memoryview, start: int, end: int) -> int:
-    """Give the place after the last line end in a window, or its start if there is none."""
+    """Return the place after the last line end in a window, or its start if there is none."""
     at = bytes(view[start:end]).rfind(b"\n")
     return start if at < 0 else start + at + 1

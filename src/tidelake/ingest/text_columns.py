@@ -82,7 +82,7 @@ class TextColumns:
         yield from (name for name in held if name not in self._known)
 
     def fold(self, name: str, into: str) -> bool:
-        """Give all values of a column to another; not where a row has both."""
+        """Return all values of a column to another; not where a row has both."""
         texts, codes = self._columns[name], self._codes(name)
         if into in self._columns:
             there = self._codes(into) != EMPTY
@@ -116,7 +116,7 @@ class TextColumns:
         return self._spill.array(self.rows)
 
     def where(self, row: int) -> dict[str, int]:
-        """Say where a row is, for a message."""
+        """Return where a row is, for a message."""
         return {"line": self._raw([row])[0][0]}
 
     def raw(self, rows: Sequence[int]) -> list[RawRow]:
@@ -241,7 +241,7 @@ def time_array(times: npt.NDArray[np.int64]) -> pa.Array:
 
 
 def classify(texts: pa.Array, *, comma: bool = False) -> Codes:
-    """Say what each text looks like; null looks empty."""
+    """Return what each text looks like; null looks empty."""
     if not HAS_COMPILER:
         return _classify_by_patterns(texts, comma)
     if is_few(texts, _classify):
@@ -387,7 +387,7 @@ def _is_grouped(data: Any, at: Any, end: Any, count: Any) -> Any:
 
 @part
 def _word(data: Any, at: Any, end: Any, words: Any) -> Any:
-    """Say which of the words that mean something this is: rows of its code, its length and its letters."""
+    """Return which of the words that mean something this is: rows of its code, its length and its letters."""
     size = end - at
     for row in range(len(words)):
         if words[row, 1] != size:

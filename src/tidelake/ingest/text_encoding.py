@@ -20,7 +20,7 @@ import pyarrow as pa
 from tidelake.errors import InvalidInputError
 
 PIECE_BYTES = 8 << 20
-MOST_LINE_BYTES = 128 << 20  # of one line, so that a small compressed file cannot take all memory
+MAX_LINE_BYTES = 128 << 20  # of one line, so that a small compressed file cannot take all memory
 
 _MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bz2"}
 _MARKS = {b"\xef\xbb\xbf": "utf-8", b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
@@ -100,7 +100,7 @@ def _chained(first: bytes, others: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _wide_encoding(head: bytes) -> str:
-    """Tell UTF-16 without a mark by its zeros: text in Latin letters has one in every other byte."""
+    """Return UTF-16 without a mark by its zeros: text in Latin letters has one in every other byte."""
     if len(head) < 4:
         return "utf-8"
     zeros = np.frombuffer(head[: len(head) // 2 * 2], dtype=np.uint8).reshape(-1, 2) == 0
@@ -134,7 +134,7 @@ def line_too_long(line: int) -> InvalidInputError:
     return InvalidInputError(
         "a line is too long: one row a line, each shorter than the limit",
         line=line,
-        limit_bytes=MOST_LINE_BYTES,
+        limit_bytes=MAX_LINE_BYTES,
         kind="too_long",
     )
 
@@ -146,7 +146,7 @@ def line_pieces(buffers: Iterator[bytes]) -> Iterator[tuple[int, bytes]]:
         cut = data.rfind(b"\n") + 1
         if not cut:
             rest.append(data)
-            if sum(map(len, rest)) > MOST_LINE_BYTES:
+            if sum(map(len, rest)) > MAX_LINE_BYTES:
                 raise line_too_long(line)
             continue
         piece = b"".join([*rest, data[:cut]])

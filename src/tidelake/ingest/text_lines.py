@@ -25,7 +25,7 @@ from tidelake.ingest.text_encoding import as_utf8, line_pieces
 from tidelake.ingest.time_formats import times_in
 
 LINE_COLUMN = "line"
-MOST_EVENT_BYTES = 1 << 20
+MAX_EVENT_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class LineReader:
         is_timed = bool(begins[:1].any())  # whether the first event has a time of its own
         begins[:1] = True
         starts, fields = starts[begins], fields.filter(pa.array(begins))
-        if not is_last and len(starts) and end - int(starts[-1]) <= MOST_EVENT_BYTES:
+        if not is_last and len(starts) and end - int(starts[-1]) <= MAX_EVENT_BYTES:
             left = 2 if len(starts) == 2 and not is_timed else 1  # the first waits for the time of the second
             starts, end, fields = starts[:-left], int(starts[-left]), fields[:-left]
         return _Events(texts_at(text, starts, end), fields, end)

@@ -36,7 +36,7 @@ from tidelake.model.schema import DataType
 
 JOINED_NAME = "ts"  # of the column that a date and a time make together, or that a nested time becomes
 FEW = 20  # texts that every format is tried on, before all of the sample
-LEAST_SHARE = 0.5  # of the sample's rows with a time
+MIN_SHARE = 0.5  # of the sample's rows with a time
 FIRST_US, LAST_US = 946_684_800_000_000, 2_208_988_800_000_000  # 2000 and 2040, for numbers that no name speaks for
 FIRST_NAMED_US = 10**14  # numbers before March 1973 are more likely durations than times
 
@@ -179,18 +179,18 @@ class _Finder:
         for date in (name for name in bare if bare[name] in _DATES):
             for clock in (name for name in bare if bare[name] in _DAYTIMES and name != date):
                 if pair := self._of_columns((date, clock)):
-                    yield pair, LEAST_SHARE
+                    yield pair, MIN_SHARE
         yield from self._each([name for name in usual if name not in whole])
         yield from self._each([name for name in bare if name not in usual and _SAYS_TIME.search(name)])
         for column in (name for name, kind in self.types.items() if kind is None):
             for path in _time_paths(self.rows.column(column, _DYNAMIC)):
                 if nested := self._of_path(column, path):
-                    yield nested, LEAST_SHARE
+                    yield nested, MIN_SHARE
         others = [name for name in bare if name not in usual and not _SAYS_TIME.search(name)]
         yield from self._each(others, by_content=True)
 
     def _each(
-        self, names: list[str], *, by_content: bool = False, least: float = LEAST_SHARE
+        self, names: list[str], *, by_content: bool = False, least: float = MIN_SHARE
     ) -> Iterator[tuple[TimeSource, float]]:
         for name in names:
             if source := self._of_columns((name,), by_content=by_content):
@@ -253,11 +253,11 @@ def choose_format(texts: pa.Array, now_us: int, *, column: str = "", only: tuple
         return RFC_3339
     few = held.take(pa.array(np.linspace(0, len(held) - 1, min(FEW, len(held))).astype(np.int64)))
     trials = {form: _count(few, form, now_us) for form in only}
-    likely = [form for form, count in trials.items() if count >= max(1, len(few) * LEAST_SHARE)]
+    likely = [form for form, count in trials.items() if count >= max(1, len(few) * MIN_SHARE)]
     read = {form: times_in(held, form, now_us=now_us) for form in likely}
     counts = {form: int(np.count_nonzero(times != NO_TIME)) for form, times in read.items()}
     best = max(counts.values(), default=0)
-    if best < max(1, len(held) * LEAST_SHARE):
+    if best < max(1, len(held) * MIN_SHARE):
         return None
     chosen = [form for form, count in counts.items() if count == best]
     for other in chosen[1:]:

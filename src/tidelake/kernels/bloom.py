@@ -19,18 +19,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tidelake.errors import InvalidInputError
-from tidelake.runtime.deferred import later
+from tidelake.runtime.deferred import deferred
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 else:
-    np = later("numpy")
+    np = deferred("numpy")
 
 PROBES = 4  # near the best for 3 to 12 bits a key, and one number for every filter keeps them unitable
 BITS_PER_KEY = 10  # about one wrong yes in a hundred
 SMALLEST_BYTES = 8
-MOST_FILL = 0.95  # above this, four in five answers are a wrong yes: the bytes are not worth storing
+MAX_FILL = 0.95  # above this, four in five answers are a wrong yes: the bytes are not worth storing
 GRAM_LETTERS = "0123456789abcdefghijklmnopqrstuvwxyz"
 GRAM_COUNT = len(GRAM_LETTERS) ** 3
 GRAM_BYTES = GRAM_COUNT // 8
@@ -82,14 +82,14 @@ class Filter:
         return Filter((ours | theirs).tobytes())
 
     def folded(self, size: int) -> Filter:
-        """Give the same set in fewer bytes, with more wrong answers."""
+        """Return the same set in fewer bytes, with more wrong answers."""
         marks = np.unpackbits(np.frombuffer(self.bits, dtype=np.uint8), bitorder="little")
         while len(marks) > size * 8:
             marks = marks[::2] | marks[1::2]
         return Filter(np.packbits(marks, bitorder="little").tobytes())
 
     def _unfolded(self, size: int) -> bytes:
-        """Give the bits at a larger size: each stands for all that would fold into it."""
+        """Return the bits at a larger size: each stands for all that would fold into it."""
         marks = np.unpackbits(np.frombuffer(self.bits, dtype=np.uint8), bitorder="little")
         return np.packbits(np.repeat(marks, size // len(self.bits)), bitorder="little").tobytes()
 
@@ -139,7 +139,7 @@ class Grams:
         return cls.of_marks(marks)
 
     def may_hold(self, run: str) -> bool:
-        """Say whether some token may have this run of ``[0-9a-z]`` inside it."""
+        """Return whether some token may have this run of ``[0-9a-z]`` inside it."""
         return all(self.bits[at >> 3] >> (at & 7) & 1 for at in _gram_places(run))
 
     def __or__(self, other: Grams) -> Grams:
@@ -165,7 +165,7 @@ class Grams:
 
 
 def size_for(keys: int) -> int:
-    """Give the bytes that a filter of this many keys wants: a power of two."""
+    """Return the bytes that a filter of this many keys wants: a power of two."""
     return max(SMALLEST_BYTES, 1 << max(keys * BITS_PER_KEY // 8 - 1, 0).bit_length())
 
 

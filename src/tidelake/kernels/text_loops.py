@@ -103,7 +103,7 @@ class TokenTable:
 
 
 def distinct_texts(texts: pa.Array) -> tuple[pa.Array, Hashes]:
-    """Give the distinct values of a string or binary array without nulls, and their hashes."""
+    """Return the distinct values of a string or binary array without nulls, and their hashes."""
     if not HAS_COMPILER:
         return plain_loops.distinct_texts(texts)
     data, offsets = _buffers(texts)

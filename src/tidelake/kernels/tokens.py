@@ -17,7 +17,7 @@ _RUN = re.compile(r"[0-9A-Za-z]+")
 
 
 def tokenize(text: str) -> list[str]:
-    """Give the tokens of one text, in order, repeats and all."""
+    """Return the tokens of one text, in order, repeats and all."""
     return [run.lower() for run in _RUN.findall(text) if len(run) >= SHORTEST]
 
 
@@ -31,7 +31,7 @@ class Run:
 
 
 def runs_of(needle: str, *, anchored: bool = False, whole: bool = False) -> list[Run]:
-    """Give the runs of a needle that a matching text must hold, each of two or more letters.
+    """Return the runs of a needle that a matching text must hold, each of two or more letters.
 
     A run that touches the needle's edge may be part of a longer word in the text, so that end is not delimited; unless
     the needle is anchored to the text's start, or must match whole words.

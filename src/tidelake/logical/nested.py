@@ -26,7 +26,7 @@ from tidelake.model.logical_types import Logical
 Numbers = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
-MOST_REAL_DIGITS = 15  # of a decimal that came as a double: such a one prints as it was written
+MAX_REAL_DIGITS = 15  # of a decimal that came as a double: such a one prints as it was written
 
 _INT_LIMITS = {"tinyint": 2**7, "smallint": 2**15, "int": 2**31, "long": 2**63}
 _NAIVE = r"^\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,6}0*)?)?)?$"
@@ -36,7 +36,7 @@ _DATE = r"^\d{4}-\d\d-\d\d$"
 
 
 def decoded(values: pa.Array, kind: Logical) -> tuple[pa.Array, Flags]:
-    """Give a dynamic column as Arrow values of a type, and the rows whose value is not of it, which are null."""
+    """Return a dynamic column as Arrow values of a type, and the rows whose value is not of it, which are null."""
     _, offsets, data = values.buffers()
     held = np.frombuffer(offsets, np.int32) if offsets else np.zeros(1, np.int32)
     places: Numbers = held[values.offset : values.offset + len(values) + 1].astype(np.int64)
@@ -254,7 +254,7 @@ def _decimals(found: _Found, kind: Logical) -> pa.Array:
 
 
 def unscaled(number: Decimal, kind: Logical) -> int | None:
-    """Give a number in units of a decimal type's last place, or None if the type does not hold it exactly."""
+    """Return a number in units of a decimal type's last place, or None if the type does not hold it exactly."""
     sign, digits, exponent = number.as_tuple()
     if not isinstance(exponent, int):
         return None  # infinite, or no number
@@ -273,7 +273,7 @@ def unscaled_real(number: float, kind: Logical) -> int | None:
         return None
     printed = Decimal(repr(number))
     digits = "".join(map(str, printed.as_tuple().digits)).strip("0")
-    return unscaled(printed, kind) if len(digits) <= MOST_REAL_DIGITS else None
+    return unscaled(printed, kind) if len(digits) <= MAX_REAL_DIGITS else None
 
 
 def unscaled_text(text: str, kind: Logical) -> int | None:

@@ -26,7 +26,7 @@ Exact: TypeAlias = int | Fraction  # in stored units, perhaps between two of the
 
 
 def stored_test(leaf: Leaf, column: Column) -> Leaf | None:
-    """Give what a leaf asks of the stored values of a date or a decimal; None if the stored type answers as it is."""
+    """Return what a leaf asks of the stored values of a date or a decimal; None if the stored type answers as it is."""
     logical = column.type.logical
     if logical is None or logical.kind not in ("date", "decimal") or isinstance(leaf, IsNull):
         return None
@@ -70,7 +70,7 @@ def _one_of(name: str, values: list[Exact], low: int, high: int, keep: Callable[
 
 
 def _from(bound: Exact, included: bool) -> int:
-    """Give the first whole number from a bound on."""
+    """Return the first whole number from a bound on."""
     whole = -(-bound // 1)
     return int(whole) + (1 if whole == bound and not included else 0)
 

@@ -28,10 +28,10 @@ from tidelake import dynamic
 from tidelake.errors import CorruptError, InvalidInputError
 from tidelake.model.logical_types import MAX_PRECISION, Logical
 from tidelake.model.schema import DataType
-from tidelake.runtime.deferred import later
+from tidelake.runtime.deferred import deferred
 
-nested: Any = later("tidelake.logical.nested")  # these two bring a compiler
-loops: Any = later("tidelake.logical.loops")
+nested: Any = deferred("tidelake.logical.nested")  # these two bring a compiler
+loops: Any = deferred("tidelake.logical.loops")
 
 Flags = npt.NDArray[np.bool_]
 
@@ -42,7 +42,7 @@ _MINUS, _NINE_AND_ZERO = ord("-"), ord("9") + ord("0")
 
 
 def shown(array: pa.Array, kind: DataType, column: str = "") -> pa.Array:
-    """Give stored values as readers see them."""
+    """Return stored values as readers see them."""
     logical = kind.logical
     match logical and logical.kind:
         case None:
@@ -58,7 +58,7 @@ def shown(array: pa.Array, kind: DataType, column: str = "") -> pa.Array:
 
 
 def shown_as_plain(array: pa.Array, kind: DataType) -> pa.Array:
-    """Give stored values in plain types: dates and wall clocks as times, bytes and nested values as dynamic ones."""
+    """Return stored values in plain types: dates and wall clocks as times, bytes and nested values as dynamic ones."""
     match kind.logical and kind.logical.kind:
         case "date":
             days = array.cast(pa.int64())
@@ -70,7 +70,7 @@ def shown_as_plain(array: pa.Array, kind: DataType) -> pa.Array:
 
 
 def stored(array: pa.Array, kind: DataType) -> pa.Array:
-    """Give values of a logical type's own Arrow type as they are stored."""
+    """Return values of a logical type's own Arrow type as they are stored."""
     logical = kind.logical
     assert logical is not None
     assert array.type == logical.arrow
@@ -86,7 +86,7 @@ def stored(array: pa.Array, kind: DataType) -> pa.Array:
 
 
 def fitted(values: pa.Array, kind: DataType) -> tuple[pa.Array, Flags]:
-    """Give dynamic values as a logical type stores them, null where they do not fit, and say which do not."""
+    """Return dynamic values as a logical type stores them, null where they do not fit, and say which do not."""
     assert kind.logical is not None
     found, bad = nested.decoded(values, kind.logical)
     if kind.kind == "dynamic":
@@ -141,7 +141,7 @@ def _decimals_of_texts(array: pa.Array, kind: DataType) -> pa.Array:
 
 
 def _letters(array: pa.Array, kind: DataType) -> npt.NDArray[np.uint8]:
-    """Give texts of one length as a row of bytes each; a null as zero."""
+    """Return texts of one length as a row of bytes each; a null as zero."""
     filled = array.fill_null("0" * TEXT_LENGTH) if array.null_count else array
     if len(array) and (pc.min_max(pc.binary_length(filled)).as_py() != {"min": TEXT_LENGTH, "max": TEXT_LENGTH}):
         raise CorruptError("a stored value is not of its column's type", type=kind, kind="bad_value")
@@ -216,14 +216,14 @@ def _plain(value: Any, kind: Logical) -> Any:
 
 
 def _plain_map(pairs: Sequence[tuple[Any, Any]]) -> Any:
-    """Give a map whose keys are texts, each once, as such; any other as pairs."""
+    """Return a map whose keys are texts, each once, as such; any other as pairs."""
     is_plain = all(isinstance(key, str) for key, _ in pairs) and len(dict(pairs)) == len(pairs)
     return dict(pairs) if is_plain else [list(pair) for pair in pairs]
 
 
 def plain_decimal(number: Decimal) -> int | float | str:
-    """Give a decimal as a number that prints as it does, else as text."""
+    """Return a decimal as a number that prints as it does, else as text."""
     if number == number.to_integral_value() and abs(number) < 2**63:
         return int(number)
     digits = "".join(map(str, number.as_tuple().digits)).strip("0")
-    return float(number) if len(digits) <= nested.MOST_REAL_DIGITS else format(number, "f")
+    return float(number) if len(digits) <= nested.MAX_REAL_DIGITS else format(number, "f")

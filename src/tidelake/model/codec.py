@@ -29,7 +29,7 @@ Json: TypeAlias = Any  # what orjson writes and reads
 
 
 def to_document(name: str, version: int, value: Any) -> dict[str, Json]:
-    """Give a value as a stored document that names its kind and version."""
+    """Return a value as a stored document that names its kind and version."""
     return {"tidelake": name, "version": version, **to_json(value)}
 
 
@@ -46,7 +46,7 @@ def from_document(name: str, version: int, kind: type[Value], document: Json) ->
 
 
 def dumps(value: Json) -> bytes:
-    """Give JSON as bytes; InvalidInputError if something in it is not JSON."""
+    """Return JSON as bytes; InvalidInputError if something in it is not JSON."""
     try:
         return orjson.dumps(value)
     except TypeError as error:
@@ -54,7 +54,7 @@ def dumps(value: Json) -> bytes:
 
 
 def to_json(value: Any) -> Json:
-    """Give the JSON shape of one value."""
+    """Return the JSON shape of one value."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, bytes):

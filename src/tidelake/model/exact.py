@@ -1,4 +1,4 @@
-"""Tell whether whole numbers are exact as doubles, which is what lets a long column become real.
+"""Determine whether whole numbers are exact as doubles, which is what lets a long column become real.
 
 A double holds every whole number up to 2**53 and skips some beyond it. What is asked here is conservative: a number
 beyond that bound is taken as inexact even where a double happens to hold it, and statistics that do not say are taken
@@ -11,13 +11,13 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tidelake.errors import CorruptError
-from tidelake.runtime.deferred import later
+from tidelake.runtime.deferred import deferred
 
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.compute as pc
 else:
-    pa, pc = later("pyarrow"), later("pyarrow.compute")
+    pa, pc = deferred("pyarrow"), deferred("pyarrow.compute")
 
 EXACT_IN_DOUBLE = 2**53  # from here on, doubles skip integers
 

@@ -236,7 +236,7 @@ def parse_where(text: str, *, columns: Sequence[str] | None = None) -> Predicate
 
 
 def unknown_column(name: str, known: Sequence[str]) -> QueryError:
-    """Say that there is no such column, which ones are close, and which there are."""
+    """Return that there is no such column, which ones are close, and which there are."""
     more = f" and {len(known) - NAMES_SHOWN} more" if len(known) > NAMES_SHOWN else ""
     shown = ", ".join(known[:NAMES_SHOWN]) + more
     error = QueryError(f"no column {name!r}{did_you_mean(name, known)}", columns=shown, kind="unknown_column")

@@ -18,7 +18,7 @@ from tidelake.errors import InvalidInputError, QueryError
 from tidelake.model.predicate import PLAIN_NAME, Nanoseconds, Value
 from tidelake.model.times import parse_time_ns
 
-MOST_LISTED = 10  # tables in a message
+MAX_LISTED = 10  # tables in a message
 
 TokenKind: TypeAlias = Literal["string", "verbatim", "bytes", "time", "number", "name", "quoted", "sign", "end"]
 
@@ -50,7 +50,7 @@ class Token:
     at: int
 
     def is_word(self, *words: str) -> bool:
-        """Say whether this is one of some words, in any case."""
+        """Return whether this is one of some words, in any case."""
         return self.kind == "name" and self.text.lower() in words
 
     def is_sign(self, *signs: str) -> bool:
@@ -61,7 +61,7 @@ class Token:
 
 
 def cut(text: str) -> list[Token]:
-    """Give the tokens of a text, the last of which is its end."""
+    """Return the tokens of a text, the last of which is its end."""
     tokens: list[Token] = []
     at = 0
     while at < len(text):
@@ -76,12 +76,12 @@ def cut(text: str) -> list[Token]:
 
 
 def name_of(token: Token) -> str:
-    """Give the name that a plain or quoted name stands for."""
+    """Return the name that a plain or quoted name stands for."""
     return token.text if token.kind == "name" else token.text[1:-1].replace("``", "`")
 
 
 def literal_of(token: Token) -> Value:
-    """Give the value of a literal; a time that a datetime is too coarse for is its nanoseconds."""
+    """Return the value of a literal; a time that a datetime is too coarse for is its nanoseconds."""
     match token.kind:
         case "string":
             return _unescaped(token.text)
@@ -100,12 +100,12 @@ def literal_of(token: Token) -> Value:
 
 
 def time_ns_of(token: Token) -> int:
-    """Give a time token as nanoseconds since 1970 UTC."""
+    """Return a time token as nanoseconds since 1970 UTC."""
     return parse_time_ns(_time_text(token))
 
 
 def error_at(text: str, at: int, message: str, *, kind: str | None = None, **facts: object) -> QueryError:
-    """Say what is wrong with a text, with the line, a caret under the place, and its line and column from 1."""
+    """Return what is wrong with a text, with the line, a caret under the place, and its line and column from 1."""
     before = text[:at]
     line, column = before.count("\n") + 1, at - (before.rfind("\n") + 1)
     shown = text.split("\n")[line - 1]
@@ -114,7 +114,7 @@ def error_at(text: str, at: int, message: str, *, kind: str | None = None, **fac
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Give the end of a message that names what is close to a word, or nothing."""
+    """Return the end of a message that names what is close to a word, or nothing."""
     by_lower = {each.lower(): each for each in known}
     close = difflib.get_close_matches(word.lower(), by_lower, n=3)
     return f", did you mean {' or '.join(repr(by_lower[each]) for each in close)}?" if close else ""
@@ -124,8 +124,8 @@ def tables_there_are(names: Sequence[str]) -> str:
     """Return the end of a message that lists the first tables of a lake, or says that there is none."""
     if not names:
         return ": the lake is empty, and tidelake ingest makes tables"
-    more = f" and {len(names) - MOST_LISTED:,} more" if len(names) > MOST_LISTED else ""
-    return f": there are {', '.join(names[:MOST_LISTED])}{more}"
+    more = f" and {len(names) - MAX_LISTED:,} more" if len(names) > MAX_LISTED else ""
+    return f": there are {', '.join(names[:MAX_LISTED])}{more}"
 
 
 def _unescaped(quoted: str) -> str:
@@ -143,6 +143,6 @@ def _escaped_letter(match: re.Match[str]) -> str:
 
 
 def _time_text(token: Token) -> str:
-    """Give the time within ``datetime(…)``, with quotes or none around it, or the time alone."""
+    """Return the time within ``datetime(…)``, with quotes or none around it, or the time alone."""
     text = token.text
     return text[text.index("(") + 1 : -1].strip().strip("\"'") if text.endswith(")") else text

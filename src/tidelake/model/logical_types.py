@@ -17,12 +17,12 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from tidelake.errors import SchemaError
-from tidelake.runtime.deferred import later
+from tidelake.runtime.deferred import deferred
 
 if TYPE_CHECKING:
     import pyarrow as pa
 else:
-    pa = later("pyarrow")
+    pa = deferred("pyarrow")
 
 MAX_PRECISION = 38  # digits that Arrow, Spark and DuckDB all have
 LONG_PRECISION = 18  # every such decimal is a 64-bit number of its last places
@@ -64,7 +64,7 @@ class Logical:
 
     @classmethod
     def from_arrow(cls, arrow: pa.DataType) -> Logical | None:
-        """Give the logical type that is read back as this Arrow type, or None if there is none."""
+        """Return the logical type that is read back as this Arrow type, or None if there is none."""
         found = _from_arrow(arrow, 0)
         return found if found is not None and found.kind in OF_COLUMNS else None
 

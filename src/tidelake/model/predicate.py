@@ -1,4 +1,4 @@
-"""Say which rows are wanted, as plain values that statistics and scans can both judge.
+"""Define which rows are wanted, as plain values that statistics and scans can both judge.
 
 A predicate asks a three-valued question of each row: true, false, or null when the column is null. Only true rows are
 wanted. Numbers order as in Spark and DuckDB: NaN equals itself and is above every other number; text orders by its
@@ -26,7 +26,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 from tidelake.errors import InvalidInputError, QueryError
-from tidelake.runtime.deferred import later
+from tidelake.runtime.deferred import deferred
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from tidelake.model.vectors import Metric
 else:
-    pa, pc = later("pyarrow"), later("pyarrow.compute")  # only a search by pattern needs them
+    pa, pc = deferred("pyarrow"), deferred("pyarrow.compute")  # only a search by pattern needs them
 
 
 class Nanoseconds(int):
@@ -338,7 +338,7 @@ def measure_text(column: str, metric: Metric, query: tuple[float, ...]) -> str:
 
 
 def leaves_of(predicate: Predicate) -> Iterator[Leaf]:
-    """Give every leaf, left to right."""
+    """Yield every leaf, left to right."""
     match predicate:
         case And(parts) | Or(parts):
             for part in parts:
@@ -350,7 +350,7 @@ def leaves_of(predicate: Predicate) -> Iterator[Leaf]:
 
 
 def columns_of(predicate: Predicate) -> frozenset[str]:
-    """Give the names of the columns that a predicate looks at."""
+    """Return the names of the columns that a predicate looks at."""
     return frozenset(leaf.column for leaf in leaves_of(predicate))
 
 
@@ -365,7 +365,7 @@ def fold(text: str) -> str:
 
 
 def text_holds(leaf: StringHas | StringContains | StartsWith, text: str) -> bool:
-    """Say whether one text satisfies a text predicate: the meaning that every faster judge must agree with."""
+    """Return whether one text satisfies a text predicate: the meaning that every faster judge must agree with."""
     match leaf:
         case StringHas(_, term):
             return _has(fold(text), fold(term))
@@ -389,7 +389,7 @@ def _has(text: str, term: str) -> bool:
 
 
 def time_ns(value: datetime) -> int:
-    """Give a time as nanoseconds since 1970 UTC; a time without a zone is UTC."""
+    """Return a time as nanoseconds since 1970 UTC; a time without a zone is UTC."""
     aware = value if value.tzinfo else value.replace(tzinfo=UTC)
     return (aware - _EPOCH) // timedelta(microseconds=1) * 1000
 

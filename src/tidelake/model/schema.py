@@ -1,4 +1,4 @@
-"""Say what a table's columns are: eight stored types, logical types on top, stable ids, a schema that only widens.
+"""Define what a table's columns are: eight stored types, logical types on top, stable ids, a schema that only widens.
 
 A column keeps its integer id for life; names are for people, ids are for stored statistics. A schema is a numbered
 version, and every change yields a new version that can hold all that the old one held. Arrow is imported by those who
@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from tidelake.errors import InvalidInputError, NotFoundError, SchemaError
 from tidelake.model.logical_types import OF_COLUMNS, Logical, decimal
-from tidelake.runtime.deferred import later
+from tidelake.runtime.deferred import deferred
 
 if TYPE_CHECKING:
     import pyarrow as pa
 else:
-    pa = later("pyarrow")
+    pa = deferred("pyarrow")
 Kind = Literal["int", "long", "real", "bool", "string", "timestamp", "dynamic", "vector"]
 Scalar = TypeVar("Scalar", bool, int, str)
 
@@ -75,7 +75,7 @@ class DataType:
 
     @classmethod
     def of(cls, logical: Logical) -> DataType:
-        """Give a logical type on the stored type that keeps its values."""
+        """Return a logical type on the stored type that keeps its values."""
         return cls(cast(Kind, logical.stored), logical=logical)
 
     @classmethod
@@ -96,7 +96,7 @@ class DataType:
 
     @classmethod
     def from_arrow(cls, arrow: pa.DataType) -> DataType:
-        """Give the type that holds every value of an Arrow type; SchemaError if there is none."""
+        """Return the type that holds every value of an Arrow type; SchemaError if there is none."""
         if pa.types.is_dictionary(arrow):
             return cls.from_arrow(arrow.value_type)
         for kind, accepts in _arrow_tests().items():
@@ -249,7 +249,7 @@ class Schema:
         return self if widened == self.columns else Schema(widened, self.version + 1)
 
     def to_json(self) -> dict[str, Any]:
-        """Give the stored shape; see from_json. A logical type has a key of its own, which old readers pass over."""
+        """Return the stored shape; see from_json. A logical type has a key of its own, which old readers pass over."""
         return {"version": self.version, "columns": [_column_to_json(column) for column in self.columns]}
 
     @classmethod

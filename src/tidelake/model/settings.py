@@ -1,4 +1,4 @@
-"""Know what a table was told when it was made, as its catalog keeps it.
+"""Track what a table was told when it was made, as its catalog keeps it.
 
 What is as by default is left out of the stored shape, so that a default may change. It does not check values: those
 who make tables do.
@@ -30,7 +30,7 @@ class TableSettings:
     series: Mapping[str, Any] = field(default_factory=dict)  # what a table that keeps coverage was told besides
 
     def to_json(self) -> dict[str, Any]:
-        """Give the stored shape; what is as by default is left out, so that the default may change."""
+        """Return the stored shape; what is as by default is left out, so that the default may change."""
         shape: dict[str, Any] = {"time": self.time, "format": self.format, "retention": self.retention}
         if self.flush_age != FLUSH_AGE:
             shape["flush_age"] = self.flush_age

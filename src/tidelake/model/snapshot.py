@@ -1,4 +1,4 @@
-"""Say what a table holds, and how a commit changes it.
+"""Define what a table holds, and how a commit changes it.
 
 A scope (a table, or one user of a table) is a chain of snapshots, numbered from 1. A commit is a value: the actions
 that turn one snapshot into the next. Several commits may share one snapshot; each keeps its own id and receipt::
@@ -86,7 +86,7 @@ class HotBatch:
 
 
 @dataclass(frozen=True, slots=True)
-class Coverage:
+class UnitedCoverage:
     """An object that holds the united coverage of every extent added up to a sequence."""
 
     key: str
@@ -135,7 +135,7 @@ class Snapshot:
     totals: Counts = Counts()
     added: Counts = Counts()
     removed: Counts = Counts()
-    coverage: Coverage | None = None
+    coverage: UnitedCoverage | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +187,7 @@ class UpdateTable:
 class UpdateCoverage:
     """Point to newer united coverage. One that is as old as what is there already changes nothing."""
 
-    coverage: Coverage
+    coverage: UnitedCoverage
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,31 +301,31 @@ Held: TypeAlias = Callable[[Claim], bool]
 
 
 def nothing_held(claim: Claim) -> bool:
-    """Say that no window is held: the answer for tables without exclusive coverage."""
+    """Return that no window is held: the answer for tables without exclusive coverage."""
     return False
 
 
 def first_snapshot(
     scope: Scope, schema: Schema, settings: Mapping[str, Any], *, snapshot_id: str, at_us: int
 ) -> Snapshot:
-    """Give the snapshot that creates a table."""
+    """Return the snapshot that creates a table."""
     return Snapshot(scope, 1, snapshot_id, None, at_us, "create", schema, dict(settings))
 
 
 def empty_snapshot(scope: Scope, schema: Schema, settings: Mapping[str, Any]) -> Snapshot:
-    """Give the state of a user's scope before its first commit."""
+    """Return the state of a user's scope before its first commit."""
     return Snapshot(scope, 0, "", None, 0, "empty", schema, dict(settings))
 
 
 def inputs_of(commit: Commit) -> tuple[str, ...]:
-    """Give the ids of the extents and hot batches that a commit takes away."""
+    """Return the ids of the extents and hot batches that a commit takes away."""
     extents = (action.extent_id for action in commit.actions if isinstance(action, RemoveExtent))
     batches = (action.batch_id for action in commit.actions if isinstance(action, DropHot))
     return (*extents, *batches)
 
 
 def keys_of(commit: Commit) -> tuple[str, ...]:
-    """Give the keys under which a commit happens once: the caller's, and one for each stream batch.
+    """Return the keys under which a commit happens once: the caller's, and one for each stream batch.
 
     A control character keeps a stream's keys apart from the callers', which are printable.
     """
@@ -334,14 +334,14 @@ def keys_of(commit: Commit) -> tuple[str, ...]:
 
 
 def coverage_keys_of(commit: Commit) -> tuple[str, ...]:
-    """Give the keys of the coverage objects that a commit refers to."""
+    """Return the keys of the coverage objects that a commit refers to."""
     extents = (action.extent.coverage_key for action in commit.actions if isinstance(action, AddExtent))
     whole = (action.coverage.key for action in commit.actions if isinstance(action, UpdateCoverage))
     return tuple(key for key in (*extents, *whole) if key is not None)
 
 
 def receipt_of(commit: Commit, snapshot: Snapshot) -> Receipt:
-    """Give the first answer to a commit that is in a snapshot."""
+    """Return the first answer to a commit that is in a snapshot."""
     added = _added_by([commit])
     return Receipt(
         commit.id, snapshot.id, snapshot.sequence, snapshot.committed_us, added.rows + added.hot_rows, added.extents
@@ -351,7 +351,7 @@ def receipt_of(commit: Commit, snapshot: Snapshot) -> Receipt:
 def rebase(
     commit: Commit, onto: Snapshot, *, live: Container[str], held: Held = nothing_held, is_first: bool = True
 ) -> Commit:
-    """Give the same change on top of another snapshot, or raise what forbids it.
+    """Return the same change on top of another snapshot, or raise what forbids it.
 
     ``live`` answers for the ids of ``inputs_of(commit)`` in ``onto``. A commit that fits already is returned equal. One
     that shares its snapshot with others, after some of them, is not the first.
@@ -403,7 +403,7 @@ def gather(
 def advance(
     snapshot: Snapshot, commits: Sequence[Commit], *, removed: Counts, snapshot_id: str, at_us: int
 ) -> Snapshot:
-    """Give the header that follows, from the commits and the counts of what they take away.
+    """Return the header that follows, from the commits and the counts of what they take away.
 
     Time rises strictly along a scope even if the clock does not, so that a time names one snapshot.
     """
@@ -439,7 +439,7 @@ def advance(
 
 
 def apply(manifest: Manifest, commits: Sequence[Commit], *, snapshot_id: str, at_us: int) -> Manifest:
-    """Give the manifest that follows, strictly: what is added is new, what is taken away is live."""
+    """Return the manifest that follows, strictly: what is added is new, what is taken away is live."""
     sequence = manifest.snapshot.sequence + 1
     extents, hot, offsets = dict(manifest.extents), dict(manifest.hot), dict(manifest.offsets)
     removed = Counts()
@@ -466,7 +466,7 @@ def apply(manifest: Manifest, commits: Sequence[Commit], *, snapshot_id: str, at
 
 
 def count_of(item: Extent | HotBatch) -> Counts:
-    """Give what one extent or hot batch counts for."""
+    """Return what one extent or hot batch counts for."""
     if isinstance(item, Extent):
         return Counts(extents=1, rows=item.row_count, bytes=item.byte_size)
     return Counts(hot_batches=1, hot_rows=item.rows, hot_bytes=len(item.payload))
@@ -478,7 +478,7 @@ def make_id(at_us: int, salt: int) -> str:
 
 
 def to_document(value: Document) -> Json:
-    """Give the stored shape of a commit, a snapshot's header or a manifest; see the codec."""
+    """Return the stored shape of a commit, a snapshot's header or a manifest; see the codec."""
     return codec.to_document(type(value).__name__.lower(), DOCUMENT_VERSION, value)
 
 

@@ -24,7 +24,7 @@ from tidelake.model.predicate import Nanoseconds, time_ns
 NANOS_FROM, MICROS_FROM, MILLIS_FROM = 10**16, 10**14, 10**11  # of numbers since 1970; below are seconds
 When: TypeAlias = str | date | int | float  # a time as a person gives it; a datetime is a date
 
-LEAST_ASKED = 10**8  # of a question's numbers: smaller ones are no times but mistakes, such as 20260131
+MIN_ASKED = 10**8  # of a question's numbers: smaller ones are no times but mistakes, such as 20260131
 MIN_US = -62_135_596_800_000_000  # 0001-01-01
 MAX_US = 253_402_300_799_999_999  # the end of 9999-12-31
 
@@ -51,7 +51,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def parse_time_ns(value: Any) -> int:
-    """Give a time as nanoseconds since 1970 UTC; the unit of a number shows in its size."""
+    """Return a time as nanoseconds since 1970 UTC; the unit of a number shows in its size."""
     if isinstance(value, Nanoseconds):
         return int(value)
     if not isinstance(value, str | date | int | float | Decimal) and hasattr(value, "item"):
@@ -70,17 +70,17 @@ def parse_time_ns(value: Any) -> int:
 
 
 def _plain(value: Any) -> Any:
-    """Give an array's scalar as a value of Python's; a time finer than a microsecond is floored."""
+    """Return an array's scalar as a value of Python's; a time finer than a microsecond is floored."""
     return (value.astype("datetime64[us]") if type(value).__name__ == "datetime64" else value).item()
 
 
 def _number_ns(value: float | Decimal) -> int:
-    """Give a number since 1970 as nanoseconds, or say why it is no time."""
+    """Return a number since 1970 as nanoseconds, or say why it is no time."""
     exact = Decimal(float.__repr__(value)) if isinstance(value, float) else Decimal(value)
     if not exact.is_finite():
         raise InvalidInputError(f"{value} is not a time", kind="bad_time")
     size = abs(exact)
-    if 0 < size < LEAST_ASKED:
+    if 0 < size < MIN_ASKED:
         raise InvalidInputError(
             f"{value} is too small for a time: numbers are seconds, milliseconds, microseconds or nanoseconds since "
             "1970, told by their size; write a date as '2026-01-31'",
@@ -94,7 +94,7 @@ def _number_ns(value: float | Decimal) -> int:
 
 
 def text_time_ns(value: str) -> int:
-    """Give a time in RFC 3339 text as nanoseconds since 1970 UTC."""
+    """Return a time in RFC 3339 text as nanoseconds since 1970 UTC."""
     extra = _FRACTION.search(value)
     try:
         parsed = datetime.fromisoformat(_FRACTION.sub(r".\1", value.strip()))
@@ -105,12 +105,12 @@ def text_time_ns(value: str) -> int:
 
 
 def time_us(value: Any) -> int:
-    """Give a time as microseconds since 1970 UTC, rounded down."""
+    """Return a time as microseconds since 1970 UTC, rounded down."""
     return parse_time_ns(value) // 1000
 
 
 def time_text(ns: int) -> str:
-    """Give nanoseconds since 1970 as RFC 3339 in microseconds, or the number where no calendar reaches."""
+    """Return nanoseconds since 1970 as RFC 3339 in microseconds, or the number where no calendar reaches."""
     try:
         return (_EPOCH + timedelta(microseconds=ns // 1000)).isoformat().replace("+00:00", "Z")
     except OverflowError:
@@ -118,7 +118,7 @@ def time_text(ns: int) -> str:
 
 
 def duration_us(text: str) -> int:
-    """Give a duration as microseconds."""
+    """Return a duration as microseconds."""
     match = _DURATION.fullmatch(text)
     unit = match and _NAMES.get(match[2].lower(), match[2].lower())
     if not match or unit not in _UNITS_US:

@@ -1,6 +1,6 @@
 """Measure how far vectors are from one: by angle, by Euclid, or by their product.
 
-Rows are float32, sums are doubles. A vector shorter than ``LEAST_LENGTH`` has no direction, and so no cosine distance:
+Rows are float32, sums are doubles. A vector shorter than ``MIN_LENGTH`` has no direction, and so no cosine distance:
 that is null. ``limits`` says between which values the measure of every vector in a ball lies, a little wider than true,
 so that no rounding here or there makes it wrong. It does not know columns or statistics.
 """
@@ -17,7 +17,7 @@ import numpy.typing as npt
 Metric: TypeAlias = Literal["cosine_distance", "l2_distance", "inner_product"]
 METRICS: tuple[str, ...] = get_args(Metric)
 
-LEAST_LENGTH = 1e-12
+MIN_LENGTH = 1e-12
 CHUNK_NUMBERS = 1 << 20  # components at a time as doubles: 8 MiB
 SLACK = 1e-5  # of directions, which are kept as floats
 FINE_SLACK = 1e-9  # of vectors as they are
@@ -44,7 +44,7 @@ def limits(metric: Metric, centroid: Sequence[float], radius: float, query: Sequ
     middle, wanted = np.array(centroid, dtype=np.float64), np.array(query, dtype=np.float64)
     length = math.sqrt(float(wanted @ wanted))
     if metric == "cosine_distance":
-        if length <= LEAST_LENGTH:
+        if length <= MIN_LENGTH:
             return math.nan, math.nan
         near = float(middle @ wanted) / length
         return 1 - near - radius - SLACK, 1 - near + radius + SLACK
@@ -52,20 +52,20 @@ def limits(metric: Metric, centroid: Sequence[float], radius: float, query: Sequ
     if metric == "l2_distance":
         away = math.sqrt(float(((middle - wanted) ** 2).sum()))
         return max(0.0, away - radius - FINE_SLACK * scale), away + radius + FINE_SLACK * scale
-    product, spread = float(middle @ wanted), radius * length + FINE_SLACK * scale * length
-    return product - spread, product + spread
+    product, alternatives = float(middle @ wanted), radius * length + FINE_SLACK * scale * length
+    return product - alternatives, product + alternatives
 
 
 def units_of(rows: Rows) -> Rows:
     """Scale rows to length one, without those that have no direction; an infinite one becomes NaN."""
     lengths = np.sqrt((rows.astype(np.float64) ** 2).sum(axis=1))
-    keep = ~(lengths <= LEAST_LENGTH)
+    keep = ~(lengths <= MIN_LENGTH)
     with np.errstate(invalid="ignore"):
         return np.asarray(rows[keep] / lengths[keep, None], dtype=np.float32)
 
 
 def ball_of(rows: Rows) -> tuple[Reals, float] | None:
-    """Give the middle of some vectors and the distance of the farthest, or None if there is none."""
+    """Return the middle of some vectors and the distance of the farthest, or None if there is none."""
     if not len(rows):
         return None
     with np.errstate(invalid="ignore", over="ignore"):
@@ -86,5 +86,5 @@ def _measured(metric: Metric, rows: Reals, query: Reals) -> tuple[Reals, npt.NDA
     if metric == "inner_product":
         return products, every
     lengths, length = np.sqrt((rows * rows).sum(axis=1)), math.sqrt(float(query @ query))
-    known = ~(lengths <= LEAST_LENGTH) if length > LEAST_LENGTH or math.isnan(length) else ~every
+    known = ~(lengths <= MIN_LENGTH) if length > MIN_LENGTH or math.isnan(length) else ~every
     return np.clip(1 - products / (lengths * length), 0.0, 2.0), known

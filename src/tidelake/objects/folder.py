@@ -33,12 +33,12 @@ from tidelake.objects.protocol import (
     taken,
     view_of,
 )
-from tidelake.runtime.deferred import later
+from tidelake.runtime.deferred import deferred
 
 if TYPE_CHECKING:
     import pyarrow as pa
 else:
-    pa = later("pyarrow")
+    pa = deferred("pyarrow")
 
 _NO_PERMISSION = ("permission_denied", "permission denied: check the folder's owner and mode")
 _READ_ONLY = ("read_only", "the disk is read-only: mount it for writing, or use another folder")
@@ -140,7 +140,7 @@ class Folder:
 
     @contextmanager
     def _written(self, key: str, data: Data) -> Iterator[tuple[str, str]]:
-        """Give a synced temporary file to publish under the key's path; whatever happens, its temporary name goes.
+        """Return a synced temporary file to publish under the key's path; whatever happens, its temporary name goes.
 
         1. Make the folder, and sync its entry in the one above it.
         2. Write and sync the bytes under a name that no key has.

@@ -1,4 +1,4 @@
-"""Give obstore to this process: as it is, or a copy of its own to a child that was forked after it was used.
+"""Provide obstore to this process: as it is, or a copy of its own to a child that was forked after it was used.
 
 obstore's requests are served by threads that a fork does not copy, through a queue of events that parent and child
 would share: a child that used them would wait for ever, or disturb its parent. Its compiled library keeps them for as

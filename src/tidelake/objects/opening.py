@@ -15,12 +15,12 @@ from urllib.parse import unquote, urlsplit
 from tidelake.errors import AlreadyExistsError, InvalidInputError, StorageError
 from tidelake.objects.folder import open_folder
 from tidelake.objects.protocol import ACCEPTED, DEADLINE_S, ObjectStore
-from tidelake.runtime.deferred import later
+from tidelake.runtime.deferred import deferred
 
 if TYPE_CHECKING:
     from tidelake.objects import remote
 else:
-    remote = later("tidelake.objects.remote")  # brings obstore, which a folder does without
+    remote = deferred("tidelake.objects.remote")  # brings obstore, which a folder does without
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 

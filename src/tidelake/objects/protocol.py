@@ -1,4 +1,4 @@
-"""Say which verbs a store has, and check what every store is given.
+"""Define which verbs a store has, and check what every store is given.
 
 A write is whole or absent, and durable once it returns; ``put_if_absent`` has one winner. A StorageError from a write
 means that its outcome is not known: look before acting. AlreadyExistsError is always about another's write: a
@@ -66,7 +66,7 @@ class ObjectStore(Protocol):
         """Read the last bytes in one request; all of them if the object is shorter."""
 
     def head(self, key: str) -> ObjectMeta:
-        """Tell size and time of an object."""
+        """Return size and time of an object."""
 
     def put(self, key: str, data: Data) -> None:
         """Write an object, in place of any other."""
@@ -86,17 +86,17 @@ class ObjectStore(Protocol):
 
 
 def missing(key: str, url: str) -> NotFoundError:
-    """Say that there is no such object."""
+    """Return that there is no such object."""
     return NotFoundError("no such object", key=key, store=url)
 
 
 def taken(key: str, url: str) -> AlreadyExistsError:
-    """Say that another's object has the key."""
+    """Return that another's object has the key."""
     return AlreadyExistsError("the key is taken", key=key, store=url)
 
 
 def short(key: str, url: str) -> StorageError:
-    """Say that an object ends before what was asked."""
+    """Return that an object ends before what was asked."""
     return StorageError(PAST_THE_END, kind="short_read", key=key, store=url)
 
 
@@ -124,5 +124,5 @@ def check_tail(key: str, length: int) -> None:
 
 
 def view_of(data: Data) -> memoryview:
-    """Give data as plain bytes, without a copy."""
+    """Return data as plain bytes, without a copy."""
     return memoryview(data).cast("B")

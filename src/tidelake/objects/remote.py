@@ -37,13 +37,13 @@ from tidelake.objects.protocol import (
     taken,
     view_of,
 )
-from tidelake.runtime.deferred import later
+from tidelake.runtime.deferred import deferred
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from obstore.store import ClientConfig, MemoryStore, RetryConfig, S3Config, S3Credential, S3Store
 else:
-    pa = later("pyarrow")
+    pa = deferred("pyarrow")
 
 # An unreachable endpoint fails within ten seconds: a last try starts before RETRY_FOR and may wait CONNECT_WITHIN.
 CONNECT_WITHIN = timedelta(seconds=3)
@@ -345,7 +345,7 @@ def _error_of(error: Exception, url: str, key: str, *, is_taken: bool) -> Tidela
 
 
 def _merged(ranges: Sequence[Range]) -> tuple[list[int], list[int]]:
-    """Give starts and ends of requests that hold all ranges; obstore's own merging panics past an object's end."""
+    """Return starts and ends of requests that hold all ranges; obstore's own merging panics past an object's end."""
     starts: list[int] = []
     ends: list[int] = []
     for start, length in sorted(wanted for wanted in ranges if wanted[1]):

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelake.dynamic.cbor import NULL_KIND, PathTable, extract
-from tidelake.kernels.bloom import MOST_FILL, Filter, Grams, hash_ints, size_for
+from tidelake.kernels.bloom import MAX_FILL, Filter, Grams, hash_ints, size_for
 from tidelake.kernels.text_loops import Hashes, TokenTable, add_to_bits, distinct_texts, filter_of
 from tidelake.model.schema import OVERFLOW_COLUMN, DataType, Kind, Schema
 from tidelake.model.vectors import Rows, ball_of, units_of
@@ -255,7 +255,7 @@ class _Dynamics(_Opaque):
         return self.keep(block, len(values))
 
     def _filtered(self, name: str, hashes: Hashes | None) -> Filter | None:
-        """Give a block's filter, and keep its hashes for the extent's."""
+        """Return a block's filter, and keep its hashes for the extent's."""
         whole: _GrowingFilter | None = getattr(self, name)
         if hashes is None:
             setattr(self, name, None)
@@ -337,7 +337,7 @@ def _filter_of(hashes: Hashes, max_bytes: int) -> Filter:
 
 
 def _useful(filter: Filter) -> Filter | None:
-    return filter if filter.fill <= MOST_FILL else None
+    return filter if filter.fill <= MAX_FILL else None
 
 
 def _is_prose(unique: pa.Array) -> bool:
@@ -362,7 +362,7 @@ def _cut(text: pa.Buffer) -> str:
 
 
 def _raised(prefix: str) -> str | None:
-    """Give a text above every text that begins with this prefix, within the cap, or None if there is none."""
+    """Return a text above every text that begins with this prefix, within the cap, or None if there is none."""
     for at in range(len(prefix) - 1, -1, -1):
         code = ord(prefix[at]) + 1
         if code <= _BIGGEST_CHAR:

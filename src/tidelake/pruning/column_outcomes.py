@@ -50,7 +50,7 @@ class Known:
     sets: dict[Sort, Hashes | Filter | None] = field(default_factory=dict)
 
     def set_of(self, sort: Sort) -> Hashes | Filter | None:
-        """Give an exact set as hashes, or a filter, or None if nothing is known."""
+        """Return an exact set as hashes, or a filter, or None if nothing is known."""
         if sort not in self.sets:
             held = sort(self.stats)
             self.sets[sort] = (
@@ -104,7 +104,7 @@ class Sieve:
         self._sets: dict[Sort, _Sets] = {}
 
     def may_match(self, leaf: Leaf) -> Mask:
-        """Say of each extent whether some row may satisfy a leaf; what is not judged here may."""
+        """Return of each extent whether some row may satisfy a leaf; what is not judged here may."""
         match leaf:
             case Equals(_, value):
                 return self._may_equal(value)
@@ -156,13 +156,13 @@ class Sieve:
         return reduce(or_, (self._may_hold(_leaves, value, leaf_hash(path, value)) for value in plain))
 
     def _may_hold(self, sort: Sort, value: Any, hashed: int) -> Mask:
-        """Say of each extent whether a set may hold a value, or its hash if the set is a filter."""
+        """Return of each extent whether a set may hold a value, or its hash if the set is a filter."""
         if sort not in self._sets:
             self._sets[sort] = _Sets([None if known is None else known.set_of(sort) for known in self.each])
         return self._sets[sort].may_hold(hash(value), hashed)
 
     def _may_lie(self, low: float | None, high: float | None) -> Mask:
-        """Say of each extent whether some value may lie between two numbers; NaN compares as unknown."""
+        """Return of each extent whether some value may lie between two numbers; NaN compares as unknown."""
         if self._bounds is None:
             stats = [None if known is None else known.stats for known in self.each]
             least = np.array([_number(known.low if known else None, -math.inf) for known in stats])
@@ -214,7 +214,7 @@ class _Sets:
 
 
 def _plain(value: Value | None) -> float | None:
-    """Give a number that bounds can be compared with, or None: NaN, flags, what is no number or beyond all doubles."""
+    """Return a number that bounds can be compared with, or None: NaN, flags, no number, or beyond all doubles."""
     if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
         return None
     return value if isinstance(value, float) or abs(value) < 2**1023 else None

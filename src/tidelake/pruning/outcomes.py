@@ -44,7 +44,7 @@ from tidelake.model.predicate import (
 )
 from tidelake.pruning.required_texts import Needs, needs_of
 from tidelake.pruning.statistics import UNKNOWN, Bound, ColumnStats, Stats, before, family
-from tidelake.runtime.deferred import later
+from tidelake.runtime.deferred import deferred
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
     from tidelake.model import vectors
 else:
-    pa, pc, vectors = map(later, ("pyarrow", "pyarrow.compute", "tidelake.model.vectors"))
+    pa, pc, vectors = map(deferred, ("pyarrow", "pyarrow.compute", "tidelake.model.vectors"))
 
 EXACT_IN_DOUBLE = 2**53  # from here on, doubles skip integers
 EXACT_TEXT_CAP = 64  # distinct texts worth searching one by one; beyond it the tokens judge
@@ -64,12 +64,12 @@ ANY = TRUE | FALSE | NULL
 
 
 def may_match(predicate: Predicate, stats: Stats) -> bool:
-    """Say whether some row may satisfy the predicate. False is a proof, true is not."""
+    """Return whether some row may satisfy the predicate. False is a proof, true is not."""
     return bool(outcomes(predicate, stats) & TRUE)
 
 
 def outcomes(predicate: Predicate, stats: Stats) -> int:
-    """Give the answers that rows may give to a predicate, as a set of TRUE, FALSE and NULL."""
+    """Return the answers that rows may give to a predicate, as a set of TRUE, FALSE and NULL."""
     if stats.rows == 0:
         return 0
     match predicate:
@@ -222,7 +222,7 @@ def _exact_answers(leaf: StringHas | StringContains | StartsWith | StringMatches
 
 
 def is_text(known: ColumnStats) -> bool:
-    """Say whether the column surely holds texts; a dynamic column has terms and grams as well."""
+    """Return whether the column surely holds texts; a dynamic column has terms and grams as well."""
     samples = (known.low, known.high, *(known.distinct or ())[:1])
     return known.tokens is not None or any(isinstance(sample, str) for sample in samples)
 
@@ -339,7 +339,7 @@ def _may_begin(test: Range, first: int, last: int) -> bool:
 
 
 def leaf_bytes(path: str, value: bool | int | float | str) -> bytes:
-    """Give the bytes that stand for a path and its scalar in a filter: equal numbers give equal bytes.
+    """Return the bytes that stand for a path and its scalar in a filter: equal numbers give equal bytes.
 
     A long text stands for all that begin like it, a number beyond 64 bits for all such numbers.
     """
@@ -359,7 +359,7 @@ def leaf_bytes(path: str, value: bool | int | float | str) -> bytes:
 
 
 def _comparable(value: Value, known: ColumnStats) -> Bound | None:
-    """Give the value as the column's bounds are kept, or None when the two cannot be compared: unknown."""
+    """Return the value as the column's bounds are kept, or None when the two cannot be compared: unknown."""
     if isinstance(value, bytes | Decimal) or (isinstance(value, date) and not isinstance(value, datetime)):
         return None
     plain = time_ns(value) if isinstance(value, datetime) else value
@@ -371,7 +371,7 @@ def _comparable(value: Value, known: ColumnStats) -> Bound | None:
 
 
 def _may_round(plain: Bound, sample: Bound) -> bool:
-    """Say whether an engine that compares integers with reals as doubles may see this one rounded."""
+    """Return whether an engine that compares integers with reals as doubles may see this one rounded."""
     mixed = isinstance(plain, float) != isinstance(sample, float)
     return mixed and not isinstance(plain, str) and EXACT_IN_DOUBLE <= abs(plain) < math.inf
 

@@ -35,7 +35,7 @@ class Question:
     columns: tuple[str, ...]
     where: Predicate | None = None
     time: str | None = None  # the table's time column, whose bounds extents and hot rows carry
-    spread: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
+    alternatives: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
     limit: int | None = None
     ordered_by: str | None = None
     computed: Mapping[str, Distance] = field(default_factory=dict)  # by the name of the column they are given as
@@ -96,7 +96,7 @@ class ScanPlan:
         return "\n".join([*_heading(self), *_funnel(self.stages), *_closing(self)])
 
     def to_json(self) -> dict[str, Any]:
-        """Give the same facts for a machine."""
+        """Return the same facts for a machine."""
         return {
             "table": self.table,
             "snapshot": self.snapshot.sequence,
@@ -150,7 +150,7 @@ def make_plan(
 
 
 def without_pruning(plan: ScanPlan, extents: Sequence[Extent], hot: Sequence[HotBatch]) -> ScanPlan:
-    """Give a plan of the same rows that reads everything."""
+    """Return a plan of the same rows that reads everything."""
     return replace(plan, tasks=tuple(map(ExtentTask, extents)), hot=tuple(hot), stages=plan.stages[:1])
 
 
@@ -183,7 +183,7 @@ def surviving(question: Question, extent: Extent, blocks: Sequence[Stats]) -> di
 
 
 def stats_of(extent: Extent, question: Question) -> Stats:
-    """Give an extent's statistics as predicates are judged by, decoded as they are asked for."""
+    """Return an extent's statistics as predicates are judged by, decoded as they are asked for."""
     return Stats(extent.row_count, _Known(_Stored(extent.column_stats), question, extent))
 
 
@@ -213,7 +213,7 @@ class _Known(Mapping[str, ColumnStats]):
     def __getitem__(self, name: str) -> ColumnStats:
         if name in self._question.schema and self._question.schema[name].type.logical is not None:
             return self._columns.get(name, UNKNOWN)  # what did not fit a logical type is not one of its values
-        for column, path in self._question.spread.get(name, ()):
+        for column, path in self._question.alternatives.get(name, ()):
             elsewhere = self._columns.get(column)
             if elsewhere is not None and (elsewhere.paths is None or path in elsewhere.paths):
                 return UNKNOWN
@@ -230,13 +230,13 @@ class _Known(Mapping[str, ColumnStats]):
 
 
 def for_catalog(question: Question) -> Predicate | None:
-    """Give what the catalog may judge by a column's own bounds: no column whose values may lie elsewhere.
+    """Return what the catalog may judge by a column's own bounds: no column whose values may lie elsewhere.
 
     Nor one that is dynamic by now, and may have had another type where it was written.
     """
     dynamic = {column.name for column in question.schema if column.type.kind == "dynamic"}
     types = {column.name: column.type for column in question.schema}
-    elsewhere = dynamic | {name for name in question.spread if name not in types or types[name].logical is None}
+    elsewhere = dynamic | {name for name in question.alternatives if name not in types or types[name].logical is None}
     if question.where is None or not elsewhere:
         return question.where
     parts = question.where.parts if isinstance(question.where, And) else (question.where,)
@@ -245,13 +245,13 @@ def for_catalog(question: Question) -> Predicate | None:
 
 
 def judged_columns(question: Question, others: Iterable[str]) -> frozenset[str]:
-    """Give the columns whose statistics are needed: of the question, of others, and where else their values may lie."""
+    """Return the columns whose statistics are needed: the question's, others, and where else their values may lie."""
     asked = frozenset(others) | (frozenset() if question.where is None else columns_of(question.where))
-    return asked.union(column for name in asked for column, _ in question.spread.get(name, ()))
+    return asked.union(column for name in asked for column, _ in question.alternatives.get(name, ()))
 
 
 def _of_dynamic(known: ColumnStats) -> ColumnStats:
-    """Give what is known of a column that is dynamic by now, and may have had another type where it was written.
+    """Return what is known of a column that is dynamic by now, and may have had another type where it was written.
 
     Times are kept as whole numbers there and may not be taken for such: they have neither distinct values nor a filter.
     """
@@ -268,7 +268,7 @@ def _conjuncts(where: Predicate | None) -> Iterator[Predicate]:
 
 
 def time_window(question: Question) -> tuple[int | None, int | None]:
-    """Give the window of the time column that every wanted row lies in, ``[start, end)`` in nanoseconds."""
+    """Return the window of the time column that every wanted row lies in, ``[start, end)`` in nanoseconds."""
     parts = [p for p in _conjuncts(question.where) if isinstance(p, TimeRange) and p.column == question.time]
     starts = [part.start_ns for part in parts if part.start_ns is not None]
     ends = [part.end_ns for part in parts if part.end_ns is not None]

@@ -38,7 +38,7 @@ NOTHING = Needs()
 
 @lru_cache(maxsize=256)
 def needs_of(pattern: str) -> Needs:
-    """Give what every match of a valid pattern needs; nothing where that is not certain."""
+    """Return what every match of a valid pattern needs; nothing where that is not certain."""
     try:
         return _Reader(pattern).read()
     except _Unsure:

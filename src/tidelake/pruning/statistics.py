@@ -1,4 +1,4 @@
-"""Know enough about a run of rows to skip it.
+"""Track enough about a run of rows to skip it.
 
 The same ``Stats`` describe a block, an extent, or anything merged from them. What is missing is unknown, and unknown
 keeps the data: a bound that is None bounds nothing, a set that is None excludes nothing. ``collector`` makes statistics
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from tidelake.errors import InvalidInputError, TidelakeError
 from tidelake.kernels.bloom import Filter, Grams, hash_bytes, hash_int
 from tidelake.kernels.tokens import TOKEN_SET_CAP
-from tidelake.runtime.deferred import later
+from tidelake.runtime.deferred import deferred
 
 if TYPE_CHECKING:
     import numpy as np
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from tidelake.model import vectors
 else:
-    np, pa, pc, vectors = map(later, ("numpy", "pyarrow", "pyarrow.compute", "tidelake.model.vectors"))
+    np, pa, pc, vectors = map(deferred, ("numpy", "pyarrow", "pyarrow.compute", "tidelake.model.vectors"))
 
 DISTINCT_SET_CAP = 1_000  # exact values kept per extent and column
 STRING_BOUND_CAP = 256  # bytes: one long line must not bloat every footer
@@ -86,7 +86,7 @@ def merge(parts: Iterable[Stats]) -> Stats:
 
 
 def column_to_json(known: ColumnStats) -> dict[str, Any]:
-    """Give the stored shape of one column's statistics; what is unknown is left out, but for the two exact sets."""
+    """Return the stored shape of one column's statistics; what is unknown is left out, but for the two exact sets."""
     shape: dict[str, Any] = {
         "distinct": None if known.distinct is None else list(known.distinct),
         "tokens": None if known.tokens is None else list(known.tokens),
@@ -246,7 +246,7 @@ def _misfits_or_none(shape: Any) -> Misfits | None:
 
 
 def _united_balls(a: Ball | None, b: Ball | None) -> Ball | None:
-    """Give a ball around two, a hair larger than needed."""
+    """Return a ball around two, a hair larger than needed."""
     if a is None or b is None or len(a.centroid) != len(b.centroid):
         return None
     first, second = np.array(a.centroid), np.array(b.centroid)

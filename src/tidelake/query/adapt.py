@@ -1,4 +1,4 @@
-"""Give every operation on a dynamic value the plain value it needs.
+"""Provide every operation on a dynamic value the plain value it needs.
 
 A dynamic value that is compared with text is taken as text, with a number as a number; a value of another type is then
 null. Grouped, made distinct or joined on, it is taken as the text it would be shown as. What has no plain meaning, such
@@ -66,7 +66,7 @@ _ORDERED = (exp.Min, exp.Max, exp.Ordered, exp.ArgMax, exp.ArgMin)
 
 
 def adapt(bound: Bound, text: str) -> exp.Query:
-    """Give the tree with plain values where operations need them."""
+    """Return the tree with plain values where operations need them."""
     tree = _typed(bound.tree, bound)
     if _written_out(tree):
         tree = _typed(tree, bound)
@@ -263,7 +263,7 @@ def _is_bare_number(node: exp.Expr) -> bool:
 
 
 def _as_time(number: exp.Expr) -> str:
-    """Say how to write a number as the time that it probably stands for."""
+    """Return how to write a number as the time that it probably stands for."""
     value = constant_of(number)
     functions = "timestamp_seconds(…), timestamp_millis(…) or timestamp_micros(…)"
     if not isinstance(value, int):

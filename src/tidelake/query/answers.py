@@ -36,7 +36,7 @@ def coverage_table(table: Scannable, kind: str, words: Mapping[str, Any]) -> pa.
     """Return an answer about a table's coverage: ``coverage``, ``gaps``, ``missing`` or ``held``."""
     if not isinstance(table, TableHandle):
         raise no_coverage(table.name)
-    asked, about = Series(table, table.holdings), dict(words)
+    asked, about = Series(table, table.coverage_store), dict(words)
     match kind:
         case "gaps":
             return asked.gaps(**about)

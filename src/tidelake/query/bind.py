@@ -47,7 +47,7 @@ _TYPE_NAMES = {
 
 
 @dataclass(frozen=True, slots=True)
-class At:
+class AsOf:
     """The state of a table that is wanted: at a time, or a snapshot by its sequence."""
 
     time: str | None = None
@@ -57,8 +57,8 @@ class At:
 class PastTables(Tables, Protocol):
     """Tables whose columns can also be asked for as they once were."""
 
-    def columns_at(self, name: str, at: At) -> Mapping[str, DataType]:
-        """Give a table's columns at an older state."""
+    def columns_at(self, name: str, at: AsOf) -> Mapping[str, DataType]:
+        """Return a table's columns at an older state."""
         ...
 
 
@@ -68,7 +68,7 @@ class Reference:
 
     name: str
     table: str
-    at: At | None
+    at: AsOf | None
     types: Mapping[str, DataType]
     spelled: Mapping[str, str]  # the table's own spelling of each
 
@@ -137,7 +137,7 @@ def _type_name(kind: DataType) -> str:
 
 
 def _tables_of(tree: exp.Query) -> list[exp.Table]:
-    """Give the nodes that name a table of the lake, in the order of the text."""
+    """Return the nodes that name a table of the lake, in the order of the text."""
     places: dict[int, _Places] = {}
     nodes = [
         node for node in tree.find_all(exp.Table) if isinstance(node.this, exp.Identifier) and not _is_cte(node, places)
@@ -154,7 +154,7 @@ class _Places:
 
 
 def _is_cte(table: exp.Table, places: dict[int, _Places]) -> bool:
-    """Say whether a name is that of a common table expression that can be seen from its place."""
+    """Return whether a name is that of a common table expression that can be seen from its place."""
     if table.db:
         return False
     name, node = table.name.lower(), cast("exp.Expr | None", table)
@@ -191,7 +191,7 @@ def _reference(node: exp.Table, text: str, tables: PastTables, number: int) -> R
 
 
 def _found(
-    table: str, at: At | None, text: str, node: exp.Table, tables: PastTables
+    table: str, at: AsOf | None, text: str, node: exp.Table, tables: PastTables
 ) -> tuple[str, Mapping[str, DataType]]:
     """Find a table as it is spelled, else whatever its case."""
     for name in _spellings(table, tables):
@@ -226,12 +226,12 @@ def _like_table(table: str, known: Sequence[str]) -> str:
     return f", did you mean {same[0]!r}?" if same else did_you_mean(wanted, bare) or tables_there_are(known)
 
 
-def _at(version: exp.Expr, text: str, node: exp.Table) -> At:
+def _at(version: exp.Expr, text: str, node: exp.Table) -> AsOf:
     value = constant_of(version.expression)
     if str(version.this).upper() == "VERSION" and isinstance(value, int):
-        return At(sequence=value)
+        return AsOf(sequence=value)
     if str(version.this).upper() == "TIMESTAMP" and value is not None:
-        return At(time=str(value))
+        return AsOf(time=str(value))
     wanted = "a number" if str(version.this).upper() == "VERSION" else "a time"
     raise error_of(text, node, f"{node.name} AS OF needs {wanted}", kind="syntax")
 
@@ -367,7 +367,7 @@ def _is_text(column: exp.Column, known: Mapping[str, Sequence[str] | None], text
 
 
 def _in_sight(scope: Scope, references: Mapping[str, Reference], seen: dict[int, _Sources]) -> _Sources:
-    """Give the columns of every source that can be named here: the scope's own, then those of the scopes around it."""
+    """Return the columns of every source that can be named here: the scope's own, then those of scopes around it."""
     known: _Sources = {}
     around: Scope | None = scope
     while around is not None:
@@ -379,7 +379,7 @@ def _in_sight(scope: Scope, references: Mapping[str, Reference], seen: dict[int,
 
 
 def _columns_by_source(scope: Scope, references: Mapping[str, Reference]) -> Iterator[tuple[str, Sequence[str] | None]]:
-    """Give the names of each source's columns; None where they are not known."""
+    """Yield the names of each source's columns; None where they are not known."""
     not_read = scope.cte_sources.keys() - _read_here(scope.expression)
     for alias, source in scope.sources.items():
         if alias in not_read:
@@ -411,7 +411,7 @@ def _unknown_column(text: str, column: exp.Column, known: Sequence[str]) -> Quer
 
 
 def _may_name_output(column: exp.Column) -> bool:
-    """Say whether a name without a table stands where the select's own columns can be named."""
+    """Return whether a name without a table stands where the select's own columns can be named."""
     return not column.table and column.find_ancestor(exp.Order, exp.Having, exp.Qualify, exp.Select) is not (
         column.find_ancestor(exp.Select)
     )
@@ -422,7 +422,7 @@ def _ambiguous_column(text: str, column: exp.Column) -> QueryError:
 
 
 def _unresolved(text: str, tree: exp.Query, references: Mapping[str, Reference], reason: str) -> QueryError:
-    """Say what the resolver could not resolve, with the place of the name it complains of."""
+    """Return what the resolver could not resolve, with the place of the name it complains of."""
     problem, _, name = reason.split("\n")[0].split(". Line")[0].partition(": ")
     name = name.strip("'\"`. ")
     for column in tree.find_all(exp.Column):

@@ -48,7 +48,7 @@ from tidelake.query.long_lists import values_of
 from tidelake.scan.evaluate import evaluate
 
 # A number that a double cannot hold exactly could compare otherwise on an engine that rounds it.
-MOST_EXACT = 2**53
+MAX_EXACT = 2**53
 
 _FLIPPED: dict[type[exp.Expr], type[exp.Expr]] = {
     exp.EQ: exp.EQ,
@@ -97,7 +97,7 @@ class _Subject:
 
 
 def conjuncts_of(condition: exp.Expr | None) -> Iterator[exp.Expr]:
-    """Give the parts of a condition that must all be true."""
+    """Yield the parts of a condition that must all be true."""
     match condition:
         case None:
             return
@@ -111,7 +111,7 @@ def conjuncts_of(condition: exp.Expr | None) -> Iterator[exp.Expr]:
 
 
 def pushed(condition: exp.Expr, types: Mapping[str, DataType], spelled: Mapping[str, str]) -> Pushed | None:
-    """Give what a condition on one table's columns asks of a scan, in the table's own names, or None if nothing."""
+    """Return what a condition on one table's columns asks of a scan, in the table's own names, or None if nothing."""
     try:
         found = _pushed(condition, types)
     except TidelakeError:  # a value that no predicate can hold
@@ -155,13 +155,13 @@ def with_short_sets(predicate: Predicate) -> Predicate | None:
 
 
 def rejects_nulls(predicate: Predicate) -> bool:
-    """Say whether a predicate is never true of a row whose columns are all null."""
+    """Return whether a predicate is never true of a row whose columns are all null."""
     nothing = {name: ColumnStats(nulls=1) for name in columns_of(predicate)}
     return not outcomes(predicate, Stats(1, nothing)) & TRUE
 
 
 def both(found: Iterable[Pushed]) -> Pushed | None:
-    """Give the predicate that asks all of some."""
+    """Return the predicate that asks all of some."""
     parts = list(found)
     if not parts:
         return None
@@ -307,7 +307,7 @@ def _asked_of_nulls(subject: _Subject, leaf: Leaf) -> Pushed | None:
 
 
 def _needs_text(leaf: Leaf) -> bool:
-    """Say whether a test is never true of the empty text."""
+    """Return whether a test is never true of the empty text."""
     match leaf:
         case Equals(_, value):
             return value != ""
@@ -380,7 +380,7 @@ def _numbers(leaf: Equals | InSet | Range, *, whole: bool) -> Range | InSet | No
     if any(isinstance(value, bool) or not isinstance(value, int | float) for value in known):
         return None
     bounds = [value for value in known if isinstance(value, int | float)]
-    if not bounds or not all(abs(value) < MOST_EXACT for value in bounds):
+    if not bounds or not all(abs(value) < MAX_EXACT for value in bounds):
         return None
     if not isinstance(leaf, Range):
         plain = InSet(leaf.column, tuple(bounds))
@@ -392,7 +392,7 @@ def _numbers(leaf: Equals | InSet | Range, *, whole: bool) -> Range | InSet | No
 
 
 def _value(node: exp.Expr, subject: _Subject) -> Value | None:
-    """Give a constant as the subject's type compares it, or None where an engine might convert the column instead."""
+    """Return a constant as the subject's type compares it, or None where an engine might convert the column instead."""
     return _fitting(constant_of(node), subject)
 
 
@@ -400,7 +400,7 @@ def _fitting(value: Constant | None, subject: _Subject) -> Value | None:
     kind = subject.kind
     if value is None:
         return None
-    if subject.as_double and (isinstance(value, str | date) or not -MOST_EXACT < value < MOST_EXACT):
+    if subject.as_double and (isinstance(value, str | date) or not -MAX_EXACT < value < MAX_EXACT):
         return None
     if subject.field is not None and not compares(value, subject.field):
         return None
@@ -425,7 +425,7 @@ def _plain_number(value: Constant) -> Value | None:
     match value:
         case Decimal():
             real = float(value)
-            return int(value) if value == int(value) else real if abs(real) < MOST_EXACT else None
+            return int(value) if value == int(value) else real if abs(real) < MAX_EXACT else None
         case float() if not math.isfinite(value):
             return None
         case int() | float():

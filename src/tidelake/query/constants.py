@@ -33,7 +33,7 @@ _WHOLE = {exp.DType.INT, exp.DType.BIGINT}
 
 
 def constant_of(node: exp.Expr | None) -> Constant | None:
-    """Give the value of an expression without columns, or None if it is not known here."""
+    """Return the value of an expression without columns, or None if it is not known here."""
     match node:
         case exp.Paren():
             return constant_of(node.this)
@@ -63,7 +63,7 @@ def constant_of(node: exp.Expr | None) -> Constant | None:
 
 
 def time_of(value: Constant) -> datetime | None:
-    """Give a constant as a time, as a comparison with a timestamp reads it."""
+    """Return a constant as a time, as a comparison with a timestamp reads it."""
     if isinstance(value, datetime):
         return value
     if isinstance(value, date):

@@ -16,7 +16,7 @@ from tidelake.errors import QueryError
 Digits: TypeAlias = tuple[int, int]  # precision and scale
 
 MAX_DIGITS = 38
-_LEAST_SCALE = 6  # behind the point, where not all digits fit
+_MIN_SCALE = 6  # behind the point, where not all digits fit
 _WHOLE = {exp.DType.TINYINT: 3, exp.DType.SMALLINT: 5, exp.DType.INT: 10, exp.DType.BIGINT: 20}
 _REALS = {exp.DType.DOUBLE, exp.DType.FLOAT}
 _DECIMALS = (exp.DType.DECIMAL, exp.DType.BIGDECIMAL)
@@ -68,7 +68,7 @@ def times(one: Digits, other: Digits) -> Digits:
 
 def divided(one: Digits, other: Digits) -> Digits:
     """Return the digits of a quotient."""
-    scale = max(_LEAST_SCALE, one[1] + other[0] + 1)
+    scale = max(_MIN_SCALE, one[1] + other[0] + 1)
     return bounded(one[0] - one[1] + other[1] + scale, scale)
 
 
@@ -89,7 +89,7 @@ def bounded(precision: int, scale: int) -> Digits:
     """Give up digits beyond 38: those behind the point first, but not the first six."""
     if precision <= MAX_DIGITS:
         return precision, scale
-    return MAX_DIGITS, max(MAX_DIGITS - (precision - scale), min(scale, _LEAST_SCALE))
+    return MAX_DIGITS, max(MAX_DIGITS - (precision - scale), min(scale, _MIN_SCALE))
 
 
 def type_of(digits: Digits) -> exp.DataType:
@@ -98,7 +98,7 @@ def type_of(digits: Digits) -> exp.DataType:
 
 
 def even_out(tree: exp.Expr) -> bool:
-    """Give decimals that make up one column, as rows that are listed or united do, the digits of the widest.
+    """Return decimals that make up one column, as rows that are listed or united do, the digits of the widest.
 
     Return whether something was changed, so that types have to be worked out again.
     """
@@ -206,7 +206,7 @@ def _real(annotator: Any, node: exp.Expr) -> exp.Expr:
 
 
 def _part(annotator: Any, node: exp.Extract) -> exp.Expr:
-    """Give seconds their fraction, as Spark does; other parts of a time are whole."""
+    """Return seconds their fraction, as Spark does; other parts of a time are whole."""
     is_second = node.name.lower() in ("second", "seconds", "sec", "secs", "s")
     found: exp.Expr = annotator._set_type(node, type_of((8, 6)) if is_second else exp.DType.INT)
     return found

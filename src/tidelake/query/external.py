@@ -43,7 +43,7 @@ _FORMATS = (*_SEPARATORS, "txt", "raw", "json", "multijson", "parquet")
 def read_external(
     columns: Sequence[str], addresses: Sequence[str], options: Mapping[str, Any], budget: Budget, deadline: Deadline
 ) -> pa.Table:
-    """Give what the addresses hold, one after the other, as columns of text, in the time and memory that are left."""
+    """Return what the addresses hold, one after the other, as columns of text, in the time and memory that are left."""
     given = {name.lower(): value for name, value in options.items()}
     tables: list[pa.Table] = []
     for address in addresses:
@@ -134,7 +134,7 @@ def _suggested(address: str) -> str:
 
 
 def _path(address: str) -> str:
-    """Give a file's real path, links followed, so that no name leads out of an allowed folder."""
+    """Return a file's real path, links followed, so that no name leads out of an allowed folder."""
     path = unquote(urlsplit(address).path) if address.startswith("file:") else address
     found = os.path.realpath(path)
     return f"{found}/" if address.endswith("/") else found

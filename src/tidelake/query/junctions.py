@@ -31,7 +31,7 @@ def balance(tree: exp.Query) -> exp.Query:
 
 
 def _parts(node: exp.Connector) -> list[exp.Expr]:
-    """Give the parts of a chain, from left to right."""
+    """Return the parts of a chain, from left to right."""
     kind, found = type(node), []
     waiting: list[exp.Expr] = [node]
     while waiting:

@@ -1,4 +1,4 @@
-"""Tell in which language a question is asked, and which word was meant for a misspelt first one.
+"""Determine in which language a question is asked, and which word was meant for a misspelt first one.
 
 It does not read the question: see ``sql`` and ``kql``.
 """
@@ -19,7 +19,7 @@ _MEANT = ("select", "with", "show", "describe", "print", "range", "union", "sear
 
 
 def language_of(text: str) -> Literal["kql", "sql"]:
-    """Tell SQL by its first word; all else is KQL."""
+    """Return SQL by its first word; all else is KQL."""
     first = _SQL_WORDS.match(text)
     if first is None:
         return "kql"

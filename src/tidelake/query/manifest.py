@@ -201,7 +201,7 @@ def _is_constant(node: exp.Expr | None) -> bool:
 
 
 def _part(shape: Shape, extent: Extent, plan: ScanPlan) -> Sequence[Any] | None:
-    """Give what one extent adds, if its statistics prove that all its rows are wanted and know each value."""
+    """Return what one extent adds, if its statistics prove that all its rows are wanted and know each value."""
     stats = stats_of(extent, plan.question)
     if plan.question.where is not None and outcomes(plan.question.where, stats) != TRUE:
         return None
@@ -251,7 +251,7 @@ def _part_of_rows(shape: Shape, batch: pa.RecordBatch) -> list[Any]:
 
 
 def _extreme_of(kind: str, column: pa.Array) -> Any:
-    """Give the least or most value; NaN is above every number, which Arrow leaves out."""
+    """Return the least or most value; NaN is above every number, which Arrow leaves out."""
     if pa.types.is_timestamp(column.type):
         column = column.view(pa.int64())
     if pa.types.is_floating(column.type):

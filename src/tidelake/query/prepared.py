@@ -72,7 +72,7 @@ class Scan:
 
 
 def result_schema(prepared: Prepared, found: pa.Schema, dynamic: Sequence[bool]) -> pa.Schema:
-    """Give a result's schema from what an engine found: with the query's names, and its dynamic columns marked.
+    """Return a result's schema from what an engine found: with the query's names, and its dynamic columns marked.
 
     KQL knows the types of its columns; of others the engine says which hold JSON.
     """

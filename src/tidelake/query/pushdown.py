@@ -63,7 +63,7 @@ class _Use:
 
 
 def push_down(bound: Bound) -> list[Ask]:
-    """Give what each table is asked for; subqueries of the tree lose the columns that nothing needs."""
+    """Return what each table is asked for; subqueries of the tree lose the columns that nothing needs."""
     found = _Narrowing(bound.references)
     _narrow(bound.tree, _Use(None), found)
     return [
@@ -221,7 +221,7 @@ def _drop_outputs(select: exp.Select, needed: frozenset[str] | None) -> None:
 
 
 def _translated(select: exp.Select, conditions: Iterable[exp.Expr]) -> list[exp.Expr]:
-    """Give conditions on what a select gives as conditions on what it reads, those for which that is the same."""
+    """Return conditions on what a select gives as conditions on what it reads, those for which that is the same."""
     if select.args.get("limit") or select.args.get("offset") or _makes_rows(select):
         return []
     outputs = {each.alias_or_name: each.unalias() for each in select.expressions}
@@ -290,7 +290,7 @@ def substituted(condition: exp.Expr, outputs: Mapping[str, exp.Expr]) -> exp.Exp
 
 
 def is_plain_select(select: exp.Select, *, aggregates: bool = False) -> bool:
-    """Say whether a select only filters and computes from one source, a row for a row, or may aggregate all of it."""
+    """Return whether a select only filters and computes from one source, row by row, or may aggregate all of it."""
     if select.args.get("from_") is None or select.args.get("limit") or select.args.get("offset"):
         return False
     if select.args.get("joins") or any(select.args.get(key) for key in _SHAPING):
@@ -303,7 +303,7 @@ def is_plain_select(select: exp.Select, *, aggregates: bool = False) -> bool:
 
 
 def _limit_through(select: exp.Select, use: _Use, sources: Sequence[exp.Expr]) -> int | None:
-    """Give how many rows of its one source a select needs at most, where that is so plain a matter."""
+    """Return how many rows of its one source a select needs at most, where that is so plain a matter."""
     if len(sources) != 1 or any(select.args.get(key) for key in _SHAPING):
         return None
     if any(may_aggregate(each) or each.find(exp.Window) or _makes_rows(each) for each in select.expressions):
@@ -323,7 +323,7 @@ def _whole(clause: exp.Expr | None) -> int | None:
 
 
 def _nullable(joins: Sequence[exp.Join], sources: int) -> list[bool]:
-    """Say of each source whether some join may fill it with nulls."""
+    """Return of each source whether some join may fill it with nulls."""
     found = [False] * sources
     first = sources - len(joins)
     for number, join in enumerate(joins):
@@ -336,7 +336,7 @@ def _nullable(joins: Sequence[exp.Join], sources: int) -> list[bool]:
 
 
 def _join_conditions(joins: Sequence[exp.Join], at: int) -> list[exp.Expr]:
-    """Give the parts of the join's own condition that may be asked of the source it brings in."""
+    """Return the parts of the join's own condition that may be asked of the source it brings in."""
     if at == 0:
         return []
     join = joins[at - 1] if at - 1 < len(joins) else None
@@ -359,7 +359,7 @@ def _unqualified(condition: exp.Expr) -> exp.Expr:
 
 
 def cte_of(table: exp.Table, known: dict[int, dict[str, exp.CTE]] | None = None) -> exp.CTE | None:
-    """Give the common table that a name stands for; ``known`` keeps the names of each ``with`` for the next time."""
+    """Return the common table that a name stands for; ``known`` keeps the names of each ``with`` for the next time."""
     names = {} if known is None else known
     node: exp.Expr | None = table
     while node is not None:
@@ -374,13 +374,13 @@ def cte_of(table: exp.Table, known: dict[int, dict[str, exp.CTE]] | None = None)
 
 
 def _columns_beside(select: exp.Select, sources: Sequence[exp.Expr]) -> list[exp.Column]:
-    """Give the columns that a select names, its inner queries included, but not those that its sources name inside."""
+    """Return the columns that a select names, inner queries included, but not those that its sources name inside."""
     skipped = {id(source) for source in sources} | {id(select.args.get("with_"))}
     return [node for node in select.walk(prune=lambda node: id(node) in skipped) if isinstance(node, exp.Column)]
 
 
 def _subqueries_beside(select: exp.Select, sources: Sequence[exp.Expr]) -> list[exp.Expr]:
-    """Give the queries that stand inside a select's expressions, not among its sources or its common tables."""
+    """Return the queries that stand inside a select's expressions, not among its sources or its common tables."""
     skipped = {id(source) for source in sources}
     return [
         inner
@@ -393,7 +393,7 @@ def _subqueries_beside(select: exp.Select, sources: Sequence[exp.Expr]) -> list[
 
 
 def _queries_in(node: exp.Expr, skipped: frozenset[int] | set[int] = frozenset()) -> list[exp.Expr]:
-    """Give the outermost queries within a node."""
+    """Return the outermost queries within a node."""
     if id(node) in skipped:
         return []
     if isinstance(node, exp.Select | exp.SetOperation | exp.Subquery):

@@ -61,7 +61,7 @@ class Result:
     def _by_scan(self) -> tuple[tuple[str, ...], ...]:
         if self._announced is None:
             self._announced = tuple(
-                announced(scan.plan, scan.table.footers, scan.asked) if scan.plan.question.spread else ()
+                announced(scan.plan, scan.table.footers, scan.asked) if scan.plan.question.alternatives else ()
                 for scan in self._scans
             )
         return self._announced
@@ -72,7 +72,7 @@ class Result:
         return None if self._prepared.lowered is None else self._prepared.lowered.render
 
     def to_arrow(self) -> pa.Table:
-        """Give the rows as an Arrow table; a dynamic value is its JSON text."""
+        """Return the rows as an Arrow table; a dynamic value is its JSON text."""
         if self._rows is None:
             rows = self._collected()
             lowered = self._prepared.lowered
@@ -85,7 +85,7 @@ class Result:
         return self._rows
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """Give the rows as a stream of batches, which holds few of them at a time; a dynamic value is its JSON text.
+        """Return the rows as a stream of batches, which holds few of them at a time; a dynamic value is its JSON text.
 
         The local engine gives rows as they come. Each stream runs the query again, unless its rows are held already.
         """
@@ -95,7 +95,7 @@ class Result:
         return self._runs.rows(self._prepared, self._scans, self._budget)
 
     def to_polars(self) -> polars.DataFrame:
-        """Give the rows as a Polars frame; needs polars."""
+        """Return the rows as a Polars frame; needs polars."""
         import polars
 
         frame = polars.from_arrow(self.to_arrow())
@@ -103,11 +103,11 @@ class Result:
         return frame
 
     def to_pandas(self) -> pandas.DataFrame:
-        """Give the rows as a pandas frame; needs pandas."""
+        """Return the rows as a pandas frame; needs pandas."""
         return pandas_frame(self.to_arrow())
 
     def spark(self) -> DataFrame:
-        """Give the query as a Spark frame, whichever engine was chosen; needs pyspark."""
+        """Return the query as a Spark frame, whichever engine was chosen; needs pyspark."""
         return self._runs.frame(self._prepared, self._scans)
 
     def show(self, rows: int = SHOWN_ROWS) -> None:
@@ -115,7 +115,7 @@ class Result:
         print("\n".join([self._text(rows), *(f"warning: {each}" for each in self.warnings)]))
 
     def explain(self) -> str:
-        """Say which engine runs the query, and draw of every table what pruning left."""
+        """Return which engine runs the query, and draw of every table what pruning left."""
         return "\n\n".join([f"engine {self.engine}", *(plan.explain() for plan in self.plans)])
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> Any:
@@ -123,7 +123,7 @@ class Result:
         return self.to_reader().__arrow_c_stream__(requested_schema)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        """Give the rows one by one, as dicts; dynamic values as Python objects."""
+        """Return the rows one by one, as dicts; dynamic values as Python objects."""
         for batch in self.to_reader():
             columns = [_objects(column, field) for column, field in zip(batch.columns, batch.schema, strict=True)]
             for values in zip(*columns, strict=True):
@@ -181,7 +181,7 @@ def _cells(rows: pa.Table, most: int) -> list[list[str]]:
 
 
 def _pairs(rows: pa.Table) -> list[dict[int, Any]]:
-    """Give rows by the columns' places, because names may occur twice."""
+    """Return rows by the columns' places, because names may occur twice."""
     columns = [column.to_pylist() for column in rows.columns]
     return [dict(enumerate(values)) for values in zip(*columns, strict=True)]
 

@@ -129,7 +129,7 @@ def _is_join(node: exp.Expr | None) -> bool:
 
 
 def _parts(node: exp.Expr) -> Iterator[exp.Expr]:
-    """Give what a chain of joins puts together."""
+    """Yield what a chain of joins puts together."""
     stack = [node]
     while stack:
         each = stack.pop()

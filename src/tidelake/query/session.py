@@ -28,7 +28,7 @@ from tidelake.model.schema import DataType, Schema
 from tidelake.pruning.plan import ScanPlan
 from tidelake.query.adapt import adapt
 from tidelake.query.answers import answer_rows, coverage_table, name_answers
-from tidelake.query.bind import At, bind, bind_tables, quoted_columns
+from tidelake.query.bind import AsOf, bind, bind_tables, quoted_columns
 from tidelake.query.budget import Budget
 from tidelake.query.deadline import Deadline
 from tidelake.query.engines.choose import choose_engine
@@ -42,7 +42,7 @@ from tidelake.query.pushdown import Ask, push_down
 from tidelake.query.result import Result
 from tidelake.query.row_sizes import guard_sizes
 from tidelake.query.sql.parse import asks_the_time, check_text, parse_sql, too_deep, with_clock
-from tidelake.runtime.deferred import later
+from tidelake.runtime.deferred import deferred
 from tidelake.runtime.forking import renew_after_fork
 from tidelake.scan.alternatives import nor_in_overflow
 from tidelake.scan.extents import prune_blocks
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
     from tidelake.query.engines import local
 else:
-    local = later("tidelake.query.engines.local")  # brings the engine, which planning does without
+    local = deferred("tidelake.query.engines.local")  # brings the engine, which planning does without
 
 KEPT_QUERIES = 512  # prepared texts for each lake; one is some dozens of kilobytes
 _CHEAPEST = ("bool", "int", "timestamp", "long", "real", "string", "vector", "dynamic")
@@ -209,7 +209,7 @@ def _prepare(text: str, language: Language, seen: _Seen) -> tuple[Prepared, bool
 
 
 def _clocks(tree: exp.Query) -> frozenset[int]:
-    """Give the places of the outputs that are wall clocks."""
+    """Return the places of the outputs that are wall clocks."""
     kinds = [None if each.type is None else each.type.this for each in tree.selects]
     return frozenset(at for at, kind in enumerate(kinds) if kind is exp.DType.TIMESTAMPNTZ)
 
@@ -246,10 +246,10 @@ class _Seen:
         self.answers: dict[str, Scannable] = {}  # tables that a query's text makes
         self.overflowed = False  # a name is no column, and was found in an overflow column
         self.looked_around = False  # what a query means depends on which tables there are
-        self._tables: dict[tuple[str, At | None], Scannable] = {}
+        self._tables: dict[tuple[str, AsOf | None], Scannable] = {}
         self._newest: dict[str, TableHandle] = {}  # by a table's id: a query may spell its name in several ways
 
-    def table(self, name: str, at: At | None = None) -> Scannable:
+    def table(self, name: str, at: AsOf | None = None) -> Scannable:
         key = (name, at)
         if key not in self._tables:
             with self.deadline.undisturbed():
@@ -281,7 +281,7 @@ class _Seen:
     def columns(self, name: str) -> Mapping[str, DataType]:
         return {column.name: column.type for column in self.table(name).schema}
 
-    def columns_at(self, name: str, at: At) -> Mapping[str, DataType]:
+    def columns_at(self, name: str, at: AsOf) -> Mapping[str, DataType]:
         return {column.name: column.type for column in self.table(name, at).schema}
 
     def names(self) -> Sequence[str]:
@@ -301,7 +301,7 @@ class _Seen:
     def schemas(self) -> dict[str, Schema]:
         return {name: table.schema for (name, at), table in self._tables.items() if at is None}
 
-    def _pinned(self, name: str, at: At | None) -> Scannable:
+    def _pinned(self, name: str, at: AsOf | None) -> Scannable:
         if at is None and name in self.answers:
             return self.answers[name]
         if at is not None and at.sequence is not None:

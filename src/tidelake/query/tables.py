@@ -1,4 +1,4 @@
-"""Say which tables a query may name, and their columns.
+"""Define which tables a query may name, and their columns.
 
 It does not read data.
 """
@@ -24,11 +24,11 @@ class Tables(Protocol):
     """The tables that a query can see, by name: ``logs`` or ``obs.logs``."""
 
     def columns(self, name: str) -> Mapping[str, DataType]:
-        """Give a table's columns in order; NotFoundError if there is no such table."""
+        """Return a table's columns in order; NotFoundError if there is no such table."""
         ...
 
     def names(self) -> Sequence[str]:
-        """Give the names of all tables, for suggestions."""
+        """Return the names of all tables, for suggestions."""
         ...
 
 

@@ -13,8 +13,8 @@ from importlib.util import find_spec
 from typing import Any
 
 
-def later(name: str) -> Any:
-    """Give a stand-in for a module, which imports it at the first use."""
+def deferred(name: str) -> Any:
+    """Return a stand-in for a module, which imports it at the first use."""
     return _Later(name)
 
 

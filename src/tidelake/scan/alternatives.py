@@ -1,4 +1,4 @@
-"""Know where else the values of a column may lie: in the overflow column, or at the path it was promoted from.
+"""Track where else the values of a column may lie: in the overflow column, or at the path it was promoted from.
 
 A value that did not fit its column is kept in the overflow column under the column's name, as is one that came before
 its column; a promoted column's older values lie at their path. The table's settings say of which columns that is so.
@@ -30,18 +30,18 @@ PROMOTED, OVERFLOWED = "promoted:", "overflowed:"  # how names of settings begin
 
 
 def places(settings: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
-    """Give the columns that settings of one sort name, with what they say."""
+    """Return the columns that settings of one sort name, with what they say."""
     return ((name.removeprefix(prefix), value) for name, value in settings.items() if name.startswith(prefix))
 
 
-def spread_of(settings: Mapping[str, Any]) -> dict[str, tuple[tuple[str, str], ...]]:
-    """Give the columns whose values may lie elsewhere too: what did not fit, and what came before a promotion."""
-    spread: dict[str, tuple[tuple[str, str], ...]] = {}
+def alternatives_of(settings: Mapping[str, Any]) -> dict[str, tuple[tuple[str, str], ...]]:
+    """Return the columns whose values may lie elsewhere too: what did not fit, and what came before a promotion."""
+    alternatives: dict[str, tuple[tuple[str, str], ...]] = {}
     for name, _ in places(settings, OVERFLOWED):
-        spread[name] = ((OVERFLOW_COLUMN, name),)
+        alternatives[name] = ((OVERFLOW_COLUMN, name),)
     for name, (column, path) in places(settings, PROMOTED):
-        spread[name] = (*spread.get(name, ()), (column, path))
-    return spread
+        alternatives[name] = (*alternatives.get(name, ()), (column, path))
+    return alternatives
 
 
 def also_in_overflow(head: Snapshot, widened: Schema) -> dict[str, Any]:
@@ -106,7 +106,7 @@ def _is_in_overflow(catalog: Catalog, snapshot: Snapshot, name: str) -> bool:
 
 
 def spilled_columns(coerced: Coerced) -> set[str]:
-    """Give the columns that have a value in the overflow column, because it did not fit."""
+    """Return the columns that have a value in the overflow column, because it did not fit."""
     found = cbor.PathTable().add(coerced.batch.column(OVERFLOW_COLUMN).drop_null())
     return set(coerced.schema.names).intersection(coerced.schema.names if found is None else found.paths)
 

@@ -56,17 +56,17 @@ from tidelake.model.predicate import (
 from tidelake.model.schema import Column, DataType, Schema
 from tidelake.model.times import parse_time_ns
 from tidelake.model.vectors import Metric, measure
-from tidelake.runtime.deferred import later
+from tidelake.runtime.deferred import deferred
 
 if TYPE_CHECKING:
     from tidelake.scan import text_search as searching
 else:
-    searching = later("tidelake.scan.text_search")  # brings a compiler, which planning does without
+    searching = deferred("tidelake.scan.text_search")  # brings a compiler, which planning does without
 
 # Once only one row in so many is left, the rest is asked of those alone: 13 ms become 0.5 where 1 % are left.
 NARROW_SHARE = 4
 
-MOST_HITS = 256  # of a text in a batch, looked at one by one; where there are more, the batch is asked as a whole
+MAX_HITS = 256  # of a text in a batch, looked at one by one; where there are more, the batch is asked as a whole
 
 _Rows: TypeAlias = npt.NDArray[np.int64]
 _Family: TypeAlias = type[Any]  # int for all numbers, or str, bool, bytes, datetime
@@ -159,14 +159,14 @@ def select(predicate: Predicate, batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def stretch(batch: pa.RecordBatch, start: int, stop: int) -> pa.RecordBatch:
-    """Give neighbouring rows: as a view where they are many, as a copy where a view would hold on to much else."""
+    """Return neighbouring rows: as a view where they are many, as a copy where a view would hold on to much else."""
     if (stop - start) * NARROW_SHARE >= batch.num_rows:
         return batch.slice(start, stop - start)
     return batch.take(pa.array(np.arange(start, stop)))
 
 
 def _trues(predicate: Predicate, batch: pa.RecordBatch) -> pa.BooleanArray:
-    """Say for which rows a predicate is true; of the others, it is not told whether it is false or null."""
+    """Return for which rows a predicate is true; of the others, it is not told whether it is false or null."""
     match predicate:
         case DynamicPathEquals(column, path, str(text)) if text and "[" not in path and column in batch.schema.names:
             values = batch.column(column)
@@ -179,7 +179,7 @@ def _trues(predicate: Predicate, batch: pa.RecordBatch) -> pa.BooleanArray:
 
 
 def _is_text_at(path: str, text: bytes, values: pa.Array) -> npt.NDArray[np.bool_]:
-    """Say which of a few values have a text at a path."""
+    """Return which of a few values have a text at a path."""
     found = cbor.extract(values, path)
     answers: npt.NDArray[np.bool_] = (found.kinds == cbor.TEXT_KIND) & (found.lengths == len(text))
     for row in np.flatnonzero(answers).tolist():
@@ -203,7 +203,7 @@ def _rows_with(needle: bytes, values: pa.Array) -> _Rows | None:
     at = letters.find(needle)
     while at >= 0:
         hits.append(at + int(places[0]))
-        if len(hits) > MOST_HITS:
+        if len(hits) > MAX_HITS:
             return None
         at = letters.find(needle, at + 1)
     return np.unique(np.searchsorted(places, np.array(hits, dtype=np.int64), side="right") - 1)
@@ -289,7 +289,7 @@ def _bound(leaf: Leaf, column: Column) -> Leaf:
 
 
 def _literal(value: Value, column: Column) -> Any:
-    """Give a literal as the column's type compares it."""
+    """Return a literal as the column's type compares it."""
     if isinstance(value, Decimal) and value.is_finite():
         value = int(value) if value == value.to_integral_value() else float(value)
     elif isinstance(value, date) and not isinstance(value, datetime):
@@ -389,7 +389,7 @@ def _compared(leaf: Equals | InSet | Range | TimeRange, values: pa.Array) -> pa.
 
 
 def _is_one_of(points: Sequence[Any], values: pa.Array) -> pa.BooleanArray:
-    """Say which values equal one of the points; a point that the type has no equal of drops out."""
+    """Return which values equal one of the points; a point that the type has no equal of drops out."""
     kind, has_nan = values.type, False
     exact: Iterable[Any]
     if pa.types.is_timestamp(kind):
@@ -425,7 +425,7 @@ def _in_range(wanted: Range, values: pa.Array) -> pa.BooleanArray:
 
 
 def _above(bound: Any, values: pa.Array, *, strict: bool) -> pa.BooleanArray:
-    """Say which values are at or above a bound, or only above it if strict."""
+    """Return which values are at or above a bound, or only above it if strict."""
     kind = values.type
     if pa.types.is_string(kind):
         return (pc.greater if strict else pc.greater_equal)(values.view(pa.binary()), pa.scalar(_utf8(bound)))
@@ -448,7 +448,7 @@ def _at_least(least: float, values: pa.Array) -> pa.BooleanArray:
 
 
 def _least_int(bound: float, *, strict: bool) -> float:
-    """Give the least integer at or above a number, or above it if strict; infinity if there is none."""
+    """Return the least integer at or above a number, or above it if strict; infinity if there is none."""
     if isinstance(bound, float) and not math.isfinite(bound):
         return -math.inf if bound < 0 else math.inf
     least = math.ceil(bound)
@@ -456,7 +456,7 @@ def _least_int(bound: float, *, strict: bool) -> float:
 
 
 def _least_real(bound: float, *, strict: bool) -> float:
-    """Give the least double at or above a number, or above it if strict."""
+    """Return the least double at or above a number, or above it if strict."""
     real = _nearest_real(bound)
     return math.nextafter(real, math.inf) if real < bound or (strict and real == bound) else real
 
@@ -579,7 +579,7 @@ def _ordered(value: Any) -> Any:
 
 
 def _family(value: Value) -> _Family:
-    """Give the type that stands for all that a literal compares with."""
+    """Return the type that stands for all that a literal compares with."""
     for family in (bool, int, str, bytes, datetime):
         if isinstance(value, family):
             return family

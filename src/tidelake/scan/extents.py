@@ -42,7 +42,7 @@ LAST_NS = 2**63
 LATE_BYTES = 256 << 10  # columns of a block that are read in a second step, if at all: a request costs about as much
 _ROW = "\0row"  # no column's name: control characters are refused
 
-Spread: TypeAlias = tuple[tuple[str, str], ...]
+Alternatives: TypeAlias = tuple[tuple[str, str], ...]
 
 
 class Footers:
@@ -59,7 +59,7 @@ class Footers:
         self._lock, self._readers = Lock(), OrderedDict()
 
     def holds(self, extent: Extent) -> bool:
-        """Say whether an extent is open already."""
+        """Return whether an extent is open already."""
         return extent.key in self._readers
 
     def open(self, extent: Extent) -> ExtentReader:
@@ -157,7 +157,7 @@ def without_cases(rows: pa.RecordBatchReader, schema: Schema) -> pa.RecordBatchR
 
 
 def output_schema(question: Question) -> pa.Schema:
-    """Give the Arrow schema of a scan's batches."""
+    """Return the Arrow schema of a scan's batches."""
     return pa.schema(
         [
             pa.field(name, pa.float64()) if name in question.computed else _field(question.schema[name])
@@ -167,7 +167,7 @@ def output_schema(question: Question) -> pa.Schema:
 
 
 def _projected(question: Question, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Give the columns that were asked for, and compute those that no table has."""
+    """Return the columns that were asked for, and compute those that no table has."""
     if not question.computed:
         return batch.select(list(question.columns))
     arrays = [
@@ -207,23 +207,25 @@ class Shape:
     """Some columns as the table has them now, each with the places where its values may lie too."""
 
     columns: tuple[Column, ...]
-    spread: Mapping[str, Spread]
+    alternatives: Mapping[str, Alternatives]
     sources: frozenset[str]  # the columns that are read for it
     arrow: pa.Schema
 
     @classmethod
     def of(cls, question: Question, names: Sequence[str]) -> Shape:
         columns = tuple(question.schema[name] for name in names)
-        spread = {name: question.spread.get(name, ()) for name in names}
-        others = {column for places in spread.values() for column, _ in places}
-        return cls(columns, spread, frozenset({*names, *others}), pa.schema([_field(column) for column in columns]))
+        alternatives = {name: question.alternatives.get(name, ()) for name in names}
+        others = {column for places in alternatives.values() for column, _ in places}
+        return cls(
+            columns, alternatives, frozenset({*names, *others}), pa.schema([_field(column) for column in columns])
+        )
 
     def written(self, names: Sequence[str]) -> list[str]:
-        """Give those of some columns that are read for it."""
+        """Return those of some columns that are read for it."""
         return [name for name in names if name in self.sources]
 
     def conformed(self, batch: pa.RecordBatch, written: Sequence[str], rows: int) -> pa.RecordBatch:
-        """Give columns that were read as the table has them now: absent ones are null, spread ones are united."""
+        """Return columns that were read as the table has them now: absent ones are null, spread ones are united."""
         if not self.columns:
             return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
         arrays = []
@@ -232,7 +234,7 @@ class Shape:
             array = batch.column(column.name) if column.name in written else pa.nulls(rows, wanted)
             if array.type != wanted:
                 array = widened(array, column.type)
-            for other, path in self.spread[column.name]:
+            for other, path in self.alternatives[column.name]:
                 if other in written and array.null_count:
                     array = _united(array, batch.column(other), path, column)
             arrays.append(array)
@@ -300,7 +302,7 @@ def _loaded(reader: ExtentReader, block: Block, shape: Shape) -> pa.RecordBatch:
 
 
 def widened(array: pa.Array, kind: DataType) -> pa.Array:
-    """Give a column that was written under a narrower type as the type that it has now."""
+    """Return a column that was written under a narrower type as the type that it has now."""
     return encoded(array) if kind.kind == "dynamic" else array.cast(kind.arrow)
 
 
@@ -372,7 +374,7 @@ class _Begun:
     future: Future[pa.RecordBatch]
 
     def batch(self, others: Iterable[_Begun]) -> pa.RecordBatch:
-        """Give what was read. While somebody is at it, read those of the others that nobody has begun."""
+        """Return what was read. While somebody is at it, read those of the others that nobody has begun."""
         if self.future.cancel():
             return self.piece.read()
         for other in others:

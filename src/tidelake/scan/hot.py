@@ -24,7 +24,7 @@ def hot_payload(rows: pa.RecordBatch) -> bytes:
 
 
 def acknowledged_us(batch: HotBatch) -> int:
-    """Give the time at which a hot batch was made: its id begins with it."""
+    """Return the time at which a hot batch was made: its id begins with it."""
     return int(batch.id[:13], 16)
 
 

@@ -28,9 +28,9 @@ from tidelake.pruning.plan import Question, time_window
 from tidelake.pruning.statistics import column_from_json
 from tidelake.runtime.forking import renew_after_fork
 
-LEAST_EXTENTS = 64  # fewer are listed by the catalog in the time it takes to ask whether it changed
-MOST_EXTENTS = 50_000  # more take longer to bring forward than a catalog's index takes to list
-MOST_BYTES = 512 << 20  # of statistics: words and filters of long texts are some kilobytes an extent
+MIN_EXTENTS = 64  # fewer are listed by the catalog in the time it takes to ask whether it changed
+MAX_EXTENTS = 50_000  # more take longer to bring forward than a catalog's index takes to list
+MAX_BYTES = 512 << 20  # of statistics: words and filters of long texts are some kilobytes an extent
 KEPT_SCOPES = 16
 
 
@@ -49,7 +49,7 @@ class Listings:
 
     def extents(self, snapshot: Snapshot, question: Question, columns: Collection[str]) -> list[Extent] | None:
         """List the extents that may hold wanted rows, with statistics; None where the catalog does it better."""
-        if not LEAST_EXTENTS <= snapshot.totals.extents <= MOST_EXTENTS:
+        if not MIN_EXTENTS <= snapshot.totals.extents <= MAX_EXTENTS:
             return None
         with self._lock:
             held = self._kept.get(snapshot.scope)
@@ -70,9 +70,9 @@ class Listings:
 
     def _let_go(self, scope: Scope) -> None:
         """Let go of other scopes while too much is kept, and then of what is known of this one's columns."""
-        while len(self._kept) > 1 and (len(self._kept) > KEPT_SCOPES or self._byte_size > MOST_BYTES):
+        while len(self._kept) > 1 and (len(self._kept) > KEPT_SCOPES or self._byte_size > MAX_BYTES):
             self._kept.popitem(last=False)
-        if self._byte_size > MOST_BYTES:
+        if self._byte_size > MAX_BYTES:
             self._kept[scope].sieves.clear()
 
     @property
@@ -101,7 +101,7 @@ _LISTINGS: WeakKeyDictionary[Any, Listings] = WeakKeyDictionary()
 
 
 def listings_of(catalog: Catalog) -> Listings:
-    """Give the listings kept of a catalog."""
+    """Return the listings kept of a catalog."""
     found = _LISTINGS.get(catalog)
     if found is None:
         found = _LISTINGS[catalog] = Listings(catalog)
@@ -128,7 +128,7 @@ class _Listing:
         return sum(sieve.byte_size for sieve in self.sieves.values())
 
     def changed(self, sequence: int, added: Iterable[Extent], removed: set[str]) -> _Listing:
-        """Give the listing after commits that added and removed extents."""
+        """Return the listing after commits that added and removed extents."""
         fresh = [extent for extent in added if extent.id not in removed]
         kept = [at for at, extent in enumerate(self.extents) if extent.id not in removed]
         bare = [replace(extent, column_stats={}) for extent in fresh]
@@ -161,7 +161,7 @@ class _Listing:
                 return reduce(or_, (self._may_match(part, question) for part in parts))
             case Not() | None:
                 pass
-            case leaf if leaf.column in self.sieves and leaf.column not in question.spread:
+            case leaf if leaf.column in self.sieves and leaf.column not in question.alternatives:
                 return self.sieves[leaf.column].may_match(leaf)
         return np.ones(len(self.extents), dtype=np.bool_)
 

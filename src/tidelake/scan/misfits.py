@@ -57,7 +57,7 @@ def announced(plan: ScanPlan, footers: Footers | None = None, names: Collection[
     for name in asked:
         column = plan.question.schema[name]
         takes_all = column.type.logical is None and column.type.kind in ("dynamic", "vector")
-        if not takes_all and plan.question.spread.get(name):
+        if not takes_all and plan.question.alternatives.get(name):
             known, unknown = _counted(plan, column, footers)
             if known or unknown:
                 found.append(_sentence(plan, column, known, unknown))
@@ -66,7 +66,7 @@ def announced(plan: ScanPlan, footers: Footers | None = None, names: Collection[
 
 def with_warnings(plan: ScanPlan) -> ScanPlan:
     """Return a plan that says what statistics tell of values that do not fit."""
-    return replace(plan, warnings=announced(plan)) if plan.question.spread else plan
+    return replace(plan, warnings=announced(plan)) if plan.question.alternatives else plan
 
 
 def _sentence(plan: ScanPlan, column: Column, known: int, unknown: bool) -> str:
@@ -75,7 +75,7 @@ def _sentence(plan: ScanPlan, column: Column, known: int, unknown: bool) -> str:
     if unknown:
         count = f"at least {count}" if known else f"perhaps some {count}"
     verb = "does" if known == 1 and not unknown else "do"
-    places = (f"{_quoted(place)}[{path!r}]" for place, path in plan.question.spread[name])
+    places = (f"{_quoted(place)}[{path!r}]" for place, path in plan.question.alternatives[name])
     seen = " or ".join(f"isnotnull({place})" for place in places)
     question = f"{plan.table} | where isnull({_quoted(name)}) and ({seen})"
     return f"{count} {verb} not fit its type, {column.type}, and is null in this answer: see {question}".replace(
@@ -109,7 +109,7 @@ def _counted(plan: ScanPlan, column: Column, footers: Footers | None) -> tuple[i
 def _by_statistics(block: Block, question: Question, column: Column) -> int | None:
     """Count a block's misfits as its statistics tell; None if they do not."""
     total = 0
-    for place, path in question.spread[column.name]:
+    for place, path in question.alternatives[column.name]:
         stats = block.stats.columns.get(place)
         if stats is None or not _may_hold(stats, path, block.stats.rows):
             continue
@@ -136,7 +136,7 @@ def _is_cut(block: Block, question: Question, window: Window) -> bool:
 
 
 def _by_reading(task: ExtentTask, block: Block, footers: Footers, shape: Shape, window: Window) -> int:
-    key = (task.extent.key, block.number, window, shape.columns, *shape.spread.items())
+    key = (task.extent.key, block.number, window, shape.columns, *shape.alternatives.items())
     with _counted_before.lock:
         if key in _counted_before.counts:
             _counted_before.counts.move_to_end(key)
@@ -160,7 +160,7 @@ def _in_hot_rows(plan: ScanPlan, shape: Shape, window: Window) -> int:
 def _in_rows(batch: pa.RecordBatch, written: Collection[str], shape: Shape, rows: int, window: Window) -> int:
     """Count the rows where a column is null as it is read, and has a value elsewhere."""
     column = shape.columns[0]
-    places = [(place, path) for place, path in shape.spread[column.name] if place in written]
+    places = [(place, path) for place, path in shape.alternatives[column.name] if place in written]
     if not places:
         return 0
     read = shape.conformed(batch, list(written), rows)

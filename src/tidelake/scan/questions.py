@@ -16,7 +16,7 @@ from tidelake.model.settings import TableSettings
 from tidelake.model.snapshot import Snapshot
 from tidelake.model.times import When, parse_time_ns
 from tidelake.pruning.plan import Question
-from tidelake.scan.alternatives import spread_of
+from tidelake.scan.alternatives import alternatives_of
 from tidelake.scan.evaluate import check, check_vector
 
 Columns: TypeAlias = Sequence[str | Distance]
@@ -46,9 +46,9 @@ def question_of(
         if start is not None or end is not None:
             parts.append(_range(time, start, end))
     predicate = None if not parts else parts[0] if len(parts) == 1 else And(tuple(parts))
-    spread, by = spread_of(snapshot.settings), time if ordered else None
+    alternatives, by = alternatives_of(snapshot.settings), time if ordered else None
     asked = where if where is not None and any(_is_logical(schema, name) for name in columns_of(where)) else None
-    return Question(schema, wanted, predicate, time, spread, limit, by, computed, asked)
+    return Question(schema, wanted, predicate, time, alternatives, limit, by, computed, asked)
 
 
 def _range(time: str, start: When | None, end: When | None) -> TimeRange:

@@ -1,4 +1,4 @@
-"""Say what a query scans: a table at one snapshot, or rows in memory.
+"""Define what a query scans: a table at one snapshot, or rows in memory.
 
 Rows in memory are planned and scanned like rows that are not yet in an extent, so whoever reads a table reads them
 alike. It does not know catalogs: a table's handle does.

@@ -38,7 +38,7 @@ _LOWER = np.where((_SAME >= 65) & (_SAME <= 90), _SAME + 32, _SAME).astype(np.ui
 
 
 def search(leaf: TextSearch | StringMatches, texts: pa.Array) -> pa.BooleanArray:
-    """Say of each text whether it satisfies a text predicate; null where the text is null."""
+    """Return of each text whether it satisfies a text predicate; null where the text is null."""
     match leaf:
         case StringMatches(name, pattern):
             if not (runs := needs_of(pattern).runs):
@@ -130,7 +130,7 @@ def _any_case(letter: str) -> str:
 
 @lru_cache(maxsize=1)
 def _others_by_fold() -> dict[str, list[str]]:
-    """Give for each letter the others that fold to it."""
+    """Return for each letter the others that fold to it."""
     found: dict[str, list[str]] = {}
     for letter in _letters():
         if (folded := letter.lower()) != letter and fold(letter) != letter:
@@ -140,7 +140,7 @@ def _others_by_fold() -> dict[str, list[str]]:
 
 @lru_cache(maxsize=1)
 def _alnum_ranges() -> list[tuple[int, int]]:
-    """Give the ranges of letters and digits, first and last, as ``str.isalnum`` knows them."""
+    """Return the ranges of letters and digits, first and last, as ``str.isalnum`` knows them."""
     return [(ord(match[0][0]), ord(match[0][-1])) for match in re.finditer(r"[^\W_]+", _letters())]
 
 

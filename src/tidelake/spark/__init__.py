@@ -44,7 +44,7 @@ _check_version()
 
 
 def session(master: str | None = None, *, app: str = "tidelake", **settings: str) -> SparkSession:
-    """Give a Spark session that knows ``tidelake``: the active one, or a new one on a master, ``local[*]`` by default.
+    """Return a Spark session that knows ``tidelake``: the active one, or one on a master, ``local[*]`` by default.
 
     Further settings are Spark's own, dots written as two underscores: ``spark__driver__memory="4g"``.
     """
@@ -64,7 +64,7 @@ def session(master: str | None = None, *, app: str = "tidelake", **settings: str
 
 
 def explain(frame: DataFrame) -> str:
-    """Say what the scans of a frame would read of their tables, and what was pruned."""
+    """Return what the scans of a frame would read of their tables, and what was pruned."""
     from tidelake.spark.explaining import explain
 
     return explain(frame)

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 DONE, BAD = "_done", "_bad"
 REASON = ".reason"  # added to the name of a file that was set aside
-MOST_FILES = 1000  # of one table in one round, so that the first ones do not wait for the last
+MAX_FILES = 1000  # of one table in one round, so that the first ones do not wait for the last
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +108,8 @@ def watch(
     kept: set[tuple[str, int, int]] = set()
     while True:
         for table, files in sorted(_dropped(folder, kept).items()):
-            report, reasons = _load_or_set_aside(engine, lake.handle, table, files[:MOST_FILES])
-            for file in files[:MOST_FILES]:
+            report, reasons = _load_or_set_aside(engine, lake.handle, table, files[:MAX_FILES])
+            for file in files[:MAX_FILES]:
                 if file in reasons:
                     _set_aside(folder, file, reasons[file], done, kept)
                 else:
@@ -182,7 +182,7 @@ def _load_round(engine: SparkSession, lake: LakeHandle, table: str, files: list[
 
 
 def _fresh(lake: LakeHandle, table: str, keys: dict[int, str]) -> list[int]:
-    """Give the files whose bytes are not in yet, each of several equal ones once."""
+    """Return the files whose bytes are not in yet, each of several equal ones once."""
     try:
         held = TableHandle.open(lake, table)
     except NotFoundError:

@@ -1,4 +1,4 @@
-"""Say what the scans of a frame would read, and what was pruned.
+"""Define what the scans of a frame would read, and what was pruned.
 
 Spark's own ``explain`` shows the columns and the filters that reached a table; this shows what they left of its extents
 and blocks. It does not run the frame.
@@ -65,7 +65,7 @@ def _field(of: Any, name: str) -> Any:
 
 
 def _filter(each: Any) -> d.Filter | None:
-    """Give one of the JVM's filters as Python's; None for a sort that only Spark itself knows."""
+    """Return one of the JVM's filters as Python's; None for a sort that only Spark itself knows."""
     name = each.getClass().getSimpleName()
     if name == "Not":
         inner = _filter(each.child())

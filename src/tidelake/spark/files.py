@@ -28,7 +28,7 @@ PIECE_BYTES = 32 << 20  # of a file for one task
 CHUNK_BYTES = 8 << 20  # coerced at a time
 CHUNK_ROWS = 65_536
 SAMPLE_BYTES = 4 << 20  # of the first file, from which a schema is chosen
-MOST_BAD = 100_000  # records set aside by one task: past it, the files are not what they were said to be
+MAX_BAD = 100_000  # records set aside by one task: past it, the files are not what they were said to be
 SHOWN_RECORD = 4096  # characters kept of a record that was set aside
 
 KINDS = {
@@ -74,7 +74,7 @@ class PieceReader:
     bad: list[Bad] = field(default_factory=list)
 
     def read(self) -> Iterator[Coerced]:
-        """Give the good records as batches, each of the schema that the ones before it needed or a wider one."""
+        """Yield the good records as batches, each of the schema that the ones before it needed or a wider one."""
         try:
             match self.piece.kind:
                 case "ndjson":
@@ -91,8 +91,8 @@ class PieceReader:
             raise StorageError("the file cannot be read", path=self.piece.path, reason=error) from error
 
     def _set_aside(self, line: int, reason: object, record: str) -> None:
-        if len(self.bad) == MOST_BAD:
-            raise InvalidInputError("too many bad records", file=self.piece.path, limit=MOST_BAD, kind="too_many_bad")
+        if len(self.bad) == MAX_BAD:
+            raise InvalidInputError("too many bad records", file=self.piece.path, limit=MAX_BAD, kind="too_many_bad")
         self.bad.append(Bad(self.piece.path, line, str(reason), record[:SHOWN_RECORD]))
 
     def _halved(self, records: Any, line: int, coerce: Coerce, show: Show) -> Iterator[Coerced]:
@@ -185,7 +185,7 @@ def list_files(paths: Sequence[str], outside: Outside | None = None) -> list[str
 
 
 def kind_of(path: str) -> tuple[str, str | None] | None:
-    """Tell by its name what a file holds, and how it is compressed; None for other files."""
+    """Return by its name what a file holds, and how it is compressed; None for other files."""
     suffixes = [suffix.lower() for suffix in Path(path).suffixes]
     compression = _COMPRESSIONS.get(suffixes[-1]) if suffixes else None
     plain = suffixes[:-1] if compression else suffixes
@@ -277,7 +277,7 @@ def _good_lines(data: bytes) -> bytes:
 
 
 def _line_chunks(piece: Piece, outside: Outside) -> Iterator[bytes]:
-    """Give the lines that begin in a piece, in chunks of whole lines."""
+    """Yield the lines that begin in a piece, in chunks of whole lines."""
     if piece.compression is not None:
         data = _whole(piece, outside)
         for _, start, end in _line_starts(data):
@@ -326,7 +326,7 @@ def _delimiter(piece: Piece) -> str:
 
 
 def _csv_batches(piece: Piece, outside: Outside) -> Iterator[tuple[_Sliced, list[tuple[int, str, str]]]]:
-    """Give the rows of a CSV file, all fields as text, and those that have another number of fields."""
+    """Yield the rows of a CSV file, all fields as text, and those that have another number of fields."""
     wrong: list[tuple[int, str, str]] = []
 
     def skip(row: Any) -> str:
@@ -384,7 +384,7 @@ def _coerce_texts(rows: _Sliced, schema: Schema, rules: Rules) -> Coerced:
 
 
 def _parsed_rows(batch: pa.RecordBatch, schema: Schema) -> list[dict[str, Any]]:
-    """Give rows of text as values: what does not read as its column's type stays text."""
+    """Return rows of text as values: what does not read as its column's type stays text."""
     types = {name: schema[name].type if name in schema else DataType("string") for name in batch.schema.names}
     kinds = {name: "string" if kind.logical and kind.kind != "dynamic" else kind.kind for name, kind in types.items()}
     return [

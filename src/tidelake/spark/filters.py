@@ -36,7 +36,7 @@ HANDED_DIGITS = 28
 
 
 def translate(filters: Iterable[d.Filter], schema: Schema) -> tuple[list[Predicate], list[d.Filter]]:
-    """Give the predicates that all rows must satisfy, and the filters that Spark must still apply."""
+    """Return the predicates that all rows must satisfy, and the filters that Spark must still apply."""
     wanted: list[Predicate] = []
     left: list[d.Filter] = []
     own = spark_names(schema)
@@ -52,7 +52,7 @@ def translate(filters: Iterable[d.Filter], schema: Schema) -> tuple[list[Predica
 
 
 def _owned(each: d.Filter, own: Mapping[str, str]) -> d.Filter:
-    """Give a filter in the table's own names."""
+    """Return a filter in the table's own names."""
     if isinstance(each, d.Not):
         return d.Not(_owned(each.child, own))
     attribute: tuple[str, ...] = getattr(each, "attribute", ())
@@ -63,7 +63,7 @@ def _owned(each: d.Filter, own: Mapping[str, str]) -> d.Filter:
 
 
 def _holds(predicate: Predicate, schema: Schema) -> bool:
-    """Say whether a predicate can be asked of this table."""
+    """Return whether a predicate can be asked of this table."""
     try:
         check(predicate, schema)
     except TidelakeError:
@@ -114,7 +114,7 @@ def _translated(each: d.Filter, schema: Schema) -> tuple[Predicate | None, bool]
 
 
 def _column(attribute: tuple[str, ...], schema: Schema) -> str | None:
-    """Give the kind of the column that is asked about; None for a field inside one, or one that is not there."""
+    """Return the kind of the column that is asked about; None for a field inside one, or one that is not there."""
     if len(attribute) != 1 or attribute[0] not in schema:
         return None
     kind = schema[attribute[0]].type

@@ -1,4 +1,4 @@
-"""Give a table to Spark as a frame that reads only what was asked for.
+"""Provide a table to Spark as a frame that reads only what was asked for.
 
 The columns become the frame's schema and the condition an option, so both reach our own planner whatever Spark itself
 pushes down: a path into a dynamic column, a token in a text, any AND and OR. It does not run anything.

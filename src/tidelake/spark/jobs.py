@@ -255,12 +255,12 @@ def run_pieces(
 
 
 def held_windows(table: TableHandle) -> bytes:
-    """Give what a table covers now, for tasks that leave it out."""
+    """Return what a table covers now, for tasks that leave it out."""
     snapshot = table.snapshot
-    rules = table.holdings.rules(snapshot)
+    rules = table.coverage_store.rules(snapshot)
     if rules is None:
         raise InvalidInputError("the table keeps no coverage: create it with bucket=", table=table.name)
-    return encode(table.holdings.at(snapshot), rules.index)
+    return encode(table.coverage_store.at(snapshot), rules.index)
 
 
 def set_aside(lake: LakeHandle, table: str, bad: Sequence[Bad], key: str | None) -> None:

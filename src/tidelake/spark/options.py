@@ -1,4 +1,4 @@
-"""Know the options of reads, writes and streams: one that is not known is refused, and never passed over.
+"""Track the options of reads, writes and streams: one that is not known is refused, and never passed over.
 
 Names are found whatever their case, as Spark's are. For what is here, the names that Delta Lake's users type are taken,
 too. What Spark itself adds to a source's options is left out. It does not open what the options name.
@@ -54,7 +54,7 @@ class _Alias:
 
 
 def _before(version: str) -> str:
-    """Give the snapshot after which a stream begins, of the first whose rows Delta Lake would give."""
+    """Return the snapshot after which a stream begins, of the first whose rows Delta Lake would give."""
     if not version.isdecimal():
         raise InvalidInputError("startingVersion is a snapshot's number", got=version, kind="bad_option")
     return str(max(int(version) - 1, 0))
@@ -72,7 +72,7 @@ _ALIASES["any"] = {**_ALIASES["batch"], **_ALIASES["stream read"]}
 
 
 def known_options(options: Mapping[str, str], role: Role) -> dict[str, str]:
-    """Give options under our names, in small letters; InvalidInputError for one that is not known."""
+    """Return options under our names, in small letters; InvalidInputError for one that is not known."""
     names = {name.lower() for name in KNOWN[role]}
     aliases = {name.lower(): alias for name, alias in _ALIASES[role].items()}
     found: dict[str, str] = {}
@@ -95,7 +95,7 @@ def known_options(options: Mapping[str, str], role: Role) -> dict[str, str]:
 
 
 def _given(options: Mapping[str, str]) -> Mapping[str, str]:
-    """Give what somebody wrote as an option."""
+    """Return what somebody wrote as an option."""
     created = {name.lower()[len(_CREATED) :] for name in options if name.lower().startswith(_CREATED)}
     return {name: value for name, value in options.items() if name.lower() in created} if created else options
 

@@ -37,7 +37,7 @@ class Outside:
         return f"Outside(endpoint={redacted(self.endpoint or '')!r})"
 
     def find(self, path: str) -> tuple[list[str], bool]:
-        """Give the files that a path, a folder or a glob names, in order; and whether it is a folder."""
+        """Return the files that a path, a folder or a glob names, in order; and whether it is a folder."""
         return self._find_in_bucket(path) if path.startswith(BUCKET) else _find_on_disk(path)
 
     def size(self, path: str) -> int:

@@ -41,7 +41,7 @@ class Pins:
     """Say to Spark's JVM which snapshot a scan reads."""
 
     def apply(self, query: str, options: str) -> str | None:
-        """Give a snapshot's number; None where the options name no table that can be opened, which its reader says."""
+        """Return a snapshot's number; None where the options name no table that opens, which its reader says."""
         from tidelake.spark.options import known_options
         from tidelake.spark.places import open_table
 
@@ -58,7 +58,7 @@ class Pins:
 
 
 def pinned(query: str, table: TableHandle) -> Snapshot:
-    """Give the snapshot that an execution of a query reads of a table, or of the table as it was at a time."""
+    """Return the snapshot that an execution of a query reads of a table, or of the table as it was at a time."""
     newest = _newest(query, table)
     past = table.past
     return newest if past is None or past.sequence > newest.sequence else past  # after it: a time still to come

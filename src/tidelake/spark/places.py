@@ -71,7 +71,7 @@ class Place:
         return _open_lake(self, _identity(self.lake))
 
     def options(self) -> dict[str, str]:
-        """Give the options that name this place."""
+        """Return the options that name this place."""
         values = (self.lake, self.objects, self.endpoint, self.access_key, self.secret_key, self.region)
         return {name: value for name, value in zip(LAKE, values, strict=True) if value is not None}
 
@@ -91,7 +91,7 @@ def open_table(options: Mapping[str, str]) -> TableHandle:
 
 
 def no_table() -> InvalidInputError:
-    """Say how to name a table, also where Spark has lost the options of one that SQL made."""
+    """Return how to name a table, also where Spark has lost the options of one that SQL made."""
     return InvalidInputError(
         "name the table with option table; spark does not pass on the options of a table that sql made: read it with "
         "spark.read.format('tidelake').option('table', …), insert into t with (lake '…', table '…')",
@@ -100,7 +100,7 @@ def no_table() -> InvalidInputError:
 
 
 def _identity(lake: str) -> tuple[int, int] | None:
-    """Tell a folder's catalog from another that was later made in its place."""
+    """Return a folder's catalog from another that was later made in its place."""
     try:
         found = os.stat(os.path.join(lake.removeprefix("file://"), CATALOG_FILE))
     except OSError:

@@ -32,8 +32,8 @@ from tidelake.spark.options import OWN_PLAN, number_of
 from tidelake.spark.places import Place, no_table, open_table
 from tidelake.spark.types import arrow_schema, projected, to_spark
 
-LEAST_SPLIT_BYTES = 4 << 20  # a task costs some 15 ms, the time to read so much
-MOST_SPLIT_BYTES = 48 << 20  # stored; some ten times as much in memory, of which a task holds a part at a time
+MIN_SPLIT_BYTES = 4 << 20  # a task costs some 15 ms, the time to read so much
+MAX_SPLIT_BYTES = 48 << 20  # stored; some ten times as much in memory, of which a task holds a part at a time
 SPLITS_A_CORE = 2  # of what is between the two: enough to share evenly
 CORES = 8  # where nobody can be asked
 
@@ -83,7 +83,7 @@ class TableReader(DataSourceReader):
         self._columns = projected(table.schema, schema, table.name)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Give what tasks need: no connection, and nothing that was only there to plan."""
+        """Return what tasks need: no connection, and nothing that was only there to plan."""
         return {"place": self.place, "schema": self.schema, "objects": getattr(self, "objects", "")}
 
     def push(self, filters: list[Filter]) -> list[Filter]:
@@ -136,7 +136,7 @@ def cut_splits(plan: ScanPlan, footers: Footers, split_bytes: int | None = None)
     pieces = [(task.extent, block) for task in plan.tasks for block in task.blocks or ()]
     sizes = [max(1, block.needed_bytes) for _, block in pieces]
     total = sum(sizes)
-    target = split_bytes or max(LEAST_SPLIT_BYTES, min(MOST_SPLIT_BYTES, -(-total // (SPLITS_A_CORE * _cores()))))
+    target = split_bytes or max(MIN_SPLIT_BYTES, min(MAX_SPLIT_BYTES, -(-total // (SPLITS_A_CORE * _cores()))))
     count = min(len(pieces), max(1, -(-total // target)))
     runs: list[list[tuple[Extent, Block]]] = [[] for _ in range(count)]
     at = 0
@@ -144,7 +144,7 @@ def cut_splits(plan: ScanPlan, footers: Footers, split_bytes: int | None = None)
         runs[min(count - 1, (at + size // 2) * count // max(1, total))].append(piece)
         at += size
     question = plan.question
-    others = {column for name in question.needed for column, _ in question.spread.get(name, ())}
+    others = {column for name in question.needed for column, _ in question.alternatives.get(name, ())}
     columns = others | set(question.needed)
     bare = replace(plan, snapshot=replace(plan.snapshot, settings={}), tasks=(), hot=(), stages=())
     splits: list[InputPartition] = [_split_of(bare, run, footers, columns) for run in runs if run]
@@ -154,7 +154,7 @@ def cut_splits(plan: ScanPlan, footers: Footers, split_bytes: int | None = None)
 
 
 def _cores() -> int:
-    """Give how many tasks run at once, if the session is at hand."""
+    """Return how many tasks run at once, if the session is at hand."""
     context = SparkContext._active_spark_context
     return CORES if context is None else max(1, context.defaultParallelism)
 

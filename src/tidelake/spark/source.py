@@ -25,7 +25,7 @@ class TidelakeSource(DataSource):
         return NAME
 
     def schema(self) -> StructType:
-        """Give all columns of the table; a schema that the user gives instead chooses among them."""
+        """Return all columns of the table; a schema that the user gives instead chooses among them."""
         from tidelake.spark.options import known_options
         from tidelake.spark.places import open_table
         from tidelake.spark.types import spark_schema

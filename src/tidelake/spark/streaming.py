@@ -57,7 +57,7 @@ class Offset:
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Give the rows between two offsets."""
+    """Return the rows between two offsets."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         self._options = dict(options)
@@ -71,7 +71,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._last: int | None = None  # with a trigger that stops: the snapshot to stop at
 
     def __getstate__(self) -> dict[str, Any]:
-        """Give what tasks need."""
+        """Return what tasks need."""
         return {"place": self.place, "schema": self.schema, "objects": self.objects}
 
     def initialOffset(self) -> dict[str, int]:
@@ -105,7 +105,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def advanced(table: TableHandle, start: Offset, last: int, most: int | None) -> Offset:
-    """Give the offset after at most so many pieces, none of them from a snapshot after ``last``."""
+    """Return the offset after at most so many pieces, none of them from a snapshot after ``last``."""
     left = most if most is not None else 2**63
     if start.base is not None or start.snapshot == 0:
         base = last if start.base is None else start.base
@@ -127,7 +127,7 @@ def advanced(table: TableHandle, start: Offset, last: int, most: int | None) -> 
 
 
 def between(table: TableHandle, start: Offset, end: Offset) -> tuple[list[Extent], list[HotBatch]]:
-    """Give the extents and the hot batches from one offset to another."""
+    """Return the extents and the hot batches from one offset to another."""
     extents: list[Extent] = []
     hot: list[HotBatch] = []
     if start == end:
@@ -152,7 +152,7 @@ def between(table: TableHandle, start: Offset, end: Offset) -> tuple[list[Extent
 
 
 def _first_base(table: TableHandle, end: Offset) -> int:
-    """Give the snapshot whose content a stream begins with when its first batch went past it: the batch's last."""
+    """Return the snapshot whose content a stream begins with when its first batch went past it: the batch's last."""
     return end.snapshot
 
 
@@ -196,7 +196,7 @@ def _snapshot(table: TableHandle, sequence: int) -> Snapshot:
 
 
 def _headers(table: TableHandle, after: int, upto: int) -> list[Snapshot]:
-    """Give the headers of the snapshots after one, oldest first, none missing."""
+    """Return the headers of the snapshots after one, oldest first, none missing."""
     found: list[Snapshot] = []
     before = upto + 1
     while before > after + 1:

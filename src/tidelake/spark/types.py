@@ -1,4 +1,4 @@
-"""Say what a table's columns are in Spark, and bring Arrow batches from one form to the other.
+"""Define what a table's columns are in Spark, and bring Arrow batches from one form to the other.
 
 ==========  ==============  ==========================================
 table       Spark           Arrow, on its way to and from Spark
@@ -86,12 +86,12 @@ _WIDER = {("int", "long"), ("int", "real"), ("long", "real")}  # what makes the 
 
 
 def spark_type(kind: DataType) -> t.DataType:
-    """Give Spark's type of a column."""
+    """Return Spark's type of a column."""
     return _SPARK_TYPES[kind.kind] if kind.logical is None else _logical_type(kind.logical)
 
 
 def plain_type(kind: DataType) -> t.DataType:
-    """Give Spark's type of a column that is asked for without its logical type; decimals stay decimals."""
+    """Return Spark's type of a column that is asked for without its logical type; decimals stay decimals."""
     match kind.logical and kind.logical.kind:
         case "date":
             return t.TimestampType()
@@ -102,14 +102,14 @@ def plain_type(kind: DataType) -> t.DataType:
 
 
 def spark_schema(schema: Schema, names: Iterable[str] | None = None, *, plain: bool = False) -> t.StructType:
-    """Give Spark's schema of these columns, or of all."""
+    """Return Spark's schema of these columns, or of all."""
     chosen = schema.names if names is None else tuple(names)
     type_of, shown_as = plain_type if plain else spark_type, told_apart(schema.names)
     return t.StructType([t.StructField(shown_as[schema[n].name], type_of(schema[n].type)) for n in chosen])
 
 
 def projected(schema: Schema, asked: t.StructType, table: str) -> tuple[str, ...]:
-    """Give the columns that a user's schema asks for; one that is not there, or not of that type, is an error."""
+    """Return the columns that a user's schema asks for; one that is not there, or not of that type, is an error."""
     own = spark_names(schema)
     for field in asked:
         if field.name not in own:
@@ -126,12 +126,12 @@ def projected(schema: Schema, asked: t.StructType, table: str) -> tuple[str, ...
 
 
 def spark_names(schema: Schema) -> dict[str, str]:
-    """Give the columns of a table by their names in Spark."""
+    """Return the columns of a table by their names in Spark."""
     return {shown_as: name for name, shown_as in told_apart(schema.names).items()}
 
 
 def own_names(schema: Schema, names: Iterable[str]) -> dict[str, str]:
-    """Give the columns that Spark's columns are written to: by name, by name in Spark, or else whatever the case.
+    """Return the columns that Spark's columns are written to: by name, by name in Spark, or else whatever the case.
 
     A column that is none of these, or of which there is another spelling too, is a new one.
     """
@@ -146,7 +146,7 @@ def own_names(schema: Schema, names: Iterable[str]) -> dict[str, str]:
 
 
 def widened(schema: Schema, rows: t.StructType, table: str) -> Schema:
-    """Give the schema that holds a table and these rows; what would narrow a column is an error."""
+    """Return the schema that holds a table and these rows; what would narrow a column is an error."""
     wider: list[tuple[str, DataType]] = []
     own = own_names(schema, rows.fieldNames())
     for field in (t.StructField(own[each.name], each.dataType) for each in rows):
@@ -176,7 +176,7 @@ def widened(schema: Schema, rows: t.StructType, table: str) -> Schema:
 
 
 def table_type(kind: t.DataType, name: str) -> DataType:
-    """Give the type of a new column for values of one of Spark's types."""
+    """Return the type of a new column for values of one of Spark's types."""
     if (logical := _logical_of(kind)) is not None and logical.kind in OF_COLUMNS:
         return DataType.of(logical)
     for spark, ours in _TABLE_TYPES:
@@ -186,7 +186,7 @@ def table_type(kind: t.DataType, name: str) -> DataType:
 
 
 def _takes(held: DataType, kind: DataType) -> bool:
-    """Say whether a column takes values of another type, at least one of the two being logical."""
+    """Return whether a column takes values of another type, at least one of the two being logical."""
     if held.logical is None and kind.logical is None:
         return False
     names = [each.kind if each.logical is None else each.logical.kind for each in (held, kind)]
@@ -194,7 +194,7 @@ def _takes(held: DataType, kind: DataType) -> bool:
 
 
 def _is_wider(held: DataType, kind: DataType) -> bool:
-    """Say whether a decimal column can become one of more digits, kept alike."""
+    """Return whether a decimal column can become one of more digits, kept alike."""
     one, other = held.logical, kind.logical
     both = one is not None and other is not None and one.kind == other.kind == "decimal"
     return both and held.kind == kind.kind and one.scale == other.scale and one.precision < other.precision  # type: ignore[union-attr]
@@ -216,7 +216,7 @@ def _logical_type(kind: Logical) -> t.DataType:
 
 
 def _logical_of(kind: t.DataType) -> Logical | None:
-    """Give the logical type of values of one of Spark's types, or None if a nested one has parts that we lack."""
+    """Return the logical type of values of one of Spark's types, or None if a nested one has parts that we lack."""
     match kind:
         case t.DecimalType():
             return decimal(kind.precision, kind.scale)
@@ -237,21 +237,21 @@ def _logical_of(kind: t.DataType) -> Logical | None:
 
 
 def arrow_schema(schema: t.StructType) -> pa.Schema:
-    """Give the Arrow schema that Spark itself expects of this schema, exactly."""
+    """Return the Arrow schema that Spark itself expects of this schema, exactly."""
     found = to_arrow_schema(schema, timezone="UTC")
     assert isinstance(found, pa.Schema)
     return found
 
 
 def to_spark(batch: pa.RecordBatch, schema: pa.Schema, kinds: Mapping[str, DataType]) -> pa.RecordBatch:
-    """Give a table's stored rows as Spark expects them; the columns are those of ``schema``, in its order."""
+    """Return a table's stored rows as Spark expects them; the columns are those of ``schema``, in its order."""
     columns = zip(batch.schema.names, batch.columns, schema, strict=True)
     arrays = [_to_spark(_meant(array, kinds[name], field), field) for name, array, field in columns]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def from_spark(batch: pa.RecordBatch, schema: Schema) -> pa.RecordBatch:
-    """Give Spark's rows as coercion takes them: in the table's names, variants as dynamic values, said to be such."""
+    """Return Spark's rows as coercion takes them: in the table's names, variants as dynamic values, said to be such."""
     arrays, fields = [], []
     own = own_names(schema, batch.schema.names)
     for field, array in zip(batch.schema, batch.columns, strict=True):
@@ -267,7 +267,7 @@ def from_spark(batch: pa.RecordBatch, schema: Schema) -> pa.RecordBatch:
 
 
 def _meant(array: pa.Array, kind: DataType, field: pa.Field) -> pa.Array:
-    """Give stored values in the type that is asked for: the column's own, or the plain one that keeps it."""
+    """Return stored values in the type that is asked for: the column's own, or the plain one that keeps it."""
     if kind.logical is None or (_is_variant(field.type) and kind.kind == "dynamic"):
         return array
     is_instant = pa.types.is_timestamp(field.type) and field.type.tz is not None
@@ -290,7 +290,7 @@ def _to_spark(array: pa.Array, field: pa.Field) -> pa.Array:
 
 
 def _list_of(vectors: pa.FixedSizeListArray, kind: pa.DataType) -> pa.Array:
-    """Give vectors as lists; the numbers stay where they are, those of a null are passed over."""
+    """Return vectors as lists; the numbers stay where they are, those of a null are passed over."""
     valid = np.asarray(vectors.is_valid().to_numpy(zero_copy_only=False))
     lengths = np.where(valid, vectors.type.list_size, 0)
     offsets = np.zeros(len(vectors) + 1, dtype=np.int32)

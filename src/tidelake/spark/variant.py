@@ -23,8 +23,8 @@ from tidelake.spark.variant_loops import (
     KEY,
     LEFT,
     LEVEL,
-    MOST_DEPTH,
-    MOST_KEYS,
+    MAX_DEPTH,
+    MAX_KEYS,
     NODE,
     U,
     number,
@@ -41,12 +41,12 @@ _FRAME = np.dtype(
 
 
 def variants_of(values: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """Give the value and the metadata of each dynamic value; those of a null are empty."""
+    """Return the value and the metadata of each dynamic value; those of a null are empty."""
     data, offsets = _buffers(values)
     valid = _valid(values)
     longest = int(np.diff(offsets).max(initial=0))
-    nodes, keys = np.zeros(longest + 1, dtype=NODE), np.zeros(MOST_KEYS + 1, dtype=KEY)
-    levels = np.zeros(MOST_DEPTH + 1, dtype=LEVEL)
+    nodes, keys = np.zeros(longest + 1, dtype=NODE), np.zeros(MAX_KEYS + 1, dtype=KEY)
+    levels = np.zeros(MAX_DEPTH + 1, dtype=LEVEL)
     states = np.zeros(len(values), dtype=np.uint8)
     size = int(offsets[-1] - offsets[0]) if len(values) else 0
     out, meta = np.empty(2 * size + 64 * 1024, dtype=np.uint8), np.empty(2 * size + 64 * 1024, dtype=np.uint8)
@@ -67,7 +67,7 @@ def variants_of(values: pa.Array) -> tuple[pa.Array, pa.Array]:
 
 
 def dynamics_of(variants: pa.StructArray) -> pa.Array:
-    """Give the dynamic value of each variant, null where it is null."""
+    """Return the dynamic value of each variant, null where it is null."""
     values, metadata = (_plain_binary(variants.field(name)) for name in ("value", "metadata"))
     valid = _valid(variants)
     data, offsets = _buffers(values)
@@ -75,7 +75,7 @@ def dynamics_of(variants: pa.StructArray) -> pa.Array:
     states = np.zeros(len(variants), dtype=np.uint8)
     out = np.empty(2 * len(data) + len(meta) + 64 * 1024, dtype=np.uint8)
     ends = np.zeros(len(variants) + 1, dtype=np.int64)
-    frames = np.zeros(MOST_DEPTH + 1, dtype=_FRAME)
+    frames = np.zeros(MAX_DEPTH + 1, dtype=_FRAME)
     row = 0
     while row < len(variants):
         row = _to_dynamics(data, offsets, meta, meta_offsets, valid, row, frames, states, out, ends)
@@ -135,7 +135,7 @@ def _to_dynamics(
     ends: Any,
 ) -> Any:  # fmt: skip
     """Transcode rows from ``row`` on; give the first that there was no room for, or their number."""
-    names = np.empty((MOST_DEPTH + 1, MOST_KEYS, 3), dtype=np.int64)  # of the maps that are open, in order
+    names = np.empty((MAX_DEPTH + 1, MAX_KEYS, 3), dtype=np.int64)  # of the maps that are open, in order
     for at in range(row, len(valid)):
         to = ends[at]
         if valid[at]:
@@ -169,7 +169,7 @@ def _put_dynamic(
             if frame.is_map and not _order_keys(data, frame, meta, meta_start, meta_end, names[depth]):
                 return LEFT, to
             depth += 1
-            if depth == MOST_DEPTH:
+            if depth == MAX_DEPTH:
                 return LEFT, to
         while depth > 0 and frames[depth - 1].next == frames[depth - 1].count:
             depth -= 1
@@ -228,7 +228,7 @@ def _put_item(data: Any, at: Any, end: Any, frames: Any, depth: Any, out: Any, t
 
 @compiled
 def _is_text(data: Any, at: Any, length: Any) -> Any:
-    """Say whether bytes are UTF-8; those that are plain ASCII, or nearly so, are told at once."""
+    """Return whether bytes are UTF-8; those that are plain ASCII, or nearly so, are told at once."""
     i = 0
     while i < length:
         first = data[at + i]
@@ -309,14 +309,14 @@ def _open_frame(data: Any, at: Any, end: Any, frame: Any, is_map: Any, header: A
     frame.ids = at + 1 + size
     frame.offsets = frame.ids + frame.count * frame.id_width
     frame.values = frame.offsets + (frame.count + 1) * frame.width
-    if frame.values > end or (is_map and frame.count > MOST_KEYS):
+    if frame.values > end or (is_map and frame.count > MAX_KEYS):
         return LEFT
     return DONE
 
 
 @compiled
 def _key_of(data: Any, frame: Any, slot: Any, meta: Any, start: Any, end: Any) -> Any:
-    """Give where a field's name lies in the metadata and how long it is; a length of -1 is malformed."""
+    """Return where a field's name lies in the metadata and how long it is; a length of -1 is malformed."""
     id = number(data, frame.ids + slot * frame.id_width, frame.id_width)
     if start >= end:
         return start, np.int64(-1)

@@ -13,8 +13,8 @@ import numpy as np
 from tidelake.dynamic.cbor_loops import read_head, read_real
 from tidelake.runtime.compiling import compiled
 
-MOST_KEYS = 1024  # of one row, in the compiled way: they are found one after the other
-MOST_DEPTH = 128
+MAX_KEYS = 1024  # of one row, in the compiled way: they are found one after the other
+MAX_DEPTH = 128
 
 U = np.uint64
 
@@ -91,7 +91,7 @@ def _parse(data: Any, at: Any, end: Any, nodes: Any, keys: Any, levels: Any) -> 
                 length = np.int64(argument)
                 found = _find_key(data, keys, key_count, at, length)
                 if found == key_count:
-                    if key_count == MOST_KEYS:
+                    if key_count == MAX_KEYS:
                         return -1, 0
                     keys[key_count].start, keys[key_count].length = at, length
                     key_count += 1
@@ -111,7 +111,7 @@ def _parse(data: Any, at: Any, end: Any, nodes: Any, keys: Any, levels: Any) -> 
             node.kind, node.length = (_BINARY if major == 2 else _TEXT), np.int64(argument)
             at += node.length
         elif major == 4 or major == 5:
-            if argument > U(end - at) or depth == MOST_DEPTH:
+            if argument > U(end - at) or depth == MAX_DEPTH:
                 return -1, 0
             node.kind, node.count = (_ARRAY if major == 4 else _OBJECT), np.int64(argument)
             levels[depth].node, levels[depth].left, levels[depth].is_map = count, node.count, major == 5
@@ -132,7 +132,7 @@ def _parse(data: Any, at: Any, end: Any, nodes: Any, keys: Any, levels: Any) -> 
 
 @compiled
 def _are_known(data: Any, keys: Any, key_count: Any, known: Any) -> Any:
-    """Say whether keys are those of another row; their order and ranks are then still entered."""
+    """Return whether keys are those of another row; their order and ranks are then still entered."""
     for i in range(key_count):
         start, length = keys[i].start, keys[i].length
         if length != known[i, 1]:
@@ -189,7 +189,7 @@ def _measure(nodes: Any, count: Any, key_count: Any) -> Any:
 
 @compiled
 def _above(data: Any, left: Any, right: Any) -> Any:
-    """Say whether a key comes after another in the order of UTF-16, which is the JVM's."""
+    """Return whether a key comes after another in the order of UTF-16, which is the JVM's."""
     for i in range(min(left.length, right.length)):
         a, b = data[left.start + i], data[right.start + i]
         if a != b:

@@ -19,11 +19,11 @@ from tidelake.ingest.rows import plain
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _DIGITS = 38  # of a variant's decimals
-_MOST_DECIMAL = 10**_DIGITS
+_MAX_DECIMAL = 10**_DIGITS
 
 
 def plain_variant(data: bytes) -> tuple[bytes, bytes]:
-    """Give the value and the metadata of the variant of one dynamic value."""
+    """Return the value and the metadata of the variant of one dynamic value."""
     value = dynamic.decode(data)
     keys = sorted(_keys_of(value), key=lambda key: key.encode("utf-16-be"))
     ids = {key: id for id, key in enumerate(keys)}
@@ -40,7 +40,7 @@ def plain_variant(data: bytes) -> tuple[bytes, bytes]:
 
 
 def plain_cbor(value: bytes, metadata: bytes) -> bytes:
-    """Give the dynamic value of one variant."""
+    """Return the dynamic value of one variant."""
     try:
         with localcontext(prec=_DIGITS):  # the usual 28 digits would round
             found = VariantVal(value, metadata).toPython()
@@ -50,7 +50,7 @@ def plain_cbor(value: bytes, metadata: bytes) -> bytes:
 
 
 def _with_integers(value: Any) -> Any:
-    """Give whole decimals as integers, which a dynamic value has in any size."""
+    """Return whole decimals as integers, which a dynamic value has in any size."""
     match value:
         case Decimal() if value.as_tuple().exponent == 0:
             return int(value)
@@ -104,7 +104,7 @@ def _integer_bytes(value: int) -> bytes:
     for kind, width in ((3, 1), (4, 2), (5, 4), (6, 8)):
         if -(1 << 8 * width - 1) <= value < 1 << 8 * width - 1:
             return bytes([kind << 2]) + value.to_bytes(width, "little", signed=True)
-    if abs(value) < _MOST_DECIMAL:
+    if abs(value) < _MAX_DECIMAL:
         return bytes([10 << 2, 0]) + value.to_bytes(16, "little", signed=True)
     return _text_bytes(str(Decimal(value)).encode())
 

@@ -129,7 +129,7 @@ class Extents:
             self.write()
 
     def finish(self, query: str | None = None, *, inline_bytes: int = INLINE_BYTES) -> Written:
-        """Give what was written; the last few rows travel in the message."""
+        """Return what was written; the last few rows travel in the message."""
         inline = None
         if self._stager.rows and self._stager.byte_size <= min(inline_bytes, self.job.extent_bytes):
             inline = _stream_bytes(self._stager.batches, self.schema or self.job.schema)
@@ -358,7 +358,7 @@ def forget_folder(table: TableHandle, folder: str, kept: Iterable[str]) -> None:
 
 
 def _actions(appender: Appender, messages: Sequence[Written]) -> list[Action]:
-    """Give the actions of a job's commit; rows that travelled in messages become hot rows, or one more extent."""
+    """Return the actions of a job's commit; rows that travelled in messages become hot rows, or one more extent."""
     filled = [message for message in messages if message.rows]
     appender.spilled.update(*(message.spilled for message in filled))
     appender.widened = schema = _merged(appender.head.schema, filled)
@@ -374,7 +374,7 @@ def _actions(appender: Appender, messages: Sequence[Written]) -> list[Action]:
 
 
 def _merged(schema: Schema, messages: Sequence[Written]) -> Schema:
-    """Give the schema that holds what every task wrote: dynamic where tasks found types that do not widen."""
+    """Return the schema that holds what every task wrote: dynamic where tasks found types that do not widen."""
     for message in messages:
         held = {column.name: column for column in schema}
         mixed = [

@@ -68,7 +68,7 @@ class Appender:
 
     def __post_init__(self) -> None:
         self._stager = Stager(self.target.store, TableSettings.of(self.head.settings))
-        self._recorder = Recorder.of(self.target.holdings, self.head, self.target.name, is_new=self.is_new)
+        self._recorder = Recorder.of(self.target.coverage_store, self.head, self.target.name, is_new=self.is_new)
         self.keep_hot = self.keep_hot and self.target.catalog.layout.keeps_hot_rows
 
     @property
@@ -85,11 +85,11 @@ class Appender:
         return admitted
 
     def claims(self) -> tuple[Claim, ...]:
-        """Give the time windows that must be free when the rows are committed."""
+        """Return the time windows that must be free when the rows are committed."""
         return self._recorder.claims() if self._recorder else ()
 
     def explained(self, error: OverlapError) -> OverlapError:
-        """Say in times what a rule said in buckets."""
+        """Return in times what a rule said in buckets."""
         return self._recorder.explained(error) if self._recorder else error
 
     @property
@@ -143,7 +143,7 @@ class Appender:
             self.widened = self.schema.widen(mixed)
 
     def changes(self) -> tuple[str, ...]:
-        """Say what became of columns whose values changed their type."""
+        """Return what became of columns whose values changed their type."""
         said = changes_of(self.head.schema, self.schema, self._tallies)
         finer = (
             f"{count:,} time{'s' if count > 1 else ''} of {name} had nanoseconds: microseconds are kept, rounded down"
@@ -158,7 +158,7 @@ class Appender:
             so_far.fits, so_far.misfits = so_far.fits + found.fits, so_far.misfits + found.misfits
 
     def finish(self) -> list[Action]:
-        """Give the actions of the commit; an extent's object is stored by then."""
+        """Return the actions of the commit; an extent's object is stored by then."""
         self._demote()
         if self._stager.rows and self.keep_hot and not self._actions and self._is_small():
             self._actions.append(AppendHot(self._hot_batch()))
@@ -224,7 +224,7 @@ class Appender:
         extent = self._stager.write(key, extent_id, self.schema, begin)
         target.at("extent.written")
         if self._recorder and judged:
-            covered_at = target.holdings.write_extent(target.info, extent_id, judged(), self._recorder.rules)
+            covered_at = target.coverage_store.write_extent(target.info, extent_id, judged(), self._recorder.rules)
             extent = replace(extent, coverage_key=covered_at)
             self._keys.append(covered_at)
             target.at("extent.covered")

@@ -14,9 +14,9 @@ from tidelake.errors import InvalidInputError, SchemaError
 from tidelake.model.schema import ENTITY_KINDS, DataType, Schema
 from tidelake.model.settings import FLUSH_AGE, FLUSH_OFF, FORMATS, TableSettings
 from tidelake.model.times import duration_us
-from tidelake.runtime.deferred import later
+from tidelake.runtime.deferred import deferred
 
-buckets, schedules = later("tidelake.coverage.buckets"), later("tidelake.coverage.schedule")
+buckets, schedules = deferred("tidelake.coverage.buckets"), deferred("tidelake.coverage.schedule")
 
 MODES = ("exclusive", "track", "off")
 RESERVED = ("start", "end", "buckets")  # columns of what is answered about coverage

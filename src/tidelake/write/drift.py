@@ -4,7 +4,7 @@ A long column may become real where every value that the table holds is one that
 statistics of the extents and the hot rows themselves; an extent without statistics forbids it.
 
 A column whose values truly mix becomes dynamic: where, of the values in the newest ``WINDOW_ROWS`` rows, or in one
-append if that is longer, at least ``LEAST_MISFITS`` and more than ``MISFIT_SHARE`` do not fit it. The window is the
+append if that is longer, at least ``MIN_MISFITS`` and more than ``MISFIT_SHARE`` do not fit it. The window is the
 rows of the append, the hot rows before it, and the newest extents as far as they say how many of their values did not
 fit. The time column, columns that name an entity, and vectors stay as they are. It does not commit, and it does not
 decide how a value fits: see ``ingest``.
@@ -24,18 +24,18 @@ from tidelake.model.exact import are_exact, is_exact_array
 from tidelake.model.schema import OVERFLOW_COLUMN, DataType, Schema, narrowing, wider_type
 from tidelake.model.snapshot import Extent, Snapshot
 from tidelake.pruning.statistics import column_from_json
-from tidelake.runtime.deferred import later
+from tidelake.runtime.deferred import deferred
 from tidelake.scan.hot import read_hot
 
 if TYPE_CHECKING:
     from tidelake.pruning import collector
 else:
-    collector = later("tidelake.pruning.collector")  # brings a compiler, which an append without misfits does without
+    collector = deferred("tidelake.pruning.collector")  # brings a compiler, which few appends need
 
 WINDOW_ROWS = 1_000
-LEAST_MISFITS = 10  # fewer are mistakes
+MIN_MISFITS = 10  # fewer are mistakes
 MISFIT_SHARE = 0.01  # so are those among so many values that fit
-MOST_LISTED = 1_000  # extents: of a larger table only the hot rows are looked at, as listing costs more than an append
+MAX_LISTED = 1_000  # extents: of a larger table only the hot rows are looked at, as listing costs more than an append
 
 
 @dataclass(slots=True)
@@ -48,7 +48,7 @@ class Tally:
     @property
     def is_mixed(self) -> bool:
         """Whether so many do not fit that the column is one of several types."""
-        return self.misfits >= LEAST_MISFITS and self.misfits > MISFIT_SHARE * (self.fits + self.misfits)
+        return self.misfits >= MIN_MISFITS and self.misfits > MISFIT_SHARE * (self.fits + self.misfits)
 
 
 def fixed_columns(settings: Mapping[str, Any]) -> frozenset[str]:
@@ -68,7 +68,7 @@ def demoted_in(held: Schema, wider: Schema) -> dict[str, str]:
 
 
 def changes_of(held: Schema, wider: Schema, tallies: Mapping[str, Tally]) -> tuple[str, ...]:
-    """Say in sentences how columns changed, and of which there were values that did not fit."""
+    """Return in sentences how columns changed, and of which there were values that did not fit."""
     said = []
     for column in wider:
         old = held[column.name].type if column.name in held else column.type
@@ -100,7 +100,7 @@ def tally_before(catalog: Catalog, head: Snapshot, name: str, rows: int) -> Tall
         (batch for _, batch in read_hot(hot, lambda names: [n for n in names if n in (name, OVERFLOW_COLUMN)])), name
     )
     left = rows - head.totals.hot_rows
-    if left <= 0 or not 0 < head.totals.extents <= MOST_LISTED:
+    if left <= 0 or not 0 < head.totals.extents <= MAX_LISTED:
         return found
     listed = catalog.extents(head.scope, sequence=head.sequence, stats=(name, OVERFLOW_COLUMN))
     for extent in sorted(listed, key=lambda each: -each.added_seq):

@@ -27,7 +27,7 @@ from tidelake.write.alter import widen
 
 WINDOW_ROWS = 1_000
 STABLE_ROWS = 100
-MOST_PATHS = 2_000  # looked at in one column: a value with more keys is a map, and its keys are data
+MAX_PATHS = 2_000  # looked at in one column: a value with more keys is a map, and its keys are data
 
 _TYPES = {
     frozenset({cbor.INT_KIND}): "long",
@@ -99,7 +99,7 @@ def promote_settled(table: TableHandle, head: Snapshot) -> None:
 def settled_paths(column: str, values: pa.Array, *, known: Collection[str]) -> Iterator[Promotable]:
     """Judge the paths of a dynamic column by its newest rows, but for those that are known already."""
     found = cbor.PathTable().add(values.drop_null())
-    if found is None or len(found.paths) > MOST_PATHS:
+    if found is None or len(found.paths) > MAX_PATHS:
         return
     for path in found.paths:
         if path in known:

@@ -26,7 +26,7 @@ EXTENT_BYTES = 128 << 20
 # Dynamic bytes of a block, as they lie in memory. Of 29,084 events of 2 kB, needles in under 1 % of the rows read up to
 # 64 % of the bytes in two blocks, 45 % in 15 and 18 % in such as these; the extent is half as large again for it.
 BLOCK_DYNAMIC_BYTES = 768 << 10
-LEAST_BLOCK_ROWS = 256  # below it, a block's statistics are as large as its rows
+MIN_BLOCK_ROWS = 256  # below it, a block's statistics are as large as its rows
 COUNTED_BYTES = 256 << 10  # of a batch, above which its own bytes are counted: a slice holds on to more than it needs
 
 
@@ -101,11 +101,11 @@ def block_rows_for(staged: Sequence[pa.RecordBatch], rows: int, schema: Schema) 
     names = [column.name for column in schema if column.type.kind == "dynamic"]
     size = sum(batch.column(name).nbytes for batch in staged for name in names if name in batch.schema.names)
     fitting = BLOCK_ROWS if size <= BLOCK_DYNAMIC_BYTES else rows * BLOCK_DYNAMIC_BYTES // size
-    return max(LEAST_BLOCK_ROWS, min(BLOCK_ROWS, fitting))
+    return max(MIN_BLOCK_ROWS, min(BLOCK_ROWS, fitting))
 
 
 def conformed(batch: pa.RecordBatch, schema: Schema) -> pa.RecordBatch:
-    """Give rows of an older schema the columns of a wider one."""
+    """Return rows of an older schema the columns of a wider one."""
     if batch.schema.equals(schema.arrow):
         return batch
     held = dict(zip(batch.schema.names, batch.columns, strict=True))

@@ -78,7 +78,7 @@ class Drafter:
         return Draft(entry, _answers(commits, replayed, receipts), keys)
 
     def _find_replayed(self, state: LogState, commits: Sequence[Commit]) -> dict[int, Receipt | int]:
-        """Say which commits happened before, by position: the first receipt, or the position of its twin here."""
+        """Return which commits happened before, by position: the first receipt, or the position of its twin here."""
         found: dict[int, Receipt | int] = {}
         here: dict[tuple[str, str], int] = {}
         last: dict[str, int] = {}
@@ -117,7 +117,7 @@ class Drafter:
 
 
 def creation(info: TableInfo, schema: Schema, settings: Mapping[str, object], *, salt: int) -> Entry:
-    """Give the entry that creates a table."""
+    """Return the entry that creates a table."""
     meta = meta_of(schema, settings, created_us=info.created_us)
     first = first_snapshot(info.scope, schema, settings, snapshot_id=make_id(1, salt), at_us=info.created_us)
     named = Named(info.id, info.namespace, info.name)
@@ -147,7 +147,7 @@ def _done(commit: Commit, receipt: Receipt) -> Done:
 
 
 def _changes(state: LogState, commits: Sequence[Commit], snapshot: Snapshot) -> Iterator[Change]:
-    """Give what commits do in the original's words; the table's coverage comes last, once it is known."""
+    """Yield what commits do in the original's words; the table's coverage comes last, once it is known."""
     schema, settings, body = state.head.schema, state.head.settings, state.meta
     for action in (action for commit in commits for action in commit.actions):
         match action:
@@ -199,7 +199,7 @@ def _fitted_again(fresh: Sequence[Commit], onto: Snapshot) -> list[Commit]:
 def _answers(
     commits: Sequence[Commit], replayed: Mapping[int, Receipt | int], receipts: Mapping[str, Receipt]
 ) -> list[Receipt]:
-    """Give each commit's receipt, in order: its own, the first, or its twin's."""
+    """Return each commit's receipt, in order: its own, the first, or its twin's."""
     given: list[Receipt] = []
     for at, commit in enumerate(commits):
         match replayed.get(at):

@@ -42,8 +42,8 @@ import xxhash
 
 from tidelake.catalog.log.metadata import (
     FORMAT_VERSION,
-    LEAST_TIME,
-    MOST_TIME,
+    MAX_TIME,
+    MIN_TIME,
     Body,
     Meta,
     check_meta,
@@ -58,11 +58,11 @@ from tidelake.model.schema import Schema
 from tidelake.model.snapshot import (
     AddExtent,
     Counts,
-    Coverage,
     Extent,
     HotBatch,
     RecordOffset,
     RemoveExtent,
+    UnitedCoverage,
     make_id,
 )
 from tidelake.objects import check_key, log_commit_key
@@ -103,7 +103,7 @@ class Mark:
     totals: Counts
     added: Counts
     removed: Counts
-    coverage: Coverage | None
+    coverage: UnitedCoverage | None
     commits: tuple[Done, ...] = ()
     hot: tuple[HotBatch, ...] = ()
     dropped: tuple[str, ...] = ()
@@ -155,7 +155,7 @@ class Unfinished(Exception):
 
 
 def encode(entry: Entry) -> bytes:
-    """Give an entry's bytes."""
+    """Return an entry's bytes."""
     tide = {
         "format": TIDE_VERSION,
         "id": entry.id,
@@ -218,7 +218,7 @@ def from_document(document: Body, version: int) -> Entry:
 
 
 def unit_to_json(unit: WorkUnit) -> dict[str, Any]:
-    """Give a work unit as upkeep holds it."""
+    """Return a work unit as upkeep holds it."""
     return {each.name: getattr(unit, each.name) for each in fields(unit)}
 
 
@@ -228,7 +228,7 @@ def unit_from_json(shape: Body) -> WorkUnit:
 
 
 def seal(tide: dict[str, Any], **rest: Any) -> bytes:
-    """Give a document's bytes, with the checksum of all that follows it at the start."""
+    """Return a document's bytes, with the checksum of all that follows it at the start."""
     try:
         text = orjson.dumps({"tide": tide, **rest}, default=dict)
     except TypeError as error:
@@ -254,7 +254,7 @@ def unseal(data: bytes) -> dict[str, Any]:
 
 
 def void(version: int, at_us: int) -> Entry:
-    """Give the entry that takes the place of one that was never finished, the same whoever gives it."""
+    """Return the entry that takes the place of one that was never finished, the same whoever gives it."""
     return Entry(version, make_id(version, 0), at_us, upkeep=Upkeep("void"))
 
 
@@ -339,7 +339,7 @@ def _mark_from_json(body: Body) -> Mark:
         totals=Counts(*body["totals"]),
         added=Counts(*body["added"]),
         removed=Counts(*body["removed"]),
-        coverage=body["coverage"] and Coverage(*body["coverage"]),
+        coverage=body["coverage"] and UnitedCoverage(*body["coverage"]),
         commits=tuple(
             Done(d["id"], d["key"], d["rows"], d["extents"], tuple(RecordOffset(*each) for each in d["offsets"]))
             for d in body["commits"]
@@ -355,8 +355,8 @@ def _segment_to_json(extent: Extent) -> dict[str, Any]:
         "segment_id": _segment_id(extent.id),
         "path": check_key(extent.key),
         "format": extent.format,
-        "ts_min": LEAST_TIME if low is None else time_text(low),
-        "ts_max": MOST_TIME if high is None else time_text(high),
+        "ts_min": MIN_TIME if low is None else time_text(low),
+        "ts_max": MAX_TIME if high is None else time_text(high),
         "row_count": extent.row_count,
         "file_size": extent.byte_size,
     }
@@ -403,7 +403,7 @@ def _extent_id(segment_id: str) -> str:
 
 
 def _is_cut_short(data: bytes) -> bool:
-    """Tell bytes whose end is missing: none, zeros as a crash leaves them, or the start of a JSON object."""
+    """Return bytes whose end is missing: none, zeros as a crash leaves them, or the start of a JSON object."""
     if _HEAD.startswith(data) or not data.strip(b"\0"):
         return True
     text = data.decode("utf-8", "ignore") if data[:1] == b"{" else ""

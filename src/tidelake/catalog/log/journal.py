@@ -55,7 +55,7 @@ from tidelake.catalog.log.entries import (
     void,
 )
 from tidelake.catalog.log.state import LogState, follow, from_json, lightened, start, to_json, version_of
-from tidelake.catalog.protocol import At, Clock
+from tidelake.catalog.protocol import Clock, StepHook
 from tidelake.errors import (
     AlreadyExistsError,
     CommitUnknownError,
@@ -91,7 +91,7 @@ _logger = logging.getLogger(__name__)
 class Journal:
     """The log of one root, followed in memory. Threads may share it; hold ``lock`` while reading what it returns."""
 
-    def __init__(self, store: ObjectStore, name: str, *, clock: Clock, at: At) -> None:
+    def __init__(self, store: ObjectStore, name: str, *, clock: Clock, at: StepHook) -> None:
         self.store = store
         self.lock = threading.RLock()
         self._name = name
@@ -124,7 +124,7 @@ class Journal:
             return self._state
 
     def state(self) -> LogState | None:
-        """Give what is known without asking the store, unless nothing is."""
+        """Return what is known without asking the store, unless nothing is."""
         with self.lock:
             return self._state or self.refresh()
 
@@ -157,7 +157,7 @@ class Journal:
             self._is_probed = True
 
     def entry(self, sequence: int) -> Entry:
-        """Give the entry that made a snapshot, without rows."""
+        """Return the entry that made a snapshot, without rows."""
         with self.lock:
             state = self._state
             assert state is not None
@@ -167,7 +167,7 @@ class Journal:
             return found
 
     def rows_of(self, batches: Iterable[HotBatch]) -> list[HotBatch]:
-        """Give hot batches with their rows, which those that are gone have only in the log."""
+        """Return hot batches with their rows, which those that are gone have only in the log."""
         return [batch if batch.removed_seq is None else self._with_rows(batch) for batch in batches]
 
     def _with_rows(self, batch: HotBatch) -> HotBatch:
@@ -303,7 +303,7 @@ class Journal:
         raise CommitUnknownError("the answer to a commit was lost", version=version, reason=lost) from lost
 
     def _is_there(self, version: int, entry_id: str) -> bool | None:
-        """Say whether an entry is this one or another; None if there is none."""
+        """Return whether an entry is this one or another; None if there is none."""
         data = self._get(version)
         try:
             return None if data is None else self._decode(version, data).id == entry_id
@@ -336,7 +336,7 @@ class Journal:
         _logger.warning("a commit that was never finished is superseded file=%s store=%s", key, self.store.url)
 
     def _is_abandoned(self, version: int) -> bool:
-        """Say whether nobody can have acknowledged a file that breaks off."""
+        """Return whether nobody can have acknowledged a file that breaks off."""
         return version > 1 and (self._hint() or 0) < version and self._get(version + 1) is None
 
     def _get(self, version: int) -> bytes | None:
@@ -436,7 +436,7 @@ class Journal:
 
 
 def _is_due(state: LogState) -> bool:
-    """Say whether a checkpoint belongs to a version: the same answer for everyone who follows the log."""
+    """Return whether a checkpoint belongs to a version: the same answer for everyone who follows the log."""
     return state.version % (CHECKPOINT_EVERY << (state.size // CHECKPOINT_SIZE).bit_length()) == 0
 
 

@@ -40,13 +40,13 @@ from tidelake.catalog.log.reading import check_scope, check_writable
 from tidelake.catalog.log.state import LogState
 from tidelake.catalog.log.sweep import LogSweeper
 from tidelake.catalog.protocol import (
-    At,
     Clock,
     StaleHead,
+    StepHook,
     TableInfo,
     check_user,
     new_id,
-    nothing_at,
+    no_hook,
     now_us,
     parse_table_name,
 )
@@ -58,7 +58,7 @@ from tidelake.runtime.forking import renew_after_fork
 
 
 def open_log_catalog(
-    where: ObjectStore | str | os.PathLike[str], *, create: bool = False, clock: Clock = now_us, at: At = nothing_at
+    where: ObjectStore | str | os.PathLike[str], *, create: bool = False, clock: Clock = now_us, at: StepHook = no_hook
 ) -> LogCatalog:
     """Open the log table at a root: a store, a folder or an ``s3://`` place.
 
@@ -76,7 +76,7 @@ class LogCatalog(LogSweeper):
 
     layout = LogLayout()
 
-    def __init__(self, store: ObjectStore, *, clock: Clock = now_us, at: At = nothing_at) -> None:
+    def __init__(self, store: ObjectStore, *, clock: Clock = now_us, at: StepHook = no_hook) -> None:
         super().__init__(Journal(store, _name_of(store.url), clock=clock, at=at), clock)
         self._at = at
         self._drafter = Drafter(lambda s, commit: self._receipt(s, commit.id, keys_of(commit)), self._is_pending)
@@ -88,7 +88,7 @@ class LogCatalog(LogSweeper):
         self._turn = threading.Lock()
 
     def exists(self) -> bool:
-        """Say whether there is a log, be its table dropped or not."""
+        """Return whether there is a log, be its table dropped or not."""
         return self._journal.refresh() is not None
 
     def create_table(self, name: str, schema: Schema, settings: Mapping[str, Any]) -> TableInfo:

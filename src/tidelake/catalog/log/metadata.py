@@ -1,4 +1,4 @@
-"""Say what a table is in the words of a transaction log: its index, its columns, and times as text.
+"""Define what a table is in the words of a transaction log: its index, its columns, and times as text.
 
 ::
 
@@ -30,7 +30,7 @@ from tidelake.model import codec
 from tidelake.model.schema import Column, DataType, Schema
 
 FORMAT_VERSION = 1
-LEAST_TIME, MOST_TIME = "0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999999999Z"  # stand for an unknown bound
+MIN_TIME, MAX_TIME = "0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999999999Z"  # stand for an unknown bound
 
 Body: TypeAlias = Mapping[str, Any]
 
@@ -45,7 +45,7 @@ class Meta:
 
 
 def meta_of(schema: Schema, settings: Body, *, created_us: int, before: Body | None = None) -> Meta:
-    """Say what a table is; columns that ``before`` has in a type of its own, such as Float32, keep it."""
+    """Return what a table is; columns that ``before`` has in a type of its own, such as Float32, keep it."""
     plain = codec.to_json(settings)
     held = _columns_of(before or {})
     body: dict[str, Any] = {
@@ -60,7 +60,7 @@ def meta_of(schema: Schema, settings: Body, *, created_us: int, before: Body | N
 
 
 def schema_of(meta: Meta, held: Schema | None) -> Schema:
-    """Give the schema that a table has after ``meta``; a column that ``held`` has by name keeps its id."""
+    """Return the schema that a table has after ``meta``; a column that ``held`` has by name keeps its id."""
     if meta.schema is not None:
         return meta.schema
     index, shapes = _index_of(meta.body), _columns_of(meta.body)
@@ -80,7 +80,7 @@ def schema_of(meta: Meta, held: Schema | None) -> Schema:
 
 
 def settings_of(meta: Meta, schema: Schema, held: Body | None) -> Body:
-    """Give the settings that a table has after ``meta``; what the index does not speak of stays as ``held``."""
+    """Return the settings that a table has after ``meta``; what the index does not speak of stays as ``held``."""
     if meta.settings is not None:
         return meta.settings
     index = _index_of(meta.body)
@@ -99,7 +99,7 @@ def settings_of(meta: Meta, schema: Schema, held: Body | None) -> Body:
 
 
 def check_meta(meta: Meta) -> Meta:
-    """Give what another program says of a table, if it can be used; a KeyError or the like if it cannot."""
+    """Return what another program says of a table, if it can be used; a KeyError or the like if it cannot."""
     created_us_of(meta)
     index, columns = _index_of(meta.body), _columns_of(meta.body)
     if index is not None:
@@ -115,7 +115,7 @@ def check_meta(meta: Meta) -> Meta:
 
 
 def created_us_of(meta: Meta) -> int:
-    """Give the time at which a table was created."""
+    """Return the time at which a table was created."""
     return time_ns(meta.body["created_at"], "created_at") // 1000
 
 
@@ -128,7 +128,7 @@ def bucket_of(text: object) -> dict[str, int] | None:
 
 
 def bucket_text(bucket: Body) -> str:
-    """Give a stored bucket as a person writes it."""
+    """Return a stored bucket as a person writes it."""
     [(unit, count)] = bucket.items()
     return f"{count}{_LETTERS[unit]}"
 
@@ -140,7 +140,7 @@ def check_type(value: object, *kinds: type) -> None:
 
 
 def time_text(ns: int) -> str:
-    """Give nanoseconds since 1970 as RFC 3339, with no more digits than needed, by threes."""
+    """Return nanoseconds since 1970 as RFC 3339, with no more digits than needed, by threes."""
     seconds, fraction = divmod(ns, 10**9)
     whole = (_EPOCH + timedelta(seconds=seconds)).isoformat()[:19]
     digits = f".{fraction:09d}" if fraction else ""

@@ -22,7 +22,7 @@ from tidelake.model.predicate import Predicate
 from tidelake.model.schema import Schema
 from tidelake.model.snapshot import Extent, HotBatch, Manifest, Receipt, Scope, Snapshot
 
-LEAST_NS, MOST_NS = -(2**63), 2**63 - 1  # stand for an unknown bound
+MIN_NS, MAX_NS = -(2**63), 2**63 - 1  # stand for an unknown bound
 
 _ID = re.compile(r"[0-9a-f]{32}")
 _TYPES: dict[str, type] = {"whole": int, "real": float, "text": str}
@@ -51,25 +51,25 @@ class LogReader:
         return [state.info]
 
     def schema(self, table_id: str, version: int) -> Schema:
-        """Give one version of a table's schema."""
+        """Return one version of a table's schema."""
         with self._reading(Scope(table_id)) as state:
             if version not in state.schemas:
                 raise NotFoundError("no such schema version", table=table_id, version=version)
             return state.schemas[version]
 
     def scopes(self, table_id: str) -> Iterator[Scope]:
-        """Give every scope of a table that has a snapshot."""
+        """Return every scope of a table that has a snapshot."""
         yield from (info.scope for info in self.tables() if info.id == table_id)
 
     def head(self, scope: Scope) -> Snapshot:
-        """Give the newest snapshot."""
+        """Return the newest snapshot."""
         with self._reading(scope) as state:
             return state.head
 
     def snapshot(
         self, scope: Scope, *, sequence: int | None = None, snapshot_id: str | None = None, at_us: int | None = None
     ) -> Snapshot:
-        """Give a retained snapshot by exactly one of sequence, id, or the newest at or before a time."""
+        """Return a retained snapshot by exactly one of sequence, id, or the newest at or before a time."""
         if [sequence, snapshot_id, at_us].count(None) != 2:
             raise InvalidInputError("name a snapshot by exactly one of sequence, id and time")
         with self._reading(scope) as state:
@@ -115,7 +115,7 @@ class LogReader:
             return self._journal.rows_of(state.hot.at(self._snapshot_at(state, sequence).sequence))
 
     def manifest(self, scope: Scope, *, sequence: int | None = None) -> Manifest:
-        """Give a snapshot with everything live in it. Its offsets are the head's."""
+        """Return a snapshot with everything live in it. Its offsets are the head's."""
         with self._reading(scope) as state:
             snapshot = self._snapshot_at(state, sequence)
             extents = sorted(state.extents.at(snapshot.sequence), key=_by_time)
@@ -128,7 +128,7 @@ class LogReader:
             )
 
     def changes(self, scope: Scope, *, after: int, upto: int) -> Changes:
-        """Say what differs between two retained snapshots; ``after`` 0 stands for the empty scope."""
+        """Return what differs between two retained snapshots; ``after`` 0 stands for the empty scope."""
         if after > upto:
             raise InvalidInputError("changes go forward", after=after, upto=upto)
         with self._reading(scope) as state:
@@ -138,12 +138,12 @@ class LogReader:
             return replace(found, appended=tuple(self._journal.rows_of(found.appended)))
 
     def live(self, scope: Scope, ids: Collection[str]) -> frozenset[str]:
-        """Say which of some extents and hot batches are live at the head."""
+        """Return which of some extents and hot batches are live at the head."""
         with self._reading(scope) as state:
             return frozenset(item for item in ids if item in state.extents or item in state.hot)
 
     def receipt(self, scope: Scope, *, commit_id: str | None = None, key: str | None = None) -> Receipt | None:
-        """Give the answer a commit got, by its id or its idempotency key; None if it is not in."""
+        """Return the answer a commit got, by its id or its idempotency key; None if it is not in."""
         if (commit_id is None) == (key is None):
             raise InvalidInputError("name a commit by its id or by its key")
         with self._reading(scope) as state:
@@ -151,12 +151,12 @@ class LogReader:
 
     @contextmanager
     def _reading(self, scope: Scope) -> Iterator[LogState]:
-        """Give the newest state, and keep it as it is meanwhile."""
+        """Return the newest state, and keep it as it is meanwhile."""
         with self._journal.lock:
             yield check_scope(self._journal.refresh(), scope)
 
     def _receipt(self, state: LogState, commit_id: str | None, keys: Sequence[str]) -> Receipt | None:
-        """Give the first answer to the commit of an id, or else of one of some keys."""
+        """Return the first answer to the commit of an id, or else of one of some keys."""
         sequence = None if commit_id is None else state.commits.get(commit_id)
         wanted = next((key for key in keys if key in state.keys), None)
         if sequence is None and wanted is not None:
@@ -200,14 +200,14 @@ class LogReader:
 
 
 def check_scope(state: LogState | None, scope: Scope) -> LogState:
-    """Give the state of a scope, if its table is there and not dropped; a user's is empty."""
+    """Return the state of a scope, if its table is there and not dropped; a user's is empty."""
     if state is None or state.info.id != scope.table_id or state.info.dropped_us is not None:
         raise NotFoundError("no such table, or it was dropped", table=scope.table_id, kind="no_table")
     return of_nobody(state, scope) if scope.user else state
 
 
 def check_writable(state: LogState | None, scope: Scope) -> LogState:
-    """Give the state of a scope that can be committed to."""
+    """Return the state of a scope that can be committed to."""
     found = check_scope(state, scope)
     if scope.user:
         raise UnavailableError(
@@ -238,7 +238,7 @@ def _before(a: Any, b: Any) -> bool:
 
 def _by_time(extent: Extent) -> tuple[int, int]:
     low, high = extent.min_ts_ns, extent.max_ts_ns
-    return LEAST_NS if low is None else low, MOST_NS if high is None else high
+    return MIN_NS if low is None else low, MAX_NS if high is None else high
 
 
 def _with_stats(extent: Extent, names: Collection[str]) -> Extent:

@@ -1,4 +1,4 @@
-"""Know what a table is, holds and remembers after each entry of its log.
+"""Track what a table is, holds and remembers after each entry of its log.
 
 ``start`` reads the first entry, ``follow`` each next one at the cost of what it changes, and the two ends of a
 checkpoint, ``to_json`` and ``from_json``, skip the way between. A snapshot's number is its own: an entry of upkeep
@@ -28,13 +28,13 @@ from tidelake.model.schema import Schema
 from tidelake.model.snapshot import (
     AddExtent,
     Counts,
-    Coverage,
     Extent,
     HotBatch,
     Receipt,
     RemoveExtent,
     Scope,
     Snapshot,
+    UnitedCoverage,
     count_of,
     empty_snapshot,
 )
@@ -68,7 +68,7 @@ class Kept(Generic[Item]):
         return self._items[self._live[item_id]]
 
     def knows(self, item_id: str) -> bool:
-        """Say whether an id is in use, live or not."""
+        """Return whether an id is in use, live or not."""
         return item_id in self._ids
 
     def add(self, item: Item) -> None:
@@ -88,11 +88,11 @@ class Kept(Generic[Item]):
         return count_of(item)
 
     def at(self, sequence: int) -> list[Item]:
-        """Give what a snapshot has."""
+        """Return what a snapshot has."""
         return [i for i in self if i.added_seq <= sequence and (i.removed_seq is None or sequence < i.removed_seq)]
 
     def gone_by(self, oldest: int) -> list[Item]:
-        """Give what no snapshot from ``oldest`` on has."""
+        """Return what no snapshot from ``oldest`` on has."""
         return [item for item in self if item.removed_seq is not None and item.removed_seq <= oldest]
 
     def let_go(self, oldest: int) -> None:
@@ -121,7 +121,7 @@ class LogState:
     given_up: int = 0  # the last version that made garbage of anything
     schemas: dict[int, Schema] = field(default_factory=dict)
     settings: list[tuple[int, Body]] = field(default_factory=list)  # since which sequence
-    coverages: list[tuple[int, Coverage]] = field(default_factory=list)  # likewise
+    coverages: list[tuple[int, UnitedCoverage]] = field(default_factory=list)  # likewise
     extents: Kept[Extent] = field(default_factory=Kept)
     hot: Kept[HotBatch] = field(default_factory=lambda: Kept(payload=b""))
     offsets: dict[str, int] = field(default_factory=dict)
@@ -163,7 +163,7 @@ def start(entry: Entry, name: str) -> LogState:
 
 
 def of_nobody(state: LogState, scope: Scope) -> LogState:
-    """Give the state of a user's scope, which a log keeps nothing of."""
+    """Return the state of a user's scope, which a log keeps nothing of."""
     head = empty_snapshot(scope, state.head.schema, state.head.settings)
     return LogState(state.version, state.at_us, state.info, head, state.meta, schemas=state.schemas)
 
@@ -191,7 +191,7 @@ def follow(state: LogState, entry: Entry) -> None:
 
 
 def version_of(state: LogState, sequence: int) -> int:
-    """Give the version whose entry made a snapshot."""
+    """Return the version whose entry made a snapshot."""
     version = sequence
     while (found := sequence + bisect_right(state.bare, version)) != version:
         version = found
@@ -199,7 +199,7 @@ def version_of(state: LogState, sequence: int) -> int:
 
 
 def snapshot_of(state: LogState, entry: Entry) -> Snapshot:
-    """Give the snapshot that an entry made; it must be retained, and the entry must have a mark."""
+    """Return the snapshot that an entry made; it must be retained, and the entry must have a mark."""
     mark = entry.mark
     assert mark is not None
     at = bisect_right(state.settings, mark.sequence, key=lambda change: change[0])
@@ -220,19 +220,19 @@ def snapshot_of(state: LogState, entry: Entry) -> Snapshot:
 
 
 def receipt_of(entry: Entry, done: Done, *, replayed: bool) -> Receipt:
-    """Give the answer that a commit got."""
+    """Return the answer that a commit got."""
     assert entry.mark is not None
     return Receipt(done.id, entry.id, entry.mark.sequence, entry.at_us, done.rows, done.extents, replayed)
 
 
 def keys_of_done(done: Done) -> tuple[str, ...]:
-    """Give the keys under which a commit happens once, as ``snapshot.keys_of`` makes them."""
+    """Return the keys under which a commit happens once, as ``snapshot.keys_of`` makes them."""
     own = () if done.key is None else (done.key,)
     return own + tuple(f"{offset.stream}\x1f{offset.batch}" for offset in done.offsets)
 
 
 def changes_between(state: LogState, after: int, upto: int) -> Changes:
-    """Say what differs between two retained snapshots; the rows of hot batches that are gone are not there."""
+    """Return what differs between two retained snapshots; the rows of hot batches that are gone are not there."""
     extents, batches = state.extents, state.hot
     return Changes(
         added=tuple(item for item in extents.at(upto) if item.added_seq > after),
@@ -243,7 +243,7 @@ def changes_between(state: LogState, after: int, upto: int) -> Changes:
 
 
 def keys_let_go(state: LogState, oldest: int) -> list[str]:
-    """Give the objects that only snapshots below ``oldest`` can reach."""
+    """Return the objects that only snapshots below ``oldest`` can reach."""
     gone = state.extents.gone_by(oldest)
     found = [key for extent in gone for key in (extent.key, extent.coverage_key) if key is not None]
     superseded = _superseded(state.coverages, oldest)
@@ -256,19 +256,19 @@ def keys_let_go(state: LogState, oldest: int) -> list[str]:
 
 
 def keys_held(state: LogState) -> list[str]:
-    """Give every object that a retained snapshot can reach."""
+    """Return every object that a retained snapshot can reach."""
     found = [key for extent in state.extents for key in (extent.key, extent.coverage_key) if key is not None]
     return list(dict.fromkeys([*found, *(coverage.key for _, coverage in state.coverages)]))
 
 
 def lightened(entry: Entry) -> Entry:
-    """Give an entry without what a header does not need."""
+    """Return an entry without what a header does not need."""
     assert entry.mark is not None
     return replace(entry, changes=(), mark=replace(entry.mark, hot=()))
 
 
 def to_json(state: LogState) -> dict[str, Any]:
-    """Give all of a state, as a checkpoint holds it."""
+    """Return all of a state, as a checkpoint holds it."""
     return {
         "version": state.version,
         "at_us": state.at_us,
@@ -310,7 +310,7 @@ def from_json(value: Mapping[str, Any]) -> LogState:
         given_up=value["given_up"],
         schemas={schema.version: schema for schema in schemas},
         settings=[(since, settings) for since, settings in value["settings"]],
-        coverages=[(since, Coverage(key, as_of)) for since, key, as_of in value["coverages"]],
+        coverages=[(since, UnitedCoverage(key, as_of)) for since, key, as_of in value["coverages"]],
         extents=Kept(_extent_of(row) for row in value["extents"]),
         hot=Kept((codec.from_json(HotBatch, each) for each in value["hot"]), payload=b""),
         offsets=value["offsets"],
@@ -353,7 +353,7 @@ def _advance(state: LogState, entry: Entry) -> None:
             case RemoveExtent(extent_id):
                 removed += state.extents.take(extent_id, sequence)
             case Covered(_, key) if entry.mark is None:
-                coverage = Coverage(key, sequence)
+                coverage = UnitedCoverage(key, sequence)
             case Covered():
                 pass
     if entry.mark is None:

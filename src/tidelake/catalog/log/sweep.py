@@ -191,7 +191,7 @@ class LogSweeper(LogReader):
         return tuple(Garbage(key, state.info.id, now, reason) for key in keys)
 
     def _is_pending(self, state: LogState, key: str) -> bool:
-        """Say whether an object may be committed on top of a state.
+        """Return whether an object may be committed on top of a state.
 
         What this catalog announced itself is known to be there, unless something was given up since.
         """

@@ -23,7 +23,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from tidelake.catalog.protocol import At, nothing_at
+from tidelake.catalog.protocol import StepHook, no_hook
 from tidelake.catalog.sql.driver_errors import is_read_only, is_refused, is_taken, translated
 from tidelake.catalog.sql.pools import is_closed, patiently, pool_of
 from tidelake.catalog.sql.read_only import is_changed
@@ -52,7 +52,7 @@ class Violation(CorruptError):
 class Database:
     """A pool of connections to one database; safe to share between threads, and across a fork."""
 
-    def __init__(self, where: str | Path, *, deadline_s: float = DEADLINE_S, at: At = nothing_at) -> None:
+    def __init__(self, where: str | Path, *, deadline_s: float = DEADLINE_S, at: StepHook = no_hook) -> None:
         self.name, self._pool = pool_of(where, deadline_s=deadline_s)
         self._deadline_s = deadline_s
         self.is_sqlite = self._pool.driver is sqlite3
@@ -112,7 +112,7 @@ class Database:
             return Transaction(self, connection).rows(statement, parameters)
 
     def prepared(self, statement: str) -> str:
-        """Give a statement's text for the driver."""
+        """Return a statement's text for the driver."""
         found = self._texts.get(statement)
         if found is None:
             found = self._texts[statement] = self._worded(statement)

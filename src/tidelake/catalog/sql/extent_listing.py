@@ -16,7 +16,7 @@ import orjson
 from tidelake.catalog.intervals import Interval, Sort, sort_of
 from tidelake.catalog.sql.checksums import check_row, checksum_of, decoding
 from tidelake.catalog.sql.driver import Row
-from tidelake.catalog.sql.setup import LEAST_NS, MOST_NS, SPANS, ordinal_of, span_of
+from tidelake.catalog.sql.setup import MAX_NS, MIN_NS, SPANS, ordinal_of, span_of
 from tidelake.model.codec import dumps
 from tidelake.model.snapshot import Extent
 
@@ -40,7 +40,7 @@ select_some_stats = select_stats + " AND c.name AMONG :names AS TEXT"
 
 
 def select_extents(sorts: Sequence[Sort], *, live: bool, by_time: bool, dialect: str) -> str:
-    """Give the statement that lists those extents of a snapshot that are live at the head, or those that are not.
+    """Return the statement that lists those extents of a snapshot that are live at the head, or those that are not.
 
     It has one comparison for each sort of interval; see ``values_of`` for its values.
     """
@@ -58,10 +58,10 @@ def select_extents(sorts: Sequence[Sort], *, live: bool, by_time: bool, dialect:
 
 
 def values_of(intervals: Iterable[Interval], *, start_ns: int | None, end_ns: int | None) -> dict[str, Any]:
-    """Give the values that ``select_extents`` compares with; a time range is ``[start_ns, end_ns)``."""
-    first = LEAST_NS if start_ns is None else min(max(start_ns, LEAST_NS), MOST_NS)
-    last = MOST_NS if end_ns is None else min(max(end_ns - 1, LEAST_NS), MOST_NS)
-    spans = [[span, min(last + (1 << span), MOST_NS)] for span in range(SPANS)]
+    """Return the values that ``select_extents`` compares with; a time range is ``[start_ns, end_ns)``."""
+    first = MIN_NS if start_ns is None else min(max(start_ns, MIN_NS), MAX_NS)
+    last = MAX_NS if end_ns is None else min(max(end_ns - 1, MIN_NS), MAX_NS)
+    spans = [[span, min(last + (1 << span), MAX_NS)] for span in range(SPANS)]
     values: dict[str, Any] = {"first_ns": first, "last_ns": last, "spans": orjson.dumps(spans).decode()}
     for at, interval in enumerate(intervals):
         values |= {f"column_{at}": interval.column, f"low_{at}": interval.low, f"high_{at}": interval.high}
@@ -74,9 +74,9 @@ def in_order(rows: Iterable[Row]) -> list[Row]:
 
 
 def extent_to_row(extent: Extent, *, scope_id: int, sequence: int, position: int) -> dict[str, Any]:
-    """Give the values of an extent's row."""
-    low = LEAST_NS if extent.min_ts_ns is None else extent.min_ts_ns
-    high = MOST_NS if extent.max_ts_ns is None else extent.max_ts_ns
+    """Return the values of an extent's row."""
+    low = MIN_NS if extent.min_ts_ns is None else extent.min_ts_ns
+    high = MAX_NS if extent.max_ts_ns is None else extent.max_ts_ns
     row = {
         "ordinal": ordinal_of(sequence, position),
         "id": extent.id,
@@ -98,7 +98,7 @@ def extent_to_row(extent: Extent, *, scope_id: int, sequence: int, position: int
 
 
 def stats_to_rows(extent: Extent, *, scope_id: int, sequence: int, position: int) -> Iterator[dict[str, Any]]:
-    """Give the values of the rows of an extent's column statistics."""
+    """Return the values of the rows of an extent's column statistics."""
     ordinal = ordinal_of(sequence, position)
     for name, known in extent.column_stats.items():
         row = {"scope_id": scope_id, "ordinal": ordinal, "name": name, "body": dumps(known)}
@@ -136,8 +136,8 @@ def _extent_of(row: Row, column_stats: Mapping[str, Any]) -> Extent:
         byte_size=row[4],
         row_count=row[5],
         block_count=row[6],
-        min_ts_ns=None if row[7] == LEAST_NS else row[7],
-        max_ts_ns=None if row[8] == MOST_NS else row[8],
+        min_ts_ns=None if row[7] == MIN_NS else row[7],
+        max_ts_ns=None if row[8] == MAX_NS else row[8],
         schema_version=row[9],
         column_stats=column_stats,
         present_paths=tuple(orjson.loads(row[10])) if row[10] != "[]" else (),
@@ -149,7 +149,7 @@ def _extent_of(row: Row, column_stats: Mapping[str, Any]) -> Extent:
 
 
 def stats_parameters(rows: Sequence[Row], columns: Collection[str] | None) -> dict[str, Any]:
-    """Give the values of the statement that reads the statistics of listed extents."""
+    """Return the values of the statement that reads the statistics of listed extents."""
     values = {"ordinals": orjson.dumps([row[0] for row in rows]).decode()}
     return values if columns is None else values | {"names": orjson.dumps(list(columns)).decode()}
 
@@ -162,7 +162,7 @@ select_bounds = f"""
 
 
 def _lies_outside(sort: Sort, at: int) -> str:
-    """Say that an extent's least value is above the wanted highest, or its most below the wanted lowest.
+    """Return that an extent's least value is above the wanted highest, or its most below the wanted lowest.
 
     A bound that is not there, on either side, makes no comparison true.
     """

@@ -232,7 +232,7 @@ _STATEMENTS = tuple(part.strip() for part in _LAYOUT.split(";") if part.strip())
 
 
 def creation(*, is_sqlite: bool) -> list[str]:
-    """Give the statements that make all of it, in a database's own words."""
+    """Return the statements that make all of it, in a database's own words."""
     words = _SQLITE if is_sqlite else _POSTGRES
     return [_OWN_WORDS.sub(lambda found: words[found[0]], statement) for statement in _STATEMENTS]
 
@@ -250,6 +250,6 @@ def columns_of(table: str) -> tuple[str, ...]:
 
 
 def insert_into(table: str, *left_out: str) -> str:
-    """Give the statement that adds a row, with a value for every column but those left out."""
+    """Return the statement that adds a row, with a value for every column but those left out."""
     names = [name for name in columns_of(table) if name not in left_out]
     return f"INSERT INTO {table} ({', '.join(names)}) VALUES ({', '.join(f':{name}' for name in names)})"

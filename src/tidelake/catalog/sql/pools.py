@@ -38,7 +38,7 @@ class Pool:
         self._inherited: list[Any] = []  # left alone: a connection must not be carried across a fork
 
     def take(self) -> Any:
-        """Give a connection that nobody else has; the driver's error if there can be none."""
+        """Return a connection that nobody else has; the driver's error if there can be none."""
         while True:
             with self._lock:
                 if not self._idle:
@@ -109,7 +109,7 @@ def patiently(connection: sqlite3.Connection, statement: str, *, within_s: float
 
 
 def is_closed(connection: Any) -> bool:
-    """Say whether a connection has ended, by either side's doing."""
+    """Return whether a connection has ended, by either side's doing."""
     if not isinstance(connection, sqlite3.Connection):
         return bool(connection.closed)
     try:

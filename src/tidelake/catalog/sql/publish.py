@@ -18,7 +18,7 @@ from tidelake.catalog.sql.checksums import check_row, checksum_of, damaged
 from tidelake.catalog.sql.driver import Row, Transaction
 from tidelake.catalog.sql.extent_listing import extent_to_row, stats_to_rows
 from tidelake.catalog.sql.reading import counts_to_text, snapshot_checksum
-from tidelake.catalog.sql.setup import LEAST_NS, MOST_NS, ordinal_of
+from tidelake.catalog.sql.setup import MAX_NS, MIN_NS, ordinal_of
 from tidelake.errors import ConflictError
 from tidelake.model.codec import dumps
 from tidelake.model.schema import Schema
@@ -57,7 +57,7 @@ def swap(transaction: Transaction, onto: Snapshot, *, snapshot_id: str) -> int |
 def find_replayed(
     transaction: Transaction, scope_id: int, commits: Sequence[Commit], onto: Snapshot
 ) -> dict[int, Receipt | int]:
-    """Say which commits happened before, by position: the first receipt, or the position of its twin in this call."""
+    """Return which commits happened before, by position: the receipt, or the position of its twin in this call."""
     rows = transaction.rows(s.receipts_by_id, listed(ids=[commit.id for commit in commits]))
     before = {("id", row[0]): receipt_from(row) for row in rows}
     if keys := [key for commit in commits for key in keys_of(commit)]:
@@ -226,7 +226,7 @@ def write_offsets(transaction: Transaction, scope_id: int, commits: Sequence[Com
 def answers(
     commits: Sequence[Commit], replayed: Mapping[int, Receipt | int], receipts: Mapping[str, Receipt]
 ) -> list[Receipt]:
-    """Give each commit's receipt, in order: its own, the first, or its twin's."""
+    """Return each commit's receipt, in order: its own, the first, or its twin's."""
     given: list[Receipt] = []
     for at, commit in enumerate(commits):
         match replayed.get(at):
@@ -248,7 +248,7 @@ def receipt_from(row: Row) -> Receipt:
 
 
 def listed(**lists: Sequence[Any]) -> dict[str, str]:
-    """Give lists as parameters; see among."""
+    """Return lists as parameters; see among."""
     return {name: orjson.dumps(values).decode() for name, values in lists.items()}
 
 
@@ -269,8 +269,8 @@ def _hot_row(batch: HotBatch, scope_id: int, sequence: int, position: int) -> di
         "id": batch.id,
         "rows": batch.rows,
         "payload": batch.payload,
-        "min_ts_ns": LEAST_NS if batch.min_ts_ns is None else batch.min_ts_ns,
-        "max_ts_ns": MOST_NS if batch.max_ts_ns is None else batch.max_ts_ns,
+        "min_ts_ns": MIN_NS if batch.min_ts_ns is None else batch.min_ts_ns,
+        "max_ts_ns": MAX_NS if batch.max_ts_ns is None else batch.max_ts_ns,
         "schema_version": batch.schema_version,
         "added_seq": sequence,
     }

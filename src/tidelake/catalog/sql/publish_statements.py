@@ -1,4 +1,4 @@
-"""Say in SQL what a commit changes, and what becomes of tables and receipts: see ``publish`` and ``sql_catalog``.
+"""Define in SQL what a commit changes, and what becomes of tables and receipts: see ``publish`` and ``sql_catalog``.
 
 It does not run anything.
 """

@@ -41,11 +41,11 @@ from tidelake.catalog.sql.extent_listing import (
     stats_parameters,
     values_of,
 )
-from tidelake.catalog.sql.setup import LEAST_NS, MOST_NS, ordinal_of
+from tidelake.catalog.sql.setup import MAX_NS, MIN_NS, ordinal_of
 from tidelake.errors import InvalidInputError, NotFoundError
 from tidelake.model.predicate import Predicate
 from tidelake.model.schema import Schema
-from tidelake.model.snapshot import Counts, Coverage, Extent, HotBatch, Manifest, Scope, Snapshot, empty_snapshot
+from tidelake.model.snapshot import Counts, Extent, HotBatch, Manifest, Scope, Snapshot, UnitedCoverage, empty_snapshot
 
 KEPT = 4096  # schemas, and settings, kept in memory
 SCOPES_PAGE = 1000
@@ -145,7 +145,7 @@ class SqlReader:
         return [TableInfo(*row) for row in self._database.query(_tables, {"namespace": namespace})]
 
     def schema(self, table_id: str, version: int) -> Schema:
-        """Give one version of a table's schema."""
+        """Return one version of a table's schema."""
         found = self._schemas.get((table_id, version))
         if found is None:
             rows = self._database.query(_schema, {"table_id": table_id, "sequence": version})
@@ -158,7 +158,7 @@ class SqlReader:
         return found
 
     def scopes(self, table_id: str) -> Iterator[Scope]:
-        """Give every scope of a table that has a snapshot."""
+        """Return every scope of a table that has a snapshot."""
         if self._database.query(_shared_scope, {"table_id": table_id}):
             yield Scope(table_id)
         user = ""
@@ -167,13 +167,13 @@ class SqlReader:
             user = page[-1][1]
 
     def head(self, scope: Scope) -> Snapshot:
-        """Give the newest snapshot; for a user without commits, the empty one at sequence 0."""
+        """Return the newest snapshot; for a user without commits, the empty one at sequence 0."""
         return self._head_of(scope, self._database.query(_head, _named(scope)))
 
     def snapshot(
         self, scope: Scope, *, sequence: int | None = None, snapshot_id: str | None = None, at_us: int | None = None
     ) -> Snapshot:
-        """Give a retained snapshot by exactly one of sequence, id, or the newest at or before a time."""
+        """Return a retained snapshot by exactly one of sequence, id, or the newest at or before a time."""
         if [sequence, snapshot_id, at_us].count(None) != 2:
             raise InvalidInputError("name a snapshot by exactly one of sequence, id and time")
         with self._database.reading() as transaction:
@@ -198,7 +198,7 @@ class SqlReader:
             place = self._place(transaction, scope)
             if place.scope_id is None:
                 return []
-            upto = MOST_NS if before is None else before
+            upto = MAX_NS if before is None else before
             rows = transaction.rows(_history, {"scope_id": place.scope_id, "upto": upto, "limit": limit})
             check_in_a_row([row[0] for row in rows], place.head if before is None else None)
             return self._snapshots_of(transaction, place, rows)
@@ -229,7 +229,7 @@ class SqlReader:
             return self._hot(transaction, self._place(transaction, scope, sequence))
 
     def manifest(self, scope: Scope, *, sequence: int | None = None) -> Manifest:
-        """Give a snapshot with everything live in it. Its offsets are the head's."""
+        """Return a snapshot with everything live in it. Its offsets are the head's."""
         with self._database.reading() as transaction:
             place = self._place(transaction, scope, sequence)
             if place.is_head:
@@ -248,7 +248,7 @@ class SqlReader:
             )
 
     def changes(self, scope: Scope, *, after: int, upto: int) -> Changes:
-        """Say what differs between two retained snapshots; ``after`` 0 stands for the empty scope."""
+        """Return what differs between two retained snapshots; ``after`` 0 stands for the empty scope."""
         if after > upto:
             raise InvalidInputError("changes go forward", after=after, upto=upto)
         with self._database.reading() as transaction:
@@ -275,7 +275,7 @@ class SqlReader:
             return found
 
     def live(self, scope: Scope, ids: Collection[str]) -> frozenset[str]:
-        """Say which of some extents and hot batches are live at the head."""
+        """Return which of some extents and hot batches are live at the head."""
         with self._database.reading() as transaction:
             place = self._place(transaction, scope)
             if place.scope_id is None:
@@ -284,7 +284,7 @@ class SqlReader:
             return frozenset(row[0] for row in transaction.rows(_live, values))
 
     def _head_in(self, transaction: Transaction, scope: Scope, *, hold: bool = False) -> Snapshot:
-        """Give the newest snapshot as a transaction sees it, and keep it the newest until the transaction ends."""
+        """Return the newest snapshot as a transaction sees it, and keep it the newest until the transaction ends."""
         if hold:
             transaction.rows(_hold, _named(scope))
         return self._head_of(scope, transaction.rows(_head, _named(scope)))
@@ -351,7 +351,7 @@ class SqlReader:
         stats: Collection[str] | None,
     ) -> list[Extent]:
         values |= {"scope_id": place.scope_id, "sequence": place.sequence}
-        by_time = (values["first_ns"], values["last_ns"]) != (LEAST_NS, MOST_NS)
+        by_time = (values["first_ns"], values["last_ns"]) != (MIN_NS, MAX_NS)
         rows = transaction.rows(self._listing(sorts, live=True, by_time=by_time), values)
         if not place.is_head:
             rows += transaction.rows(self._listing(sorts, live=False, by_time=by_time), values)
@@ -476,7 +476,7 @@ def _snapshot_key(scope: Scope, settings: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def counts_to_text(snapshot: Snapshot) -> str:
-    """Give a snapshot's counts as they are stored."""
+    """Return a snapshot's counts as they are stored."""
     parts = (snapshot.totals, snapshot.added, snapshot.removed)
     return orjson.dumps([[getattr(part, name) for name in _COUNTS] for part in parts]).decode()
 
@@ -485,7 +485,7 @@ def _snapshot_of(scope: Scope, row: Row, schema: Schema, settings: Mapping[str, 
     check_row(row[9], "a snapshot", *_snapshot_key(scope, settings), *row[:9])
     with decoding("a snapshot"):
         totals, added, removed = _counts_of(row[6])
-    coverage = None if row[7] is None else Coverage(row[7], row[8])
+    coverage = None if row[7] is None else UnitedCoverage(row[7], row[8])
     return Snapshot(scope, row[0], row[1], row[2], row[3], row[4], schema, settings, totals, added, removed, coverage)
 
 
@@ -507,8 +507,8 @@ def _batch_of(row: Row) -> HotBatch:
         id=row[0],
         rows=row[1],
         payload=row[2],
-        min_ts_ns=None if low == LEAST_NS else low,
-        max_ts_ns=None if high == MOST_NS else high,
+        min_ts_ns=None if low == MIN_NS else low,
+        max_ts_ns=None if high == MAX_NS else high,
         schema_version=row[5],
         added_seq=row[6],
         removed_seq=row[7],
@@ -516,7 +516,7 @@ def _batch_of(row: Row) -> HotBatch:
 
 
 def _checked(scope: Scope, rows: Sequence[Row]) -> Row:
-    """Give the row of a scope's table, if there is one and it is not dropped."""
+    """Return the row of a scope's table, if there is one and it is not dropped."""
     if not rows or rows[0][0] is not None:
         raise NotFoundError("no such table, or it was dropped", table=scope.table_id, kind="no_table")
     return rows[0]

@@ -14,7 +14,7 @@ from tidelake.errors import CorruptError, InvalidInputError, StorageError
 
 VERSION = 1
 
-LEAST_NS, MOST_NS = -(2**63), 2**63 - 1  # stand for an unknown bound
+MIN_NS, MAX_NS = -(2**63), 2**63 - 1  # stand for an unknown bound
 
 CHECKED_BYTES = 16 << 20  # of a SQLite file whose soundness is checked when it is opened: 60 ms at most
 
@@ -119,7 +119,7 @@ _postgres_has_meta = (
 
 
 def _version(database: Database, rows: Callable[[str], list[Row]]) -> int | None:
-    """Give the version of a catalog, or None if there is none yet."""
+    """Return the version of a catalog, or None if there is none yet."""
     if not rows(_sqlite_has_meta if database.is_sqlite else _postgres_has_meta):
         return None
     found = rows(_meta)

@@ -20,13 +20,13 @@ from typing import Any, Self
 
 from tidelake.catalog.layouts import LakeLayout
 from tidelake.catalog.protocol import (
-    At,
     Clock,
     StaleHead,
+    StepHook,
     TableInfo,
     check_user,
     new_id,
-    nothing_at,
+    no_hook,
     now_us,
     parse_table_name,
 )
@@ -65,7 +65,7 @@ class SqlCatalog(SqlSweeper):
         deadline_s: float = DEADLINE_S,
         clock: Clock = now_us,
         ids: Callable[[], str] = new_id,
-        at: At = nothing_at,
+        at: StepHook = no_hook,
     ) -> None:
         database = Database(where, deadline_s=deadline_s, at=at)
         try:
@@ -127,7 +127,7 @@ class SqlCatalog(SqlSweeper):
         return receipts
 
     def receipt(self, scope: Scope, *, commit_id: str | None = None, key: str | None = None) -> Receipt | None:
-        """Give the answer a commit got, by its id or its idempotency key; None if it is not in."""
+        """Return the answer a commit got, by its id or its idempotency key; None if it is not in."""
         if (commit_id is None) == (key is None):
             raise InvalidInputError("name a commit by its id or by its key")
         with self._database.reading() as transaction:

@@ -1,4 +1,4 @@
-"""Say in SQL how objects come in and go out: see ``sweep``.
+"""Define in SQL how objects come in and go out: see ``sweep``.
 
 It does not run anything.
 """

@@ -1,4 +1,4 @@
-"""Say in SQL how work units are handed out: see ``work``.
+"""Define in SQL how work units are handed out: see ``work``.
 
 It does not run anything.
 """

@@ -124,7 +124,7 @@ def open_object(place: str, *, endpoint: str | None = None) -> tuple[ObjectStore
 
 
 def console() -> Console:
-    """Give what a command prints tables on: as wide as the terminal, or wide enough for a pipe."""
+    """Return what a command prints tables on: as wide as the terminal, or wide enough for a pipe."""
     from rich.console import Console
 
     return Console(highlight=False, width=None if sys.stdout.isatty() else PIPE_WIDTH)

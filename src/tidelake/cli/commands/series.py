@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 SHADES = " ░▒▓█"  # from nothing held to everything
 NOT_EXPECTED = "·"
 NUMBERS_WIDTH = 32  # characters of the three numbers of a line, and of the gaps between columns
-LEAST_NAME = 18  # characters of an entity's value that are shown before the strip is
-LEAST_STRIP = 10  # cells
+MIN_NAME = 18  # characters of an entity's value that are shown before the strip is
+MIN_STRIP = 10  # cells
 
 
 def _range_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -194,7 +194,7 @@ def _print_strips(report: CoverageReport, limit: int) -> None:
         listed.add_column(name, justify="right", no_wrap=True)
     listed.add_column("", no_wrap=True)
     screen = console()
-    room = screen.width - NUMBERS_WIDTH - len(names) * (LEAST_NAME + 3)
+    room = screen.width - NUMBERS_WIDTH - len(names) * (MIN_NAME + 3)
     order = sorted(range(len(rows)), key=lambda at: rows[at]["ratio"])
     for at in order[:limit]:
         row = rows[at]
@@ -210,7 +210,7 @@ def _print_strips(report: CoverageReport, limit: int) -> None:
 
 def pooled(strip: Sequence[float], room: int) -> list[float]:
     """Return a strip of at most so many cells, each the mean of what is expected in those it stands for."""
-    size = -(-len(strip) // max(room, LEAST_STRIP))
+    size = -(-len(strip) // max(room, MIN_STRIP))
     groups = [[share for share in strip[at : at + size] if share >= 0] for at in range(0, len(strip), size)]
     return [sum(group) / len(group) if group else -1.0 for group in groups]
 

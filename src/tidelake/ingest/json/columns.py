@@ -75,7 +75,7 @@ class Lines:
         return int(np.count_nonzero(self._spilled))
 
     def names(self) -> Iterator[str]:
-        """Give the keys that have a value somewhere: the columns' first, then others in the order of their first."""
+        """Yield the keys that have a value somewhere: the columns' first, then others in the order of their first."""
         keys = np.flatnonzero(np.diff(self._shredded.starts))
         known = int(np.searchsorted(keys, len(self._known)))
         for key in keys[:known].tolist():
@@ -88,7 +88,7 @@ class Lines:
             yield name
 
     def fold(self, name: str, into: str) -> bool:
-        """Give all values of a key to another; not where a row has both."""
+        """Return all values of a key to another; not where a row has both."""
         held, key, to = self._shredded, self._keys[name], self._key_of(into)
         rows = held.entries["row"]
         moved, there = held.of_key(key), held.of_key(to)
@@ -110,7 +110,7 @@ class Lines:
         return self._keys[name] if name in self._keys else self._known.index(name)
 
     def proposed(self, name: str) -> DataType | None:
-        """Give the type that holds all values of a key, if they are scalars and there is one."""
+        """Return the type that holds all values of a key, if they are scalars and there is one."""
         kinds = int(self._shredded.kinds[self._keys[name]])
         if kinds & 1 << REAL and not kinds & ~_NUMBERS:
             return _REAL
@@ -128,7 +128,7 @@ class Lines:
         self._spilled |= is_other[self._shredded.entries["key"]]
 
     def where(self, row: int) -> dict[str, int]:
-        """Say where a row is, for a message."""
+        """Return where a row is, for a message."""
         return {"line": self._shredded.line(row) + self._first_line - 1}
 
     def raw(self, rows: Sequence[int]) -> list[tuple[int, str]]:
@@ -147,7 +147,7 @@ class Lines:
         return "none"
 
     def column(self, name: str, kind: DataType) -> pa.Array:
-        """Give the values of a key as this type, or as long where one is too large for an int; spill the others."""
+        """Return the values of a key as this type, or as long where one is too large for an int; spill the others."""
         shredded, spilled = self._shredded, self._spilled
         data, entries, rows = shredded.data, shredded.entries, shredded.rows
         picks = shredded.of_key(self._keys[name])
@@ -189,7 +189,7 @@ class Lines:
                 return self._vectors(name, kind, picks, valid)
 
     def overflow(self) -> pa.Array:
-        """Give one CBOR map a row of the spilled values under their keys, null where there is none."""
+        """Return one CBOR map a row of the spilled values under their keys, null where there is none."""
         shredded = self._shredded
         entries, keys, letters = shredded.entries, shredded.keys, shredded.letters
         ends = np.append(keys["at"], keys["at"][-1:] + keys["size"][-1:]).astype(np.int32)
@@ -224,7 +224,7 @@ def bytes_of(data: bytes | memoryview | pa.Buffer) -> npt.NDArray[np.uint8]:
 
 
 def vector_of(found: Any, dimension: int, name: str, where: dict[str, int]) -> npt.NDArray[np.float32]:
-    """Give a list of exactly this many numbers as floats, or raise, naming the column and the row."""
+    """Return a list of exactly this many numbers as floats, or raise, naming the column and the row."""
     facts: dict[str, Any] = {**where, "column": name, "kind": "vector_length"}
     if not isinstance(found, list) or len(found) != dimension:
         got = f"{len(found)} values" if isinstance(found, list) else type(found).__name__
@@ -243,7 +243,7 @@ def vector_of(found: Any, dimension: int, name: str, where: dict[str, int]) -> n
 
 
 def double_of(number: int) -> float | None:
-    """Give the double that is exactly this integer, if there is one."""
+    """Return the double that is exactly this integer, if there is one."""
     try:
         near = float(number)
     except OverflowError:
@@ -415,7 +415,7 @@ def _texts(data: Any, entries: Any, picks: Any, valid: Any, spilled: Any) -> Any
 
 @compiled
 def _values_size(entries: Any, picks: Any) -> Any:
-    """Give room enough for the CBOR of these values."""
+    """Return room enough for the CBOR of these values."""
     size = np.int64(0)
     for pick in picks:
         size += _value_size(entries[pick])

@@ -79,7 +79,7 @@ def _is_whole(line: str) -> bool:
 
 
 def as_lines(buffers: Iterator[bytes], shape: Shape) -> Iterator[bytes]:
-    """Give the objects of a file as lines."""
+    """Yield the objects of a file as lines."""
     if shape.kind == LINES:
         yield from buffers
         return

@@ -19,8 +19,8 @@ from tidelake.runtime.deferred import is_installed
 FEW_BYTES = 32 << 10  # ten milliseconds; the loops take twenty seconds to compile, and a fifth of one to load
 COMPILER = "numba"
 PROCESS_BYTES = 256 << 10  # after which a process has its loops
-MOST_DIGITS = 15  # every such decimal is a double, and comes back as written
-MOST_WHOLE_DIGITS = 18  # every such number has a place in 64 bits
+MAX_DIGITS = 15  # every such decimal is a double, and comes back as written
+MAX_WHOLE_DIGITS = 18  # every such number has a place in 64 bits
 
 _HALF_PAIR = re.compile(rb"\\u[dD][89a-fA-F]")  # of two escapes that are one letter, or of none
 
@@ -32,7 +32,7 @@ class _Unsure(Exception):
 
 
 def few_rows(data: bytes | memoryview) -> list[dict[str, Any]] | None:
-    """Give a few lines of JSON as rows, or None if there are more, or anything is out of the ordinary."""
+    """Return a few lines of JSON as rows, or None if there are more, or anything is out of the ordinary."""
     global _read
     _read += len(data)
     if not is_installed(COMPILER):
@@ -58,13 +58,13 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _real(text: str) -> float:
     found = float(text)
-    if repr(found) != text and (len(text) > MOST_DIGITS or "e" in text or "E" in text or text.startswith("-0")):
+    if repr(found) != text and (len(text) > MAX_DIGITS or "e" in text or "E" in text or text.startswith("-0")):
         raise _Unsure
     return found
 
 
 def _whole(text: str) -> int:
-    if len(text) > MOST_WHOLE_DIGITS or text == "-0":
+    if len(text) > MAX_WHOLE_DIGITS or text == "-0":
         raise _Unsure
     return int(text)
 

@@ -146,7 +146,7 @@ def shred(data: Bytes, names: tuple[str, ...], *, first_line: int = 1) -> Shredd
 
 
 def lines_of(data: Bytes) -> Bytes:
-    """Give text that ends with a newline, which every loop relies on; a copy only when it does not yet."""
+    """Return text that ends with a newline, which every loop relies on; a copy only when it does not yet."""
     if len(data) > MAX_BYTES:
         raise InvalidInputError("too much JSON for one call", bytes=len(data), limit=MAX_BYTES, kind="too_large")
     if len(data) == 0 or data[-1] != 10:
@@ -156,7 +156,7 @@ def lines_of(data: Bytes) -> Bytes:
 
 
 def bad_json(data: Bytes, at: int, reason: int, *, first_line: int = 1) -> InvalidInputError:
-    """Say what is wrong with the text and where: line and column count from 1, the column in letters."""
+    """Return what is wrong with the text and where: line and column count from 1, the column in letters."""
     raw = data.tobytes()
     begin = raw.rfind(b"\n", 0, at) + 1
     end = raw.find(b"\n", at)
@@ -238,7 +238,7 @@ class _Work:
         )  # fmt: skip
 
     def _larger(self, table: Any, used: int) -> Any:
-        """Give a larger table: what the rest of the text will need if it is like what was read, or twice the room."""
+        """Return a larger table: what the rest of the text will need if it is like what was read, or twice the room."""
         wanted = int(len(table) * 1.1 * len(self.data) / max(int(self.place[_AT]), 1))
         larger = np.empty(max(len(table) * 2, min(wanted, len(table) * 16)), dtype=table.dtype)
         larger[:used] = table[:used]
@@ -385,7 +385,7 @@ def _shred(
 
 @part
 def _is_here(data: Any, at: Any, letters: Any, start: Any, length: Any) -> Any:
-    """Say whether these letters and a closing quote come next."""
+    """Return whether these letters and a closing quote come next."""
     for i in range(length):
         if data[_U(at + i)] != letters[_U(start + i)]:
             return False
@@ -396,7 +396,7 @@ def _is_here(data: Any, at: Any, letters: Any, start: Any, length: Any) -> Any:
 def _find_key(
     data: Any, at: Any, end: Any, length: Any, place: Any, keys: Any, slots: Any, letters: Any, seed: Any
 ) -> Any:
-    """Give the number of a key, a new one if need be, or a ``FULL_…``."""
+    """Return the number of a key, a new one if need be, or a ``FULL_…``."""
     used = place[_USED]
     if used + length + 9 > len(letters):
         return FULL_LETTERS

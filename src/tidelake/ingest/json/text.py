@@ -46,16 +46,16 @@ _PLACES = _U(0x0001_0203_0405_0607)  # times 1 << 8 * n, the top byte is n
 _PLAIN_RUN = re.compile(rb'[^"\\\x00-\x1f\x80-\xff]*')
 
 _INFINITY = np.frombuffer(b"Infinity", dtype=np.uint8)
-_LEAST_POWER, _MOST_POWER = -342, 308
+_MIN_POWER, _MAX_POWER = -342, 308
 
 
 def _powers_of_five() -> tuple[Any, Any]:
-    """Give the top 128 bits of every power of five that a double can need.
+    """Return the top 128 bits of every power of five that a double can need.
 
     They are cut off, but for the few negative powers where only rounding up keeps every halfway case exact.
     """
     powers = []
-    for exponent in range(_LEAST_POWER, _MOST_POWER + 1):
+    for exponent in range(_MIN_POWER, _MAX_POWER + 1):
         power = 5 ** abs(exponent)
         if exponent < 0:
             size = power.bit_length()
@@ -270,15 +270,15 @@ def _scan_word(data: Any, at: Any, negative: Any) -> Any:
 
 @part
 def nearest_double(word: Any, power: Any) -> Any:
-    """Give the bits of the double nearest to ``word * 10**power``, infinity when there is none."""
+    """Return the bits of the double nearest to ``word * 10**power``, infinity when there is none."""
     infinity = _U(0x7FF0_0000_0000_0000)
-    if word == _U(0) or power < _LEAST_POWER:
+    if word == _U(0) or power < _MIN_POWER:
         return _U(0)
-    if power > _MOST_POWER:
+    if power > _MAX_POWER:
         return infinity
     zeros = _leading_zeros(word)
     word = word << zeros
-    five = _U(power - _LEAST_POWER)
+    five = _U(power - _MIN_POWER)
     high, low = _product(word, _FIVES_HIGH[five])
     if high & _U(0x1FF) == _U(0x1FF):
         more, _ = _product(word, _FIVES_LOW[five])
@@ -374,7 +374,7 @@ def _utf8_length(code: Any) -> Any:
 
 @part
 def _utf8_size(data: Any, at: Any) -> Any:
-    """Give the bytes of the letter that begins here, or 0 where UTF-8 has none."""
+    """Return the bytes of the letter that begins here, or 0 where UTF-8 has none."""
     lead = data[_U(at)]
     if lead < 0xC2 or lead > 0xF4:
         return 0

@@ -151,7 +151,7 @@ def transcode(data: Any, at: Any, out: Any, to: Any, scratch: Any, marks: Any, l
 
 @part
 def skip_blanks(data: Any, at: Any) -> Any:
-    """Give the place of the next letter that is no blank; a newline is one that is."""
+    """Return the place of the next letter that is no blank; a newline is one that is."""
     while data[_U(at)] <= 32 and (data[_U(at)] == 32 or data[_U(at)] == 9 or data[_U(at)] == 13):
         at += 1
     return at

@@ -20,7 +20,7 @@ Engine: TypeAlias = Literal["local", "spark"]
 
 
 def choose_engine(wanted: str, scans: Iterable[Scan]) -> Engine:
-    """Give the engine that was asked for, or the one that suits what the scans read."""
+    """Return the engine that was asked for, or the one that suits what the scans read."""
     if wanted not in ("auto", "local", "spark"):
         raise InvalidInputError(f"{wanted!r} is not an engine: auto, local or spark", kind="bad_engine")
     if wanted != "auto":

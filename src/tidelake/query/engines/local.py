@@ -214,7 +214,7 @@ class _Run:
         self._put(None)
 
     def _batches(self, reader: Any, schema: pa.Schema, kinds: Sequence[pa.DataType]) -> Iterator[pa.RecordBatch]:
-        """Give the batches in the types of the schema, small ones put together."""
+        """Yield the batches in the types of the schema, small ones put together."""
         waiting: list[pa.RecordBatch] = []
         while not self._stopped:
             with self._clock.running():
@@ -314,12 +314,12 @@ class _Stream:
 
 
 def _as_shown(values: pa.Array, kind: DataType) -> pa.Array:
-    """Give stored values as SQL sees them; dynamic ones as JSON."""
+    """Return stored values as SQL sees them; dynamic ones as JSON."""
     return json_of(values) if kind.kind == "dynamic" and kind.logical is None else shown(values, kind)
 
 
 def _as_plain(values: pa.Array, kind: DataType) -> pa.Array:
-    """Give stored values as KQL sees them, which has no dates, structs or bytes."""
+    """Return stored values as KQL sees them, which has no dates, structs or bytes."""
     return json_of(values) if kind.kind == "dynamic" else shown_as_plain(values, kind)
 
 
@@ -346,7 +346,7 @@ def _explained(error: Exception, streams: Sequence[_Stream], budget: Budget, tex
 
 
 def _plain_type(kind: pa.DataType, *, is_count: bool, is_clock: bool) -> pa.DataType:
-    """Give the type that both engines share: 64-bit sums, doubles, times in UTC but for wall clocks."""
+    """Return the type that both engines share: 64-bit sums, doubles, times in UTC but for wall clocks."""
     if is_count:
         return pa.int64()
     if is_clock:

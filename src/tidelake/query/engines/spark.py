@@ -108,14 +108,14 @@ def _execute(prepared: Prepared, scans: Sequence[Scan], budget: Budget, spark: S
 
 
 def frame_of(prepared: Prepared, scans: Sequence[Scan], spark: SparkSession) -> DataFrame:
-    """Give a query as a frame of the session, which Spark runs when it is asked to."""
+    """Return a query as a frame of the session, which Spark runs when it is asked to."""
     with _own_frame(prepared, scans, spark) as frame:
         return _moved(frame, spark._jsparkSession, spark) if hasattr(spark, "_jsparkSession") else frame
 
 
 @contextmanager
 def _own_frame(prepared: Prepared, scans: Sequence[Scan], spark: SparkSession) -> Iterator[DataFrame]:
-    """Give a query as a frame that has our settings for as long as this lasts, and nothing else has them."""
+    """Return a query as a frame that has our settings for as long as this lasts, and nothing else has them."""
     if "spark" not in prepared.rendered:
         prepared.rendered["spark"] = render_query(prepared.tree, "spark", language=prepared.language)
     _know_functions(spark, prepared.rendered["spark"])
@@ -141,7 +141,7 @@ def _own_frame(prepared: Prepared, scans: Sequence[Scan], spark: SparkSession) -
 
 
 def _moved(frame: DataFrame, session: Any, spark: SparkSession) -> DataFrame:
-    """Give a frame as one of another of the JVM's sessions, with all that its names meant where it was made."""
+    """Return a frame as one of another of the JVM's sessions, with all that its names meant where it was made."""
     from pyspark.sql import DataFrame
 
     jvm: Any = spark.sparkContext._jvm
@@ -163,7 +163,7 @@ def _remote_frame(text: str, views: Mapping[str, DataFrame], spark: SparkSession
 
 
 def session() -> SparkSession:
-    """Give the active Spark session, or start one in this process."""
+    """Return the active Spark session, or start one in this process."""
     from tidelake.spark import session as own_session
 
     return own_session()
@@ -186,7 +186,7 @@ def _view(scan: Scan, spark: SparkSession, language: str) -> DataFrame:
 
 
 def _as_text(frame: DataFrame) -> tuple[DataFrame, list[bool]]:
-    """Give variants as JSON text, since Arrow cannot carry a variant that is null, and say which columns were."""
+    """Return variants as JSON text, since Arrow cannot carry a variant that is null, and say which columns were."""
     from pyspark.sql import functions
     from pyspark.sql.types import VariantType
 
@@ -254,7 +254,7 @@ def _settings(spark: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]:
 
 
 def _explained(error: Exception) -> Exception:
-    """Give Spark's complaint as one of ours: its first line, without the trace."""
+    """Return Spark's complaint as one of ours: its first line, without the trace."""
     if isinstance(error, TidelakeError):
         return error
     if TOO_LARGE in str(error):
@@ -280,7 +280,7 @@ def _explained(error: Exception) -> Exception:
 
 
 def _plain_column(column: pa.ChunkedArray, *, is_clock: bool) -> pa.ChunkedArray:
-    """Give a column in the type that both engines share."""
+    """Return a column in the type that both engines share."""
     kind = column.type
     if is_clock:
         return column.cast(pa.timestamp("us"))

@@ -18,7 +18,7 @@ _BETWEEN = re.compile(r"[^\w.]|_")  # what parts an address from others
 
 
 def _address(text: str) -> tuple[int, int]:
-    """Give an address, or a network's, as a number and the length of its prefix."""
+    """Return an address, or a network's, as a number and the length of its prefix."""
     host, mark, prefix = text.strip().partition("/")
     return int(ipaddress.IPv4Address(host)), _length(prefix, 32) if mark else 32
 
@@ -96,13 +96,13 @@ def _is_ipv4(text: str) -> bool:
 
 
 def texts_of(array: str) -> list[str]:
-    """Give the items of an array, or the one value that is none, as texts."""
+    """Return the items of an array, or the one value that is none, as texts."""
     held = json.loads(array)
     return [str(each) for each in (held if isinstance(held, list) else [held])]
 
 
 def wide_address(text: str) -> tuple[int, int]:
-    """Give an address, or a network's, as a number of 128 bits and the length of its prefix."""
+    """Return an address, or a network's, as a number of 128 bits and the length of its prefix."""
     host, mark, prefix = text.strip().partition("/")
     head, _, tail = host.rpartition(":")
     if "." in tail and head in ("", ":", "::ffff", "::FFFF"):  # four bytes, alone or at the end of sixteen

@@ -35,7 +35,7 @@ def _make_list_ordered(before: str, after: str, *, flat: bool = False) -> Writer
 
 
 def percentile_weighted(pairs: str, share: str) -> float | None:
-    """Give the least value that, with all below it, has a share of the weight."""
+    """Return the least value that, with all below it, has a share of the weight."""
     held = sorted((value, weight) for value, weight in json.loads(pairs) if value is not None and weight and weight > 0)
     wanted = sum(weight for _, weight in held) * float(share) / 100
     total = 0.0
@@ -47,7 +47,7 @@ def percentile_weighted(pairs: str, share: str) -> float | None:
 
 
 def percentile_of(values: str, share: str) -> float | None:
-    """Give the least of some values that a share of them is not above."""
+    """Return the least of some values that a share of them is not above."""
     held = sorted(value for value in json.loads(values) if isinstance(value, int | float))
     place = math.ceil(len(held) * min(max(float(share), 0.0), 100.0) / 100)
     return float(held[max(place - 1, 0)]) if held else None

@@ -76,7 +76,7 @@ def _member(key: str) -> str:
 
 
 def _not_null(sql: str) -> str:
-    """Give a variant with JSON's null as SQL's."""
+    """Return a variant with JSON's null as SQL's."""
     return named(sql, "CASE WHEN is_variant_null(tide_v) THEN NULL ELSE tide_v END", "spark")
 
 

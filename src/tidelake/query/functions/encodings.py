@@ -108,7 +108,7 @@ def punycode_domain_decode(text: str) -> str:
 
 
 def hashed(text: str, kind: str, divisor: str | None) -> int | None:
-    """Give xxhash64 of a text's bytes, or of the eight of a number, or what a division leaves of it."""
+    """Return xxhash64 of a text's bytes, or of the eight of a number, or what a division leaves of it."""
     match kind:
         case "long":
             data = int(text).to_bytes(8, "little", signed=True)

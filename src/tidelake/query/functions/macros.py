@@ -1,4 +1,4 @@
-"""Say what templates share, once for each engine: ``#`` is where a macro's text goes, ``@`` the value of a ``let``.
+"""Define what templates share, once for each engine: ``#`` is where a macro's text goes, ``@`` the value of a ``let``.
 
 It does not write functions.
 """

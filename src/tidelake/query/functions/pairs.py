@@ -14,7 +14,7 @@ from tidelake.query.functions.declaration import Function, declare
 
 
 def matched_value(keys: str, values: str, wanted: str) -> str:
-    """Give the value beside the first key that is the wanted one."""
+    """Return the value beside the first key that is the wanted one."""
     for key, value in zip(json.loads(keys), json.loads(values), strict=False):
         if str(key).strip() == wanted:
             return str(value).strip()
@@ -22,7 +22,7 @@ def matched_value(keys: str, values: str, wanted: str) -> str:
 
 
 def quoted_value(text: str, options: str) -> str:
-    """Give a key's value in a text whose keys and values may stand in quotes.
+    """Return a key's value in a text whose keys and values may stand in quotes.
 
     Options are the key, the two delimiters, the pairs of quotes, the signs that escape, and the keys before which alone
     a value ends; without delimiters any sign that is neither a letter nor a digit is one.

@@ -47,7 +47,7 @@ def parse_path(text: str) -> str:
 
 
 def parse_csv(text: str) -> str:
-    """Give the fields of the first record."""
+    """Return the fields of the first record."""
     return dumped(next(csv.reader(io.StringIO(text, newline="")), None) or [""])
 
 

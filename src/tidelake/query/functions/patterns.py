@@ -20,7 +20,7 @@ TIME_PART = re.compile(r"yyyy|yy|y|MM|M|dd|d|HH|H|hh|h|mm|m|ss|s|f{1,7}|F{1,7}|t
 
 
 def escaped(words: str) -> str:
-    """Give a pattern that matches a text as it stands, in every engine's dialect."""
+    """Return a pattern that matches a text as it stands, in every engine's dialect."""
     return re.sub(r"([\\.^$|?*+()\[\]{}])", r"\\\1", words)
 
 
@@ -35,7 +35,7 @@ def spark_text(text: str) -> str:
 
 
 def plain_groups(pattern: str) -> str:
-    """Give a pattern whose groups have no names, for engines write those differently; their numbers stay.
+    """Return a pattern whose groups have no names, for engines write those differently; their numbers stay.
 
     A character that is written by its number, as ``\\u00e9``, is written as all engines read it.
     """
@@ -49,14 +49,14 @@ def plain_groups(pattern: str) -> str:
 
 
 def term_pattern(term: str, *, cased: bool = False, prefix: bool = False, suffix: bool = False) -> str:
-    """Give the pattern that finds a whole term, or one that begins or ends so."""
+    """Return the pattern that finds a whole term, or one that begins or ends so."""
     before = EDGE_BEFORE if term[:1].isalnum() and not suffix else ""
     after = EDGE_AFTER if term[-1:].isalnum() and not prefix else ""
     return f"{'' if cased else '(?i)'}{before}{escaped(term)}{after}"
 
 
 def path_ways(path: str) -> list[list[str | int]]:
-    """Give the ways to walk a dynamic path, in the order in which they count: the longest key first."""
+    """Return the ways to walk a dynamic path, in the order in which they count: the longest key first."""
     ways = list(islice(_ways(path), MAX_WAYS + 1))
     if len(ways) > MAX_WAYS:
         return [*ways[: MAX_WAYS - 1], _nested(path)]
@@ -98,7 +98,7 @@ def _own_ways(key: str) -> Iterator[list[str | int]]:
 
 
 def strftime_of(pattern: str) -> str | None:
-    """Give KQL's time format as strftime's, or None if it has no equal there."""
+    """Return KQL's time format as strftime's, or None if it has no equal there."""
     parts = {
         "yyyy": "%Y", "yy": "%y", "MM": "%m", "M": "%-m", "dd": "%d", "d": "%-d", "HH": "%H", "H": "%-H", "hh": "%I",
         "h": "%-I", "mm": "%M", "m": "%-M", "ss": "%S", "s": "%-S", "fff": "%g", "ffffff": "%f",
@@ -108,7 +108,7 @@ def strftime_of(pattern: str) -> str | None:
 
 
 def java_format_of(pattern: str) -> str | None:
-    """Give KQL's time format as Java's, or None if it has no equal there."""
+    """Return KQL's time format as Java's, or None if it has no equal there."""
     parts = {
         "yyyy": "yyyy", "yy": "yy", "MM": "MM", "M": "M", "dd": "dd", "d": "d", "HH": "HH", "H": "H", "hh": "hh",
         "h": "h", "mm": "mm", "m": "m", "ss": "ss", "s": "s", "fff": "SSS", "ffffff": "SSSSSS",

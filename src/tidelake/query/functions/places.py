@@ -18,7 +18,7 @@ _GEOHASH = "0123456789bcdefghjkmnpqrstuvwxyz"
 
 
 def distance(longitude: str, options: str) -> float:
-    """Give the metres between two points, of longitude and latitude each."""
+    """Return the metres between two points, of longitude and latitude each."""
     latitude, far_longitude, far_latitude = json.loads(options)
     return _distance(float(longitude), latitude, far_longitude, far_latitude)
 
@@ -43,7 +43,7 @@ def in_circle(longitude: str, options: str) -> bool:
 
 
 def in_polygon(longitude: str, options: str) -> bool:
-    """Say whether a point lies within a GeoJSON polygon or any of several, edges being straight on the map."""
+    """Return whether a point lies within a GeoJSON polygon or any of several, edges being straight on the map."""
     latitude, shape = json.loads(options)
     shape = json.loads(shape) if isinstance(shape, str) else shape
     many = shape["coordinates"] if shape["type"] == "MultiPolygon" else [shape["coordinates"]]

@@ -92,7 +92,7 @@ class PythonFunction:
         session.udf.register(self.name, arrow_udf(_annotated(self._of_arrays(), self.arity), _SPARK[self.result]))
 
     def _of_arrays(self) -> Callable[..., pa.Array]:
-        """Give the function with its number of parameters, which engines look at."""
+        """Return the function with its number of parameters, which engines look at."""
         over = self.over
         functions: dict[int, Callable[..., pa.Array]] = {
             1: lambda a: over(a),
@@ -103,7 +103,7 @@ class PythonFunction:
 
 
 def _annotated(function: Any, arity: int) -> Any:
-    """Say the types of arrays, which Spark reads to know what it hands over."""
+    """Return the types of arrays, which Spark reads to know what it hands over."""
     names = function.__code__.co_varnames[:arity]
     function.__annotations__ = {**dict.fromkeys(names, pa.Array), "return": pa.Array}
     return function

@@ -31,7 +31,7 @@ def numbers(array: str) -> list[float | None]:
 
 
 def number(value: float | None) -> Any:
-    """Give a number as JSON shows it: whole where it is."""
+    """Return a number as JSON shows it: whole where it is."""
     if value is None or not math.isfinite(value):
         return None
     return int(value) if value == int(value) and abs(value) < 2**53 else float(value)
@@ -75,7 +75,7 @@ def each(rule: Callable[[float], float]) -> Callable[[str], str]:
 
 
 def stats(array: str) -> dict[str, Any]:
-    """Give least, greatest, where they are, mean, deviation and variance."""
+    """Return least, greatest, where they are, mean, deviation and variance."""
     values = [value for value in numbers(array) if value is not None]
     mean = sum(values) / len(values)
     variance = sum((value - mean) ** 2 for value in values) / (len(values) - 1) if len(values) > 1 else 0.0
@@ -145,7 +145,7 @@ def magnitude(array: str) -> float:
 
 
 def _whole(values: Sequence[float | None]) -> Floats:
-    """Give a series without gaps: they are filled in a line."""
+    """Return a series without gaps: they are filled in a line."""
     held = np.array([math.nan if value is None else value for value in values], np.float64)
     known = np.isfinite(held)
     if not known.any():
@@ -158,9 +158,9 @@ def fit_line(array: str) -> dict[str, Any]:
     values = _whole(numbers(array))
     slope, start = _line(values)
     line: Floats = start + slope * np.arange(len(values), dtype=np.float64)
-    spread = max(len(values) - 1, 1)  # one less, for the mean is of the same values
-    variance = float(((values - values.mean()) ** 2).sum()) / spread
-    rest = float(((values - line) ** 2).sum()) / spread
+    alternatives = max(len(values) - 1, 1)  # one less, for the mean is of the same values
+    variance = float(((values - values.mean()) ** 2).sum()) / alternatives
+    rest = float(((values - line) ** 2).sum()) / alternatives
     share = 1.0 - rest / variance if variance else 1.0
     found = {"rsquare": share, "slope": slope, "variance": variance, "rvariance": rest}
     found["interception"] = start - slope  # the first point is at one
@@ -179,7 +179,7 @@ def _listed(values: Floats) -> list[Any]:
 
 
 def correlations(values: Floats) -> Floats:
-    """Give how much a series resembles itself, by how far it is shifted; trend and outliers do not count."""
+    """Return how much a series resembles itself, by how far it is shifted; trend and outliers do not count."""
     slope, start = _line(values)
     flat = values - (start + slope * np.arange(len(values)))
     low, high = np.percentile(flat, (10.0, 90.0))
@@ -222,7 +222,7 @@ def _period(values: Floats, least: float) -> int:
 
 
 def _parts(array: str, options: Sequence[Any]) -> tuple[Floats, Floats, Floats]:
-    """Give a series without gaps, its seasonal part and its trend."""
+    """Return a series without gaps, its seasonal part and its trend."""
     season, trend, tests, least = options
     values = _whole(numbers(array))
     learned = values[: max(len(values) - int(tests), 1)]
@@ -281,7 +281,7 @@ def outliers(array: str, options: str) -> list[Any]:
 
 
 def _fences(rest: Floats, low: float, high: float, learned: Floats | None = None) -> Floats:
-    """Say how many ranges between two percentiles each point lies outside of them; they may be those of some points.
+    """Return how many ranges between two percentiles each point lies outside of them; they may be those of some points.
 
     Where both percentiles are one, what differs is measured by the mean distance from the median.
     """

@@ -70,7 +70,7 @@ def _countof_duckdb(nodes: Sequence[exp.Expr], texts: Sequence[str]) -> str:
 
 
 def _extract_duckdb(nodes: Sequence[exp.Expr], texts: Sequence[str]) -> str:
-    """Give a group of the first match; DuckDB counts groups only up to nine there, but among all matches any."""
+    """Return a group of the first match; DuckDB counts groups only up to nine there, but among all matches any."""
     pattern, group, subject = texts
     if group.isdecimal() and int(group) > 9:
         return f"coalesce(regexp_extract_all({subject}, {pattern}, {group})[1], '')"

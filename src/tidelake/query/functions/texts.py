@@ -39,7 +39,7 @@ def _replace_regex_spark(nodes: Sequence[exp.Expr], texts: Sequence[str]) -> str
 
 
 def version(text: str) -> str:
-    """Give up to four parts as one number, eight digits a part."""
+    """Return up to four parts as one number, eight digits a part."""
     parts = [int(part) for part in text.strip().split(".")]
     if not 1 <= len(parts) <= 4 or any(not 0 <= part < 10**8 for part in parts):
         raise ValueError("not a version")

@@ -77,7 +77,7 @@ def format_datetime(micros: str, pattern: str) -> str:
 
 
 def session_starts(rows: str, first: str, between: str) -> str:
-    """Give each row's place and where its session began, from ``[place, value, restarts]`` of all rows in order."""
+    """Return each row's place and where its session began, from ``[place, value, restarts]`` of all rows in order."""
     longest, widest = int(first), int(between)
     out: list[tuple[int, int | None]] = []
     start: int | None = None

@@ -110,7 +110,7 @@ def _convert(kind: str) -> Callable[[str, str], float]:
 
 
 def beta_cdf(x: str, alpha: str, beta: str) -> float:
-    """Give the share of a beta distribution that lies below a place."""
+    """Return the share of a beta distribution that lies below a place."""
     place, one, other = float(x), float(alpha), float(beta)
     return _beta(place, one, other) if 0 <= place <= 1 and one > 0 and other > 0 else math.nan
 

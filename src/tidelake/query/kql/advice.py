@@ -1,4 +1,4 @@
-"""Say what to write instead of the KQL that is not supported.
+"""Define what to write instead of the KQL that is not supported.
 
 A refusal names the construct; this adds what to do. It does not decide what is supported.
 """

@@ -62,7 +62,7 @@ class _Chosen(Value):
 
 
 def _kept(value: Value) -> exp.Expr:
-    """Give what an aggregate counts: text with null as empty, unless null says that the row does not count."""
+    """Return what an aggregate counts: text with null as empty, unless null says that the row does not count."""
     if value.type in TEXTUAL and not isinstance(value, _Chosen):
         return text(value)
     return convert(value, "string").sql if value.type in ("dynamic", "vector") else value.sql
@@ -166,7 +166,7 @@ def _percentile(args: Arguments) -> Value:
 
 
 def _weighted_percentile(args: Arguments) -> Value:
-    """Give the least value that, with all below it, has a share of the weight."""
+    """Return the least value that, with all below it, has a share of the weight."""
     value = args[0] if args[0].type in (*NUMERIC, "timespan") else convert(args[0], "real")
     share = args.constant(2, "the percentile")
     if not isinstance(share, int | float) or not 0 <= share <= 100:

@@ -36,7 +36,7 @@ class Arguments:
         return self.scope.error(at, message, kind=kind)
 
     def as_type(self, index: int, kind: str) -> Value:
-        """Give an argument as a type; any scalar has a text."""
+        """Return an argument as a type; any scalar has a text."""
         value = self.values[index]
         if kind == "any":
             return value

@@ -1,4 +1,4 @@
-"""Say what type two operands have together, and compute or write an operation on them.
+"""Define what type two operands have together, and compute or write an operation on them.
 
 It does not bind names.
 """
@@ -36,7 +36,7 @@ def common_types(left: Value, right: Value) -> Sequence[str]:
 
 
 def as_number(value: Value, other: Value) -> Value:
-    """Give what is dynamic or bool as a number, or as what the other side goes with."""
+    """Return what is dynamic or bool as a number, or as what the other side goes with."""
     if value.type == "dynamic":
         return convert(value, "datetime" if other.type == "datetime" else "real")
     return implicit(value, "long") or value if value.type == "bool" else value
@@ -119,7 +119,7 @@ def arithmetic_sql(name: str, left: Value, right: Value, kind: str) -> exp.Expr:
 
 
 def _widened(value: Value, kind: str) -> exp.Expr:
-    """Give an operand wide enough that a sum of two ints does not overflow."""
+    """Return an operand wide enough that a sum of two ints does not overflow."""
     if (kind == "long" and value.type == "int") or (kind == "long" and value.is_constant):
         return cast(value.sql, "long")
     return cast(value.sql, "real") if kind == "real" and value.type == "decimal" else value.sql

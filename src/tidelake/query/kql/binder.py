@@ -74,7 +74,7 @@ class Binder(Specials):
         return error_at(self.text, min(at, len(self.text)), message, kind=kind, **facts)
 
     def scope(self, relation: Relation | None, place: Place, **changes: Any) -> Scope:
-        """Give what an expression over a relation's rows can see."""
+        """Return what an expression over a relation's rows can see."""
         if relation is None:
             return Scope({}, "", place.names, self.text, self.clock, **changes)
         columns = relation.by_name
@@ -90,7 +90,7 @@ class Binder(Specials):
         return self.resolve_name(name, Place(scope.names, self.text), at)
 
     def resolve_name(self, name: str, place: Place, at: int, *, wants_table: bool = False) -> object | None:
-        """Give what ``let`` bound to a name: a value, rows, or a function."""
+        """Return what ``let`` bound to a name: a value, rows, or a function."""
         found = place.names.find(name)
         if isinstance(found, Deferred):
             inner = Place(found.names, self.text)
@@ -104,7 +104,7 @@ class Binder(Specials):
         return found
 
     def is_table(self, node: syntax.Expression, place: Place) -> bool:
-        """Say whether an expression is a table."""
+        """Return whether an expression is a table."""
         if use_of(node, place.names) is not None:
             return True
         match node:
@@ -174,7 +174,7 @@ class Binder(Specials):
     # tables
 
     def table(self, node: syntax.Expression, place: Place, given: Relation | None = None) -> Relation:
-        """Give the rows of an expression that is a table."""
+        """Return the rows of an expression that is a table."""
         if (use := use_of(node, place.names)) is not None:
             return self._pattern_table(use, place)
         match node:
@@ -192,7 +192,7 @@ class Binder(Specials):
                 raise self.error(node.at, "expected a table here")
 
     def _pattern_table(self, use: Use, place: Place) -> Relation:
-        """Give the rows of the query that a declared pattern has for some arguments."""
+        """Return the rows of the query that a declared pattern has for some arguments."""
         scope = self.scope(None, place)
         values = tuple(self.constant(each, scope, "an argument of a pattern") for each in use.call.arguments)
         found = case_of(use, values)
@@ -232,7 +232,7 @@ class Binder(Specials):
         return self.stored(name, at, place)
 
     def stored(self, name: str, at: int, place: Place) -> Relation:
-        """Give the rows of a table of the lake."""
+        """Return the rows of a table of the lake."""
         try:
             held = self.tables.columns(name)
         except NotFoundError:
@@ -266,7 +266,7 @@ class Binder(Specials):
         return name in ANSWERS and isinstance(self.tables, Answering) and place.names.find(name) is None
 
     def _answered(self, name: str, arguments: tuple[syntax.Expression, ...], at: int, place: Place) -> Relation:
-        """Give an answer about a table's coverage: ``gaps('m.cpu', start, end)``."""
+        """Return an answer about a table's coverage: ``gaps('m.cpu', start, end)``."""
         assert isinstance(self.tables, Answering)
         if not 1 <= len(arguments) <= len(ANSWER_PLACES):
             raise self.error(at, f"{name} takes {', '.join(ANSWER_PLACES)}", kind="arguments")
@@ -279,7 +279,7 @@ class Binder(Specials):
         return self.stored(found, at, place)
 
     def _external(self, node: syntax.ExternalData, place: Place) -> Relation:
-        """Give the rows of data outside the lake: they are read as text, and converted as ``tostring``'s kin do."""
+        """Return the rows of data outside the lake: they are read as text, and converted as ``tostring``'s kin do."""
         if not isinstance(self.tables, Outside):
             raise self.error(
                 node.at, "externaldata is not supported here: load the data into a table", kind="unsupported"
@@ -361,7 +361,7 @@ class Binder(Specials):
         return found.sql
 
     def _dynamic_cell(self, value: Value, scope: Scope, at: int) -> exp.Expr:
-        """Give a dynamic cell as JSON text, which is read when the rows are."""
+        """Return a dynamic cell as JSON text, which is read when the rows are."""
         if not value.is_constant:
             raise scope.error(at, "a value of a datatable must be a constant")
         if value.constant is None:
@@ -373,7 +373,7 @@ class Binder(Specials):
         return text_literal(json.dumps(json_of(value.constant)))
 
     def constant_rows(self, columns: tuple[Column, ...], rows: list[list[exp.Expr]]) -> Relation:
-        """Give rows that the query itself holds."""
+        """Return rows that the query itself holds."""
         source, alias = self.steps.add(rows_query(columns, rows))
         return Relation(source, alias, columns, serialized=True)
 
@@ -547,7 +547,7 @@ def rows_query(columns: tuple[Column, ...], rows: list[list[exp.Expr]]) -> exp.Q
 
 
 def _is_bare(node: syntax.Expression, names: Names) -> bool:
-    """Say whether an expression is a name alone that nothing is bound to: a table that does not exist."""
+    """Return whether an expression is a name alone that nothing is bound to: a table that does not exist."""
     return isinstance(node, syntax.Name) and names.find(node.name) is None
 
 

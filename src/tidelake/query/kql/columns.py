@@ -33,7 +33,7 @@ _CLR_NAMES = {
 
 
 def rebuilt(relation: Relation, chosen: Sequence[tuple[Column, exp.Expr | None]]) -> Relation:
-    """Give a relation with other columns; None is a column of the source as it stands. The order is kept."""
+    """Return a relation with other columns; None is a column of the source as it stands. The order is kept."""
     columns = tuple(column for column, _ in chosen)
     items = {column.key: sql for column, sql in chosen if sql is not None}
     kept = {column.key for column, sql in chosen if sql is None}
@@ -94,7 +94,7 @@ def assigned(
 
 
 def _sorted_parts(b: Binder, node: syntax.Call, value: Value, scope: Scope) -> list[tuple[str, Value]]:
-    """Give the arrays that a sort of several gives, with their names; of one, nothing."""
+    """Return the arrays that a sort of several gives, with their names; of one, nothing."""
     if len(node.arguments) < 2 or scope.names.find(node.name) is not None:
         return []
     count = len(node.arguments) - (b.bind(node.arguments[-1], scope).type == "bool")
@@ -196,7 +196,7 @@ def print_row(b: Binder, relation: Relation, operator: syntax.Operator, place: P
 
 
 def matching(b: Binder, relation: Relation, node: syntax.Expression) -> list[Column]:
-    """Give the columns that a name, perhaps with stars, stands for."""
+    """Return the columns that a name, perhaps with stars, stands for."""
     match node:
         case syntax.Wildcard(pattern):
             escaped = re.sub(r"([\[\]?])", r"[\1]", pattern)
@@ -329,7 +329,7 @@ def top(b: Binder, relation: Relation, operator: syntax.Operator, place: Place) 
 
 
 def _count(b: Binder, operator: syntax.Operator, place: Place) -> Any:
-    """Give how many rows an operator keeps: a number, or the SQL of one that the data tells."""
+    """Return how many rows an operator keeps: a number, or the SQL of one that the data tells."""
     value = b.bind(operator.items[0], b.scope(None, place))
     if value.is_constant:
         return value.constant
@@ -384,7 +384,7 @@ def render(b: Binder, relation: Relation, operator: syntax.Operator, place: Plac
 
 
 def with_terms(node: syntax.Expression, *, cased: bool = False) -> syntax.Expression:
-    """Give a condition in which a bare text means that any column holds it."""
+    """Return a condition in which a bare text means that any column holds it."""
     match node:
         case syntax.Literal("string", str(term), at):
             return term_anywhere(term, at, cased=cased)
@@ -399,7 +399,7 @@ def with_terms(node: syntax.Expression, *, cased: bool = False) -> syntax.Expres
 
 
 def term_anywhere(term: str, at: int, *, cased: bool = False) -> syntax.Expression:
-    """Give the condition that any column's text holds a term; stars stand for any letters."""
+    """Return the condition that any column's text holds a term; stars stand for any letters."""
     star = syntax.Wildcard("*", at)
     if term == "*":
         return syntax.Literal("bool", True, at)
@@ -414,7 +414,7 @@ def term_anywhere(term: str, at: int, *, cased: bool = False) -> syntax.Expressi
 
 
 def text_key(value: Value) -> exp.Expr:
-    """Give what rows are grouped or joined by: text with null as empty."""
+    """Return what rows are grouped or joined by: text with null as empty."""
     if value.type in ("string", "guid"):
         return text(value)
     return call("tide_to_string_from_dynamic", value.sql) if value.type == "dynamic" else value.sql

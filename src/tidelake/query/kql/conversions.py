@@ -26,7 +26,7 @@ _FREELY = {
 
 
 def implicit(value: Value, kind: str) -> Value | None:
-    """Give a value as another type where KQL converts without being asked, or None."""
+    """Return a value as another type where KQL converts without being asked, or None."""
     if value.type == kind:
         return value
     if value.is_null:
@@ -46,7 +46,7 @@ def implicit(value: Value, kind: str) -> Value | None:
 
 
 def convert(value: Value, kind: str) -> Value:
-    """Give a value as another type, as ``tostring`` and its kin do; null where it cannot be."""
+    """Return a value as another type, as ``tostring`` and its kin do; null where it cannot be."""
     if value.type == kind:
         return value
     if value.is_constant and kind != "dynamic":
@@ -81,7 +81,7 @@ def fold(value: Any, held: str, kind: str) -> Any:
 
 
 def _sort_of(kind: str) -> str:
-    """Give the name under which engines convert a type: those that look alike in SQL are one."""
+    """Return the name under which engines convert a type: those that look alike in SQL are one."""
     return {"guid": "string", "decimal": "real", "int": "long"}.get(kind, kind)
 
 

@@ -40,7 +40,7 @@ def mv_expand(b: Binder, relation: Relation, operator: syntax.Operator, place: P
 
 
 def expanded(b: Binder, relation: Relation, operator: syntax.Operator, place: Place) -> Relation:
-    """Give a row for each item of an array; several arrays are walked side by side.
+    """Return a row for each item of an array; several arrays are walked side by side.
 
     A null gives one row, an empty array none. Items are numbered in a step, and read by number in the next.
     """
@@ -223,7 +223,7 @@ def groups_in(b: Binder, pattern: str, at: int) -> int:
 
 
 def escaped(words: str) -> str:
-    """Give a pattern that matches a text as it stands, in every engine's dialect."""
+    """Return a pattern that matches a text as it stands, in every engine's dialect."""
     return re.sub(r"([\\.^$|?*+()\[\]{}])", r"\\\1", words)
 
 
@@ -333,7 +333,7 @@ def _bag_unpack(b: Binder, relation: Relation, plugin: syntax.Call, schema: Any,
 
 
 def _options(b: Binder, plugin: syntax.Call, names: Sequence[str], place: Place) -> dict[str, Any]:
-    """Give the options of a plugin after its first argument, which stand in order or by name."""
+    """Return the options of a plugin after its first argument, which stand in order or by name."""
     found: dict[str, Any] = {}
     for at, node in enumerate(plugin.arguments[1:]):
         name = node.names[0] if isinstance(node, syntax.Named) else names[at] if at < len(names) else ""

@@ -22,7 +22,7 @@ _TEXT_WORDS = (
 _LIST_WORDS = ("in", "has_any", "has_all")
 TEXT_OPERATORS = frozenset(_TEXT_WORDS)
 LIST_OPERATORS = frozenset(_LIST_WORDS)
-LEAST_LONG = str(2**63)  # a long only with a minus before it
+MIN_LONG = str(2**63)  # a long only with a minus before it
 PLACES = ("database", "cluster", "workspace", "app", "resource")  # what tables may be said to be of
 SCALAR_TYPES = ("bool", "int", "long", "real", "decimal", "string", "datetime", "timespan", "guid", "dynamic")
 _EQUALITY = {"==": "==", "!=": "!=", "<>": "!=", "=~": "=~", "!~": "!~", "=": "=="}
@@ -175,9 +175,9 @@ class Expressions(Cursor):
         token = self.token
         if token.is_sign("-", "+"):
             self.next()
-            if token.is_sign("-") and self.token.text == LEAST_LONG:
+            if token.is_sign("-") and self.token.text == MIN_LONG:
                 self.next()
-                return syntax.Literal("long", -int(LEAST_LONG), token.at)
+                return syntax.Literal("long", -int(MIN_LONG), token.at)
             with self.nested():
                 return syntax.Unary(token.text, self._signed(), token.at)
         return self._path()
@@ -216,7 +216,7 @@ class Expressions(Cursor):
         return syntax.Member(base, name, at)
 
     def pattern_ahead(self, *signs: str) -> int:
-        """Say how many tokens are a table's name with stars, and perhaps other signs, in it; zero if none is next."""
+        """Return how many tokens are a table's name with stars, perhaps with other signs; zero if none is next."""
         count, stars = 0, 0
         while (token := self.peek(count)).kind in ("name", "number") or token.is_sign("*", *signs):
             if count and token.spaced:
@@ -318,7 +318,7 @@ class Expressions(Cursor):
         return self._call(token)
 
     def _ends_wildcard(self) -> bool:
-        """Say whether the star after a name belongs to the name: nothing follows that could be multiplied."""
+        """Return whether the star after a name belongs to the name: nothing follows that could be multiplied."""
         after = self.peek()
         return after.kind == "end" or after.is_sign(",", ")", "|", ";") or after.is_word("by", "on")
 
@@ -480,7 +480,7 @@ class Expressions(Cursor):
 
 
 def _place_of(node: syntax.Expression) -> str | None:
-    """Give the name of the database that a call such as ``database("x")`` stands for, if it is known here."""
+    """Return the name of the database that a call such as ``database("x")`` stands for, if it is known here."""
     match node:
         case syntax.Call(name, arguments) if name in PLACES:
             match arguments[-1:]:

@@ -82,7 +82,7 @@ def _widened(b: Binder, rows: Relation, names: Sequence[str], kinds: dict[str, s
 def _chosen(
     b: Binder, operator: syntax.Operator, branches: Sequence[tuple[str, Relation]], used: Sequence[str]
 ) -> list[tuple[str, str]]:
-    """Say which columns come as they are, with the type that the author wants of each, if any."""
+    """Return which columns come as they are, with the type that the author wants of each, if any."""
     if "project" in operator.parts:
         kinds = _kinds(rows for _, rows in branches)
         chosen = [(name, kind) for name, kind in operator.parts["project"] if name]
@@ -135,5 +135,5 @@ def nodes_in(node: object) -> Iterator[object]:
 
 
 def names_in(node: syntax.Expression) -> list[str]:
-    """Give the names that an expression uses, in order."""
+    """Return the names that an expression uses, in order."""
     return list(dict.fromkeys(each.name for each in nodes_in(node) if isinstance(each, syntax.Name)))

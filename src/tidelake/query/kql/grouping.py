@@ -186,7 +186,7 @@ def _percentiles(b: Binder, node: syntax.Call, names: Sequence[str], scope: Scop
 
 
 def _shares(b: Binder, node: syntax.Expression, scope: Scope) -> list[syntax.Expression]:
-    """Give the percentiles that an argument says: one, or those of an array."""
+    """Return the percentiles that an argument says: one, or those of an array."""
     value = b.constant(node, replace(scope, aggregates=False), "a percentile")
     if not isinstance(value, list):
         return [node]
@@ -316,7 +316,7 @@ def _default(b: Binder, node: syntax.Expression | None, output: Output, place: P
 def _bins(
     b: Binder, relation: Relation, axis: Value, step: Value, operator: syntax.Operator, place: Place
 ) -> tuple[exp.Expr, exp.Expr]:
-    """Give where the series begins, and how many bins it has."""
+    """Return where the series begins, and how many bins it has."""
     sort = _sort(axis)
 
     def bound(word: str, kind: type[exp.AggFunc]) -> exp.Expr:
@@ -359,7 +359,7 @@ class _Axis:
 
 
 def _dense(b: Binder, rows: Relation, counts: tuple[int, int], defaults: Sequence[Value], axis: _Axis) -> Relation:
-    """Give one row a group, with an array for each aggregate and one for the axis.
+    """Return one row a group, with an array for each aggregate and one for the axis.
 
     ``counts`` says how many columns are keys, and how many after them are the bounds.
     """

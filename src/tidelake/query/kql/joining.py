@@ -65,7 +65,7 @@ def _joined_where(b: Binder, relation: Relation, operator: syntax.Operator, plac
 
 
 def _other_alias(b: Binder, left: Relation, right: Relation) -> Relation:
-    """Give the right side an alias of its own, for a table may be joined with itself."""
+    """Return the right side an alias of its own, for a table may be joined with itself."""
     if left.alias.lower() != right.alias.lower():
         return right
     alias = f"{right.alias}_right"
@@ -110,7 +110,7 @@ def _column(b: Binder, node: syntax.Name, scope: Scope) -> Value:
 
 
 def _moved(value: Value, relation: Relation) -> Value:
-    """Give a value over a step that has the same columns under another alias."""
+    """Return a value over a step that has the same columns under another alias."""
     sql = value.sql.copy()
     for column in sql.find_all(exp.Column):
         column.set("table", exp.to_identifier(relation.alias, quoted=True))
@@ -237,7 +237,7 @@ def _is_view(name: str, place: Place) -> bool:
 
 
 def _source_name(relation: Relation, count: int) -> str:
-    """Give the table that rows are of, or their place among the branches."""
+    """Return the table that rows are of, or their place among the branches."""
     return relation.tables[0] if len(relation.tables) == 1 else f"union_arg{count}"
 
 

@@ -68,7 +68,7 @@ class Token:
 
 
 def cut(text: str) -> list[Token]:
-    """Give the tokens of a text, the last of which is its end."""
+    """Return the tokens of a text, the last of which is its end."""
     if len(text) > MAX_TEXT:
         raise QueryError("the query is too long", letters=len(text), limit=MAX_TEXT, line=1, column=1)
     tokens: list[Token] = []

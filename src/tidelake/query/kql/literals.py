@@ -45,7 +45,7 @@ TYPE_NAMES = {
 
 
 def text_of(token: str) -> str:
-    """Give the text that a string token stands for."""
+    """Return the text that a string token stands for."""
     token = token[1:] if token[0] in "hH" else token
     if token[0] == "@":
         return token[2:-1].replace(token[1] * 2, token[1])
@@ -55,7 +55,7 @@ def text_of(token: str) -> str:
 
 
 def number_of(token: str) -> int | float:
-    """Give the number that a token stands for; ValueError if it is beyond 64 bits."""
+    """Return the number that a token stands for; ValueError if it is beyond 64 bits."""
     if token[:2] in ("0x", "0X"):
         value: int | float = int(token, 16)
     else:
@@ -66,7 +66,7 @@ def number_of(token: str) -> int | float:
 
 
 def span_of(token: str) -> int:
-    """Give the ticks of ``1.5h`` and the like."""
+    """Return the ticks of ``1.5h`` and the like."""
     match = _SPAN.fullmatch("".join(token.split()))
     if match is None or (match[2] not in _UNITS and match[2] not in _UNIT_TICKS):
         raise ValueError(f"{token!r} is not a timespan")
@@ -74,7 +74,7 @@ def span_of(token: str) -> int:
 
 
 def parse_span(text: str) -> int:
-    """Give the ticks of a timespan's text: ``1d``, ``-1h``, ``2.03:04:05.6``, or a number of days."""
+    """Return the ticks of a timespan's text: ``1d``, ``-1h``, ``2.03:04:05.6``, or a number of days."""
     text = text.strip()
     if match := _CLOCK.fullmatch(text):
         sign, days, hours, minutes, seconds, fraction = match.groups()
@@ -87,7 +87,7 @@ def parse_span(text: str) -> int:
 
 
 def parse_time(text: str) -> datetime:
-    """Give the time of a text; ValueError if it is not one. Without a zone it is UTC."""
+    """Return the time of a text; ValueError if it is not one. Without a zone it is UTC."""
     text = text.strip()
     if match := _TIME.fullmatch(text):
         year, month, day, hour, minute, second, fraction, zone = match.groups()
@@ -106,7 +106,7 @@ def parse_time(text: str) -> datetime:
 
 
 def typed_of(token: str) -> tuple[str, Any]:
-    """Give the type and value of ``long(1)`` and the like; a null is None."""
+    """Return the type and value of ``long(1)`` and the like; a null is None."""
     name, inner = token[:-1].split("(", 1)
     kind, inner = TYPE_NAMES.get(name.strip(), name.strip()), inner.strip().strip("\"'").strip()
     if inner in ("null", ""):

@@ -65,7 +65,7 @@ class Lowered:
 
 
 def lower(text: str, tables: Tables, *, now: datetime) -> Lowered:
-    """Give the tree of a KQL text over some tables, with ``now()`` fixed."""
+    """Return the tree of a KQL text over some tables, with ``now()`` fixed."""
     script = parse(text)
     binder = Binder(tables, text, now.astimezone(UTC), OPERATORS)
     names = Names()
@@ -86,7 +86,7 @@ def lower(text: str, tables: Tables, *, now: datetime) -> Lowered:
 
 
 def _might_be_table(node: syntax.Expression, names: Names) -> bool:
-    """Say whether a name alone is best read as a table, though there is none: the message then says so."""
+    """Return whether a name alone is best read as a table, though there is none: the message then says so."""
     return isinstance(node, syntax.Name) and names.find(node.name) is None
 
 

@@ -12,7 +12,7 @@ MAX_SHOWN = 160  # letters of a line in a message: queries are pasted as one lin
 
 
 def error_at(text: str, at: int, message: str, *, kind: str | None = None, **facts: object) -> QueryError:
-    """Say what is wrong with a text, with a caret under the place, and its line and column from 1."""
+    """Return what is wrong with a text, with a caret under the place, and its line and column from 1."""
     at = max(0, min(at, len(text)))
     start = text.rfind("\n", 0, at) + 1
     end = text.find("\n", at)

@@ -14,7 +14,7 @@ from tidelake.query.kql.scalar_functions import NAMED_BY_ARGUMENT
 
 
 def name_of(node: syntax.Expression) -> str | None:
-    """Give the name that an expression suggests, or None."""
+    """Return the name that an expression suggests, or None."""
     match node:
         case syntax.Named(names):
             return names[0]
@@ -60,7 +60,7 @@ def nameless(taken: Iterable[str]) -> str:
 
 
 def unique(name: str, taken: Iterable[str]) -> str:
-    """Give a name that is not taken, with a number after it if need be."""
+    """Return a name that is not taken, with a number after it if need be."""
     used = set(taken)
     found, count = name, 0
     while found in used:

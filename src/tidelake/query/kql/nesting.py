@@ -53,7 +53,7 @@ def top_nested(b: Binder, relation: Relation, operator: syntax.Operator, place: 
 
 
 def _levels(b: Binder, relation: Relation, operator: syntax.Operator, place: Place) -> tuple[Relation, list[_Level]]:
-    """Give the rows with the keys of all levels as columns, and the levels."""
+    """Return the rows with the keys of all levels as columns, and the levels."""
     if relation.partition:
         raise b.error(operator.at, "top-nested cannot stand in a partition: add a level instead", kind="unsupported")
     relation = b.steps.plain(relation)
@@ -111,7 +111,7 @@ def _greatest(b: Binder, rows: Relation, levels: Sequence[_Level], level: _Level
 
 
 def _among(rows: Relation, chosen: Relation, levels: Sequence[_Level]) -> exp.Expr:
-    """Say that a row belongs to one of the chosen groups."""
+    """Return that a row belongs to one of the chosen groups."""
     pairs = [
         exp.NullSafeEQ(this=column_sql(column.key, chosen.alias), expression=_key(level, rows.alias).sql)
         for column, level in zip(chosen.columns, levels, strict=False)
@@ -121,7 +121,7 @@ def _among(rows: Relation, chosen: Relation, levels: Sequence[_Level]) -> exp.Ex
 
 
 def _gathered(b: Binder, levels: Sequence[_Level], chosen: Sequence[Relation], cut: int, rows: Relation) -> Relation:
-    """Give the result's rows whose groups were chosen above a level, and not from there on."""
+    """Return the result's rows whose groups were chosen above a level, and not from there on."""
     columns: list[Column] = []
     items: dict[str, exp.Expr] = {}
     base, joins = _chain(b, levels, chosen, cut, rows)
@@ -159,7 +159,7 @@ def _base_key(base: Relation, at: int) -> exp.Expr:
 def _chain(
     b: Binder, levels: Sequence[_Level], chosen: Sequence[Relation], cut: int, rows: Relation
 ) -> tuple[Relation, list[Relation]]:
-    """Give what a part of the result is read from: the last chosen groups, or the others grouped by the keys above."""
+    """Return what a part of the result is read from: the last chosen groups, or others grouped by the keys above."""
     if cut == len(levels):
         return chosen[-1], list(chosen)
     keys = [(f"k{at}", _key(level, rows.alias)) for at, level in enumerate(levels[:cut])]

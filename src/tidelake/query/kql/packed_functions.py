@@ -59,7 +59,7 @@ PARTS: Mapping[str, Sequence[tuple[str, str]]] = {
 
 
 def parts_of(value: Value, name: str) -> list[tuple[str, Value]]:
-    """Give the columns of a function that gives several, by the ends of their names."""
+    """Return the columns of a function that gives several, by the ends of their names."""
     found = []
     for at, (part, kind) in enumerate(PARTS[name]):
         item = Value(call("tide_at", value.sql, exp.Literal.number(at)), "dynamic")

@@ -36,7 +36,7 @@ def parse_kv(b: Binder, relation: Relation, operator: syntax.Operator, place: Pl
 
 
 def _reader(b: Binder, operator: syntax.Operator, subject: exp.Expr, place: Place) -> Callable[[str], exp.Expr]:
-    """Give what reads a key's value, by the options."""
+    """Return what reads a key's value, by the options."""
     options = _options(b, operator, place)
     pair, between = ("".join(options.get(name, [])) for name in ("pair_delimiter", "kv_delimiter"))
     quotes, escapes = options.get("quote", []), "".join(options.get("escape", []))
@@ -55,7 +55,7 @@ def _reader(b: Binder, operator: syntax.Operator, subject: exp.Expr, place: Plac
 
 
 def _options(b: Binder, operator: syntax.Operator, place: Place) -> Mapping[str, list[str]]:
-    """Give the options' values; some may come several times."""
+    """Return the options' values; some may come several times."""
     found: dict[str, list[str]] = {}
     for name, node in operator.parts["with"]:
         if name not in OPTIONS:

@@ -14,7 +14,7 @@ from tidelake.query.kql.operators import RULES, Operators
 
 
 def parse(text: str) -> syntax.Script:
-    """Give the syntax of a KQL text; QueryError shows where it is wrong."""
+    """Return the syntax of a KQL text; QueryError shows where it is wrong."""
     try:
         return _Parser(text).script(until=None)
     except RecursionError:
@@ -44,7 +44,7 @@ class _Parser(Operators):
                 raise self._unexpected(statement)
 
     def _unexpected(self, statement: object) -> QueryError:
-        """Say what is wrong with what follows a statement, by what people mean who write so."""
+        """Return what is wrong with what follows a statement, by what people mean who write so."""
         before = self.tokens[self.place - 1]
         if before.is_word("not"):
             return self.error("not is a function: write not(…)")
@@ -78,7 +78,7 @@ class _Parser(Operators):
         return syntax.Let(name, self.pipe(), start)
 
     def _is_function(self) -> bool:
-        """Say whether a bracket opens parameters: it is empty or begins with ``name :``, and a body follows."""
+        """Return whether a bracket opens parameters: it is empty or begins with ``name :``, and a body follows."""
         first, second = self.peek(), self.peek(2)
         if first.is_sign(")"):
             return second.is_sign("{")

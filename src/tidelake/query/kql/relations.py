@@ -111,13 +111,13 @@ class Steps:
         )
 
     def closed(self, relation: Relation) -> Relation:
-        """Give a relation whose columns are all plain columns of its source, and that has no conditions."""
+        """Return a relation whose columns are all plain columns of its source, and that has no conditions."""
         if relation.is_plain and not relation.where:
             return relation
         return self.relation(relation.select(), relation.columns, relation)
 
     def plain(self, relation: Relation) -> Relation:
-        """Give a relation whose columns are all plain; its conditions may stand."""
+        """Return a relation whose columns are all plain; its conditions may stand."""
         return relation if relation.is_plain else self.closed(relation)
 
     def attach(self, query: exp.Query) -> exp.Query:
@@ -143,12 +143,12 @@ def table_sql(name: str) -> exp.Expr:
 
 
 def fresh_key(name: str, taken: Iterable[str]) -> str:
-    """Give a name for SQL, where case does not tell names apart."""
+    """Return a name for SQL, where case does not tell names apart."""
     return fresh_name(name, taken)
 
 
 def keyed(columns: Iterable[tuple[str, str]], taken: Iterable[str] = ()) -> tuple[Column, ...]:
-    """Give columns of names and types their names in SQL."""
+    """Return columns of names and types their names in SQL."""
     used = list(taken)
     found: list[Column] = []
     for name, kind in columns:

@@ -16,7 +16,7 @@ from tidelake.query.kql.lowering import Lowered
 
 
 def unpacked(lowered: Lowered, table: pa.Table) -> tuple[pa.Table, tuple[tuple[str, str], ...]]:
-    """Give a result with the keys of its open bag as columns, sorted by name, and the types of all columns.
+    """Return a result with the keys of its open bag as columns, sorted by name, and the types of all columns.
 
     A key's column is long, real, bool or string where all of its values are, and JSON text otherwise. A key that is
     also a column's name is left out, replaces the column, or is an error, as the query says. Whole numbers beyond 64

@@ -71,7 +71,7 @@ def _not(args: Arguments) -> Value:
 
 
 def unify(values: Sequence[Value], args: Arguments) -> tuple[list[Value], str]:
-    """Give branches as one type, as ``iff`` and ``case`` need."""
+    """Return branches as one type, as ``iff`` and ``case`` need."""
     kinds = {value.type for value in values if not value.is_null} or {values[0].type}
     if len(kinds) == 1:
         kind = kinds.pop()
@@ -171,7 +171,7 @@ def _bag_remove_keys(args: Arguments) -> Value:
 
 
 def _gettype(args: Arguments) -> Value:
-    """Give the type as it is known, and of a dynamic value that of what it holds."""
+    """Return the type as it is known, and of a dynamic value that of what it holds."""
     if args[0].type in ("dynamic", "vector"):
         return Value(call("tide_type_of", args.as_type(0, "dynamic").sql), "string")
     return literal(args[0].type, "string")

@@ -76,10 +76,10 @@ class Scalars:
 
     @abstractmethod
     def resolve(self, name: str, scope: Scope, at: int) -> object | None:
-        """Give what ``let`` bound to a name."""
+        """Return what ``let`` bound to a name."""
 
     def bind(self, node: syntax.Expression, scope: Scope) -> Value:
-        """Give an expression's SQL, type and, where it is known, value."""
+        """Return an expression's SQL, type and, where it is known, value."""
         match node:
             case syntax.Literal():
                 return self._literal(node, scope)
@@ -109,7 +109,7 @@ class Scalars:
                 assert_never(node)
 
     def condition(self, node: syntax.Expression, scope: Scope) -> exp.Expr:
-        """Give a condition of ``where``: any form that is true for the same rows."""
+        """Return a condition of ``where``: any form that is true for the same rows."""
         match node:
             case syntax.Junction(kind, parts, _):
                 join = exp.and_ if kind == "and" else exp.or_
@@ -129,14 +129,14 @@ class Scalars:
         raise scope.error(at, f"a condition must be bool, this is {value.type}", kind="type")
 
     def expect(self, value: Value, kind: str, scope: Scope, at: int, what: str) -> Value:
-        """Give a value as a type, or say that it is not of it."""
+        """Return a value as a type, or say that it is not of it."""
         found = implicit(value, kind)
         if found is None:
             raise scope.error(at, f"{what} must be {kind}, this is {value.type}", kind="type")
         return found
 
     def constant(self, node: syntax.Expression, scope: Scope, what: str) -> Any:
-        """Give the value of an expression that must be known before the query runs."""
+        """Return the value of an expression that must be known before the query runs."""
         value = self.bind(node, scope)
         if not value.is_constant:
             raise scope.error(node.at, f"{what} must be a constant")
@@ -268,7 +268,7 @@ class Scalars:
         return Value(found if filtering else coalesced(found, exp.false()), "bool")
 
     def expect_text(self, value: Value, scope: Scope, at: int, what: str) -> Value:
-        """Give a value as text: any scalar has one where a text operator asks for it."""
+        """Return a value as text: any scalar has one where a text operator asks for it."""
         if value.type in TEXTUAL:
             return Value(value.sql, "string", value.constant)
         if value.type in ("dynamic", "vector", *NUMERIC, "bool", "datetime", "timespan"):
@@ -298,7 +298,7 @@ class Scalars:
         return Value(_equality(name, left, right, filtering), "bool")
 
     def _alike(self, left: Value, right: Value, scope: Scope, at: int, what: str) -> tuple[Value, Value]:
-        """Give two values as one type, as KQL does before it compares."""
+        """Return two values as one type, as KQL does before it compares."""
         if left.type == right.type:
             return (convert(left, "string"), convert(right, "string")) if left.type == "dynamic" else (left, right)
         for kind in common_types(left, right):
@@ -386,7 +386,7 @@ class Scalars:
         return any_of(parts) if name == "has_any" else exp.and_(*parts)
 
     def _options(self, node: syntax.Among, scope: Scope, kind: str) -> tuple[list[Value], list[exp.Expr]]:
-        """Give the options that are known, and those that are arrays of the engine."""
+        """Return the options that are known, and those that are arrays of the engine."""
         constants: list[Value] = []
         arrays: list[exp.Expr] = []
         for option in node.options:

@@ -1,4 +1,4 @@
-"""Say what names mean at a place in a query: columns, and what ``let`` bound.
+"""Define what names mean at a place in a query: columns, and what ``let`` bound.
 
 It does not turn expressions into SQL.
 """

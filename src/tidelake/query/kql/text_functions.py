@@ -63,7 +63,7 @@ _CAPTURES = regex.compile(r"\\.|(\((?!\?)|\(\?P?<(\w+)>)")
 
 
 def _group(args: Arguments, group: Any, pattern: str) -> int:
-    """Give a group's number, by number or by name."""
+    """Return a group's number, by number or by name."""
     if not isinstance(group, str):
         return int(group)
     names = [match[2] for match in _CAPTURES.finditer(pattern) if match[1]]
@@ -167,7 +167,7 @@ def _has_any_ipv4(target: str) -> Rule:
 
 
 def _has_any_index(args: Arguments) -> Value:
-    """Give the place of the first word that a text has, or -1."""
+    """Return the place of the first word that a text has, or -1."""
     subject = args.as_type(0, "text")
     none = exp.Neg(this=exp.Literal.number(1))
     if not args[1].is_constant:

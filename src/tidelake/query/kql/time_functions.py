@@ -64,7 +64,7 @@ def _end_of(unit: str) -> Rule:
 
 
 def start_of(time: datetime, unit: str, offset: int) -> datetime:
-    """Give where a day, week (from Sunday), month or year begins, some units away."""
+    """Return where a day, week (from Sunday), month or year begins, some units away."""
     day = time.replace(hour=0, minute=0, second=0, microsecond=0)
     match unit:
         case "day":
@@ -195,7 +195,7 @@ def _format_timespan(args: Arguments) -> Value:
 
 
 def _ingestion_time(args: Arguments) -> Value:
-    """Give the column of that name: a lake keeps no such time by itself, for merging extents would lose it."""
+    """Return the column of that name: a lake keeps no such time by itself, for merging extents would lose it."""
     found = args.scope.column("ingestion_time")
     if found is None:
         raise args.scope.error(

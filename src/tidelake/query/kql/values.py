@@ -66,7 +66,7 @@ class Column:
 
 
 def type_of(kind: DataType) -> str:
-    """Give the KQL type of a table's column: dates and wall clocks are times, bytes and nested values dynamic."""
+    """Return the KQL type of a table's column: dates and wall clocks are times, bytes and nested values dynamic."""
     if kind.logical is not None and kind.logical.kind == "decimal":
         return "decimal"
     if kind.logical is not None and kind.kind != "dynamic":
@@ -102,19 +102,19 @@ def coalesced(sql: exp.Expr, fallback: exp.Expr) -> exp.Expr:
 
 
 def text(value: Value) -> exp.Expr:
-    """Give a string's SQL with null as empty, which is what KQL knows."""
+    """Return a string's SQL with null as empty, which is what KQL knows."""
     if value.is_constant and value.constant is not None:
         return value.sql
     return coalesced(value.sql, text_literal(""))
 
 
 def any_of(parts: Sequence[exp.Expr]) -> exp.Expr:
-    """Say that one of several conditions holds; of none, none does."""
+    """Return that one of several conditions holds; of none, none does."""
     return exp.or_(*parts) if len(parts) > 1 else parts[0] if parts else exp.false()
 
 
 def json_of(value: Any) -> Any:
-    """Give a dynamic literal as plain JSON: times and spans within it become text."""
+    """Return a dynamic literal as plain JSON: times and spans within it become text."""
     match value:
         case dict():
             return {key: json_of(inner) for key, inner in value.items()}
@@ -143,7 +143,7 @@ def unreadable(value: Any) -> syntax.Literal | None:
 
 
 def at_ticks(ticks: int) -> timedelta:
-    """Give ticks as Python's span, which is as fine as a stored time."""
+    """Return ticks as Python's span, which is as fine as a stored time."""
     return timedelta(microseconds=ticks // 10)
 
 

@@ -20,7 +20,7 @@ SORTS = ("array_sort_asc", "array_sort_desc")
 
 
 def sorted_arrays(args: Arguments) -> int:
-    """Say how many arrays a sort is given: the last argument may say where nulls stand."""
+    """Return how many arrays a sort is given: the last argument may say where nulls stand."""
     return len(args) - (len(args) > 1 and args[len(args) - 1].type == "bool")
 
 
@@ -82,7 +82,7 @@ def _cosine(args: Arguments) -> Value:
 
 
 def _stats(target: str) -> Rule:
-    """Give a series' statistics; what is no number is left out, whether or not that is asked for."""
+    """Return a series' statistics; what is no number is left out, whether or not that is asked for."""
     return lambda args: Value(call(target, args.as_type(0, "dynamic").sql), "dynamic")
 
 
@@ -99,7 +99,7 @@ def _fill(target: str, *names: str) -> Rule:
 
 
 def _percentile_tdigest(args: Arguments) -> Value:
-    """Give a percentile of the values that a digest keeps, as the type that is asked for."""
+    """Return a percentile of the values that a digest keeps, as the type that is asked for."""
     share = args.as_type(1, "real").sql
     found = Value(call("tide_percentile_of", args.as_type(0, "dynamic").sql, share), "real")
     return convert(found, str(args.constant(2, "the type"))) if len(args) > 2 else found

@@ -166,7 +166,7 @@ def bind_window(node: syntax.Call, args: Arguments, scope: Scope) -> Value:
 
 
 def _falls(sql: exp.Expr, scope: Scope) -> bool:
-    """Say whether rows are sorted by something in descending order: then ranks follow that."""
+    """Return whether rows are sorted by something in descending order: then ranks follow that."""
     return any(
         isinstance(key, exp.Ordered) and key.this == sql and bool(key.args.get("desc")) for key in scope.windows or ()
     )
@@ -193,7 +193,7 @@ def _parts(node: object) -> list[object]:
 
 
 def _mapped(node: Any, change: Callable[[Any], Any]) -> Any:
-    """Give a node with its parts changed; queries within it stay as they are."""
+    """Return a node with its parts changed; queries within it stay as they are."""
     if isinstance(node, syntax.Pipe | syntax.Function | syntax.DataTable | type) or not is_dataclass(node):
         return node
     changes: dict[str, Any] = {}

@@ -10,7 +10,7 @@ from decimal import Decimal
 
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,9})?", re.ASCII)
 _BASE_16 = re.compile(r"([+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?\d{1,9})[fFdD]?", re.ASCII)
-_MOST_DIGITS = 40  # before and behind the point: more than any decimal has, and one to round by
+_MAX_DIGITS = 40  # before and behind the point: more than any decimal has, and one to round by
 
 
 def number_text(text: str) -> str | None:
@@ -19,9 +19,9 @@ def number_text(text: str) -> str | None:
     if _NUMBER.fullmatch(bare) is None:
         return None
     number = Decimal(bare)
-    if number and number.adjusted() > _MOST_DIGITS:
+    if number and number.adjusted() > _MAX_DIGITS:
         return None
-    return f"{number:f}" if number and number.adjusted() > -_MOST_DIGITS else "0"
+    return f"{number:f}" if number and number.adjusted() > -_MAX_DIGITS else "0"
 
 
 def real_of_base_16(text: str) -> float | None:

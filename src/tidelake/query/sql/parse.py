@@ -75,7 +75,7 @@ def parse_sql(text: str, columns: Collection[str] = ()) -> exp.Query:
 
 
 def too_deep() -> QueryError:
-    """Say that a query is nested further than it can be followed."""
+    """Return that a query is nested further than it can be followed."""
     return QueryError(
         "the query is nested too deeply, or one expression has too many parts: use in (…), or several steps",
         kind="too_deep",
@@ -107,12 +107,12 @@ def with_clock(tree: exp.Query, now: datetime) -> exp.Query:
 
 
 def asks_the_time(tree: exp.Query) -> bool:
-    """Say whether a query's meaning depends on when it is asked."""
+    """Return whether a query's meaning depends on when it is asked."""
     return tree.find(*_NOW) is not None
 
 
 def place_of(node: exp.Expr) -> int | None:
-    """Give where a name begins in the text it was read from."""
+    """Return where a name begins in the text it was read from."""
     if isinstance(node, exp.Func) and "start" in node.meta:
         return cast(int, node.meta["start"])
     for identifier in node.find_all(exp.Identifier):
@@ -122,13 +122,13 @@ def place_of(node: exp.Expr) -> int | None:
 
 
 def error_of(text: str, node: exp.Expr, message: str, *, kind: str) -> QueryError:
-    """Say what is wrong with a name, with a caret under it where its place is known."""
+    """Return what is wrong with a name, with a caret under it where its place is known."""
     at = place_of(node)
     return QueryError(message, kind=kind) if at is None else error_at(text, at, message, kind=kind)
 
 
 def path_call(column: exp.Expr, path: str) -> exp.Anonymous:
-    """Give the call that reads a path of a dynamic value."""
+    """Return the call that reads a path of a dynamic value."""
     return exp.Anonymous(this="tide_get", expressions=[column, exp.Literal.string(path)])
 
 
@@ -261,7 +261,7 @@ def _syntax_error(text: str, error: ParseError) -> QueryError:
 
 
 def _after(text: str, at: int, found: str) -> tuple[int, str]:
-    """Give what follows a token, where the parser names the one before what is missing."""
+    """Return what follows a token, where the parser names the one before what is missing."""
     rest = text[at + len(found) :]
     following = re.match(r"\s*(\w+|\S)?", rest)
     if following is None or following[1] is None:
@@ -278,7 +278,7 @@ def _wanted(description: str) -> str:
 
 
 def _is_word(found: str) -> bool:
-    """Say whether a word stands where only a name or a value can, and has a meaning of its own."""
+    """Return whether a word stands where only a name or a value can, and has a meaning of its own."""
     return found.lower() in _TAKEN
 
 

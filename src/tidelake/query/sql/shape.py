@@ -201,7 +201,7 @@ def _one_grouping(group: exp.Group) -> None:
 
 
 def _type_constants(select: exp.Select) -> None:
-    """Give a number that a select names a type: where the name is grouped by, a bare number would mean a place."""
+    """Return a number that a select names a type: where the name is grouped by, a bare number would mean a place."""
     for each in select.expressions:
         if isinstance(each, exp.Alias) and isinstance(each.this, exp.Literal) and each.this.is_int:
             each.set("this", exp.cast(each.this.copy(), "INT" if abs(int(each.this.this)) < 2**31 else "BIGINT"))

@@ -137,7 +137,7 @@ class _Expansion:
         return node.alias_or_name, names
 
     def _name(self, node: exp.Expr) -> bool:
-        """Give a source without a name one of ours."""
+        """Return a source without a name one of ours."""
         if not isinstance(node, exp.Subquery | exp.Values | exp.Lateral):
             return False
         self._made = getattr(self, "_made", 0) + 1
@@ -206,12 +206,12 @@ class _Expansion:
             return
         values = [value.copy() for _, value in _chosen(star, columns, self._text)]
         arguments = [call.this, *call.expressions] if isinstance(call.this, exp.Expr) else list(call.expressions)
-        spread = [each for given in arguments for each in (values if given is whole else [given])]
+        alternatives = [each for given in arguments for each in (values if given is whole else [given])]
         if isinstance(call.this, exp.Expr):
-            call.set("this", spread[0])
-            call.set("expressions", spread[1:])
+            call.set("this", alternatives[0])
+            call.set("expressions", alternatives[1:])
         else:
-            call.set("expressions", spread)
+            call.set("expressions", alternatives)
 
 
 def _starred(each: exp.Expr, relation: _Relation) -> Sequence[_Output] | None:

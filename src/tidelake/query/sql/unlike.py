@@ -1,4 +1,4 @@
-"""Give functions that DuckDB has under the same name the answers that Spark gives.
+"""Provide functions that DuckDB has under the same name the answers that Spark gives.
 
 Letters that become several when their case changes, such as ß, are left to Python, which follows the same tables as
 Spark; all others to DuckDB. It does not touch casts, operators or times.
@@ -26,7 +26,7 @@ def answer_alike(tree: exp.Expr) -> None:
 
 
 def _case(name: str, letters: str) -> Callable[[exp.Expr], None]:
-    """Give what has no letter out of the ordinary to DuckDB, and the rest to a function of ours."""
+    """Return what has no letter out of the ordinary to DuckDB, and the rest to a function of ours."""
 
     def change(node: exp.Expr) -> None:
         value = exp.cast(node.this.copy(), "TEXT")

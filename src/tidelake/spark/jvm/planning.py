@@ -82,7 +82,7 @@ def _active(spark: SparkSession) -> Iterator[None]:
 
 
 def _in_driver(spark: SparkSession, source: type[DataSource]) -> Any:
-    """Give the source that plans here, or None if this Spark is not as expected."""
+    """Return the source that plans here, or None if this Spark is not as expected."""
     from pyspark.java_gateway import ensure_callback_server_started
     from pyspark.sql.udf import _wrap_function
 

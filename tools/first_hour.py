@@ -28,7 +28,7 @@ WIDTH, HEIGHT = 100, 50
 COMMANDS = (
     "tidelake ingest web.access access.log",
     "tidelake describe web.access",
-    'tidelake query "web.access | summarize requests = count(), sum(bytes) by status | order by status asc"',
+    'tidelake query "web.access | summarize n = count(), sum(bytes) by status | order by status asc"',
     "tidelake query \"web.access | where pth startswith '/cart'\"",
 )
 

@@ -103,6 +103,7 @@ class FileRows:
         self.name = str(place) if isinstance(place, Path) else "-"
         self._now_us = time.time_ns() // 1000
         self._rest: Iterator[bytes] | None = None  # of a pipe
+        self._kept_sample: tuple[str, Source] | None = None
         self.quarantine: Quarantine | None = None
         if options.skip_bad or options.missing_time == "skip":
             base = place.name if isinstance(place, Path) else "stdin"
@@ -159,6 +160,7 @@ class FileRows:
             self.quarantine.restart()
         with self._errors():
             rules = self._with_times(schema, rules)
+            self._kept_sample = None
             for piece in self._pieces(schema.names, rules.time or TIME_COLUMN):
                 coerced = self._coerced_piece(piece, schema, rules)
                 schema = coerced.schema
@@ -261,14 +263,20 @@ class FileRows:
         return constants.WithConstants(rows, self.options.constants, names) if self.options.constants else rows
 
     def _sample(self, time: str = TIME_COLUMN) -> Source:
-        """Return the first rows, to choose from."""
+        """Return the first rows, to choose from; they are parsed once for choosing, and let go when that is done."""
         with self._errors():
-            piece = next(self._read_pieces(iter([self._head]), (), time, is_sample=True), None)
-            if isinstance(piece, tuple):
-                piece = self._json_sample(*piece)
-            if piece is None or not piece.rows:
-                raise InvalidInputError("no rows to choose a schema from", kind="no_rows")
-            return self._with_constants(piece, ())
+            key = time if self.kind == LINES else ""  # elsewhere the name of the time column changes nothing
+            if self._kept_sample is None or self._kept_sample[0] != key:
+                self._kept_sample = key, self._parsed_sample(time)
+            return self._kept_sample[1]
+
+    def _parsed_sample(self, time: str) -> Source:
+        piece = next(self._read_pieces(iter([self._head]), (), time, is_sample=True), None)
+        if isinstance(piece, tuple):
+            piece = self._json_sample(*piece)
+        if piece is None or not piece.rows:
+            raise InvalidInputError("no rows to choose a schema from", kind="no_rows")
+        return self._with_constants(piece, ())
 
     def _json_sample(self, line: int, data: bytes) -> Source:
         if not self._is_all:

@@ -289,6 +289,15 @@ def test_a_deadline_does_not_interrupt_what_only_happens_to_run_in_the_thread() 
     assert not any(thread.name == "tidelake-deadline" for thread in threading.enumerate())
 
 
+def test_a_deadline_does_not_interrupt_a_finalizer_of_a_scan() -> None:
+    done: list[str] = []
+    room: dict[str, object] = {"__name__": "tidelake.scan.made", "done": done}
+    exec("def close():\n    for _ in range(20_000_000):\n        pass\n    done.append('closed')\n", room)
+    with pytest.raises(ValueError, match="late"):
+        Deadline(0.1).watched(planning(cast("Callable[[], None]", room["close"])), ValueError("late"))
+    assert done == ["closed"]
+
+
 def test_a_deadline_that_is_kept_leaves_nothing_behind() -> None:
     deadline = Deadline(60.0)
     assert deadline.watched(lambda: sum(range(1000)), ValueError("late")) == 499_500
@@ -304,7 +313,7 @@ from tidelake.query.engines.spark import CLOSED, SETTINGS
 def late():
     while True:
         [name for name in ("a", "b")]
-late.__globals__["__name__"] = "tidelake.planning"
+late.__globals__["__name__"] = "tidelake.query.planning"
 
 kept = Deadline(60.0)
 for _ in range(3):

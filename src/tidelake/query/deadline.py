@@ -24,17 +24,13 @@ from typing import TypeVar
 AGAIN_SECONDS = 0.02  # between tries to raise, while the thread is where it must not be
 HEARD_SECONDS = 0.5  # until it is raised again, should somebody have caught it
 TURNS = 1_000  # of a loop, by the first of which what was raised has come
-# Packages that planning runs in, and our own modules that it does not.
+# Packages that planning runs in: of ours, those that only make new values, and have no finalizers.
 _PLANNING = frozenset(
-    {"sqlglot", "tidelake", "re", "difflib", "copy", "enum", "functools", "collections", "contextlib", "typing"}
-    | {"dataclasses", "decimal", "datetime", "json", "abc", "heapq", "string", "ast", "calendar", "fnmatch"}
+    {"sqlglot", "re", "difflib", "copy", "enum", "functools", "collections", "contextlib", "typing", "dataclasses"}
+    | {"decimal", "datetime", "json", "abc", "heapq", "string", "ast", "calendar", "fnmatch"}
 )
-_NOT_PLANNING = (
-    "tidelake.query.engines.local",
-    "tidelake.query.engines.spark",
-    "tidelake.query.result",
-    "tidelake.spark",
-)
+_OURS = ("tidelake.query", "tidelake.model", "tidelake.pruning")
+_NOT_PLANNING = ("tidelake.query.engines", "tidelake.query.result")
 
 T = TypeVar("T")
 
@@ -147,7 +143,8 @@ class _Watch:
         frame = sys._current_frames().get(self._target.value)
         while frame is not None and frame.f_code is not Deadline.watched.__code__:
             module = str(frame.f_globals.get("__name__"))
-            if module.partition(".")[0] not in _PLANNING or module.startswith(_NOT_PLANNING):
+            is_ours = module.startswith(_OURS) and not module.startswith(_NOT_PLANNING)
+            if not is_ours and module.partition(".")[0] not in _PLANNING:
                 return False
             frame = frame.f_back
         return frame is not None

@@ -128,7 +128,7 @@ def _executor(rows: int) -> Executor:
 
 
 def checked(batch: pa.RecordBatch, schema: Schema) -> pa.RecordBatch:
-    """Return a batch exactly the schema's Arrow types, or say what does not fit."""
+    """Give a batch exactly the schema's Arrow types, or raise what does not fit."""
     if batch.schema.names != list(schema.names):
         missing = [name for name in schema.names if name not in batch.schema.names]
         extra = [name for name in batch.schema.names if name not in schema]

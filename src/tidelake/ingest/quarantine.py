@@ -47,7 +47,7 @@ class Quarantine:
         self.count = 0
 
     def finish(self) -> None:
-        """Return the file its name, if it holds anything."""
+        """Give the file its name, if it holds anything."""
         if self._out is not None:
             self._out.flush()
             os.fsync(self._out.fileno())

@@ -98,7 +98,7 @@ def type_of(digits: Digits) -> exp.DataType:
 
 
 def even_out(tree: exp.Expr) -> bool:
-    """Return decimals that make up one column, as rows that are listed or united do, the digits of the widest.
+    """Give decimals that make up one column, as rows that are listed or united do, the digits of the widest.
 
     Return whether something was changed, so that types have to be worked out again.
     """
@@ -206,7 +206,7 @@ def _real(annotator: Any, node: exp.Expr) -> exp.Expr:
 
 
 def _part(annotator: Any, node: exp.Extract) -> exp.Expr:
-    """Return seconds their fraction, as Spark does; other parts of a time are whole."""
+    """Give seconds their fraction, as Spark does; other parts of a time are whole."""
     is_second = node.name.lower() in ("second", "seconds", "sec", "secs", "s")
     found: exp.Expr = annotator._set_type(node, type_of((8, 6)) if is_second else exp.DType.INT)
     return found

@@ -115,7 +115,7 @@ class Result:
         print("\n".join([self._text(rows), *(f"warning: {each}" for each in self.warnings)]))
 
     def explain(self) -> str:
-        """Return which engine runs the query, and draw of every table what pruning left."""
+        """Say which engine runs the query, and draw of every table what pruning left."""
         return "\n\n".join([f"engine {self.engine}", *(plan.explain() for plan in self.plans)])
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> Any:

@@ -105,7 +105,7 @@ def block_rows_for(staged: Sequence[pa.RecordBatch], rows: int, schema: Schema) 
 
 
 def conformed(batch: pa.RecordBatch, schema: Schema) -> pa.RecordBatch:
-    """Return rows of an older schema the columns of a wider one."""
+    """Give rows of an older schema the columns of a wider one."""
     if batch.schema.equals(schema.arrow):
         return batch
     held = dict(zip(batch.schema.names, batch.columns, strict=True))

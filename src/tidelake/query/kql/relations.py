@@ -148,7 +148,7 @@ def fresh_key(name: str, taken: Iterable[str]) -> str:
 
 
 def keyed(columns: Iterable[tuple[str, str]], taken: Iterable[str] = ()) -> tuple[Column, ...]:
-    """Return columns of names and types their names in SQL."""
+    """Give columns of names and types their names in SQL."""
     used = list(taken)
     found: list[Column] = []
     for name, kind in columns:

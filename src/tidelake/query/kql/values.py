@@ -109,7 +109,7 @@ def text(value: Value) -> exp.Expr:
 
 
 def any_of(parts: Sequence[exp.Expr]) -> exp.Expr:
-    """Return that one of several conditions holds; of none, none does."""
+    """Return the condition that one of several holds; of none, none does."""
     return exp.or_(*parts) if len(parts) > 1 else parts[0] if parts else exp.false()
 
 

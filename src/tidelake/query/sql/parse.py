@@ -75,7 +75,7 @@ def parse_sql(text: str, columns: Collection[str] = ()) -> exp.Query:
 
 
 def too_deep() -> QueryError:
-    """Return that a query is nested further than it can be followed."""
+    """Return the error that a query is nested further than it can be followed."""
     return QueryError(
         "the query is nested too deeply, or one expression has too many parts: use in (…), or several steps",
         kind="too_deep",

@@ -1,4 +1,4 @@
-"""Provide a table what it cannot take, or hardly can: a clear error and nothing committed, or all of it kept."""
+"""Give a table what it cannot take, or hardly can: a clear error and nothing committed, or all of it kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Provide Spark options: those that are known are heeded, whatever their case, and no other is passed over."""
+"""Give Spark options: those that are known are heeded, whatever their case, and no other is passed over."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Provide tests a disk of their own that can be full, or read-only.
+"""Give tests a disk of their own that can be full, or read-only.
 
 A small tmpfs is mounted where root may; elsewhere the test is skipped, with the reason. It does not touch other disks.
 """

@@ -1,4 +1,4 @@
-"""Define what a lake's catalog holds, as rows that a person or a machine can read.
+"""List what a lake's catalog holds, as rows that a person or a machine can read.
 
 A ``Listing`` is made from library values, and knows both shapes: a table for the terminal, and JSON with plain numbers
 and RFC 3339 times. It does not read data.

@@ -1,4 +1,4 @@
-"""Define what one extent holds, and whether its bytes are the ones that were written.
+"""Report what one extent holds, and whether its bytes are the ones that were written.
 
 ``inspect_extent`` reads the footer, then every byte that carries a checksum, one block at a time, and gives an
 ``ExtentReport``: a plain value with a JSON shape (``docs/inspect.md``). ``anatomy`` lays it out for a person. Damage in

@@ -1,4 +1,4 @@
-"""Track what a table covers at a snapshot, from whatever still says so.
+"""Find what a table covers at a snapshot, from whatever still says so.
 
 What a table covers is the union of what its live extents and hot rows cover. It is known, best first, from
 

@@ -1,4 +1,4 @@
-"""Provide the content of rows a name, whatever extents they lie in.
+"""Name the content of rows, whatever extents they lie in.
 
 What is hashed (SHA-256), so that anybody can do it again:
 

@@ -1,4 +1,4 @@
-"""Provide dynamic values to people and programs outside in a form they can use: JSON text, structs or Python objects.
+"""Turn dynamic values into forms that people and programs outside can use: JSON text, structs or Python objects.
 
 Inside, a dynamic value is CBOR, and a stream may carry it as such (``cbor``). ``json``, the default of every way out,
 is text in a field that says so, so that what was read can be appended again. ``struct`` needs all values at once, and

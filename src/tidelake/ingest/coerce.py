@@ -1,4 +1,4 @@
-"""Provide rows the shape of a table, losing nothing: NDJSON, Python dicts, or Arrow.
+"""Give rows the shape of a table, losing nothing: NDJSON, Python dicts, or Arrow.
 
 What fits a column, whatever the rows came as:
 

@@ -1,4 +1,4 @@
-"""Provide rows values that are the same in each of them, such as the host that a file came from.
+"""Give rows values that are the same in each of them, such as the host that a file came from.
 
 A constant takes the place of what a row has under that name. It does not change the rows.
 """

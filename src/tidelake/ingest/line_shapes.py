@@ -1,4 +1,4 @@
-"""Track the shapes of log lines: where the time of a line is, and what else stands around it.
+"""Define the shapes of log lines: where the time of a line is, and what else stands around it.
 
 A shape is one regular expression whose group ``ts`` is the time; other groups become columns, and may be missing from a
 line. Well-known shapes come first (Kubernetes, syslog, access logs, log4j, …), then a time at the beginning of a line,

@@ -1,4 +1,4 @@
-"""Provide Arrow rows to pandas without changing a value.
+"""Turn Arrow rows into pandas frames without changing a value.
 
 Arrow's own way makes doubles of whole numbers where one is missing, which rounds large ones, inside nested values too.
 Here such columns have pandas' nullable types, and nested values are Python's own lists and dicts. It does not read

@@ -1,4 +1,4 @@
-"""Track what a table was told when it was made, as its catalog keeps it.
+"""Hold what a table was told when it was made, as its catalog keeps it.
 
 What is as by default is left out of the stored shape, so that a default may change. It does not check values: those
 who make tables do.

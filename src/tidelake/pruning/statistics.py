@@ -1,4 +1,4 @@
-"""Track enough about a run of rows to skip it.
+"""Hold enough about a run of rows to skip it.
 
 The same ``Stats`` describe a block, an extent, or anything merged from them. What is missing is unknown, and unknown
 keeps the data: a bound that is None bounds nothing, a set that is None excludes nothing. ``collector`` makes statistics

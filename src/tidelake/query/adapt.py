@@ -1,4 +1,4 @@
-"""Provide every operation on a dynamic value the plain value it needs.
+"""Give every operation on a dynamic value the plain value it needs.
 
 A dynamic value that is compared with text is taken as text, with a number as a number; a value of another type is then
 null. Grouped, made distinct or joined on, it is taken as the text it would be shown as. What has no plain meaning, such

@@ -1,4 +1,4 @@
-"""Define what to try next: where a table's rows lie when none were found, and what would make a query read less.
+"""Suggest what to try next: where a table's rows lie when none were found, and what would make a query read less.
 
 Both come from what the catalog and the plan know; no object is read. It does not change what a query answers.
 """

@@ -1,4 +1,4 @@
-"""Provide intervals of a result in a form that Arrow can hold.
+"""Turn intervals of a result into a form that Arrow can hold.
 
 Of what is shorter than a day Arrow keeps nanoseconds in 64 bits, which are 292 years; DuckDB counts microseconds and
 does not look whether they fit. Whole days of what is longer are given as days. An interval of days and less that is

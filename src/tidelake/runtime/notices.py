@@ -1,4 +1,4 @@
-"""Determine a person why they wait: loops are compiled, once on a machine, or there is no compiler for them.
+"""Tell a person why they wait: loops are compiled, once on a machine, or there is no compiler for them.
 
 ``compiling`` says when a loop is compiled, and not when it is loaded; what runs uncompiled says how many bytes it goes
 through. Who can talk to a person says how to tell. Short waits are not worth a word. It does not import a compiler.

@@ -1,4 +1,4 @@
-"""Track where else the values of a column may lie: in the overflow column, or at the path it was promoted from.
+"""Find where else the values of a column may lie: in the overflow column, or at the path it was promoted from.
 
 A value that did not fit its column is kept in the overflow column under the column's name, as is one that came before
 its column; a promoted column's older values lie at their path. The table's settings say of which columns that is so.

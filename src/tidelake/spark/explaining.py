@@ -1,4 +1,4 @@
-"""Define what the scans of a frame would read, and what was pruned.
+"""Explain what the scans of a frame would read, and what was pruned.
 
 Spark's own ``explain`` shows the columns and the filters that reached a table; this shows what they left of its extents
 and blocks. It does not run the frame.

@@ -1,4 +1,4 @@
-"""Track the options of reads, writes and streams: one that is not known is refused, and never passed over.
+"""Define the options of reads, writes and streams: one that is not known is refused, and never passed over.
 
 Names are found whatever their case, as Spark's are. For what is here, the names that Delta Lake's users type are taken,
 too. What Spark itself adds to a source's options is left out. It does not open what the options name.

@@ -1,4 +1,4 @@
-"""Define in our own errors what a database's driver raised.
+"""Translate what a database's driver raised into our own errors.
 
 What lasts until somebody acts (no room, no permission, no such table) is a StorageError that is certain; what may pass
 (a lock, a server that is starting, a broken connection) is one that is not; what no sound database says is

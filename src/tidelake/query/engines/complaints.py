@@ -1,4 +1,4 @@
-"""Define in our own words what DuckDB complains of, with the place in the text where it can be found.
+"""Translate what DuckDB complains of into our own words, with the place in the text where it can be found.
 
 A complaint is told apart by its first line. One that is not known is said to be a part of the query that cannot be run
 in process; the engine's own error stays behind ours as its cause. It does not know tables.

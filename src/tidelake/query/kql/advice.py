@@ -1,4 +1,4 @@
-"""Define what to write instead of the KQL that is not supported.
+"""Suggest what to write instead of the KQL that is not supported.
 
 A refusal names the construct; this adds what to do. It does not decide what is supported.
 """

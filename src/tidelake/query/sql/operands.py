@@ -1,4 +1,4 @@
-"""Provide functions what Spark gives them: texts as the times they are, and types by Spark's names.
+"""Give functions what Spark gives them: texts as the times they are, and types by Spark's names.
 
 A function of times takes text, which Spark casts by itself. ``typeof`` is known before a query runs. It does not write
 functions: see ``sql.meaning`` and ``sql.functions``.

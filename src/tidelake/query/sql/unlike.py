@@ -1,4 +1,4 @@
-"""Provide functions that DuckDB has under the same name the answers that Spark gives.
+"""Give functions that DuckDB has under the same name the answers that Spark gives.
 
 Letters that become several when their case changes, such as ß, are left to Python, which follows the same tables as
 Spark; all others to DuckDB. It does not touch casts, operators or times.

@@ -298,6 +298,33 @@ def test_a_deadline_does_not_interrupt_a_finalizer_of_a_scan() -> None:
     assert done == ["closed"]
 
 
+def test_a_deadline_does_not_interrupt_what_the_collector_calls() -> None:
+    """The collector may start at any allocation, also between looking at the stack and raising."""
+    broken: list[object] = []
+    limits, hook, interval = gc.get_threshold(), sys.unraisablehook, sys.getswitchinterval()
+
+    def collects(phase: str, _info: dict[str, int]) -> None:
+        for _ in range(2_000):
+            pass
+
+    room: dict[str, object] = {"__name__": "sqlglot.made"}
+    exec("def allocates():\n    while True:\n        [[] for _ in range(100)]\n", room)
+    gc.callbacks.append(collects)
+    sys.unraisablehook = broken.append
+    gc.set_threshold(20)
+    sys.setswitchinterval(1e-6)  # threads change places at almost every step
+    try:
+        for _ in range(100):
+            with pytest.raises(ValueError, match="late"):
+                Deadline(0.005).watched(cast("Callable[[], None]", room["allocates"]), ValueError("late"))
+    finally:
+        sys.setswitchinterval(interval)
+        gc.set_threshold(*limits)
+        sys.unraisablehook = hook
+        gc.callbacks.remove(collects)
+    assert not broken
+
+
 def test_a_deadline_that_is_kept_leaves_nothing_behind() -> None:
     deadline = Deadline(60.0)
     assert deadline.watched(lambda: sum(range(1000)), ValueError("late")) == 499_500

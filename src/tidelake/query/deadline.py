@@ -128,15 +128,20 @@ class _Watch:
     def _run(self) -> None:
         self._done.wait(max(self._deadline.left, 0.0))
         while not self.over:
-            with self._lock:
-                if raised := not (self.held or self.over) and self._is_planning():
-                    collects = gc.isenabled()
-                    gc.disable()  # no finalizers run where it comes
-                    self._sent = True
-                    ctypes.pythonapi.PyThreadState_SetAsyncExc(self._target, ctypes.py_object(_OutOfTimeError))
-            self._done.wait(HEARD_SECONDS if raised else AGAIN_SECONDS)
-            if raised and collects:
-                gc.enable()
+            collects = gc.isenabled()
+            gc.disable()  # before the stack is looked at, and until it has come: the other thread goes on meanwhile
+            try:
+                with self._lock:
+                    if raised := not (self.held or self.over) and self._is_planning():
+                        self._sent = True
+                        ctypes.pythonapi.PyThreadState_SetAsyncExc(self._target, ctypes.py_object(_OutOfTimeError))
+                if raised:
+                    self._done.wait(HEARD_SECONDS)
+            finally:
+                if collects:
+                    gc.enable()
+            if not raised:
+                self._done.wait(AGAIN_SECONDS)
 
     def _is_planning(self) -> bool:
         """Whether all that the thread is in the midst of, down to where it is watched, is planning's own."""

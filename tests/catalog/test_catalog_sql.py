@@ -443,7 +443,7 @@ def test_a_million_users_cost_one_row_each_when_they_first_commit(tmp_path: Path
 
 
 def test_too_many_extents_in_one_snapshot_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidelake.catalog.sql.setup.MAX_ADDED", 3)
+    monkeypatch.setattr("tidelake.catalog.sql.extent_listing.MAX_ADDED", 3)
     with open_sql(str(tmp_path / "c.sqlite")) as catalog:
         scope = catalog.create_table("t", SCHEMA, {}).scope
         publish(catalog, scope, *(AddExtent(extent()) for _ in range(3)))

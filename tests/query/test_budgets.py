@@ -19,7 +19,7 @@ from tests.support.hostile_queries import QUERIES
 from tests.support.measuring import measured
 from tidelake import Lake
 from tidelake.errors import QueryError, UnavailableError
-from tidelake.query.deadline import Deadline
+from tidelake.query.budget import Deadline
 from tidelake.query.engines.spark import CLOSED, SETTINGS
 
 if TYPE_CHECKING:
@@ -334,7 +334,7 @@ def test_a_deadline_that_is_kept_leaves_nothing_behind() -> None:
 
 PROFILED = """
 import sys, threading, time
-from tidelake.query.deadline import Deadline
+from tidelake.query.budget import Deadline
 from tidelake.query.engines.spark import CLOSED, SETTINGS
 
 def late():

@@ -14,7 +14,7 @@ import pytest
 
 import tidelake
 from tidelake import Lake, QueryError, UnavailableError
-from tidelake.query.engines import choose
+from tidelake.query import session
 from tidelake.query.session import run
 
 
@@ -178,9 +178,9 @@ def test_budget_that_makes_no_sense_is_refused(budget: dict[str, object], lake: 
 
 def test_engine_is_local_for_what_is_small_and_spark_otherwise(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     assert lake.sql("select ts from obs.logs").engine == "local"
-    monkeypatch.setattr(choose, "LOCAL_BYTES", 0)
+    monkeypatch.setattr(session, "LOCAL_BYTES", 0)
     assert lake.sql("select ts from obs.logs").engine == "spark"
-    monkeypatch.setattr(choose, "find_spec", lambda name: None)
+    monkeypatch.setattr(session, "find_spec", lambda name: None)
     assert lake.sql("select ts from obs.logs").engine == "local"
     with pytest.raises(tidelake.InvalidInputError, match="auto, local or spark"):
         lake.sql("select 1", engine="fast")

@@ -13,32 +13,47 @@ A catalog is the one place that says which objects a table consists of. Its prom
   extent whose registration was given up for collection cannot be committed any more.
 - A key is offered as garbage only when no retained snapshot and no pending registration has it.
 
-Ids are unique for ever and not reused. It does not read or write objects, and never deletes one.
+Ids are unique for ever and not reused. A listing leaves out extents whose bounds lie outside of what is wanted, which a
+catalog compares as intervals of whole numbers, reals or texts. It does not read or write objects, and deletes none.
 """
 
 from __future__ import annotations
 
+import math
 import re
 import secrets
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from types import TracebackType
 from typing import Any, Literal, Protocol, Self, TypeAlias
 
 from tidelake.errors import ConflictError, InvalidInputError
-from tidelake.model.predicate import Predicate
+from tidelake.model.predicate import (
+    Equals,
+    InSet,
+    Nanoseconds,
+    Predicate,
+    Range,
+    TimeRange,
+    conjuncts_of,
+    time_ns,
+)
 from tidelake.model.schema import Schema
 from tidelake.model.snapshot import Commit, Extent, HotBatch, Manifest, Receipt, Scope, Snapshot, make_id
 
 DEFAULT_NAMESPACE = "default"
 MAX_USER_BYTES = 255  # user ids become folder names
+MAX_INTERVALS = 8  # compared inside a catalog; each costs every extent in time's range a look-up
 RECEIPTS_KEPT_US = 7 * 24 * 3600 * 1_000_000  # how long a replay is told from a new commit, unless a table says more
 
 Clock: TypeAlias = Callable[[], int]  # microseconds since 1970 UTC
 StepHook: TypeAlias = Callable[[str], None]  # called at each named step, so that tests can stop the world there
 UnitState = Literal["queued", "leased", "done", "dead"]
+Sort: TypeAlias = Literal["whole", "real", "text"]  # of a bound, as a catalog can compare it
 
+_SORTS: dict[str, Sort] = {"int": "whole", "long": "whole", "timestamp": "whole", "real": "real", "string": "text"}
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,127}")
 
 
@@ -130,6 +145,16 @@ class WorkUnit:
     created_us: int
     updated_us: int
     error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """Where wanted values of a column lie, both ends included; None is unbounded."""
+
+    column: str
+    sort: Sort
+    low: int | float | str | None
+    high: int | float | str | None
 
 
 class WorkQueue(Protocol):
@@ -388,6 +413,23 @@ def parse_table_name(text: str) -> tuple[str, str]:
     return namespace, name
 
 
+def intervals_of(where: Predicate | None, schema: Schema) -> tuple[Interval, ...]:
+    """Return intervals that every wanted row lies in."""
+    found = [interval for part in conjuncts_of(where) if (interval := _interval(part, schema)) is not None]
+    return tuple(found[:MAX_INTERVALS])
+
+
+def sort_of(value: Any) -> Sort | None:
+    """Return how a catalog can compare a bound; None if it cannot."""
+    if type(value) is int and -(2**63) <= value < 2**63:
+        return "whole"
+    if type(value) is float and math.isfinite(value):
+        return "real"
+    if type(value) is str and "\x00" not in value:  # PostgreSQL has no text with a zero byte
+        return "text"
+    return None
+
+
 def check_user(user: str) -> None:
     """Refuse a user id that is not plain printable text of a sane length."""
     if not user.isprintable() or user != user.strip() or len(user.encode()) > MAX_USER_BYTES:
@@ -396,3 +438,35 @@ def check_user(user: str) -> None:
 
 def _rebuild_stale(message: str, head: Snapshot, kind: str, facts: dict[str, object]) -> StaleHead:
     return StaleHead(message, head=head, kind=kind, **facts)
+
+
+def _interval(part: Predicate, schema: Schema) -> Interval | None:
+    low: Any
+    high: Any
+    match part:
+        case Equals(column, value):
+            low = high = value
+        case InSet(column, values) if len({type(value) for value in values}) == 1 and all(v == v for v in values):
+            ordered: list[Any] = list(values)
+            low, high = min(ordered), max(ordered)
+        case Range(column, low, high):
+            pass
+        case TimeRange(column, low, end_ns):
+            high = None if end_ns is None else end_ns - 1
+        case _:
+            return None
+    sort = _SORTS.get(schema[column].type.kind) if column in schema else None
+    if sort is None:
+        return None
+    least, most = _fitted(low, sort, outwards=-math.inf), _fitted(high, sort, outwards=math.inf)
+    return None if least is None and most is None else Interval(column, sort, least, most)
+
+
+def _fitted(value: Any, sort: Sort, *, outwards: float) -> int | float | str | None:
+    """Return a bound as the column's type, no tighter than it was, or None if that cannot be."""
+    if isinstance(value, datetime | Nanoseconds):
+        value = time_ns(value) if isinstance(value, datetime) else int(value)
+    if sort == "real" and type(value) is int and abs(value) < 2**1000:
+        nearest = float(value)
+        return nearest if nearest == value else math.nextafter(nearest, outwards)
+    return value if sort_of(value) == sort else None

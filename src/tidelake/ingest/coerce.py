@@ -24,6 +24,11 @@ that all its values in this call have (whole numbers and others together: real),
 or are nested. Beyond the limits it goes to the overflow column. Of a key that occurs twice in an object the last one
 counts. Null and a missing key are the same. A key that is the overflow column's name goes into the map under it.
 
+Keys that only case tells apart are brought together, since to Spark and DuckDB they are one name. A key that differs
+only in case from a column goes into that column, and one that differs only in case from a key before it goes with that
+one, unless a row of the same call has a value under both: then each is a column of its own, and both values are kept. A
+key that is a column's exact name is always that column's.
+
 Nothing is half done: an error means that nothing is returned. It does not write anything anywhere.
 """
 
@@ -40,7 +45,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelake.errors import InvalidInputError, SchemaError, TidelakeError
-from tidelake.ingest.cases import fold_cases
 from tidelake.ingest.json.plain_reader import few_rows
 from tidelake.ingest.quarantine import Quarantine
 from tidelake.model.schema import OVERFLOW_COLUMN, Column, DataType, Schema
@@ -109,7 +113,10 @@ class Source(Protocol):
     @property
     def spilled(self) -> int: ...
     def names(self) -> Iterator[str]: ...
-    def fold(self, name: str, into: str) -> bool: ...
+    def fold(self, name: str, into: str) -> bool:
+        """Give all values of a key to another, and return whether that was done: not where a row has both."""
+        ...
+
     def proposed(self, name: str) -> DataType | None: ...
     def has_reals(self, name: str) -> bool: ...
     def column(self, name: str, kind: DataType) -> pa.Array: ...
@@ -155,7 +162,7 @@ def infer_columns(source: Source, *, time: str, consumed: Collection[str] = ()) 
 
     A column that the times are taken from, and that has another name than the table's time column, is not chosen.
     """
-    fold_cases(source, (), (OVERFLOW_COLUMN, time, *consumed))
+    _fold_cases(source, (), (OVERFLOW_COLUMN, time, *consumed))
     types = {
         name: source.proposed(name) or _DYNAMIC
         for name in source.names()
@@ -184,7 +191,7 @@ def infer_schema(
     source = _source_of(sample)
     if source.rows == 0:
         raise InvalidInputError("no rows to choose a schema from", kind="no_rows")
-    fold_cases(source, (), (OVERFLOW_COLUMN,))
+    _fold_cases(source, (), (OVERFLOW_COLUMN,))
     types = {
         name: source.proposed(name) or _DYNAMIC
         for name in source.names()
@@ -227,7 +234,7 @@ def _coerce(source: Source, schema: Schema, rules: Rules) -> Coerced:
     arrays: dict[str, pa.Array] = {}
     wider: list[tuple[str, DataType]] = []
     read_from = rules.times.source.columns if rules.times is not None and rules.times.source is not None else ()
-    fold_cases(source, schema.names, (rules.overflow, *read_from))
+    _fold_cases(source, schema.names, (rules.overflow, *read_from))
     consumed = _read_times(source, rules, arrays)
     for name in source.names():
         if name == rules.overflow or name in consumed:
@@ -255,6 +262,21 @@ def _coerce(source: Source, schema: Schema, rules: Rules) -> Coerced:
     widened = schema.widen(wider) if wider else schema
     rounded = dict(getattr(source, "rounded", {}))
     return Coerced(_batch(source, arrays, widened, rules), widened, spilled, rounded)
+
+
+def _fold_cases(source: Source, columns: Collection[str], apart: Collection[str] = ()) -> None:
+    """Fold the keys of some rows that only case tells apart; those in ``apart`` stay as they are."""
+    names = list(source.names())
+    lowered = [name.lower() for name in names]
+    if len({*lowered, *map(str.lower, columns)}) == len({*names, *columns}):
+        return  # as nearly always
+    first: dict[str, str] = {}
+    for name in (*columns, *names):
+        first.setdefault(name.lower(), name)
+    kept = {name.lower() for name in apart}
+    for name, low in zip(names, lowered, strict=True):
+        if low not in kept and name not in columns and first[low] != name:
+            source.fold(name, first[low])
 
 
 def _becomes_real(source: Source, name: str, kind: DataType, rules: Rules) -> bool:

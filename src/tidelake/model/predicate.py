@@ -349,6 +349,15 @@ def leaves_of(predicate: Predicate) -> Iterator[Leaf]:
             yield leaf
 
 
+def conjuncts_of(predicate: Predicate | None) -> Iterator[Predicate]:
+    """Yield the parts that must all be true, left to right; of nothing there are none."""
+    if isinstance(predicate, And):
+        for part in predicate.parts:
+            yield from conjuncts_of(part)
+    elif predicate is not None:
+        yield predicate
+
+
 def columns_of(predicate: Predicate) -> frozenset[str]:
     """Return the names of the columns that a predicate looks at."""
     return frozenset(leaf.column for leaf in leaves_of(predicate))

@@ -6,7 +6,7 @@ who make tables do.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +14,10 @@ from tidelake.model.times import duration_us
 
 FLUSH_AGE = "60s"  # or the age of the oldest: small extents cost more than they hold, old hot rows cost each reader
 FLUSH_OFF = "off"
-DEMOTED = "demoted:"  # before the name of a column that is dynamic by now: the type it had, for people
+# How names of settings begin that speak of one column, whose name follows.
+PROMOTED = "promoted:"  # made of a path: the dynamic column and the path
+OVERFLOWED = "overflowed:"  # may have values in the overflow column
+DEMOTED = "demoted:"  # dynamic by now: the type it had, for people
 FORMATS = ("tlm", "parquet")  # of extents, by the names that ``format`` knows them under
 
 
@@ -52,3 +55,8 @@ class TableSettings:
     def flush_age_us(self) -> int | None:
         """How old hot rows may get; None if they are not flushed by age."""
         return None if self.flush_age == FLUSH_OFF else duration_us(self.flush_age)
+
+
+def columns_under(prefix: str, settings: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Return the columns that settings of one sort name, with what they say."""
+    return ((name.removeprefix(prefix), value) for name, value in settings.items() if name.startswith(prefix))

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from tidelake.model.expression import Distance
-from tidelake.model.predicate import And, Predicate, TimeRange, columns_of
+from tidelake.model.predicate import And, Predicate, TimeRange, columns_of, conjuncts_of
 from tidelake.model.schema import Schema
 from tidelake.model.snapshot import Extent, HotBatch, Snapshot
 from tidelake.pruning.outcomes import TRUE, outcomes
@@ -167,7 +167,7 @@ def with_blocks(plan: ScanPlan, blocks: Mapping[str, Sequence[Block]]) -> ScanPl
 def surviving(question: Question, extent: Extent, blocks: Sequence[Stats]) -> dict[int, bool]:
     """Number the blocks that may hold a wanted row, and say of each whether every row of it is wanted."""
     # Times first: they are the cheapest to judge, and what they disprove is not judged again.
-    parts = sorted(_conjuncts(question.where), key=lambda part: not isinstance(part, TimeRange))
+    parts = sorted(conjuncts_of(question.where), key=lambda part: not isinstance(part, TimeRange))
     kept = {}
     for number, stats in enumerate(blocks):
         known = Stats(stats.rows, _Known(stats.columns, question, extent))
@@ -259,17 +259,9 @@ def _of_dynamic(known: ColumnStats) -> ColumnStats:
     return UNKNOWN if is_whole and known.distinct is None and known.values is None else known
 
 
-def _conjuncts(where: Predicate | None) -> Iterator[Predicate]:
-    if isinstance(where, And):
-        for part in where.parts:
-            yield from _conjuncts(part)
-    elif where is not None:
-        yield where
-
-
 def time_window(question: Question) -> tuple[int | None, int | None]:
     """Return the window of the time column that every wanted row lies in, ``[start, end)`` in nanoseconds."""
-    parts = [p for p in _conjuncts(question.where) if isinstance(p, TimeRange) and p.column == question.time]
+    parts = [p for p in conjuncts_of(question.where) if isinstance(p, TimeRange) and p.column == question.time]
     starts = [part.start_ns for part in parts if part.start_ns is not None]
     ends = [part.end_ns for part in parts if part.end_ns is not None]
     return max(starts, default=None), min(ends, default=None)

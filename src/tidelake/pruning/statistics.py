@@ -2,7 +2,7 @@
 
 The same ``Stats`` describe a block, an extent, or anything merged from them. What is missing is unknown, and unknown
 keeps the data: a bound that is None bounds nothing, a set that is None excludes nothing. ``collector`` makes statistics
-from rows, ``judging`` asks them. It does not read files or know their layout.
+from rows, ``outcomes`` asks them. It does not read files or know their layout.
 """
 
 from __future__ import annotations

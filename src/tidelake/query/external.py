@@ -27,8 +27,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tidelake.errors import InvalidInputError, StorageError, UnavailableError
-from tidelake.query.budget import Budget
-from tidelake.query.deadline import Deadline
+from tidelake.query.budget import Budget, Deadline
 
 MAX_BYTES = 256 << 20  # of one address, before and after it is unpacked; larger data belongs in a table
 MAX_PARQUET_BYTES = 1 << 30  # as Python's objects, of which few bytes in a file can make many

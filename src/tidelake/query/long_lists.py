@@ -1,9 +1,13 @@
-"""Keep a long list of literals in one node, so that a query with a hundred thousand values is planned quickly.
+"""Keep what is long in a query small as a tree, so that a hundred thousand values are planned quickly.
 
 ``x in ('a', 'b', …)`` as a condition of a query becomes ``x in (tide_texts('["a", "b", …]'))``: trees are walked,
 copied and typed many times, and a list that is one node costs nothing then. Engines read it as rows, and look
 values up in a table of them. Only lists of texts, or of whole numbers of 64 bits, are packed; where their meaning
-depends on anything but that, they are written out again. It does not know the types of columns: see ``adapt``.
+depends on anything but that, they are written out again.
+
+A chain of a thousand parts of ``and`` or ``or`` is a tree a thousand deep as a parser reads it, and ten deep once it is
+balanced, with its parts in the same order; what walks a tree does not go too deep then. It does not know the types of
+columns: see ``adapt``.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 LONG = 256  # values from which on a list is packed: below, engines plan a list faster than a join
+LONG_CHAIN = 16  # parts from which on a chain is balanced
 TEXTS, LONGS = "tide_texts", "tide_longs"
 
 Values: TypeAlias = list[str] | list[int]
@@ -91,6 +96,23 @@ def write_out_others(tree: exp.Expr) -> None:
             write_out(node, values)
 
 
+def balance(tree: exp.Query) -> exp.Query:
+    """Balance every long chain of a tree, in place."""
+    for node in list(tree.find_all(exp.And, exp.Or)):
+        kind = type(node)
+        above = node.parent
+        while isinstance(above, exp.Paren):
+            above = above.parent
+        if isinstance(above, kind):
+            continue  # inside a chain that begins above
+        parts = _parts(node)
+        if len(parts) >= LONG_CHAIN:
+            joined = _joined(kind, parts)
+            node.set("this", joined.this)
+            node.set("expression", joined.expression)
+    return tree
+
+
 def _read(tokens: Sequence[Token], at: int, text: str) -> tuple[Values, int]:
     """Return the values of a list up to its closing bracket, and the place of that; none if they are not alike."""
     values: list[str | int] = []
@@ -129,3 +151,24 @@ def _literal(value: str | int) -> exp.Expr:
     if isinstance(value, str):
         return exp.Literal.string(value)
     return exp.Neg(this=exp.Literal.number(-value)) if value < 0 else exp.Literal.number(value)
+
+
+def _parts(node: exp.Connector) -> list[exp.Expr]:
+    """Return the parts of a chain, from left to right."""
+    kind, found = type(node), []
+    waiting: list[exp.Expr] = [node]
+    while waiting:
+        each = waiting.pop()
+        inner = each.unnest()
+        if isinstance(inner, kind):
+            waiting += [inner.expression, inner.this]
+        else:
+            found.append(each)
+    return found
+
+
+def _joined(kind: type[exp.Connector], parts: Sequence[exp.Expr]) -> exp.Expr:
+    if len(parts) == 1:
+        return parts[0]
+    half = len(parts) // 2
+    return kind(this=_joined(kind, parts[:half]), expression=_joined(kind, parts[half:]))

@@ -3,7 +3,7 @@
 1. read the text and bind its names, which is kept for the next time the same text comes;
 2. pin each table to one snapshot, so that all references of a query agree;
 3. plan every scan, and refuse what exceeds the budget;
-4. choose the engine.
+4. choose the engine: in process for what is small after pruning, Spark for the rest.
 
 Rows are read when the result is asked for them. It does not run anything itself: see ``local`` and ``spark``.
 """
@@ -11,11 +11,12 @@ Rows are read when the result is asked for them. It does not run anything itself
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from importlib.util import find_spec
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 from weakref import WeakKeyDictionary
 
 import pyarrow as pa
@@ -29,13 +30,10 @@ from tidelake.pruning.plan import ScanPlan
 from tidelake.query.adapt import adapt
 from tidelake.query.answers import answer_rows, coverage_table, name_answers
 from tidelake.query.bind import AsOf, bind, bind_tables, quoted_columns
-from tidelake.query.budget import Budget
-from tidelake.query.deadline import Deadline
-from tidelake.query.engines.choose import choose_engine
+from tidelake.query.budget import Budget, Deadline
 from tidelake.query.external import read_external
-from tidelake.query.junctions import balance
 from tidelake.query.kql import lower
-from tidelake.query.long_lists import write_out_others
+from tidelake.query.long_lists import balance, write_out_others
 from tidelake.query.manifest import Answered, Shape, finish, from_manifest, shape_of
 from tidelake.query.prepared import Prepared, Scan
 from tidelake.query.pushdown import Ask, push_down
@@ -58,7 +56,12 @@ else:
 KEPT_QUERIES = 512  # prepared texts for each lake; one is some dozens of kilobytes
 _CHEAPEST = ("bool", "int", "timestamp", "long", "real", "string", "vector", "dynamic")
 
+# Bytes as stored that the local engine takes on: some ten seconds of decoding on two cores, and about as much as it
+# takes until a Spark session has started.
+LOCAL_BYTES = 2 << 30
+
 Language = Literal["sql", "kql"]
+Engine: TypeAlias = Literal["local", "spark"]
 
 
 def run(
@@ -80,8 +83,18 @@ def run(
         return _manifest_result(prepared, prepared.shape, seen, held)
     scans = [_scan(ask, seen, prune) for ask in prepared.asks]
     limits.check_read(sum(scan.byte_size for scan in scans))
-    chosen = choose_engine(engine, scans)
+    chosen = _choose_engine(engine, scans)
     return Result(prepared, scans, chosen, replace(limits, spent=deadline.spent), _Runs(held, chosen))
+
+
+def _choose_engine(wanted: str, scans: Iterable[Scan]) -> Engine:
+    """Return the engine that was asked for, or the one that suits what the scans read."""
+    if wanted not in ("auto", "local", "spark"):
+        raise InvalidInputError(f"{wanted!r} is not an engine: auto, local or spark", kind="bad_engine")
+    if wanted != "auto":
+        return cast(Engine, wanted)
+    small = sum(scan.byte_size for scan in scans) <= LOCAL_BYTES
+    return "local" if small or find_spec("pyspark") is None else "spark"
 
 
 def _manifest_result(prepared: Prepared, shape: Shape, seen: _Seen, lake: LakeHandle) -> Result:

@@ -7,48 +7,31 @@ It does not read values that are stored: see ``extents``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
-
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from tidelake.catalog.protocol import Catalog
 from tidelake.dynamic import cbor
 from tidelake.errors import QueryError, SchemaError
-from tidelake.ingest import Coerced
 from tidelake.model.expression import Distance, parse_where
 from tidelake.model.predicate import DynamicPathExists, Predicate, columns_of
 from tidelake.model.schema import OVERFLOW_COLUMN, DataType, Schema
+from tidelake.model.settings import OVERFLOWED, PROMOTED, columns_under
 from tidelake.model.snapshot import Snapshot
 from tidelake.pruning.outcomes import may_match
 from tidelake.pruning.statistics import Stats, column_from_json
 from tidelake.scan.hot import read_hot
 
-PROMOTED, OVERFLOWED = "promoted:", "overflowed:"  # how names of settings begin
-
-
-def places(settings: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
-    """Return the columns that settings of one sort name, with what they say."""
-    return ((name.removeprefix(prefix), value) for name, value in settings.items() if name.startswith(prefix))
-
 
 def alternatives_of(settings: Mapping[str, Any]) -> dict[str, tuple[tuple[str, str], ...]]:
     """Return the columns whose values may lie elsewhere too: what did not fit, and what came before a promotion."""
     alternatives: dict[str, tuple[tuple[str, str], ...]] = {}
-    for name, _ in places(settings, OVERFLOWED):
+    for name, _ in columns_under(OVERFLOWED, settings):
         alternatives[name] = ((OVERFLOW_COLUMN, name),)
-    for name, (column, path) in places(settings, PROMOTED):
+    for name, (column, path) in columns_under(PROMOTED, settings):
         alternatives[name] = (*alternatives.get(name, ()), (column, path))
     return alternatives
-
-
-def also_in_overflow(head: Snapshot, widened: Schema) -> dict[str, Any]:
-    """Mark the new columns of a table that has an overflow column: older rows may have such a value in there."""
-    if OVERFLOW_COLUMN not in head.schema:
-        return {}
-    return {OVERFLOWED + name: True for name in widened.names if name not in head.schema}
 
 
 def understood(
@@ -103,20 +86,3 @@ def _is_in_overflow(catalog: Catalog, snapshot: Snapshot, name: str) -> bool:
         if shape and may_match(asked, Stats(extent.row_count, {OVERFLOW_COLUMN: column_from_json(shape)})):
             return True
     return False
-
-
-def spilled_columns(coerced: Coerced) -> set[str]:
-    """Return the columns that have a value in the overflow column, because it did not fit."""
-    found = cbor.PathTable().add(coerced.batch.column(OVERFLOW_COLUMN).drop_null())
-    return set(coerced.schema.names).intersection(coerced.schema.names if found is None else found.paths)
-
-
-def with_promoted(coerced: Coerced, settings: Mapping[str, Any]) -> pa.RecordBatch:
-    """Copy the values of promoted paths to their columns; they stay where they are, too."""
-    batch = coerced.batch
-    for name, (column, path) in places(settings, PROMOTED):
-        kind, held = coerced.schema[name].type, batch.column(column)
-        values = cbor.slices(held, path) if kind.kind == "dynamic" else cbor.extract(held, path).as_column(kind)
-        at = batch.schema.get_field_index(name)
-        batch = batch.set_column(at, batch.schema.field(at), pc.coalesce(batch.column(name), values))
-    return batch

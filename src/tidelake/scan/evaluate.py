@@ -50,6 +50,7 @@ from tidelake.model.predicate import (
     Value,
     VectorTest,
     columns_of,
+    conjuncts_of,
     leaves_of,
     time_ns,
 )
@@ -138,7 +139,7 @@ def select(predicate: Predicate, batch: pa.RecordBatch) -> pa.RecordBatch:
     What an And asks is asked in order of cost, and dear questions only of the rows that are left once those are few. A
     window of a time column that ascends is cut out, which copies nothing.
     """
-    batch, parts = _cut_by_time(batch, sorted(_conjuncts(predicate), key=_cost))
+    batch, parts = _cut_by_time(batch, sorted(conjuncts_of(predicate), key=_cost))
     if not parts:
         return batch
     asked, rows, answers = batch, None, None
@@ -318,14 +319,6 @@ def _check_bounds(leaf: DynamicPathTest | Range) -> None:
     match leaf.test if isinstance(leaf, DynamicPathTest) else leaf:
         case Range(_, low, high) if low is not None and high is not None and _family(low) != _family(high):
             raise QueryError(f"the bounds are of two types: {leaf!r}", kind="type_mismatch")
-
-
-def _conjuncts(predicate: Predicate) -> Iterator[Predicate]:
-    if isinstance(predicate, And):
-        for part in predicate.parts:
-            yield from _conjuncts(part)
-    else:
-        yield predicate
 
 
 def _cost(predicate: Predicate) -> int:

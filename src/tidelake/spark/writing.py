@@ -37,12 +37,11 @@ from tidelake.model.schema import DataType, Schema, becoming_real, wider_type
 from tidelake.model.settings import TableSettings
 from tidelake.model.snapshot import Action, AddExtent, Commit, Extent, Receipt, RecordOffset, UpdateTable
 from tidelake.objects import ObjectStore, extent_key
-from tidelake.scan.alternatives import spilled_columns, with_promoted
 from tidelake.spark.options import number_of
 from tidelake.spark.places import Place, open_table
 from tidelake.spark.types import from_spark, own_names, widened
 from tidelake.write.appender import Appender
-from tidelake.write.drift import exact_columns
+from tidelake.write.drift import exact_columns, spilled_columns, with_promoted
 from tidelake.write.flush import FLUSH_BYTES, FLUSH_ROWS, flush
 from tidelake.write.stager import EXTENT_BYTES, Stager, conformed
 

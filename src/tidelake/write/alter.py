@@ -13,8 +13,7 @@ from tidelake.errors import ConflictError
 from tidelake.handle.table_handle import TableHandle
 from tidelake.model.schema import DataType, Schema
 from tidelake.model.snapshot import Commit, UpdateTable
-from tidelake.scan.alternatives import also_in_overflow
-from tidelake.write.drift import check_widening
+from tidelake.write.drift import also_in_overflow, check_widening
 
 WIDENING_TRIES = 8  # each lost to a writer that widened the schema in another way
 

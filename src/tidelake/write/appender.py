@@ -23,21 +23,23 @@ from tidelake.handle.table_handle import TableHandle
 from tidelake.ingest import Coerced
 from tidelake.model.exact import is_exact_array
 from tidelake.model.schema import DataType, Schema, becoming_real
-from tidelake.model.settings import DEMOTED, TableSettings
+from tidelake.model.settings import DEMOTED, OVERFLOWED, TableSettings
 from tidelake.model.snapshot import Action, AddExtent, AppendHot, Claim, Extent, HotBatch, Snapshot, UpdateTable
 from tidelake.objects import extent_key
-from tidelake.scan.alternatives import OVERFLOWED, also_in_overflow, spilled_columns, with_promoted
 from tidelake.scan.hot import hot_payload
 from tidelake.write.drift import (
     WINDOW_ROWS,
     Tally,
+    also_in_overflow,
     are_exact_in_extents,
     changes_of,
     demoted_in,
     fixed_columns,
     is_exact_in_table,
+    spilled_columns,
     tally,
     tally_before,
+    with_promoted,
 )
 from tidelake.write.stager import Stager, united
 

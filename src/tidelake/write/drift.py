@@ -6,8 +6,10 @@ statistics of the extents and the hot rows themselves; an extent without statist
 A column whose values truly mix becomes dynamic: where, of the values in the newest ``WINDOW_ROWS`` rows, or in one
 append if that is longer, at least ``MIN_MISFITS`` and more than ``MISFIT_SHARE`` do not fit it. The window is the
 rows of the append, the hot rows before it, and the newest extents as far as they say how many of their values did not
-fit. The time column, columns that name an entity, and vectors stay as they are. It does not commit, and it does not
-decide how a value fits: see ``ingest``.
+fit. The time column, columns that name an entity, and vectors stay as they are.
+
+Of values that lie elsewhere than in their column, a commit's settings tell: see ``scan.alternatives``, which reads
+them. It does not commit, and it does not decide how a value fits: see ``ingest``.
 """
 
 from __future__ import annotations
@@ -17,11 +19,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tidelake.catalog.protocol import Catalog
+from tidelake.dynamic import cbor
 from tidelake.errors import SchemaError
+from tidelake.ingest import Coerced
 from tidelake.model.exact import are_exact, is_exact_array
 from tidelake.model.schema import OVERFLOW_COLUMN, DataType, Schema, narrowing, wider_type
+from tidelake.model.settings import OVERFLOWED, PROMOTED, columns_under
 from tidelake.model.snapshot import Extent, Snapshot
 from tidelake.pruning.statistics import column_from_json
 from tidelake.runtime.deferred import deferred
@@ -176,3 +182,27 @@ def are_exact_in_extents(extents: Sequence[Extent], name: str) -> bool:
 def _is_real(extent: Extent, name: str) -> bool:
     """Whether an extent has a column as real already, because its rows were the first that needed it."""
     return isinstance(column_from_json(extent.column_stats[name]).low, float)
+
+
+def also_in_overflow(head: Snapshot, widened: Schema) -> dict[str, Any]:
+    """Mark the new columns of a table that has an overflow column: older rows may have such a value in there."""
+    if OVERFLOW_COLUMN not in head.schema:
+        return {}
+    return {OVERFLOWED + name: True for name in widened.names if name not in head.schema}
+
+
+def spilled_columns(coerced: Coerced) -> set[str]:
+    """Return the columns that have a value in the overflow column, because it did not fit."""
+    found = cbor.PathTable().add(coerced.batch.column(OVERFLOW_COLUMN).drop_null())
+    return set(coerced.schema.names).intersection(coerced.schema.names if found is None else found.paths)
+
+
+def with_promoted(coerced: Coerced, settings: Mapping[str, Any]) -> pa.RecordBatch:
+    """Copy the values of promoted paths to their columns; they stay where they are, too."""
+    batch = coerced.batch
+    for name, (column, path) in columns_under(PROMOTED, settings):
+        kind, held = coerced.schema[name].type, batch.column(column)
+        values = cbor.slices(held, path) if kind.kind == "dynamic" else cbor.extract(held, path).as_column(kind)
+        at = batch.schema.get_field_index(name)
+        batch = batch.set_column(at, batch.schema.field(at), pc.coalesce(batch.column(name), values))
+    return batch

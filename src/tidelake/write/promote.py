@@ -18,10 +18,9 @@ from tidelake.dynamic import cbor
 from tidelake.errors import SchemaError, TidelakeError
 from tidelake.handle.table_handle import TableHandle
 from tidelake.model.schema import OVERFLOW_COLUMN, DataType, Schema
-from tidelake.model.settings import TableSettings
+from tidelake.model.settings import PROMOTED, TableSettings, columns_under
 from tidelake.model.snapshot import Snapshot
 from tidelake.pruning.plan import Question, make_plan
-from tidelake.scan.alternatives import PROMOTED, places
 from tidelake.scan.extents import prune_blocks, scan
 from tidelake.write.alter import widen
 
@@ -74,7 +73,7 @@ def promote(table: TableHandle, path: str, type: str | DataType, *, name: str | 
 def promotable(table: TableHandle) -> list[Promotable]:
     """Return the dynamic paths that have settled on one type in the newest rows, the most frequent first."""
     snapshot = table.snapshot
-    promoted = {tuple(place) for _, place in places(snapshot.settings, PROMOTED)}
+    promoted = {tuple(place) for _, place in columns_under(PROMOTED, snapshot.settings)}
     found: list[Promotable] = []
     for column in snapshot.schema:
         if column.type.kind == "dynamic" and column.type.logical is None:

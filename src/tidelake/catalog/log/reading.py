@@ -13,10 +13,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from tidelake.catalog.intervals import Interval, intervals_of
 from tidelake.catalog.log.journal import Journal
 from tidelake.catalog.log.state import LogState, changes_between, keys_of_done, of_nobody, receipt_of, snapshot_of
-from tidelake.catalog.protocol import Changes, TableInfo, parse_table_name
+from tidelake.catalog.protocol import Changes, Interval, TableInfo, intervals_of, parse_table_name
 from tidelake.errors import InvalidInputError, NotFoundError, UnavailableError
 from tidelake.model.predicate import Predicate
 from tidelake.model.schema import Schema

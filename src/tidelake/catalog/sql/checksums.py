@@ -10,7 +10,7 @@ It does not read the database.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
@@ -33,9 +33,9 @@ def checksum_of(kind: str, *values: Any) -> int:
     return xxhash.xxh3_64_intdigest(orjson.dumps((kind, *values), default=_hashed)) & _MASK | _MARK
 
 
-def settings_digest(settings: Any) -> int:
-    """Return a hash of a table's settings, whatever their order, for the checksum of a snapshot."""
-    return _digest(dumps(settings))
+def snapshot_checksum(scope: Scope, settings: Mapping[str, Any], row: Sequence[Any]) -> int:
+    """Return the checksum of a snapshot's row, with the settings it has if they are the table's of its time."""
+    return checksum_of("a snapshot", *_snapshot_key(scope, settings), *row)
 
 
 def check_row(found: Any, kind: str, *values: Any) -> None:
@@ -48,6 +48,11 @@ def check_row(found: Any, kind: str, *values: Any) -> None:
         fits = False
     if not fits:
         raise damaged(kind, "its checksum does not fit")
+
+
+def check_snapshot(scope: Scope, settings: Mapping[str, Any], row: Sequence[Any]) -> None:
+    """Compare a snapshot's row, whose last value is its checksum, with that; CorruptError if they differ."""
+    check_row(row[-1], "a snapshot", *_snapshot_key(scope, settings), *row[:-1])
 
 
 @contextmanager
@@ -107,8 +112,13 @@ def _hashed(value: Any) -> int:
     return xxhash.xxh3_64_intdigest(value)
 
 
+def _snapshot_key(scope: Scope, settings: Mapping[str, Any]) -> tuple[Any, ...]:
+    return scope.table_id, scope.user, 0 if scope.user else _digest(dumps(settings))
+
+
 @lru_cache(maxsize=1024)
 def _digest(settings: bytes) -> int:
+    """Return a hash of a table's settings, whatever their order."""
     plain = orjson.loads(settings)
     return xxhash.xxh3_64_intdigest(orjson.dumps(plain, option=orjson.OPT_SORT_KEYS))
 

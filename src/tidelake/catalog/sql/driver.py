@@ -25,8 +25,7 @@ from typing import Any, TypeAlias
 
 from tidelake.catalog.protocol import StepHook, no_hook
 from tidelake.catalog.sql.driver_errors import is_read_only, is_refused, is_taken, translated
-from tidelake.catalog.sql.pools import is_closed, patiently, pool_of
-from tidelake.catalog.sql.read_only import is_changed
+from tidelake.catalog.sql.pools import is_changed, is_closed, patiently, pool_of
 from tidelake.errors import CommitUnknownError, CorruptError, StorageError
 from tidelake.objects.protocol import DEADLINE_S
 from tidelake.runtime.forking import hold_for_fork, renew_after_fork

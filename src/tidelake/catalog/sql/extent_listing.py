@@ -13,12 +13,16 @@ from typing import Any
 
 import orjson
 
-from tidelake.catalog.intervals import Interval, Sort, sort_of
+from tidelake.catalog.protocol import Interval, Sort, sort_of
 from tidelake.catalog.sql.checksums import check_row, checksum_of, decoding
 from tidelake.catalog.sql.driver import Row
-from tidelake.catalog.sql.setup import MAX_NS, MIN_NS, SPANS, ordinal_of, span_of
+from tidelake.errors import InvalidInputError
 from tidelake.model.codec import dumps
 from tidelake.model.snapshot import Extent
+
+MIN_NS, MAX_NS = -(2**63), 2**63 - 1  # stand for an unknown bound
+SPANS = 65  # classes of time ranges, from a single time to all of it
+MAX_ADDED = 1 << 20  # extents or hot batches in one snapshot; leaves 2^43 snapshots to a scope
 
 # The classes of time ranges, and where the last one that overlaps ends, from one parameter of JSON text.
 _SPANS = {
@@ -37,6 +41,22 @@ select_stats = """
     SELECT c.ordinal, c.name, c.body, c.checksum FROM extent_columns AS c
     WHERE c.scope_id = :scope_id AND c.ordinal AMONG :ordinals AS BIGINT"""
 select_some_stats = select_stats + " AND c.name AMONG :names AS TEXT"
+
+
+def ordinal_of(sequence: int, position: int) -> int:
+    """Number what a snapshot adds, so that numbers rise with sequences and are known before a row is written."""
+    if position >= MAX_ADDED:
+        raise InvalidInputError("too many extents in one snapshot", limit=MAX_ADDED)
+    return sequence * MAX_ADDED + position
+
+
+def span_of(min_ts_ns: int, max_ts_ns: int) -> int:
+    """Class a time range by the bits of its length, so that an index finds what overlaps a range.
+
+    Ranges of class ``c`` are shorter than ``2**c``; so those that overlap ``[first, last]`` end between ``first`` and
+    ``last + 2**c``, and at least every second one that ends there does overlap.
+    """
+    return (max_ts_ns - min_ts_ns).bit_length()
 
 
 def select_extents(sorts: Sequence[Sort], *, live: bool, by_time: bool, dialect: str) -> str:

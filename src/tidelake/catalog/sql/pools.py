@@ -1,7 +1,13 @@
 """Open connections to a catalog's database, and keep them between transactions.
 
 No connection waits for a silent server longer than a share of the deadline, so that a server that stopped is told from
-one that works. It does not run statements.
+one that works.
+
+A SQLite catalog may lie where nothing may be written: on a read-only disk, or without permission. While a writer has it
+open, its write-ahead log and the index of it lie beside the file, and SQLite reads all three. Otherwise the file is all
+there is, and it is read as one that does not change. A writer that comes meanwhile makes a log before it changes the
+file, so such a connection is used only while there is none and the file is as it was; what was read across a change is
+not believed. It does not run statements.
 """
 
 from __future__ import annotations
@@ -15,8 +21,8 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
-from tidelake.catalog.sql import read_only
 from tidelake.errors import InvalidInputError, redacted
 
 BUSY_PAUSE_S = (0.0002, 0.0015)  # between looks at a lock that another process holds
@@ -25,6 +31,14 @@ SILENCE = 1 / 2  # of the deadline: how long a server may say nothing, so that t
 IDLE_TIMEOUT_S = 120  # a client that stopped inside a transaction holds others up no longer than this
 POOL_SIZE = 8  # connections kept open; more are opened while more threads ask at once
 CACHE_KIB = 16_384  # of pages each SQLite connection keeps
+LOG_SUFFIX = "-wal"
+
+
+class Frozen(sqlite3.Connection):
+    """A connection to a file that is not expected to change."""
+
+    path = ""
+    seen: object = None
 
 
 class Pool:
@@ -44,7 +58,7 @@ class Pool:
                 if not self._idle:
                     break
                 connection = self._idle.pop()
-            if not read_only.is_changed(connection):
+            if not is_changed(connection):
                 return connection
             connection.close()
         return self._connect()
@@ -118,6 +132,13 @@ def is_closed(connection: Any) -> bool:
         return True
 
 
+def is_changed(connection: Any) -> bool:
+    """Whether the file of a frozen connection is another than the one it has read."""
+    if not isinstance(connection, Frozen):
+        return False
+    return _has_log(connection.path) or _state(connection.path) != connection.seen
+
+
 def _open_sqlite(path: str, busy_timeout_s: float) -> sqlite3.Connection:
     """Open a file to read and write it, or to read it only where nothing else is permitted."""
     try:
@@ -126,7 +147,7 @@ def _open_sqlite(path: str, busy_timeout_s: float) -> sqlite3.Connection:
         code = getattr(error, "sqlite_errorname", None) or ""
         if not code.startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY")) or not os.path.exists(path):
             raise
-        return read_only.open_to_read(path, busy_timeout_s)
+        return _open_to_read(path, busy_timeout_s)
 
 
 def _open_to_write(path: str, busy_timeout_s: float) -> sqlite3.Connection:
@@ -140,6 +161,39 @@ def _open_to_write(path: str, busy_timeout_s: float) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def _open_to_read(path: str, busy_timeout_s: float) -> sqlite3.Connection:
+    """Open a file that may not be written; the driver's error if its log needs somebody who may."""
+    how: dict[str, Any] = {"uri": True, "timeout": busy_timeout_s, "isolation_level": None, "check_same_thread": False}
+    address = f"file:{quote(os.path.abspath(path))}?mode=ro"
+    if _has_log(path):
+        connection: sqlite3.Connection = sqlite3.connect(address, **how)
+    else:
+        seen = _state(path)
+        connection = still = Frozen(f"{address}&immutable=1", **how)
+        still.path, still.seen = path, seen
+    try:
+        connection.execute("SELECT count(*) FROM sqlite_master")
+    except sqlite3.Error:
+        connection.close()
+        raise
+    return connection
+
+
+def _has_log(path: str) -> bool:
+    try:
+        return os.stat(f"{path}{LOG_SUFFIX}").st_size > 0
+    except OSError:
+        return False
+
+
+def _state(path: str) -> object:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def _open_postgres(told: dict[str, Any], deadline_s: float) -> Any:

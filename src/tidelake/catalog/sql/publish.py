@@ -7,18 +7,16 @@ does not begin or end the transaction, and does not know the rules of rebasing.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any, TypeVar
 
 import orjson
 
 from tidelake.catalog.sql import publish_statements as s
 from tidelake.catalog.sql import sweep_statements as sweeping
-from tidelake.catalog.sql.checksums import check_row, checksum_of, damaged
+from tidelake.catalog.sql.checksums import check_row, checksum_of, damaged, snapshot_checksum
 from tidelake.catalog.sql.driver import Row, Transaction
-from tidelake.catalog.sql.extent_listing import extent_to_row, stats_to_rows
-from tidelake.catalog.sql.reading import counts_to_text, snapshot_checksum
-from tidelake.catalog.sql.setup import MAX_NS, MIN_NS, ordinal_of
+from tidelake.catalog.sql.extent_listing import MAX_NS, MIN_NS, extent_to_row, ordinal_of, stats_to_rows
 from tidelake.errors import ConflictError
 from tidelake.model.codec import dumps
 from tidelake.model.schema import Schema
@@ -37,6 +35,8 @@ from tidelake.model.snapshot import (
     coverage_keys_of,
     keys_of,
 )
+
+_COUNTS = tuple(field.name for field in fields(Counts))
 
 ActionT = TypeVar("ActionT", AddExtent, RemoveExtent, AppendHot, DropHot, UpdateTable, RecordOffset)
 
@@ -139,7 +139,7 @@ def write_snapshot(transaction: Transaction, scope_id: int, snapshot: Snapshot) 
         "committed_us": snapshot.committed_us,
         "operation": snapshot.operation,
         "schema_version": snapshot.schema.version,
-        "counts": counts_to_text(snapshot),
+        "counts": _counts_to_text(snapshot),
         "coverage_key": coverage.key if coverage else None,
         "coverage_as_of": coverage.as_of if coverage else None,
     }
@@ -281,3 +281,9 @@ def _hot_row(batch: HotBatch, scope_id: int, sequence: int, position: int) -> di
 
 def _of(commit: Commit, kind: type[ActionT]) -> list[ActionT]:
     return [action for action in commit.actions if isinstance(action, kind)]
+
+
+def _counts_to_text(snapshot: Snapshot) -> str:
+    """Return a snapshot's counts as they are stored."""
+    parts = (snapshot.totals, snapshot.added, snapshot.removed)
+    return orjson.dumps([[getattr(part, name) for name in _COUNTS] for part in parts]).decode()

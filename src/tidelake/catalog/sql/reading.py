@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
 
-from tidelake.catalog.intervals import Sort, intervals_of
-from tidelake.catalog.protocol import Changes, TableInfo, parse_table_name
+from tidelake.catalog.protocol import Changes, Sort, TableInfo, intervals_of, parse_table_name
 from tidelake.catalog.sql.checksums import (
     check_count,
     check_head,
@@ -23,16 +22,18 @@ from tidelake.catalog.sql.checksums import (
     check_numbers,
     check_row,
     check_scope_is_there,
-    checksum_of,
+    check_snapshot,
     damaged,
     decoding,
-    settings_digest,
 )
 from tidelake.catalog.sql.driver import Database, Row, Transaction
 from tidelake.catalog.sql.extent_listing import (
     EXTENT_COLUMNS,
+    MAX_NS,
+    MIN_NS,
     check_bounds,
     in_order,
+    ordinal_of,
     rows_to_extents,
     select_bounds,
     select_extents,
@@ -41,7 +42,6 @@ from tidelake.catalog.sql.extent_listing import (
     stats_parameters,
     values_of,
 )
-from tidelake.catalog.sql.setup import MAX_NS, MIN_NS, ordinal_of
 from tidelake.errors import InvalidInputError, NotFoundError
 from tidelake.model.predicate import Predicate
 from tidelake.model.schema import Schema
@@ -466,23 +466,8 @@ class _Place:
         return self.sequence == self.head
 
 
-def snapshot_checksum(scope: Scope, settings: Mapping[str, Any], row: Row) -> int:
-    """Return the checksum of a snapshot's row, with the settings it has if they are the table's of its time."""
-    return checksum_of("a snapshot", *_snapshot_key(scope, settings), *row)
-
-
-def _snapshot_key(scope: Scope, settings: Mapping[str, Any]) -> tuple[Any, ...]:
-    return scope.table_id, scope.user, 0 if scope.user else settings_digest(settings)
-
-
-def counts_to_text(snapshot: Snapshot) -> str:
-    """Return a snapshot's counts as they are stored."""
-    parts = (snapshot.totals, snapshot.added, snapshot.removed)
-    return orjson.dumps([[getattr(part, name) for name in _COUNTS] for part in parts]).decode()
-
-
 def _snapshot_of(scope: Scope, row: Row, schema: Schema, settings: Mapping[str, Any]) -> Snapshot:
-    check_row(row[9], "a snapshot", *_snapshot_key(scope, settings), *row[:9])
+    check_snapshot(scope, settings, row)
     with decoding("a snapshot"):
         totals, added, removed = _counts_of(row[6])
     coverage = None if row[7] is None else UnitedCoverage(row[7], row[8])
@@ -531,6 +516,3 @@ def _keep(kept: dict[Any, Any], key: Any, value: Any) -> Any:
         kept.clear()
     kept[key] = value
     return value
-
-
-_COUNTS = tuple(field.name for field in fields(Counts))

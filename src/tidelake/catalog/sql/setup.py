@@ -1,4 +1,4 @@
-"""Number what a snapshot adds, and bring a database to the catalog's layout.
+"""Bring a database to the catalog's layout.
 
 ``layout`` has the tables themselves. It does not hold the queries.
 """
@@ -14,28 +14,7 @@ from tidelake.errors import CorruptError, InvalidInputError, StorageError
 
 VERSION = 1
 
-MIN_NS, MAX_NS = -(2**63), 2**63 - 1  # stand for an unknown bound
-
 CHECKED_BYTES = 16 << 20  # of a SQLite file whose soundness is checked when it is opened: 60 ms at most
-
-SPANS = 65  # classes of time ranges, from a single time to all of it
-MAX_ADDED = 1 << 20  # extents or hot batches in one snapshot; leaves 2^43 snapshots to a scope
-
-
-def ordinal_of(sequence: int, position: int) -> int:
-    """Number what a snapshot adds, so that numbers rise with sequences and are known before a row is written."""
-    if position >= MAX_ADDED:
-        raise InvalidInputError("too many extents in one snapshot", limit=MAX_ADDED)
-    return sequence * MAX_ADDED + position
-
-
-def span_of(min_ts_ns: int, max_ts_ns: int) -> int:
-    """Class a time range by the bits of its length, so that an index finds what overlaps a range.
-
-    Ranges of class ``c`` are shorter than ``2**c``; so those that overlap ``[first, last]`` end between ``first`` and
-    ``last + 2**c``, and at least every second one that ends there does overlap.
-    """
-    return (max_ts_ns - min_ts_ns).bit_length()
 
 
 def prepare(database: Database, clock: Clock) -> None:

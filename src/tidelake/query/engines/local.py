@@ -29,8 +29,7 @@ from tidelake.handle.lake_handle import LakeHandle
 from tidelake.logical import shown, shown_as_plain
 from tidelake.model.logical_types import Logical
 from tidelake.model.schema import DataType
-from tidelake.query.budget import Budget
-from tidelake.query.deadline import Deadline
+from tidelake.query.budget import Budget, Deadline
 from tidelake.query.engines.complaints import complaint_of
 from tidelake.query.functions.registry import register_duckdb
 from tidelake.query.functions.rendering import render_query

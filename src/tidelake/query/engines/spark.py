@@ -21,9 +21,8 @@ import pyarrow as pa
 from tidelake import errors
 from tidelake.errors import QueryError, TidelakeError, UnavailableError
 from tidelake.model.logical_types import Logical
-from tidelake.query.budget import Budget
+from tidelake.query.budget import Budget, Deadline
 from tidelake.query.conjuncts import with_short_sets
-from tidelake.query.deadline import Deadline
 from tidelake.query.engines.spark_rows import as_too_large, collected
 from tidelake.query.functions.registry import register_spark
 from tidelake.query.functions.rendering import render_query

@@ -15,10 +15,9 @@ from sqlglot import exp
 
 from tidelake.errors import QueryError
 from tidelake.query.decimals import digits_of, is_decimal, refuse_unknown
+from tidelake.query.sql.calls import answer_alike, with_operands
 from tidelake.query.sql.casts import BYTES, as_spark_casts, as_text, cast_to, is_all_fraction, kind_of, written
 from tidelake.query.sql.decimal_meaning import divides_decimals, mean, quotient, rest, whole_quotient
-from tidelake.query.sql.operands import with_operands
-from tidelake.query.sql.unlike import answer_alike
 
 _Over = Callable[[exp.Expr], exp.Expr]  # puts an aggregate into the filter and the window of another
 

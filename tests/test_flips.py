@@ -7,9 +7,13 @@ alone: see ``test_extent_hostile``.
 from __future__ import annotations
 
 import ast
+import itertools
+import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +25,7 @@ from tests.support.catalogs import SQL_STORES, append, hot, open_sql, place_of, 
 from tests.support.flips import build
 from tidelake.catalog import open_catalog
 from tidelake.catalog.sql.layout import checksum_columns
+from tidelake.catalog.sql.setup import CHECKED_BYTES
 from tidelake.catalog.sql.sql_catalog import SqlCatalog
 from tidelake.errors import CorruptError
 from tidelake.model.predicate import Equals
@@ -131,6 +136,58 @@ def test_a_changed_receipt_is_corrupt(request: pytest.FixtureRequest, tmp_path: 
 
 
 @pytest.mark.parametrize("store", SQL_STORES)
+def test_a_changed_key_is_corrupt_and_its_rows_are_not_there_twice(
+    request: pytest.FixtureRequest, tmp_path: Path, store: str
+) -> None:
+    with open_sql(place_of(store, request, tmp_path)) as catalog:
+        scope = catalog.create_table("t", COLUMNS, {}).scope
+        publish(catalog, scope, AppendHot(hot()), key="once")
+        with catalog._database.writing() as transaction:
+            transaction.run_text("UPDATE commit_keys SET key = 'onse'")
+        for key in ("once", "onse"):
+            with pytest.raises(CorruptError, match="a key cannot be read"):
+                catalog.receipt(scope, key=key)
+        with pytest.raises(CorruptError, match="a key cannot be read"):
+            publish(catalog, scope, AppendHot(hot()), key="once")
+        assert len(catalog.hot(scope)) == 1
+        assert catalog.receipt(scope, key="other") is None
+
+
+def test_a_bit_that_flips_in_the_text_of_a_key_is_corrupt(tmp_path: Path) -> None:
+    """In a catalog that is too large to be checked when it is opened."""
+    file, key = tmp_path / "catalog.sqlite", "a-key-of-which-there-is-but-one"
+    with open_sql(str(file)) as catalog:
+        scope = catalog.create_table("t", COLUMNS, {}).scope
+        for each in ("a-key-before", key, "a-key-which-is-after"):
+            publish(catalog, scope, AppendHot(hot()), key=each)
+        with catalog._database.writing() as transaction:
+            transaction.run_text(f"CREATE TABLE filler AS SELECT zeroblob({CHECKED_BYTES}) AS body")
+    places = [found.start() for found in re.finditer(key.encode(), file.read_bytes())]
+    assert len(places) == 2  # in the table and in the index
+    for place, at, bit in itertools.product(places, (0, 7, len(key) - 1), range(8)):
+        with bit_of(file, (place + at) * 8 + bit), open_sql(str(file)) as catalog, pytest.raises(CorruptError):
+            publish(catalog, scope, AppendHot(hot()), key=key)
+    with open_sql(str(file)) as catalog:
+        assert publish(catalog, scope, AppendHot(hot()), key=key).replayed
+
+
+@contextmanager
+def bit_of(file: Path, bit: int) -> Iterator[None]:
+    """Turn a bit of a large file for a while."""
+    _turn(file, bit)
+    yield
+    _turn(file, bit)
+
+
+def _turn(file: Path, bit: int) -> None:
+    with file.open("r+b") as opened:
+        opened.seek(bit // 8)
+        (byte,) = opened.read(1)
+        opened.seek(bit // 8)
+        opened.write(bytes([byte ^ 1 << bit % 8]))
+
+
+@pytest.mark.parametrize("store", SQL_STORES)
 def test_a_catalog_without_checksums_is_read_and_gets_them(
     request: pytest.FixtureRequest, tmp_path: Path, store: str
 ) -> None:
@@ -185,6 +242,27 @@ def test_a_catalog_without_checksums_is_read_by_who_may_only_read() -> None:
             each.chmod(0o755)
 
 
+@pytest.mark.parametrize("store", SQL_STORES)
+def test_a_catalog_without_checksums_of_keys_gets_them(
+    request: pytest.FixtureRequest, tmp_path: Path, store: str
+) -> None:
+    place = place_of(store, request, tmp_path)
+    with open_sql(place) as older:
+        scope = _fill(older)
+        publish(older, scope, AppendHot(hot()), key="before")
+        with older._database.writing() as transaction:
+            transaction.run_text("DROP INDEX commit_keys_by_checksum")
+            transaction.run_text("ALTER TABLE commit_keys DROP COLUMN checksum")
+    with open_sql(place) as newer:
+        publish(newer, scope, AppendHot(hot()), key="after")
+        again = [publish(newer, scope, AppendHot(hot()), key=key).replayed for key in ("before", "after")]
+        assert again == [True, True]
+        with newer._database.writing() as transaction:
+            transaction.run_text("UPDATE commit_keys SET key = 'aftar' WHERE key = 'after'")
+        with pytest.raises(CorruptError, match="a key cannot be read"):
+            publish(newer, scope, AppendHot(hot()), key="after")
+
+
 def _fill(catalog: SqlCatalog) -> Scope:
     scope = catalog.create_table("t", COLUMNS, {"a": 1}).scope
     publish(catalog, scope, AppendHot(hot()))
@@ -211,6 +289,7 @@ def _ask(catalog: SqlCatalog, scope: Scope) -> list[Any]:
 def _without_checksums(catalog: SqlCatalog) -> None:
     """Make a catalog as an older version made it."""
     with catalog._database.writing() as transaction:
+        transaction.run_text("DROP INDEX commit_keys_by_checksum")
         for table, column in checksum_columns():
             transaction.run_text(f"ALTER TABLE {table} DROP COLUMN {column}")
     catalog._database.has_checksums = False

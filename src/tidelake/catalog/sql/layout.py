@@ -180,8 +180,11 @@ CREATE TABLE commit_keys (
     key TEXT NOT NULL,
     commit_id TEXT NOT NULL,
     committed_us BIGINT NOT NULL,
+    checksum BIGINT,
     PRIMARY KEY (scope_id, key)
 ) KEYED;
+-- A key that is damaged is not found as it is, but here.
+CREATE INDEX commit_keys_by_checksum ON commit_keys (scope_id, checksum);
 
 CREATE TABLE offsets (
     scope_id BIGINT NOT NULL,
@@ -241,6 +244,15 @@ def checksum_columns() -> list[tuple[str, str]]:
     """Return the tables that have checksums, with the columns that hold them."""
     tables = [found[1] for text in _STATEMENTS if (found := re.match(r"(?:--.*\n)?CREATE TABLE (\w+)", text))]
     return [(table, name) for table in tables for name in columns_of(table) if name.endswith("checksum")]
+
+
+def checksum_indexes() -> list[str]:
+    """Return the statements that make the indexes of checksums, unless they are there."""
+    return [
+        text[text.index("CREATE INDEX") :].replace("CREATE INDEX", "CREATE INDEX IF NOT EXISTS")
+        for text in _STATEMENTS
+        if re.search(r"CREATE INDEX .*checksum\)$", text)
+    ]
 
 
 def columns_of(table: str) -> tuple[str, ...]:

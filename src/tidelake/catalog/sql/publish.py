@@ -61,8 +61,7 @@ def find_replayed(
     rows = transaction.rows(s.receipts_by_id, listed(ids=[commit.id for commit in commits]))
     before = {("id", row[0]): receipt_from(row) for row in rows}
     if keys := [key for commit in commits for key in keys_of(commit)]:
-        rows = transaction.rows(s.receipts_by_key, {"scope_id": scope_id, **listed(keys=keys)})
-        before |= {("key", row[-1]): receipt_from(row) for row in rows}
+        before |= {("key", key): receipt for key, receipt in receipts_of(transaction, scope_id, keys).items()}
     last: dict[str, int] = {}
     if streams := [action.stream for commit in commits for action in _of(commit, RecordOffset)]:
         last = dict(transaction.rows(s.offsets, {"scope_id": scope_id, **listed(streams=streams)}))
@@ -82,6 +81,27 @@ def find_replayed(
         else:
             here |= dict.fromkeys(marks, at)
             last |= offsets
+    return found
+
+
+def receipts_of(transaction: Transaction, scope_id: int, keys: Sequence[str]) -> dict[str, Receipt]:
+    """Return the receipts of those keys that are there.
+
+    A damaged key would be one that is not there, and what it stands for would happen twice. So keys are looked for by
+    their checksums too, in an index that has them once more.
+    """
+    found: dict[str, Receipt] = {}
+    indexed: set[str] = set()
+    checksums = [checksum_of("a key", scope_id, key) for key in keys]
+    asked = {"scope_id": scope_id, **listed(keys=keys, checksums=checksums)}
+    for *receipt, key, checksum, is_indexed in transaction.rows(s.receipts_by_key, asked):
+        check_row(checksum, "a key", scope_id, key)
+        if is_indexed:
+            indexed.add(key)
+        else:
+            found[key] = receipt_from(tuple(receipt))
+    if not found.keys() >= indexed.intersection(keys):
+        raise damaged("a key", "it is in the index alone")
     return found
 
 
@@ -212,7 +232,7 @@ def write_receipts(
     transaction.change_many(s.insert_receipt, rows)
     for commit in commits:
         marked = {"scope_id": scope_id, "commit_id": commit.id, "committed_us": receipts[commit.id].committed_us}
-        transaction.change_many(s.insert_key, [{**marked, "key": key} for key in keys_of(commit)])
+        transaction.change_many(s.insert_key, [_key_row(key, marked) for key in keys_of(commit)])
 
 
 def write_offsets(transaction: Transaction, scope_id: int, commits: Sequence[Commit]) -> None:
@@ -262,6 +282,10 @@ def _receipt_values(receipt: Receipt, scope_id: int) -> tuple[Any, ...]:
         receipt.extents,
         scope_id,
     )
+
+
+def _key_row(key: str, marked: Mapping[str, Any]) -> dict[str, Any]:
+    return {**marked, "key": key, "checksum": checksum_of("a key", marked["scope_id"], key)}
 
 
 def _hot_row(batch: HotBatch, scope_id: int, sequence: int, position: int) -> dict[str, Any]:

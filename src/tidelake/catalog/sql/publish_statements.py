@@ -21,10 +21,14 @@ found_scope = f"""
 
 _RECEIPT_COLUMNS = "r.commit_id, r.snapshot_id, r.sequence, r.committed_us, r.rows, r.extents, r.scope_id, r.checksum"
 receipts_by_id = f"SELECT {_RECEIPT_COLUMNS} FROM receipts AS r WHERE r.commit_id AMONG :ids AS TEXT"
-# A key without its receipt is found too: they are written and forgotten together, so it means damage.
+# A key without its receipt is found too: they are written and forgotten together, so it means damage. The second half
+# reads the index alone, which has the keys once more.
 receipts_by_key = f"""
-    SELECT {_RECEIPT_COLUMNS}, k.key FROM commit_keys AS k LEFT JOIN receipts AS r ON r.commit_id = k.commit_id
-    WHERE k.scope_id = :scope_id AND k.key AMONG :keys AS TEXT"""
+    SELECT {_RECEIPT_COLUMNS}, k.key, k.checksum, 0
+    FROM commit_keys AS k LEFT JOIN receipts AS r ON r.commit_id = k.commit_id
+    WHERE k.scope_id = :scope_id AND k.key AMONG :keys AS TEXT
+    UNION ALL SELECT {", ".join(["NULL"] * 8)}, k.key, k.checksum, 1 FROM commit_keys AS k
+    WHERE k.scope_id = :scope_id AND k.checksum AMONG :checksums AS BIGINT"""
 offsets = "SELECT stream, batch FROM offsets WHERE scope_id = :scope_id AND stream AMONG :streams AS TEXT"
 raise_offset = "UPDATE offsets SET batch = :batch WHERE scope_id = :scope_id AND stream = :stream"
 

@@ -63,16 +63,20 @@ def _check_sound(database: Database) -> None:
 
 def _add_checksums(database: Database) -> None:
     """Give an older catalog room for checksums; older processes do not mind. Without permission it stays as it is."""
-    has = _sqlite_has_checksums if database.is_sqlite else _postgres_has_checksums
-    if database.query(has):
+    there = _sqlite_checksums if database.is_sqlite else _postgres_checksums
+    wanted = layout.checksum_columns()
+    if set(wanted).issubset(database.query(there)):
         return
     try:
         with database.writing() as transaction:
             if not database.is_sqlite:
                 transaction.rows(_opening, {"opening": _OPENING})
-            if not transaction.rows(has):
-                for table, column in layout.checksum_columns():
+            found = set(transaction.rows(there))
+            for table, column in wanted:
+                if (table, column) not in found:
                     transaction.run_text(f"ALTER TABLE {table} ADD COLUMN {column} BIGINT")
+            for statement in layout.checksum_indexes():
+                transaction.run_text(statement)
     except StorageError:
         database.has_checksums = False
 
@@ -87,10 +91,12 @@ _opening = "SELECT pg_advisory_xact_lock(:opening)"
 _sqlite_tables = "SELECT name FROM sqlite_master"
 _sqlite_has_meta = f"{_sqlite_tables} WHERE name = 'catalog_meta'"
 _integrity = "PRAGMA integrity_check(1)"
-_sqlite_has_checksums = "SELECT 1 FROM pragma_table_info('receipts') WHERE name = 'checksum'"
-_postgres_has_checksums = """
-    SELECT 1 FROM information_schema.columns
-    WHERE table_schema = current_schema() AND table_name = 'receipts' AND column_name = 'checksum'"""
+_sqlite_checksums = """
+    SELECT t.name, c.name FROM sqlite_master AS t, pragma_table_info(t.name) AS c
+    WHERE t.type = 'table' AND c.name IN ('checksum', 'bounds_checksum')"""
+_postgres_checksums = """
+    SELECT table_name, column_name FROM information_schema.columns
+    WHERE table_schema = current_schema() AND column_name IN ('checksum', 'bounds_checksum')"""
 # to_regclass would answer from a cache that may be older than the advisory lock
 _postgres_has_meta = (
     "SELECT tablename FROM pg_tables WHERE tablename = 'catalog_meta' AND schemaname = current_schema()"

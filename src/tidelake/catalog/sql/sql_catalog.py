@@ -131,13 +131,12 @@ class SqlCatalog(SqlSweeper):
         if (commit_id is None) == (key is None):
             raise InvalidInputError("name a commit by its id or by its key")
         with self._database.reading() as transaction:
-            if commit_id is not None:
+            if key is None:
                 rows = transaction.rows(s.receipts_by_id, publish.listed(ids=[commit_id]))
                 return publish.receipt_from(rows[0]) if rows else None
             scopes = transaction.rows(reading.scope_id, {"table_id": scope.table_id, "user_id": scope.user})
             for (scope_id,) in scopes:
-                rows = transaction.rows(s.receipts_by_key, {"scope_id": scope_id, **publish.listed(keys=[key])})
-                return publish.receipt_from(rows[0]) if rows else None
+                return publish.receipts_of(transaction, scope_id, [key]).get(key)
             return None
 
     def expire_receipts(self, *, before_us: int) -> int:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Self
 from tidelake.handle.lake_handle import LakeHandle
 from tidelake.handle.opening import open_lake
 from tidelake.model.schema import DataType, Schema
-from tidelake.model.settings import FLUSH_AGE
+from tidelake.model.settings import FLUSH_AGE, HISTORY
 from tidelake.model.snapshot import Snapshot
 from tidelake.model.times import When
 from tidelake.objects.protocol import DEADLINE_S
@@ -92,6 +92,9 @@ class Lake:
         retention: str | None = None,
         flush_age: str = FLUSH_AGE,
         promote: bool = False,
+        history: str = HISTORY,
+        cluster_by: Sequence[str] = (),
+        upkeep: bool = True,
         bucket: str | int | None = None,
         entity: str | Sequence[str] = (),
         coverage: str | None = None,
@@ -103,6 +106,10 @@ class Lake:
 
         Hot rows are flushed in the background once the oldest is of ``flush_age``; ``"off"`` leaves that to others.
         With ``promote``, dynamic paths that have settled on one type become columns when an extent is written.
+
+        Rows older than ``retention`` by their time column leave, snapshots older than ``history`` expire, compaction
+        sorts by the ``cluster_by`` columns before time; whoever writes does due upkeep by the way unless ``upkeep`` is
+        False.
 
         With a ``bucket`` the table knows which time windows it holds of each ``entity``: ``coverage="exclusive"``
         refuses one that is held, ``"track"``, the default, takes it. An ``index`` of whole numbers may take the time's
@@ -117,6 +124,9 @@ class Lake:
             retention=retention,
             flush_age=flush_age,
             promote=promote,
+            history=history,
+            cluster_by=cluster_by,
+            upkeep=upkeep,
             bucket=bucket,
             entity=entity,
             coverage=coverage,

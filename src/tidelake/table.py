@@ -38,8 +38,17 @@ if TYPE_CHECKING:
     import polars
     from pyspark.sql import DataFrame, SparkSession
 
+    from tidelake.maintain import compact as compacting
+    from tidelake.maintain import delete as deleting
+    from tidelake.maintain import restore as restoring
+    from tidelake.maintain.compact import CompactReport
+    from tidelake.maintain.delete import DeleteReport, ReplaceReport
+    from tidelake.maintain.restore import RestoreReport
     from tidelake.spark import frames
 else:
+    compacting, deleting, restoring = (
+        deferred(f"tidelake.maintain.{name}") for name in ("compact", "delete", "restore")
+    )
     frames = deferred("tidelake.spark.frames")  # brings pyspark
 
 
@@ -101,6 +110,49 @@ class Table:
     def flush(self) -> FlushReport:
         """Turn the hot rows into an extent. If another flush is faster, there is nothing left to do."""
         return flush(self.handle)
+
+    def delete(
+        self,
+        where: Predicate | str | None = None,
+        *,
+        start: When | None = None,
+        end: When | None = None,
+        all: bool = False,
+        dry_run: bool = False,
+    ) -> DeleteReport:
+        """Delete the rows that match, ``[start, end)`` of the time column, in one commit.
+
+        Readers of older snapshots still see them until those expire. Without a condition or a range it must be said
+        twice: ``all=True``. With ``dry_run`` nothing is changed, and the report says what would be.
+        """
+        return deleting.delete(self.handle, where, start=start, end=end, all=all, dry_run=dry_run)
+
+    def replace(
+        self,
+        rows: Any,
+        *,
+        start: When,
+        end: When,
+        where: Predicate | str | None = None,
+        key: str | None = None,
+    ) -> ReplaceReport:
+        """Swap the rows of ``[start, end)`` that match for others, in one commit: a backfill that may be repeated.
+
+        Every new row must lie in the range and match, so that a second call replaces what the first one wrote.
+        """
+        return deleting.replace_rows(self.handle, rows, start=start, end=end, where=where, key=key)
+
+    def compact(self) -> CompactReport:
+        """Write small and overlapping extents again as few that are well filled and sorted; see ``maintain.choice``."""
+        return compacting.compact(self.handle)
+
+    def undo(self, snapshot: int | str) -> RestoreReport:
+        """Take back what one snapshot added, while it is still there: not flushed, compacted or deleted since."""
+        return restoring.undo(self.handle, snapshot)
+
+    def restore(self, snapshot: int | str | None = None, *, as_of: When | None = None) -> RestoreReport:
+        """Publish an older snapshot, by number, id or time, as the newest; what came after it stays in the history."""
+        return restoring.restore(self.handle, snapshot=snapshot, as_of=as_of)
 
     def plan(
         self,

@@ -44,6 +44,7 @@ from tidelake.coverage.sidecar import checked_id, decode_any, encode, encode_see
 from tidelake.errors import CorruptError, NotFoundError, OverlapError
 from tidelake.model.schema import Schema
 from tidelake.model.snapshot import (
+    Action,
     AddExtent,
     AppendHot,
     Claim,
@@ -187,6 +188,26 @@ class CoverageStore:
             return commits
         action = UpdateCoverage(UnitedCoverage(self._offer(onto.scope, after, as_of, rules), as_of))
         return [*commits[:-1], replace(commits[-1], actions=(*commits[-1].actions, action))]
+
+    def freed(
+        self, snapshot: Snapshot, extents: Sequence[Extent], hot: Sequence[HotBatch], added: Sequence[Action]
+    ) -> Coverage:
+        """Return what is held no more once some extents and hot rows leave a snapshot and others come."""
+        rules = self.rules(snapshot)
+        if rules is None or not (extents or hot):
+            return Coverage()
+        gone = united([*self._of_extents(extents, rules), self._of_hot(hot, rules)])
+        if not len(gone):
+            return gone
+        low, high = _time_bounds(gone, rules)
+        removed = {extent.id for extent in extents} | {batch.id for batch in hot}
+        near = self._catalog.extents(snapshot.scope, sequence=snapshot.sequence, start_ns=low, end_ns=high)
+        warm = self._catalog.hot(snapshot.scope, sequence=snapshot.sequence) if snapshot.totals.hot_batches else []
+        left = [extent for extent in near if extent.id not in removed]
+        left += [action.extent for action in added if isinstance(action, AddExtent)]
+        batches = [batch for batch in warm if batch.id not in removed]
+        batches += [action.batch for action in added if isinstance(action, AppendHot)]
+        return gone - united([*self._of_extents(left, rules), self._of_hot(batches, rules)])
 
     def write_extent(self, info: TableInfo, extent_id: str, coverage: Coverage, rules: CoverageRules) -> str:
         """Write what an extent covers, announced first, and give the object's key."""

@@ -38,16 +38,20 @@ class Recorder:
     head: Snapshot
     table: str
     is_new: bool = True  # the rows are not in the table yet, in any form
+    freed: Coverage = field(default_factory=Coverage)  # what the same commit takes away, and is held no more
     overlap: int = 0  # rows in buckets that were held
     coverage: Coverage = field(default_factory=Coverage)
     _last: dict[str, int] = field(default_factory=dict)  # the greatest value of each entity
     _admitted: list[tuple[Extent, Coverage]] = field(default_factory=list)
 
     @classmethod
-    def of(cls, coverage_store: CoverageStore, head: Snapshot, table: str, *, is_new: bool) -> Recorder | None:
+    def of(
+        cls, coverage_store: CoverageStore, head: Snapshot, table: str, *, is_new: bool, freed: Coverage | None = None
+    ) -> Recorder | None:
         """Begin with nothing, if the table keeps coverage."""
         rules = coverage_store.rules(head)
-        return None if rules is None else cls(coverage_store, rules, head, table, is_new=is_new)
+        free = Coverage() if freed is None else freed
+        return None if rules is None else cls(coverage_store, rules, head, table, is_new=is_new, freed=free)
 
     @property
     def is_exclusive(self) -> bool:
@@ -68,7 +72,7 @@ class Recorder:
         elif self.is_new:
             if not len(self.coverage):
                 self.head = self.coverage_store.newest(self.head)  # the one at hand may be older than what others did
-            self.overlap += cells.rows_in(self.coverage_store.at(self.head))
+            self.overlap += cells.rows_in(self._held())
         self.coverage = self.coverage | cells.coverage
         return cells.coverage
 
@@ -105,10 +109,11 @@ class Recorder:
         """Return what must be free when the append is committed."""
         if not self.is_exclusive:
             return ()
-        packed = self.coverage.packed()
+        claimed = self.coverage - self.freed  # the rest nobody else can take before this commit frees it
+        packed = claimed.packed()
         return tuple(
             Claim(entity, bitmap.min() - 2**63, bitmap.max() - 2**63, packed[entity])
-            for entity, bitmap in ((entity, self.coverage.bitmap(entity)) for entity in packed)
+            for entity, bitmap in ((entity, claimed.bitmap(entity)) for entity in packed)
         )
 
     def pinned(self) -> Mapping[str, Any]:
@@ -140,12 +145,17 @@ class Recorder:
                 )
 
     def _check_free(self, cells: Cells) -> None:
-        taken = cells.coverage & self.coverage_store.at(self.head)
+        taken = cells.coverage & self._held()
         if len(taken):
             self.head = self.coverage_store.newest(self.head)  # what was held may be gone by now
-            taken = cells.coverage & self.coverage_store.at(self.head)
+            taken = cells.coverage & self._held()
         if len(taken):
             raise overlap_error(self.rules.index, {entity: taken.bitmap(entity) for entity in taken}, self.table)
+
+    def _held(self) -> Coverage:
+        """Return what is held already, and stays so."""
+        held = self.coverage_store.at(self.head)
+        return held - self.freed if len(self.freed) else held
 
     def _check_own(self, cells: Cells) -> None:
         index = self.rules.index

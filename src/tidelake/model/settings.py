@@ -14,6 +14,7 @@ from tidelake.model.times import duration_us
 
 FLUSH_AGE = "60s"  # or the age of the oldest: small extents cost more than they hold, old hot rows cost each reader
 FLUSH_OFF = "off"
+HISTORY = "7d"  # time to notice a mistake, and to take it back
 # How names of settings begin that speak of one column, whose name follows.
 PROMOTED = "promoted:"  # made of a path: the dynamic column and the path
 OVERFLOWED = "overflowed:"  # may have values in the overflow column
@@ -30,6 +31,9 @@ class TableSettings:
     retention: str | None = None
     flush_age: str = FLUSH_AGE
     promote: bool = False
+    history: str = HISTORY  # how long older snapshots can be read
+    cluster_by: tuple[str, ...] = ()  # columns by which compaction sorts rows before time
+    upkeep: bool = True  # whether whoever writes does due upkeep by the way
     series: Mapping[str, Any] = field(default_factory=dict)  # what a table that keeps coverage was told besides
 
     def to_json(self) -> dict[str, Any]:
@@ -39,6 +43,12 @@ class TableSettings:
             shape["flush_age"] = self.flush_age
         if self.promote:
             shape["promote"] = True
+        if self.history != HISTORY:
+            shape["history"] = self.history
+        if self.cluster_by:
+            shape["cluster_by"] = list(self.cluster_by)
+        if not self.upkeep:
+            shape["upkeep"] = False
         return shape | dict(self.series)
 
     @classmethod
@@ -49,12 +59,25 @@ class TableSettings:
             stored.get("retention"),
             stored.get("flush_age") or FLUSH_AGE,
             bool(stored.get("promote")),
+            stored.get("history") or HISTORY,
+            tuple(stored.get("cluster_by") or ()),
+            stored.get("upkeep") is not False,
         )
 
     @property
     def flush_age_us(self) -> int | None:
         """How old hot rows may get; None if they are not flushed by age."""
         return None if self.flush_age == FLUSH_OFF else duration_us(self.flush_age)
+
+    @property
+    def retention_us(self) -> int | None:
+        """How old rows may get by their time column; None if they are kept for ever."""
+        return None if self.retention is None else duration_us(self.retention)
+
+    @property
+    def history_us(self) -> int:
+        """How old a snapshot may get once there is a newer one."""
+        return duration_us(self.history)
 
 
 def columns_under(prefix: str, settings: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

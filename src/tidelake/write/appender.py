@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from tidelake.catalog.protocol import Pending, new_id
+from tidelake.coverage.entities import Coverage
 from tidelake.coverage.recorder import Recorder
 from tidelake.errors import CommitUnknownError, ConflictError, OverlapError, StorageError
 from tidelake.handle.table_handle import TableHandle
@@ -55,6 +56,9 @@ class Appender:
     head: Snapshot
     keep_hot: bool = True
     is_new: bool = True  # the rows are not in the table yet
+    freed: Coverage | None = None  # what the same commit takes away and is held no more
+    sort: bool = True  # the rows of an extent by time; else they stay as they come
+    level: int = 0  # how many times the rows were compacted, this time included
     rows: int = 0
     extents: int = 0
     overflowed: int = 0
@@ -69,8 +73,10 @@ class Appender:
     _exact: dict[str, bool] = field(default_factory=dict)  # long columns of the table that were looked at
 
     def __post_init__(self) -> None:
-        self._stager = Stager(self.target.store, TableSettings.of(self.head.settings))
-        self._recorder = Recorder.of(self.target.coverage_store, self.head, self.target.name, is_new=self.is_new)
+        self._stager = Stager(self.target.store, TableSettings.of(self.head.settings), sort=self.sort)
+        self._recorder = Recorder.of(
+            self.target.coverage_store, self.head, self.target.name, is_new=self.is_new, freed=self.freed
+        )
         self.keep_hot = self.keep_hot and self.target.catalog.layout.keeps_hot_rows
 
     @property
@@ -125,6 +131,11 @@ class Appender:
         """Stage rows of this schema or an older one."""
         self.rows += batch.num_rows
         for _ in self._stager.stage(batch):
+            self._write_extent()
+
+    def cut(self) -> None:
+        """Write what is staged as an extent, so that the rows that come next are in another."""
+        if self._stager.rows:
             self._write_extent()
 
     def _demote(self) -> None:
@@ -223,7 +234,7 @@ class Appender:
                 judged()
             target.at("extent.begun")
 
-        extent = self._stager.write(key, extent_id, self.schema, begin)
+        extent = replace(self._stager.write(key, extent_id, self.schema, begin), level=self.level)
         target.at("extent.written")
         if self._recorder and judged:
             covered_at = target.coverage_store.write_extent(target.info, extent_id, judged(), self._recorder.rules)

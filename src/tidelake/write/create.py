@@ -12,7 +12,7 @@ from typing import Any
 from tidelake.catalog.protocol import Catalog, TableInfo
 from tidelake.errors import InvalidInputError, SchemaError
 from tidelake.model.schema import ENTITY_KINDS, DataType, Schema
-from tidelake.model.settings import FLUSH_AGE, FLUSH_OFF, FORMATS, TableSettings
+from tidelake.model.settings import FLUSH_AGE, FLUSH_OFF, FORMATS, HISTORY, TableSettings
 from tidelake.model.times import duration_us
 from tidelake.runtime.deferred import deferred
 
@@ -32,6 +32,9 @@ def create_table(
     retention: str | None = None,
     flush_age: str = FLUSH_AGE,
     promote: bool = False,
+    history: str = HISTORY,
+    cluster_by: Sequence[str] = (),
+    upkeep: bool = True,
     **series: Any,
 ) -> TableInfo:
     """Make a table as ``Lake.create_table`` says; ``series`` is what it tells of buckets, entities and coverage."""
@@ -43,12 +46,25 @@ def create_table(
         retention=retention,
         flush_age=flush_age,
         promote=promote,
+        history=history,
+        cluster_by=_cluster_columns(columns, cluster_by),
+        upkeep=upkeep,
         series=_series_settings(columns, named, **series),
     )
-    for duration in (retention, None if flush_age == FLUSH_OFF else flush_age):
+    for duration in (retention, history, None if flush_age == FLUSH_OFF else flush_age):
         if duration is not None:
             duration_us(duration)
+    if retention is not None and named is None:
+        raise InvalidInputError("a retention needs a time column", table=name, kind="no_time")
     return catalog.create_table(name, columns, settings.to_json())
+
+
+def _cluster_columns(schema: Schema, names: Sequence[str]) -> tuple[str, ...]:
+    """Return the columns that compaction sorts by; dynamic values and vectors have no order."""
+    for name in [names] if isinstance(names, str) else names:
+        if schema[name].type.kind in ("dynamic", "vector"):
+            raise SchemaError("rows cannot be sorted by this column", column=name, type=schema[name].type)
+    return (names,) if isinstance(names, str) else tuple(names)
 
 
 def _time_of(schema: Schema, name: str | None) -> str | None:

@@ -38,6 +38,7 @@ class Stager:
     settings: TableSettings
     extent_bytes: int = EXTENT_BYTES
     block_rows: int | None = None  # as many as suit the rows, if not given
+    sort: bool = True  # by time; else rows stay in the order in which they come
     batches: list[pa.RecordBatch] = field(default_factory=list)
     rows: int = 0
     byte_size: int = 0
@@ -65,7 +66,7 @@ class Stager:
         """Write what is staged as one extent, and return it as the catalog knows it."""
         form = segment_format(self.settings.format)
         block_rows = self.block_rows or block_rows_for(self.batches, self.rows, schema)
-        options = WriteOptions(time=self.settings.time, block_rows=block_rows)
+        options = WriteOptions(time=self.settings.time, block_rows=block_rows, sort=self.sort)
         writer = form.start_extent(self.store, key, schema, extent_id=extent_id, options=options)
         for batch in self.batches:
             writer.append(conformed(batch, schema))

@@ -1,0 +1,132 @@
+"""Choose which extents are worth compacting together.
+
+Extents are looked at in order of time. A run is worth its cost if
+
+- its extents are small and neighbours in time, no extent that is full standing between them, or they overlap each other
+  deeper than a reader should have to look;
+- none is larger than half of the run, so that a byte that is written again ends in a run at least twice as large;
+- none was compacted as often as the table's rows have binary digits. That happens to nobody who appends in good order;
+  it bounds the work whatever arrives, so that no byte is ever written more than O(log n) times.
+
+Runs do not share extents, so they can be compacted side by side. It does not read extents, and does no IO.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from tidelake.model.snapshot import Extent
+
+SMALL_BYTES = 8 << 20  # an extent below it is small; about what 100 MB of rows in memory become
+SMALL_ROWS = 2_000_000  # and below it
+RUN_BYTES = 32 << 20  # in one run of small extents; what is longer is several runs
+KNOT_BYTES = 256 << 20  # in one run of extents that overlap: it is read once for each slice of it that fits in memory
+FEWEST = 4  # extents in a run, unless somebody asks: each run is a commit
+MAX_DEPTH = 8  # extents at one point of time, beyond which they are sorted apart
+LAST_NS = 2**63
+
+
+def runs_of(
+    extents: Sequence[Extent], *, rows: int, fewest: int = FEWEST, window_ns: int | None = None
+) -> list[tuple[Extent, ...]]:
+    """Return the runs of a snapshot's extents that are worth compacting, the oldest first.
+
+    With a window, as tables with a retention have it, extents of different windows are not joined: so whole extents
+    become old at once.
+    """
+    limit = max(1, rows.bit_length())
+    able = [extent for extent in in_time_order(extents) if extent.level < limit]
+    runs: list[tuple[Extent, ...]] = []
+    for stretch in _stretches(able, window_ns):
+        runs.extend(tuple(run) for run in _worthwhile(stretch, fewest) if len(run) >= fewest)
+    taken = {extent.id for run in runs for extent in run}
+    for knot in _knots([extent for extent in able if extent.id not in taken]):
+        for part in _parts(knot):
+            runs.extend(tuple(run) for run in _worthwhile(part, 2) if depth_of(run) > 1)
+    return runs
+
+
+def depth_of(extents: Sequence[Extent]) -> int:
+    """Return how many extents there are at most at one point of time."""
+    edges = sorted(edge for extent in extents for edge in ((_low(extent), 0, 1), (_high(extent), 1, -1)))
+    depth = deepest = 0
+    for _, _, change in edges:
+        depth += change
+        deepest = max(deepest, depth)
+    return deepest
+
+
+def is_small(extent: Extent) -> bool:
+    """Whether an extent is smaller than it should be."""
+    return extent.byte_size < SMALL_BYTES and extent.row_count < SMALL_ROWS
+
+
+def in_time_order(extents: Sequence[Extent]) -> list[Extent]:
+    """Return extents by their first time; those without bounds come first, in the order of their commits."""
+    return sorted(extents, key=lambda extent: (_low(extent), extent.added_seq, extent.id))
+
+
+def _stretches(extents: Sequence[Extent], window_ns: int | None) -> Iterator[list[Extent]]:
+    """Part extents in time order into stretches of small ones, none longer than a run."""
+    held: list[Extent] = []
+    size, window = 0, None
+    for extent in extents:
+        own = None if window_ns is None else _low(extent) // window_ns
+        if held and (not is_small(extent) or size + extent.byte_size > RUN_BYTES or own != window):
+            yield held
+            held, size = [], 0
+        if is_small(extent):
+            held.append(extent)
+            size, window = size + extent.byte_size, own
+    if held:
+        yield held
+
+
+def _worthwhile(run: Sequence[Extent], fewest: int) -> Iterator[Sequence[Extent]]:
+    """Leave out extents that are more than half of what they would be joined with; what is on either side is a run."""
+    waiting = [run]
+    while waiting:
+        run = waiting.pop()
+        if len(run) < max(2, fewest):
+            continue
+        largest = max(range(len(run)), key=lambda at: run[at].byte_size)
+        if 2 * run[largest].byte_size > sum(extent.byte_size for extent in run):
+            waiting += [run[:largest], run[largest + 1 :]]
+        else:
+            yield run
+
+
+def _knots(extents: Sequence[Extent]) -> Iterator[list[Extent]]:
+    """Part extents in time order into sets that hang together, and give those that are too deep."""
+    held: list[Extent] = []
+    end = -LAST_NS
+    for extent in extents:
+        if held and _low(extent) > end:
+            if depth_of(held) > MAX_DEPTH:
+                yield held
+            held, end = [], -LAST_NS
+        held.append(extent)
+        end = max(end, _high(extent))
+    if held and depth_of(held) > MAX_DEPTH:
+        yield held
+
+
+def _parts(knot: Sequence[Extent]) -> Iterator[list[Extent]]:
+    """Part what hangs together into pieces that can be sorted at a bounded cost."""
+    held: list[Extent] = []
+    size = 0
+    for extent in knot:
+        if held and size + extent.byte_size > KNOT_BYTES:
+            yield held
+            held, size = [], 0
+        held.append(extent)
+        size += extent.byte_size
+    yield held
+
+
+def _low(extent: Extent) -> int:
+    return -LAST_NS if extent.min_ts_ns is None else extent.min_ts_ns
+
+
+def _high(extent: Extent) -> int:
+    return LAST_NS if extent.max_ts_ns is None else extent.max_ts_ns

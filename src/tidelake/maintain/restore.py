@@ -1,0 +1,124 @@
+"""Bring back an older state: take back what one commit added, or publish a whole older snapshot as a new one.
+
+Nothing is rewritten in the past: both are new commits, and both can be restored from in turn. The schema stays as wide
+as it is. It does not bring back what has expired.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from tidelake.catalog.protocol import new_id
+from tidelake.errors import ConflictError, InvalidInputError, NotFoundError
+from tidelake.format import segment_format
+from tidelake.handle.table_handle import TableHandle
+from tidelake.maintain.rewrite import Rewrite, at_newest_head
+from tidelake.model.snapshot import AddExtent, AppendHot, Counts, Extent, Snapshot
+from tidelake.model.times import When
+from tidelake.objects import extent_key
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreReport:
+    """What undoing or restoring changed: rows and extents that are gone, and that are there again."""
+
+    rows_removed: int
+    rows_restored: int
+    extents_removed: int
+    extents_restored: int
+    snapshot: int
+
+
+def undo(table: TableHandle, snapshot: int | str) -> RestoreReport:
+    """Take back what one commit added, as ``Table.undo`` says."""
+
+    def attempt(head: Snapshot) -> RestoreReport:
+        past = _retained(table, snapshot=snapshot)
+        if past.removed != Counts():
+            raise InvalidInputError(
+                "the snapshot took rows away or moved them: restore the snapshot before it",
+                table=table.name, snapshot=past.sequence, operation=past.operation, kind="not_an_append",
+            )  # fmt: skip
+        extents = [extent for extent in _extents(table, head) if extent.added_seq == past.sequence]
+        hot = [batch for batch in table.hot(head) if batch.added_seq == past.sequence]
+        added = past.added
+        if (len(extents), len(hot)) != (added.extents, added.hot_batches):
+            raise ConflictError(
+                "what the snapshot added was flushed, compacted or deleted since: delete its rows by a condition, or "
+                "restore an older snapshot",
+                table=table.name, snapshot=past.sequence, kind="rewritten",
+            )  # fmt: skip
+        if not extents and not hot:
+            raise InvalidInputError("the snapshot added no rows", table=table.name, snapshot=past.sequence)
+        rewrite = Rewrite(table, head, "undo")
+        rewrite.take_away(extents, hot)
+        receipt = rewrite.commit()
+        return RestoreReport(added.rows + added.hot_rows, 0, len(extents), 0, receipt.sequence)
+
+    return at_newest_head(table, attempt)
+
+
+def restore(table: TableHandle, *, snapshot: int | str | None = None, as_of: When | None = None) -> RestoreReport:
+    """Publish an older snapshot as the newest, as ``Table.restore`` says."""
+    if (snapshot is None) == (as_of is None):
+        raise InvalidInputError("give the snapshot to restore, or a time as as_of", table=table.name)
+
+    def attempt(head: Snapshot) -> RestoreReport:
+        past = _retained(table, snapshot=snapshot, as_of=as_of)
+        then, now = _extents(table, past), _extents(table, head)
+        wanted, held = {extent.id for extent in then}, {extent.id for extent in now}
+        then_hot, now_hot = table.hot(past), table.hot(head)
+        wanted |= {batch.id for batch in then_hot}
+        held |= {batch.id for batch in now_hot}
+        back = [extent for extent in then if extent.id not in held]
+        hot_back = [batch for batch in then_hot if batch.id not in held]
+        rewrite = Rewrite(table, head, "restore")
+        rewrite.take_away((e for e in now if e.id not in wanted), (b for b in now_hot if b.id not in wanted))
+        if rewrite.is_empty and not back and not hot_back:
+            return RestoreReport(0, 0, 0, 0, head.sequence)
+        rewrite.add(*(AppendHot(replace(batch, id=new_id(), added_seq=0, removed_seq=None)) for batch in hot_back))
+        try:
+            for extent in back:
+                rewrite.add(AddExtent(_copied(rewrite, extent)))
+        except BaseException:
+            rewrite.give_up()
+            raise
+        removed, added = rewrite.removed, rewrite.added
+        receipt = rewrite.commit()
+        return RestoreReport(
+            removed.rows + removed.hot_rows, added.rows + added.hot_rows, removed.extents, added.extents,
+            receipt.sequence,
+        )  # fmt: skip
+
+    return at_newest_head(table, attempt)
+
+
+def _copied(rewrite: Rewrite, extent: Extent) -> Extent:
+    """Copy an extent's object under a new name: an extent that left a table does not come back under its own."""
+    table, extent_id = rewrite.table, new_id()
+    info, store = table.info, table.store
+    key = extent_key(info.namespace, info.name, extent_id, segment_format(extent.format).suffix)
+    rewrite.announce(key)
+    store.put(key, store.get(extent.key))
+    copy = replace(extent, id=extent_id, key=key, added_seq=0, removed_seq=None, coverage_key=None)
+    rules = table.coverage_store.rules(rewrite.head)
+    if rules is None:
+        return copy
+    covered = table.coverage_store.of_extent(extent, rules)
+    covered_at = table.coverage_store.write_extent(info, extent_id, covered, rules)
+    rewrite.announced(covered_at)
+    return replace(copy, coverage_key=covered_at)
+
+
+def _extents(table: TableHandle, snapshot: Snapshot) -> list[Extent]:
+    return table.catalog.extents(table.scope, sequence=snapshot.sequence)
+
+
+def _retained(table: TableHandle, *, snapshot: int | str | None = None, as_of: When | None = None) -> Snapshot:
+    try:
+        return table.lake.snapshot(table.name, snapshot=snapshot, as_of=as_of)
+    except NotFoundError as error:
+        raise NotFoundError(
+            "the snapshot has expired, or never was: see history", table=table.name, snapshot=snapshot or as_of,
+            kind="expired",
+        ) from error  # fmt: skip

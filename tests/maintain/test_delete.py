@@ -1,0 +1,159 @@
+"""Delete and replace rows, undo and restore: what is left is exactly what a reader would expect."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tidelake
+from tidelake import Lake, Table
+from tidelake.errors import InvalidInputError, NotFoundError
+
+BASE = 1_700_000_000
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    return tidelake.connect(tmp_path / "lake")
+
+
+@pytest.fixture
+def table(lake: Lake) -> Table:
+    """A table of two extents and hot rows, with values that drifted into the overflow column."""
+    table = lake.create_table("t", {"ts": "timestamp", "k": "string", "v": "long", "d": "dynamic"}, time="ts")
+    table.append(rows(0, 1500))
+    table.append(rows(5000, 1500))
+    table.append([*rows(10_000, 10), {"ts": BASE + 10_020, "k": "odd", "v": "text", "new": 7}])
+    return table
+
+
+def rows(offset: int, count: int) -> list[dict[str, Any]]:
+    return [
+        {"ts": BASE + offset + at, "k": "even" if at % 2 else "odd", "v": at, "d": {"x": at % 7}} for at in range(count)
+    ]
+
+
+def held(table: Table, where: str | None = None) -> Counter[str]:
+    return Counter(repr(row) for row in table.to_arrow(where=where).to_pylist())
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "k == 'odd'",
+        "k == 'odd' and v < 100",
+        "d.x == 3",
+        "_overflow.v == 'text'",
+        "new == 7",
+        "not (k == 'odd')",
+        "k == 'nobody'",
+        "v >= 0",
+        "d.x > 5 or v == 9",
+    ],
+)
+def test_a_delete_takes_what_a_scan_finds_and_nothing_else(table: Table, where: str) -> None:
+    before, found, past = held(table), held(table, where), table.snapshot.sequence
+    planned = table.delete(where, dry_run=True)
+    assert held(table) == before
+    report = table.delete(where)
+    assert report.rows == planned.rows == found.total()
+    assert held(table) == before - found
+    assert len(table) == (before - found).total()
+    assert not held(table, where)
+    assert Counter(repr(row) for row in table.scan(where=where, prune=False).read_all().to_pylist()) == Counter()
+    old = Table(table.handle.open(table.handle.lake, "t", snapshot=past))
+    assert held(old) == before
+
+
+def test_extents_that_are_wholly_meant_leave_without_being_read(table: Table, tmp_path: Path) -> None:
+    for extent in table.extents():
+        (tmp_path / "lake" / extent.key).unlink()
+    report = table.delete(start=BASE, end=BASE + 9000)
+    assert (report.rows, report.extents, report.written) == (3000, 2, 0)
+    assert len(table) == 11
+
+
+def test_a_delete_of_everything_is_said_twice(table: Table) -> None:
+    with pytest.raises(InvalidInputError, match="all=True"):
+        table.delete()
+    with pytest.raises(InvalidInputError, match="leave the condition"):
+        table.delete("v == 1", all=True)
+    assert table.delete(all=True).rows == 3011
+    assert (len(table), held(table)) == (0, Counter())
+
+
+def test_a_pinned_table_is_not_changed(table: Table) -> None:
+    pinned = table.pinned()
+    for change in (
+        lambda: pinned.delete("v == 1"),
+        lambda: pinned.delete(all=True),
+        lambda: pinned.replace([], start=BASE, end=BASE + 1),
+        lambda: pinned.undo(2),
+        lambda: pinned.restore(2),
+    ):
+        with pytest.raises(InvalidInputError, match="can only be read"):
+            change()
+
+
+def test_a_replacement_may_be_repeated(table: Table) -> None:
+    fresh = [{"ts": BASE + 100 + at, "k": "fresh", "v": at, "d": None} for at in range(20)]
+    outside = held(table) - held(table, f"ts >= {BASE + 100} and ts < {BASE + 150}")
+    for _ in range(2):
+        report = table.replace(fresh, start=BASE + 100, end=BASE + 150)
+        assert report.rows == 20
+        assert held(table, "k == 'fresh'").total() == 20
+        assert held(table) - held(table, "k == 'fresh'") == outside
+    assert report.replaced == 20
+    first = table.replace(fresh[:5], start=BASE + 100, end=BASE + 150, key="day")
+    again = table.replace(fresh, start=BASE + 100, end=BASE + 150, key="day")
+    assert (again.replayed, again.snapshot) == (True, first.snapshot)
+    assert held(table, "k == 'fresh'").total() == 5
+
+
+def test_a_replacement_of_some_rows_leaves_the_others(table: Table) -> None:
+    before = held(table)
+    odd = held(table, f"k == 'odd' and ts >= {BASE} and ts < {BASE + 1000}")
+    report = table.replace([{"ts": BASE + 1, "k": "odd", "v": -1}], start=BASE, end=BASE + 1000, where="k == 'odd'")
+    assert report.replaced == odd.total()
+    assert held(table) - held(table, "v == -1") == before - odd
+
+
+@pytest.mark.parametrize("row", [{"ts": BASE + 150, "k": "odd"}, {"ts": BASE + 120, "k": "even"}])
+def test_a_row_that_would_not_be_replaced_is_refused(table: Table, row: dict[str, Any]) -> None:
+    before = held(table)
+    with pytest.raises(InvalidInputError, match="not among those that are replaced"):
+        table.replace([row], start=BASE + 100, end=BASE + 150, where="k == 'odd'")
+    assert held(table) == before
+
+
+def test_undo_takes_back_one_append(table: Table) -> None:
+    before = held(table)
+    added = table.append(rows(20_000, 2000))
+    table.append(rows(30_000, 3))
+    report = table.undo(added.snapshot)
+    assert (report.rows_removed, report.extents_removed) == (2000, 1)
+    assert held(table) == before + held(table, f"ts >= {BASE + 30_000}")
+    with pytest.raises(tidelake.ConflictError, match="flushed, compacted or deleted"):
+        table.undo(added.snapshot)
+    with pytest.raises(InvalidInputError, match="took rows away"):
+        table.undo(report.snapshot)
+    with pytest.raises(NotFoundError, match="expired, or never was"):
+        table.undo(999)
+
+
+def test_restore_publishes_an_older_state(table: Table) -> None:
+    states = {table.snapshot.sequence: held(table)}
+    table.delete("k == 'odd'")
+    states[table.snapshot.sequence] = held(table)
+    table.flush()
+    table.append(rows(50_000, 5))
+    states[table.snapshot.sequence] = held(table)
+    for sequence, state in [*states.items(), *states.items()]:
+        table.restore(sequence)
+        assert held(table) == state
+    assert table.restore(table.snapshot.sequence).rows_restored == 0
+    with pytest.raises(InvalidInputError, match="as_of"):
+        table.restore()

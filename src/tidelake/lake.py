@@ -16,8 +16,7 @@ import os
 from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from tidelake.handle.lake_handle import LakeHandle
 from tidelake.handle.opening import open_lake
@@ -26,6 +25,7 @@ from tidelake.model.settings import FLUSH_AGE, HISTORY
 from tidelake.model.snapshot import Snapshot
 from tidelake.model.times import When
 from tidelake.objects.protocol import DEADLINE_S
+from tidelake.runtime.closing import Closing
 from tidelake.runtime.deferred import deferred
 from tidelake.write.create import create_table
 
@@ -70,7 +70,7 @@ def connect(
     return Lake(handle)
 
 
-class Lake:
+class Lake(Closing):
     """A catalog and an object store; hold it open while you work, or use it in a ``with`` block."""
 
     def __init__(self, handle: LakeHandle) -> None:
@@ -203,14 +203,6 @@ class Lake:
     def close(self) -> None:
         """Stop flushing in the background, and let go of connections. Hot rows stay hot, and lose nothing by it."""
         self.handle.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _repr_html_(self) -> str:
         rows = "".join(f"<tr><td>{escape(name)}</td></tr>" for name in self.tables())

@@ -14,7 +14,9 @@ snapshot, so that readers of changes can tell rows that are new from rows that w
 A commit ends with its receipt, with the error of the rule that forbids it, at once with a StorageError that is certain
 (a full disk, say), or by its deadline: with UnavailableError if it did not get its turn, with the last StorageError if
 it was never sent, with CommitUnknownError if it may have been. No try is begun that could not end in time if it took as
-long as the longest before it. It does not write objects.
+long as the longest before it.
+
+What all catalogs do with the commits they are given is here too: check, refit, answer. It does not write objects.
 """
 
 from __future__ import annotations
@@ -23,13 +25,20 @@ import random
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from tidelake.catalog.protocol import Catalog, StaleHead, StepHook, no_hook
-from tidelake.errors import CommitUnknownError, ConflictError, StorageError, TidelakeError, UnavailableError
+from tidelake.catalog.protocol import Catalog, StaleHead, StepHook, check_user, no_hook
+from tidelake.errors import (
+    CommitUnknownError,
+    ConflictError,
+    InvalidInputError,
+    StorageError,
+    TidelakeError,
+    UnavailableError,
+)
 from tidelake.model.snapshot import (
     Commit,
     Counts,
@@ -341,6 +350,47 @@ class _Ticket:
         if self.receipt is None:
             raise self.error or AssertionError("a ticket is settled before it is answered")
         return self.receipt
+
+
+def check_commits(commits: Sequence[Commit], onto: Snapshot) -> None:
+    """Refuse what a catalog cannot publish as one snapshot on ``onto``."""
+    if not commits:
+        raise InvalidInputError("nothing to commit")
+    check_user(onto.scope.user)
+    for commit in commits:
+        if commit.scope != onto.scope or commit.base != onto.sequence:
+            raise InvalidInputError(
+                "a commit is built on another snapshot", commit=commit.id, base=commit.base, onto=onto.sequence
+            )
+
+
+def lost_race(onto: Snapshot, head: Snapshot) -> StaleHead:
+    """Return that the head is no longer the snapshot that commits were built on."""
+    return StaleHead("commit lost the race", head=head, scope=onto.scope, expected=onto.sequence, found=head.sequence)
+
+
+def refitted(commits: Sequence[Commit], onto: Snapshot) -> list[Commit]:
+    """Rebase commits onto a snapshot; whether what they take away is live shows when it is taken."""
+    accepted, refused = gather(commits, onto, live={item for commit in commits for item in inputs_of(commit)})
+    if refused:
+        raise refused[0][1]
+    return accepted
+
+
+def answers_of(
+    commits: Sequence[Commit], replayed: Mapping[int, Receipt | int], receipts: Mapping[str, Receipt]
+) -> list[Receipt]:
+    """Return each commit's receipt, in order: its own, the first, or its twin's."""
+    given: list[Receipt] = []
+    for at, commit in enumerate(commits):
+        match replayed.get(at):
+            case None:
+                given.append(receipts[commit.id])
+            case Receipt() as first:
+                given.append(first)
+            case int(twin):
+                given.append(replace(given[twin], replayed=True))
+    return given
 
 
 def _next_group(lane: deque[_Ticket]) -> list[_Ticket]:

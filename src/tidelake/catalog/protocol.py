@@ -27,7 +27,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Literal, Protocol, Self, TypeAlias
+from typing import Any, Literal, Protocol, Self, TypeAlias, TypedDict, Unpack
 
 from tidelake.errors import ConflictError, InvalidInputError
 from tidelake.model.predicate import (
@@ -157,19 +157,18 @@ class Interval:
     high: int | float | str | None
 
 
+class UnitOptions(TypedDict, total=False):
+    """What a work unit may be told besides: see ``queued_unit``."""
+
+    priority: int
+    max_attempts: int
+    delay_us: int
+
+
 class WorkQueue(Protocol):
     """Hand out work units, each to one owner at a time."""
 
-    def enqueue(
-        self,
-        kind: str,
-        key: str,
-        payload: Mapping[str, Any],
-        *,
-        priority: int = 0,
-        max_attempts: int = 5,
-        delay_us: int = 0,
-    ) -> WorkUnit:
+    def enqueue(self, kind: str, key: str, payload: Mapping[str, Any], **options: Unpack[UnitOptions]) -> WorkUnit:
         """Add a unit, or give the open one of the same kind and key."""
         ...
 
@@ -384,6 +383,44 @@ class Catalog(Protocol):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
+
+
+def queued_unit(
+    unit_id: str,
+    kind: str,
+    key: str,
+    payload: Mapping[str, Any],
+    *,
+    now_us: int,
+    priority: int = 0,
+    max_attempts: int = 5,
+    delay_us: int = 0,
+) -> WorkUnit:
+    """Return a new work unit, which is ready after a delay."""
+    if not (kind.isprintable() and key.isprintable() and kind and key) or max_attempts < 1:
+        raise InvalidInputError("a work unit needs a kind, a key and an attempt", unit_kind=kind, key=key)
+    return WorkUnit(
+        id=unit_id,
+        kind=kind,
+        key=key,
+        payload=dict(payload),
+        state="queued",
+        priority=priority,
+        attempts=0,
+        max_attempts=max_attempts,
+        token=0,
+        owner=None,
+        ready_us=now_us + delay_us,
+        lease_until_us=None,
+        created_us=now_us,
+        updated_us=now_us,
+        error=None,
+    )
+
+
+def lost_lease(unit_id: str, token: int, **facts: object) -> ConflictError:
+    """Return that a work unit has another owner by now."""
+    return ConflictError("the lease on a work unit is lost", **facts, unit=unit_id, token=token, kind="fenced")
 
 
 def now_us() -> int:

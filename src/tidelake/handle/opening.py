@@ -14,12 +14,13 @@ from __future__ import annotations
 import math
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Unpack
 
 from tidelake.catalog import open_catalog
 from tidelake.errors import InvalidInputError
 from tidelake.handle.lake_handle import LakeHandle
 from tidelake.objects import ensure_conditional_put, open_store
+from tidelake.objects.opening import BucketOptions
 from tidelake.objects.protocol import DEADLINE_S
 from tidelake.runtime.deferred import deferred
 
@@ -35,26 +36,21 @@ def open_lake(
     where: str | os.PathLike[str],
     *,
     objects: str | os.PathLike[str] | None = None,
-    endpoint: str | None = None,
-    key: str | None = None,
-    secret: str | None = None,
-    region: str | None = None,
     create: bool = True,
     deadline: float = DEADLINE_S,
+    **bucket: Unpack[BucketOptions],
 ) -> LakeHandle:
     """Open a lake as ``tidelake.connect`` says, and return its handle."""
     place = os.path.expanduser(os.fspath(where))  # ~ is the shell's word for one's home, and Python's nobody's
     if not 0 < deadline < math.inf:
         raise InvalidInputError("a deadline is a number of seconds above 0", deadline=deadline, kind="bad_deadline")
-    store_options: dict[str, Any] = {"endpoint": endpoint, "key": key, "secret": secret, "region": region}
-    store_options["deadline_s"] = deadline
     if place.startswith(LOG_SCHEME):
-        store = open_store(place.removeprefix(LOG_SCHEME), create=create, **store_options)
+        store = open_store(place.removeprefix(LOG_SCHEME), create=create, deadline_s=deadline, **bucket)
         return LakeHandle(log_catalog.open_log_catalog(store, create=create), store, place, deadline)
     if place.startswith(("postgresql://", "postgres://")):
         if objects is None:
             raise InvalidInputError("a postgresql catalog needs objects=, a folder or s3://bucket/prefix")
-        store = open_store(objects, create=create, **store_options)
+        store = open_store(objects, create=create, deadline_s=deadline, **bucket)
         if store.url.startswith("s3://"):
             ensure_conditional_put(store)
         return LakeHandle(open_catalog(place, deadline_s=deadline), store, place, deadline)
@@ -64,5 +60,5 @@ def open_lake(
         )
     folder = Path(place.removeprefix("file://"))
     catalog = open_catalog(folder, create=create, deadline_s=deadline)
-    store = open_store(folder if objects is None else objects, create=create, **store_options)
+    store = open_store(folder if objects is None else objects, create=create, deadline_s=deadline, **bucket)
     return LakeHandle(catalog, store, place, deadline)

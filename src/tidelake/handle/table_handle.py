@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Unpack
 
 import pyarrow as pa
 
@@ -35,7 +36,7 @@ from tidelake.scan.alternatives import understood
 from tidelake.scan.extents import Footers, prune_blocks, scan_shown
 from tidelake.scan.listing_cache import listings_of
 from tidelake.scan.misfits import with_warnings
-from tidelake.scan.questions import Columns, question_of
+from tidelake.scan.questions import Columns, Selection, question_of
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -123,16 +124,12 @@ class TableHandle:
         self,
         columns: Columns | None = None,
         where: Predicate | str | None = None,
-        *,
-        start: When | None = None,
-        end: When | None = None,
-        limit: int | None = None,
-        ordered: bool = False,
+        **asked: Unpack[Selection],
     ) -> tuple[Snapshot, Question]:
         """Return the snapshot that a scan reads now and what it asks of it."""
         snapshot = self.snapshot
         shown, parsed = understood(self.catalog, snapshot, columns, where)
-        question = question_of(self.name, shown, columns, parsed, start=start, end=end, limit=limit, ordered=ordered)
+        question = question_of(self.name, shown, columns, parsed, **asked)
         return snapshot, question
 
     def outline(
@@ -140,17 +137,14 @@ class TableHandle:
         columns: Columns | None = None,
         where: Predicate | str | None = None,
         *,
-        start: When | None = None,
-        end: When | None = None,
-        limit: int | None = None,
-        ordered: bool = False,
         stats: Iterable[str] = (),
+        **asked: Unpack[Selection],
     ) -> ScanPlan:
         """Plan as far as the catalog alone can tell: which extents, not yet which blocks; no object is read.
 
         Extents come with the statistics of the columns that ``where`` asks about, and of those in ``stats``.
         """
-        snapshot, question = self.question(columns, where, start=start, end=end, limit=limit, ordered=ordered)
+        snapshot, question = self.question(columns, where, **asked)
         judged = judged_columns(question, stats)
         listed = listings_of(self.catalog).extents(snapshot, question, judged)
         if listed is None:
@@ -170,14 +164,11 @@ class TableHandle:
         columns: Columns | None = None,
         where: Predicate | str | None = None,
         *,
-        start: When | None = None,
-        end: When | None = None,
-        limit: int | None = None,
-        ordered: bool = False,
         prune: bool = True,
+        **asked: Unpack[Selection],
     ) -> ScanPlan:
         """Plan a scan to the block; without ``prune``, every block of every extent."""
-        plan = self.outline(columns, where, start=start, end=end, limit=limit, ordered=ordered)
+        plan = self.outline(columns, where, **asked)
         if not prune:
             listed = self.catalog.extents(self.scope, sequence=plan.snapshot.sequence)
             whole = without_pruning(plan, listed, self.hot(plan.snapshot))
@@ -189,16 +180,13 @@ class TableHandle:
         columns: Columns | None = None,
         where: Predicate | str | None = None,
         *,
-        start: When | None = None,
-        end: When | None = None,
-        limit: int | None = None,
-        ordered: bool = False,
         prune: bool = True,
         dynamic: str = "json",
+        **asked: Unpack[Selection],
     ) -> pa.RecordBatchReader:
         """Stream the rows that match, as ``Table.scan`` does."""
         check_form(dynamic)
-        plan = self.plan(columns, where, start=start, end=end, limit=limit, ordered=ordered, prune=prune)
+        plan = self.plan(columns, where, prune=prune, **asked)
         return stream_in_form(scan_shown(plan, self.footers), dynamic)
 
     def __repr__(self) -> str:

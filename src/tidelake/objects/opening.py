@@ -9,7 +9,7 @@ import os
 import re
 import secrets
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict, Unpack
 from urllib.parse import unquote, urlsplit
 
 from tidelake.errors import AlreadyExistsError, InvalidInputError, StorageError
@@ -25,15 +25,21 @@ else:
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 
 
+class BucketOptions(TypedDict, total=False):
+    """What a bucket is opened with; other stores take none of it."""
+
+    endpoint: str | None
+    key: str | None
+    secret: str | None
+    region: str | None
+
+
 def open_store(
     where: str | os.PathLike[str],
     *,
-    endpoint: str | None = None,
-    key: str | None = None,
-    secret: str | None = None,
-    region: str | None = None,
     create: bool = True,
     deadline_s: float = DEADLINE_S,
+    **bucket: Unpack[BucketOptions],
 ) -> ObjectStore:
     """Open the store at a folder, ``file://``, ``memory://`` or ``s3://`` place; nothing is asked of a bucket yet.
 
@@ -44,9 +50,8 @@ def open_store(
     text = os.fspath(where)
     scheme = found[1].lower() if (found := _SCHEME.match(text)) else None
     if scheme == "s3":
-        told = {"endpoint": endpoint, "key": key, "secret": secret, "region": region}
-        return remote.Bucket(remote.parse_s3(text, **told, deadline_s=deadline_s))
-    if any((endpoint, key, secret, region)):
+        return remote.Bucket(remote.parse_s3(text, deadline_s=deadline_s, **bucket))
+    if any(bucket.values()):
         raise InvalidInputError("endpoint, key, secret and region are for s3:// only", store=text)
     match scheme:
         case None:

@@ -242,10 +242,10 @@ def open_memory(name: str) -> Memory:
 def parse_s3(
     url: str,
     *,
-    endpoint: str | None,
-    key: str | None,
-    secret: str | None,
-    region: str | None,
+    endpoint: str | None = None,
+    key: str | None = None,
+    secret: str | None = None,
+    region: str | None = None,
     deadline_s: float = DEADLINE_S,
 ) -> S3Place:
     """Read the place of a bucket; nothing is asked of it."""

@@ -6,7 +6,7 @@ It does not list extents or plan: see ``tidelake.pruning.plan``.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import TypeAlias, TypedDict
 
 from tidelake.errors import InvalidInputError, InvalidRangeError
 from tidelake.model.expression import Distance, unknown_column
@@ -20,6 +20,15 @@ from tidelake.scan.alternatives import alternatives_of
 from tidelake.scan.evaluate import check, check_vector
 
 Columns: TypeAlias = Sequence[str | Distance]
+
+
+class Selection(TypedDict, total=False):
+    """Which rows a scan asks for besides those of a condition: ``[start, end)`` of the time column, and how many."""
+
+    start: When | None
+    end: When | None
+    limit: int | None
+    ordered: bool  # by time
 
 
 def question_of(

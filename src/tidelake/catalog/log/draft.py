@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from tidelake.catalog.commit import answers_of, refitted
 from tidelake.catalog.log.entries import Change, Covered, Done, Entry, Mark, Named
 from tidelake.catalog.log.metadata import bucket_of, meta_of
 from tidelake.catalog.log.state import LogState
@@ -31,7 +32,6 @@ from tidelake.model.snapshot import (
     count_of,
     coverage_keys_of,
     first_snapshot,
-    gather,
     inputs_of,
     keys_of,
     make_id,
@@ -60,9 +60,9 @@ class Drafter:
         replayed = self._find_replayed(state, commits)
         fresh = [commit for at, commit in enumerate(commits) if at not in replayed]
         if not fresh:
-            return Draft(None, _answers(commits, replayed, {}))
+            return Draft(None, answers_of(commits, replayed, {}))
         if replayed:
-            fresh = _fitted_again(fresh, state.head)
+            fresh = refitted(fresh, state.head)
         for commit in fresh:
             check_fence(state, commit)
             _check_new(state, commit)
@@ -75,7 +75,7 @@ class Drafter:
         entry = Entry(
             state.version + 1, snapshot_id, snapshot.committed_us, changes, _mark_of(snapshot, fresh, receipts)
         )
-        return Draft(entry, _answers(commits, replayed, receipts), keys)
+        return Draft(entry, answers_of(commits, replayed, receipts), keys)
 
     def _find_replayed(self, state: LogState, commits: Sequence[Commit]) -> dict[int, Receipt | int]:
         """Return which commits happened before, by position: the first receipt, or the position of its twin here."""
@@ -186,27 +186,3 @@ def _removed_by(state: LogState, commits: Sequence[Commit]) -> Counts:
             taken.add(item)
             removed += count_of(state.extents[item] if item in state.extents else state.hot[item])
     return removed
-
-
-def _fitted_again(fresh: Sequence[Commit], onto: Snapshot) -> list[Commit]:
-    """Fit commits onto a snapshot again, because some that they were fitted after have been left out."""
-    accepted, refused = gather(fresh, onto, live={item for commit in fresh for item in inputs_of(commit)})
-    if refused:
-        raise refused[0][1]
-    return accepted
-
-
-def _answers(
-    commits: Sequence[Commit], replayed: Mapping[int, Receipt | int], receipts: Mapping[str, Receipt]
-) -> list[Receipt]:
-    """Return each commit's receipt, in order: its own, the first, or its twin's."""
-    given: list[Receipt] = []
-    for at, commit in enumerate(commits):
-        match replayed.get(at):
-            case None:
-                given.append(receipts[commit.id])
-            case Receipt() as first:
-                given.append(first)
-            case int(twin):
-                given.append(replace(given[twin], replayed=True))
-    return given

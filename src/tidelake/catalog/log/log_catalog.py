@@ -28,10 +28,10 @@ import secrets
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from tidelake.catalog.commit import check_commits, lost_race
 from tidelake.catalog.layouts import LogLayout
 from tidelake.catalog.log.draft import Draft, Drafter, creation
 from tidelake.catalog.log.entries import Upkeep
@@ -41,10 +41,8 @@ from tidelake.catalog.log.state import LogState
 from tidelake.catalog.log.sweep import LogSweeper
 from tidelake.catalog.protocol import (
     Clock,
-    StaleHead,
     StepHook,
     TableInfo,
-    check_user,
     new_id,
     no_hook,
     now_us,
@@ -54,6 +52,7 @@ from tidelake.errors import AlreadyExistsError, InvalidInputError, NotFoundError
 from tidelake.model.schema import Schema
 from tidelake.model.snapshot import Commit, Receipt, Snapshot, keys_of
 from tidelake.objects import ObjectStore, open_store
+from tidelake.runtime.closing import Closing
 from tidelake.runtime.forking import renew_after_fork
 
 
@@ -71,7 +70,7 @@ def open_log_catalog(
     return catalog
 
 
-class LogCatalog(LogSweeper):
+class LogCatalog(LogSweeper, Closing):
     """The catalog of one table in a root of its own; see the protocol. Threads may share it."""
 
     layout = LogLayout()
@@ -123,7 +122,7 @@ class LogCatalog(LogSweeper):
 
         Nobody can hold the end of a log still, so nothing is rebased here: StaleHead tells the caller to.
         """
-        _check(commits, onto)
+        check_commits(commits, onto)
         self._at("commit.begin")
         lost = 0
         with self._turn:
@@ -142,14 +141,6 @@ class LogCatalog(LogSweeper):
     def close(self) -> None:
         """Let go of connections; there are none."""
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     def _draft(self, commits: Sequence[Commit], onto: Snapshot) -> Draft:
         """Draft on what is known, and refuse only on what is newest."""
         with self._journal.lock:
@@ -167,23 +158,8 @@ class LogCatalog(LogSweeper):
     def _draft_on(self, state: LogState | None, commits: Sequence[Commit], onto: Snapshot) -> Draft:
         state = check_writable(state, onto.scope)
         if state.head.id != onto.id:
-            raise _stale(onto, state.head)
+            raise lost_race(onto, state.head)
         return self._drafter.draft(state, commits, at_us=self._clock(), salt=_salt())
-
-
-def _check(commits: Sequence[Commit], onto: Snapshot) -> None:
-    if not commits:
-        raise InvalidInputError("nothing to commit")
-    check_user(onto.scope.user)
-    for commit in commits:
-        if commit.scope != onto.scope or commit.base != onto.sequence:
-            raise InvalidInputError(
-                "a commit is built on another snapshot", commit=commit.id, base=commit.base, onto=onto.sequence
-            )
-
-
-def _stale(onto: Snapshot, head: Snapshot) -> StaleHead:
-    return StaleHead("commit lost the race", head=head, scope=onto.scope, expected=onto.sequence, found=head.sequence)
 
 
 def _salt() -> int:

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar, Unpack
 
 from tidelake.catalog.log.entries import Upkeep, unit_to_json
 from tidelake.catalog.log.state import LogState
-from tidelake.catalog.protocol import Clock, UnitState, WorkUnit
-from tidelake.errors import ConflictError, InvalidInputError, NotFoundError
+from tidelake.catalog.protocol import Clock, UnitOptions, UnitState, WorkUnit, lost_lease, queued_unit
+from tidelake.errors import ConflictError, NotFoundError
 from tidelake.model.snapshot import Commit
 
 Answer = TypeVar("Answer")
@@ -37,37 +37,9 @@ class LogWorkQueue:
         self._clock = clock
         self._new_id = new_id
 
-    def enqueue(
-        self,
-        kind: str,
-        key: str,
-        payload: Mapping[str, Any],
-        *,
-        priority: int = 0,
-        max_attempts: int = 5,
-        delay_us: int = 0,
-    ) -> WorkUnit:
+    def enqueue(self, kind: str, key: str, payload: Mapping[str, Any], **options: Unpack[UnitOptions]) -> WorkUnit:
         """Add a unit, or give the open one of the same kind and key."""
-        if not (kind.isprintable() and key.isprintable() and kind and key) or max_attempts < 1:
-            raise InvalidInputError("a work unit needs a kind, a key and an attempt", unit_kind=kind, key=key)
-        now = self._clock()
-        unit = WorkUnit(
-            id=self._new_id(),
-            kind=kind,
-            key=key,
-            payload=dict(payload),
-            state="queued",
-            priority=priority,
-            attempts=0,
-            max_attempts=max_attempts,
-            token=0,
-            owner=None,
-            ready_us=now + delay_us,
-            lease_until_us=None,
-            created_us=now,
-            updated_us=now,
-            error=None,
-        )
+        unit = queued_unit(self._new_id(), kind, key, payload, now_us=self._clock(), **options)
 
         def propose(state: LogState) -> tuple[Upkeep | None, WorkUnit]:
             held = _open_unit(state, kind, key)
@@ -150,7 +122,7 @@ class LogWorkQueue:
         def propose(state: LogState) -> tuple[Upkeep | None, WorkUnit]:
             held = state.units.get(unit.id)
             if held is None or (held.token, held.state) != (unit.token, unit.state):
-                raise ConflictError("the lease on a work unit is lost", unit=unit.id, token=unit.token, kind="fenced")
+                raise lost_lease(unit.id, unit.token)
             now = self._clock()
             moved = replace(unit, updated_us=now, **change(now))
             return _changed(moved), moved
@@ -164,9 +136,7 @@ def check_fence(state: LogState, commit: Commit) -> None:
         return
     unit = state.units.get(fence.unit_id)
     if unit is None or (unit.token, unit.state) != (fence.token, "leased"):
-        raise ConflictError(
-            "the lease on a work unit is lost", commit=commit.id, unit=fence.unit_id, token=fence.token, kind="fenced"
-        )
+        raise lost_lease(fence.unit_id, fence.token, commit=commit.id)
 
 
 def _changed(*units: WorkUnit) -> Upkeep:

@@ -7,7 +7,7 @@ does not begin or end the transaction, and does not know the rules of rebasing.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import Any, TypeVar
 
 import orjson
@@ -241,22 +241,6 @@ def write_offsets(transaction: Transaction, scope_id: int, commits: Sequence[Com
         offset = {"scope_id": scope_id, "stream": action.stream, "batch": action.batch}
         if not transaction.change(s.raise_offset, offset):
             transaction.change(s.insert_offset, offset)
-
-
-def answers(
-    commits: Sequence[Commit], replayed: Mapping[int, Receipt | int], receipts: Mapping[str, Receipt]
-) -> list[Receipt]:
-    """Return each commit's receipt, in order: its own, the first, or its twin's."""
-    given: list[Receipt] = []
-    for at, commit in enumerate(commits):
-        match replayed.get(at):
-            case None:
-                given.append(receipts[commit.id])
-            case Receipt() as first:
-                given.append(first)
-            case int(twin):
-                given.append(replace(given[twin], replayed=True))
-    return given
 
 
 def receipt_from(row: Row) -> Receipt:

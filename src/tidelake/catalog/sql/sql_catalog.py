@@ -15,16 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
+from tidelake.catalog.commit import answers_of, check_commits, lost_race, refitted
 from tidelake.catalog.layouts import LakeLayout
 from tidelake.catalog.protocol import (
     Clock,
-    StaleHead,
     StepHook,
     TableInfo,
-    check_user,
     new_id,
     no_hook,
     now_us,
@@ -46,14 +44,13 @@ from tidelake.model.snapshot import (
     advance,
     empty_snapshot,
     first_snapshot,
-    gather,
-    inputs_of,
     receipt_of,
 )
 from tidelake.objects.protocol import DEADLINE_S
+from tidelake.runtime.closing import Closing
 
 
-class SqlCatalog(SqlSweeper):
+class SqlCatalog(SqlSweeper, Closing):
     """A catalog in SQLite (a file's path) or PostgreSQL (its address); see the protocol. Threads may share it."""
 
     layout = LakeLayout()
@@ -108,7 +105,7 @@ class SqlCatalog(SqlSweeper):
 
     def commit(self, commits: Sequence[Commit], *, onto: Snapshot, rebase: bool = False) -> list[Receipt]:
         """Publish commits of one scope, built on ``onto``, as its next snapshot; one receipt each, in order."""
-        _check(commits, onto)
+        check_commits(commits, onto)
         self._at("commit.begin")
         try:
             with self._database.writing() as transaction:
@@ -121,7 +118,7 @@ class SqlCatalog(SqlSweeper):
         except Violation as error:
             head = self.head(onto.scope)
             if head.id != onto.id:
-                raise _stale(onto, head) from error
+                raise lost_race(onto, head) from error
             raise InvalidInputError("an id is added twice", reason=error, kind="added_twice") from error
         self._at("commit.end")
         return receipts
@@ -149,14 +146,6 @@ class SqlCatalog(SqlSweeper):
         """Let go of connections; a closed catalog cannot be used again."""
         self._database.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     def _commit(self, transaction: Transaction, commits: Sequence[Commit], onto: Snapshot) -> list[Receipt]:
         # 1. Swap. The whole header is only known in the end, but its id is.
         snapshot_id = self._ids()
@@ -166,9 +155,9 @@ class SqlCatalog(SqlSweeper):
         replayed = publish.find_replayed(transaction, scope_id, commits, onto)
         fresh: Sequence[Commit] = [commit for at, commit in enumerate(commits) if at not in replayed]
         if not fresh:
-            raise _AllReplayed(publish.answers(commits, replayed, {}))
+            raise _AllReplayed(answers_of(commits, replayed, {}))
         if replayed:
-            fresh = _fitted(fresh, onto)  # again: they were fitted after some that are left out
+            fresh = refitted(fresh, onto)  # again: they were fitted after some that are left out
         # 3. Check, and take away.
         for commit in fresh:
             if commit.fence is not None:
@@ -184,12 +173,12 @@ class SqlCatalog(SqlSweeper):
             publish.write_table(transaction, fresh, onto, snapshot)
             publish.write_receipts(transaction, scope_id, fresh, receipts)
         publish.write_offsets(transaction, scope_id, fresh)
-        return publish.answers(commits, replayed, receipts)
+        return answers_of(commits, replayed, receipts)
 
     def _swap(self, transaction: Transaction, onto: Snapshot, snapshot_id: str) -> int:
         scope_id = publish.swap(transaction, onto, snapshot_id=snapshot_id)
         if scope_id is None:
-            raise _stale(onto, self._head_in(transaction, onto.scope))
+            raise lost_race(onto, self._head_in(transaction, onto.scope))
         return scope_id
 
 
@@ -201,33 +190,10 @@ class _AllReplayed(Exception):
         self.receipts = receipts
 
 
-def _check(commits: Sequence[Commit], onto: Snapshot) -> None:
-    if not commits:
-        raise InvalidInputError("nothing to commit")
-    check_user(onto.scope.user)
-    for commit in commits:
-        if commit.scope != onto.scope or commit.base != onto.sequence:
-            raise InvalidInputError(
-                "a commit is built on another snapshot", commit=commit.id, base=commit.base, onto=onto.sequence
-            )
-
-
-def _stale(onto: Snapshot, head: Snapshot) -> StaleHead:
-    return StaleHead("commit lost the race", head=head, scope=onto.scope, expected=onto.sequence, found=head.sequence)
-
-
 def _rebased(commits: Sequence[Commit], onto: Snapshot, head: Snapshot) -> Sequence[Commit]:
     """Rebase commits onto the head that is held, or leave it to who can judge their claims."""
     if head.id == onto.id:
         return commits
     if any(commit.claims for commit in commits):
-        raise _stale(onto, head)
-    return _fitted(commits, head)
-
-
-def _fitted(commits: Sequence[Commit], onto: Snapshot) -> Sequence[Commit]:
-    """Rebase commits onto a snapshot; whether what they take away is live shows when it is taken."""
-    accepted, refused = gather(commits, onto, live={item for commit in commits for item in inputs_of(commit)})
-    for _, error in refused:
-        raise error
-    return accepted
+        raise lost_race(onto, head)
+    return refitted(commits, head)

@@ -16,14 +16,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Unpack
 
 import orjson
 
-from tidelake.catalog.protocol import Clock, UnitState, WorkUnit
+from tidelake.catalog.protocol import Clock, UnitOptions, UnitState, WorkUnit, lost_lease, queued_unit
 from tidelake.catalog.sql import work_statements as s
 from tidelake.catalog.sql.driver import Database, Row, Transaction, Violation
-from tidelake.errors import ConflictError, InvalidInputError, NotFoundError, UnavailableError
+from tidelake.errors import ConflictError, NotFoundError, UnavailableError
 from tidelake.model.codec import dumps
 from tidelake.model.snapshot import Fence
 
@@ -38,37 +38,9 @@ class SqlWorkQueue:
         self._clock = clock
         self._new_id = new_id
 
-    def enqueue(
-        self,
-        kind: str,
-        key: str,
-        payload: Mapping[str, Any],
-        *,
-        priority: int = 0,
-        max_attempts: int = 5,
-        delay_us: int = 0,
-    ) -> WorkUnit:
+    def enqueue(self, kind: str, key: str, payload: Mapping[str, Any], **options: Unpack[UnitOptions]) -> WorkUnit:
         """Add a unit, or give the open one of the same kind and key."""
-        if not (kind.isprintable() and key.isprintable() and kind and key) or max_attempts < 1:
-            raise InvalidInputError("a work unit needs a kind, a key and an attempt", unit_kind=kind, key=key)
-        now = self._clock()
-        unit = WorkUnit(
-            id=self._new_id(),
-            kind=kind,
-            key=key,
-            payload=dict(payload),
-            state="queued",
-            priority=priority,
-            attempts=0,
-            max_attempts=max_attempts,
-            token=0,
-            owner=None,
-            ready_us=now + delay_us,
-            lease_until_us=None,
-            created_us=now,
-            updated_us=now,
-            error=None,
-        )
+        unit = queued_unit(self._new_id(), kind, key, payload, now_us=self._clock(), **options)
         for _ in range(ENQUEUE_TRIES):
             try:
                 with self._database.writing() as transaction:
@@ -162,15 +134,14 @@ class SqlWorkQueue:
         moved = replace(unit, updated_us=self._clock(), **changes)
         values = {f"new_{name}": getattr(moved, name) for name in s.MOVED}
         if not transaction.change(s.move, {"unit": unit.id, "held": unit.token, "was": unit.state, **values}):
-            raise _lost(unit.id, unit.token)
+            raise lost_lease(unit.id, unit.token)
         return moved
 
 
 def check_fence(transaction: Transaction, fence: Fence, commit_id: str) -> None:
     """Refuse a commit whose worker has lost its lease, and keep others from taking it over until the commit is in."""
     if not transaction.rows(s.fenced, {"unit": fence.unit_id, "held": fence.token}):
-        error = _lost(fence.unit_id, fence.token)
-        raise ConflictError(error.message, commit=commit_id, **error.facts, kind="fenced")
+        raise lost_lease(fence.unit_id, fence.token, commit=commit_id)
 
 
 def _unit_of(row: Row) -> WorkUnit:
@@ -181,7 +152,3 @@ def _unit_of(row: Row) -> WorkUnit:
 def _row_of(unit: WorkUnit) -> dict[str, Any]:
     row = {name: getattr(unit, name) for name in s.COLUMNS}
     return {**row, "payload": dumps(unit.payload).decode()}
-
-
-def _lost(unit_id: str, token: int) -> ConflictError:
-    return ConflictError("the lease on a work unit is lost", unit=unit_id, token=token, kind="fenced")

@@ -36,10 +36,15 @@ class Contender:
 
     @property
     def is_installed(self) -> bool:
-        try:
-            return bool(version(self.package))
-        except PackageNotFoundError:
-            return False
+        return is_installed(self.package)
+
+
+def is_installed(package: str) -> bool:
+    """Whether a peer can be measured here."""
+    try:
+        return bool(version(package))
+    except PackageNotFoundError:
+        return False
 
 
 def synced(contender: Contender) -> Contender:

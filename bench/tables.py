@@ -16,7 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from statistics import median
 from typing import Any, TypeAlias
@@ -28,6 +28,7 @@ import pyarrow.json
 import pyarrow.parquet as pq
 
 from bench.data import ROWS, SPAN_US, START_US, log_table
+from bench.peers import is_installed
 from bench.report import Ratio, Report
 from tidelake.lake import connect
 
@@ -74,10 +75,7 @@ class Contender:
 
     @property
     def is_installed(self) -> bool:
-        try:
-            return bool(version(self.package))
-        except PackageNotFoundError:
-            return False
+        return is_installed(self.package)
 
 
 def run(folder: Path, *, rows: int, rounds: int) -> Report:

@@ -1,4 +1,4 @@
-"""Share the servers of a test run: each starts when a test first asks for it, and stops at the end.
+"""Share the servers and the empty lakes of a test run: each starts when a test first asks for it, and stops at the end.
 
 It does not hold what only one test file needs.
 """
@@ -17,6 +17,7 @@ import pytest
 from hypothesis import Phase, settings
 from xdist.scheduler import LoadScopeScheduling
 
+import tidelake
 from tests.support.servers import S3Server, fresh_database, postgres_server, seaweedfs_server
 from tests.support.sparks import spark_session
 from tidelake.objects import ObjectStore, open_store
@@ -90,6 +91,13 @@ def s3() -> Iterator[S3Server]:
     """Yield an S3 server."""
     with seaweedfs_server() as server:
         yield server
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Iterator[tidelake.Lake]:
+    """Yield an empty lake in a folder."""
+    with tidelake.connect(tmp_path / "lake") as opened:
+        yield opened
 
 
 @pytest.fixture

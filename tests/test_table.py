@@ -31,12 +31,6 @@ LOGS = {"ts": "timestamp", "service": "string", "status": "int", "message": "str
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> Iterator[Lake]:
-    with tidelake.connect(tmp_path / "lake") as opened:
-        yield opened
-
-
-@pytest.fixture
 def logs(lake: Lake) -> Table:
     return lake.create_table("obs.logs", LOGS, time="ts")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,6 @@ import orjson
 import pyarrow as pa
 import pytest
 
-import tidelake
 from tidelake import dynamic
 from tidelake.errors import InvalidInputError, NotFoundError, QueryError, SchemaError, TidelakeError
 from tidelake.lake import Lake
@@ -19,12 +17,6 @@ from tidelake.table import Table
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 TS = "2026-01-01T12:00:00Z"
-
-
-@pytest.fixture
-def lake(tmp_path: Path) -> Iterator[Lake]:
-    with tidelake.connect(tmp_path / "lake") as opened:
-        yield opened
 
 
 @pytest.fixture

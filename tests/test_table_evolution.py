@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,12 +18,6 @@ from tidelake.table import Table
 from tidelake.write import drift
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
-
-
-@pytest.fixture
-def lake(tmp_path: Path) -> Iterator[Lake]:
-    with tidelake.connect(tmp_path / "lake") as opened:
-        yield opened
 
 
 def event_rows(count: int, first: int = 0) -> list[dict[str, Any]]:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,12 +30,6 @@ from tidelake.table import Table
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 SCHEMA = Schema.of({"v": "vector(3)"})
 NUMBERS = (0.0, -0.0, 1.0, -1.0, 0.5, 3.0, -7.25, 1e-13, 1e-7, 1e6, -3e38)
-
-
-@pytest.fixture
-def lake(tmp_path: Path) -> Iterator[Lake]:
-    with tidelake.connect(tmp_path / "lake") as opened:
-        yield opened
 
 
 @pytest.fixture

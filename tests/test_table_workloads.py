@@ -7,9 +7,8 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pyarrow.compute as pc
@@ -38,12 +37,6 @@ REGIONS = (
     "me-west",
     "ca-east",
 )
-
-
-@pytest.fixture
-def lake(tmp_path: Path) -> Iterator[Lake]:
-    with tidelake.connect(tmp_path / "lake") as opened:
-        yield opened
 
 
 def extents_of(made: Table, batches: Sequence[list[dict[str, Any]]]) -> Table:

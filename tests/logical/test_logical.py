@@ -65,11 +65,6 @@ ARROW: dict[str, pa.Array] = {
 }  # fmt: skip
 
 
-@pytest.fixture
-def lake(tmp_path: Path) -> tidelake.Lake:
-    return tidelake.connect(tmp_path / "lake")
-
-
 @pytest.mark.parametrize("name", ARROW)
 def test_values_come_back_in_their_own_type(name: str) -> None:
     array = ARROW[name]

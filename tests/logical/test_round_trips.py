@@ -19,7 +19,6 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-import tidelake
 from tidelake import Lake, Table
 from tidelake.errors import TidelakeError
 
@@ -110,11 +109,6 @@ def zone(request: pytest.FixtureRequest) -> Iterator[str]:
     else:
         os.environ["TZ"] = before
     time.tzset()
-
-
-@pytest.fixture
-def lake(tmp_path: Path) -> Lake:
-    return tidelake.connect(tmp_path / "lake")
 
 
 def array_of(values: list[Any], kind: pa.DataType) -> pa.Array:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -16,18 +15,16 @@ from tests.support.strategies import Case, examples, questions
 from tidelake.dynamic.values import encode
 from tidelake.kernels.bloom import Filter, hash_bytes, hash_int
 from tidelake.model.predicate import (
-    And,
     DynamicPathEquals,
     DynamicPathTest,
     Equals,
     InSet,
     Leaf,
-    Not,
-    Or,
     Predicate,
     Range,
     StringHas,
     TimeRange,
+    leaves_of,
 )
 from tidelake.model.schema import Schema
 from tidelake.pruning.collector import collect
@@ -35,17 +32,6 @@ from tidelake.pruning.column_outcomes import Known, Sieve
 from tidelake.pruning.statistics import ColumnStats, Stats, merge
 
 HOUR_NS = 3_600_000_000_000
-
-
-def leaves_of(predicate: Predicate) -> Iterator[Leaf]:
-    match predicate:
-        case And(parts) | Or(parts):
-            for part in parts:
-                yield from leaves_of(part)
-        case Not(part):
-            yield from leaves_of(part)
-        case leaf:
-            yield leaf
 
 
 def test_sieve_drops_no_extent_that_has_a_wanted_row() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,6 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-import tidelake
 from tidelake.errors import InvalidInputError, OverlapError
 from tidelake.handle.lake_handle import LakeHandle
 from tidelake.lake import Lake
@@ -21,12 +19,6 @@ from tidelake.table import Table
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 SCHEMA = {"ts": "timestamp", "device": "string", "v": "long"}
-
-
-@pytest.fixture
-def lake(tmp_path: Path) -> Iterator[Lake]:
-    with tidelake.connect(tmp_path / "lake") as lake:
-        yield lake
 
 
 @pytest.fixture

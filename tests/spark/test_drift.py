@@ -2,21 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
-import pytest
 from pyspark.sql import SparkSession
 
-import tidelake
 from tests.write.test_drift import check_drift, rows_of
 from tidelake.lake import Lake
-
-
-@pytest.fixture
-def lake(tmp_path: Path) -> Iterator[Lake]:
-    with tidelake.connect(tmp_path / "lake") as opened:
-        yield opened
 
 
 def test_every_value_is_found_or_announced_on_spark(spark: SparkSession, lake: Lake) -> None:

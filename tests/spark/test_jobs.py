@@ -8,7 +8,6 @@ import json
 import secrets
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +25,6 @@ from tidelake.lake import Lake
 from tidelake.spark import files
 from tidelake.spark.drops import watch
 from tidelake.spark.jobs import copy, load, rewrite
-
-
-@pytest.fixture
-def lake(tmp_path: Path) -> Iterator[Lake]:
-    with tidelake.connect(tmp_path / "lake") as lake:
-        yield lake
 
 
 def record(n: int) -> dict[str, Any]:

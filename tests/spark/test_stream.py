@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-import tidelake
 from tidelake.lake import Lake
 from tidelake.spark.drops import stream
 from tidelake.table import Table
-
-
-@pytest.fixture
-def lake(tmp_path: Path) -> Iterator[Lake]:
-    with tidelake.connect(tmp_path / "lake") as lake:
-        yield lake
 
 
 def rows(first: int, count: int) -> list[dict[str, object]]:

@@ -50,11 +50,6 @@ TYPES: dict[str, tuple[list[Any], str | None]] = {
 SCHEMA = "n int, ts timestamp, " + ", ".join(f"c{at} {kind}" for at, kind in enumerate(TYPES))
 
 
-@pytest.fixture
-def lake(tmp_path: Path) -> Lake:
-    return tidelake.connect(tmp_path / "lake")
-
-
 @pytest.fixture(params=ZONES)
 def zone(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[str]:
     before = str(spark.conf.get("spark.sql.session.timeZone"))

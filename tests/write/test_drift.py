@@ -6,7 +6,6 @@ import json
 import math
 import random
 from collections import Counter
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -24,12 +23,6 @@ from tidelake.table import Table
 from tidelake.write import appender, drift
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
-
-
-@pytest.fixture
-def lake(tmp_path: Path) -> Iterator[Lake]:
-    with tidelake.connect(tmp_path / "lake") as opened:
-        yield opened
 
 
 def rows_of(values: list[Any], first: int = 0) -> list[dict[str, Any]]:

@@ -11,6 +11,14 @@ _ALIKE = (
     "CASE WHEN array_length({0}) = array_length({1}) THEN"  # DuckDB looks into vectors that are null, and complains
 )
 _NAN = "CAST('NaN' AS DOUBLE)"  # what has no direction
+_PRODUCT = (
+    "aggregate(zip_with(CAST({0} AS ARRAY<DOUBLE>), CAST({1} AS ARRAY<DOUBLE>), (x, y) -> x * y),"
+    " CAST(0 AS DOUBLE), (s, x) -> s + x)"
+)
+_LENGTH, _OTHER_LENGTH = (
+    f"sqrt(aggregate(CAST({side} AS ARRAY<DOUBLE>), CAST(0 AS DOUBLE), (s, x) -> s + x * x))" for side in ("{0}", "{1}")
+)
+_COSINE = f"{_PRODUCT} / ({_LENGTH} * {_OTHER_LENGTH})"
 
 
 FUNCTIONS: tuple[Function, ...] = (
@@ -21,10 +29,7 @@ FUNCTIONS: tuple[Function, ...] = (
         + " nullif(list_cosine_similarity(CAST({0} AS DOUBLE[]), CAST({1} AS DOUBLE[])), "
         + _NAN
         + ") END",
-        spark="(aggregate(zip_with(CAST({0} AS ARRAY<DOUBLE>), CAST({1} AS ARRAY<DOUBLE>), (x, y) -> x * y),"
-        " CAST(0 AS DOUBLE), (s, x) -> s + x) / (sqrt(aggregate(CAST({0} AS ARRAY<DOUBLE>), CAST(0 AS DOUBLE),"
-        " (s, x) -> s + x * x)) * sqrt(aggregate(CAST({1} AS ARRAY<DOUBLE>), CAST(0 AS DOUBLE),"
-        " (s, x) -> s + x * x))))",
+        spark=f"({_COSINE})",
         in_sql=True,
         is_tree=True,
     ),
@@ -32,10 +37,7 @@ FUNCTIONS: tuple[Function, ...] = (
         "cosine_distance",
         returns="real",
         duckdb=_ALIKE + " nullif(list_cosine_distance(CAST({0} AS DOUBLE[]), CAST({1} AS DOUBLE[])), " + _NAN + ") END",
-        spark="(1 - aggregate(zip_with(CAST({0} AS ARRAY<DOUBLE>), CAST({1} AS ARRAY<DOUBLE>), (x, y) -> x * y),"
-        " CAST(0 AS DOUBLE), (s, x) -> s + x) / (sqrt(aggregate(CAST({0} AS ARRAY<DOUBLE>), CAST(0 AS DOUBLE),"
-        " (s, x) -> s + x * x)) * sqrt(aggregate(CAST({1} AS ARRAY<DOUBLE>), CAST(0 AS DOUBLE),"
-        " (s, x) -> s + x * x))))",
+        spark=f"(1 - {_COSINE})",
         in_sql=True,
         is_tree=True,
     ),
@@ -52,8 +54,7 @@ FUNCTIONS: tuple[Function, ...] = (
         "inner_product",
         returns="real",
         duckdb=_ALIKE + " list_inner_product(CAST({0} AS DOUBLE[]), CAST({1} AS DOUBLE[])) END",
-        spark="aggregate(zip_with(CAST({0} AS ARRAY<DOUBLE>), CAST({1} AS ARRAY<DOUBLE>), (x, y) -> x * y),"
-        " CAST(0 AS DOUBLE), (s, x) -> s + x)",
+        spark=_PRODUCT,
         in_sql=True,
         is_tree=True,
     ),

@@ -397,8 +397,7 @@ class Scalars:
                 continue
             value = self.bind(option, scope)
             if value.type == "dynamic" and value.is_constant:
-                items = value.constant if isinstance(value.constant, list) else [value.constant]
-                constants += [_item(item) for item in items]
+                constants += _items(value.constant)
             elif value.type == "dynamic":
                 arrays.append(value.sql)
             elif value.is_constant:
@@ -418,8 +417,7 @@ class Scalars:
                 continue
             value = self.bind(option, scope)
             if value.type == "dynamic" and value.is_constant:
-                items = value.constant if isinstance(value.constant, list) else [value.constant]
-                constants += [_item(item) for item in items]
+                constants += _items(value.constant)
             elif value.type == "dynamic":
                 subject = self.expect_text(left, scope, option.at, "the left side of 'in'")
                 function = "tide_in_array_folded" if folded else "tide_in_array"
@@ -501,6 +499,11 @@ def _subquery_of(query: exp.Expr, aggregate: exp.Expr) -> exp.Expr:
         exp.Subquery(this=query, alias=exp.TableAlias(this=exp.to_identifier("o", quoted=True)))
     )
     return exp.Subquery(this=select)
+
+
+def _items(constant: Any) -> list[Value]:
+    """Return the values of a dynamic constant: those of a list, or itself."""
+    return [_item(item) for item in (constant if isinstance(constant, list) else [constant])]
 
 
 def _item(value: Any) -> Value:

@@ -481,7 +481,7 @@ def test_checkpoint_of_a_newer_tidelake_is_passed_over(
     scope = busy_table(memory_store, 99)
     catalog = open_log_catalog(memory_store)
     append(catalog, scope)
-    memory_store.put(log_checkpoint_key(100), seal({"format": 2, "state": {}}))
+    memory_store.put(log_checkpoint_key(100), seal({"format": 3, "state": {}}))
     with caplog.at_level(logging.WARNING):
         assert manifest_of(memory_store, scope) == catalog.manifest(scope)
     assert "written by a newer tidelake" in caplog.text

@@ -708,8 +708,8 @@ def test_newer_formats_are_refused_and_say_which() -> None:
     meta["protocol_version"] = 7
     with pytest.raises(InvalidInputError, match="the table has a newer format format_version=7 reads=1"):
         decode(json.dumps(document).encode(), 1)
-    with pytest.raises(InvalidInputError, match="the log was written by a newer tidelake format=2 reads=1"):
-        decode(seal({"format": 2}), 1)
+    with pytest.raises(InvalidInputError, match="the log was written by a newer tidelake format=3 reads=2"):
+        decode(seal({"format": 3}), 1)
 
 
 def test_log_that_does_not_begin_with_a_table_is_damage() -> None:

@@ -12,6 +12,7 @@ A catalog is the one place that says which objects a table consists of. Its prom
 - An extent is registered as pending before its first byte is written, and committing it takes the registration away. An
   extent whose registration was given up for collection cannot be committed any more.
 - A key is offered as garbage only when no retained snapshot and no pending registration has it.
+- A snapshot that is pinned stays retained. Pins and expiry have one order: a pin holds, or was refused as expired.
 
 Ids are unique for ever and not reused. A listing leaves out extents whose bounds lie outside of what is wanted, which a
 catalog compares as intervals of whole numbers, reals or texts. It does not read or write objects, and deletes none.
@@ -29,7 +30,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any, Literal, Protocol, Self, TypeAlias, TypedDict, Unpack
 
-from tidelake.errors import ConflictError, InvalidInputError
+from tidelake.errors import ConflictError, InvalidInputError, NotFoundError
 from tidelake.model.predicate import (
     Equals,
     InSet,
@@ -46,6 +47,7 @@ from tidelake.model.snapshot import Commit, Extent, HotBatch, Manifest, Receipt,
 DEFAULT_NAMESPACE = "default"
 MAX_USER_BYTES = 255  # user ids become folder names
 MAX_INTERVALS = 8  # compared inside a catalog; each costs every extent in time's range a look-up
+MAX_PIN_CHARACTERS = 128
 RECEIPTS_KEPT_US = 7 * 24 * 3600 * 1_000_000  # how long a replay is told from a new commit, unless a table says more
 
 Clock: TypeAlias = Callable[[], int]  # microseconds since 1970 UTC
@@ -106,6 +108,15 @@ class Garbage:
     table_id: str
     since_us: int
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """A snapshot that is kept by a name, and since when."""
+
+    name: str
+    sequence: int
+    created_us: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,11 +288,30 @@ class Catalog(Protocol):
     def snapshot(
         self, scope: Scope, *, sequence: int | None = None, snapshot_id: str | None = None, at_us: int | None = None
     ) -> Snapshot:
-        """Return a retained snapshot by exactly one of sequence, id, or the newest at or before a time."""
+        """Return a retained snapshot by exactly one of sequence, id, or the time at which it was the newest.
+
+        NotFoundError if it has expired (``expired``), also if an older one is still there.
+        """
         ...
 
     def history(self, scope: Scope, *, limit: int = 100, before: int | None = None) -> list[Snapshot]:
         """List retained snapshots, newest first, those below sequence ``before`` if given."""
+        ...
+
+    def pin(self, scope: Scope, name: str, sequence: int) -> Pin:
+        """Keep a snapshot by a name until it is unpinned; what it alone holds is all that is kept for it.
+
+        A log keeps besides what came after it. NotFoundError if the snapshot is not retained; AlreadyExistsError if the
+        name keeps another one. The same pin again changes nothing.
+        """
+        ...
+
+    def unpin(self, scope: Scope, name: str) -> None:
+        """Let a pinned snapshot go with the next expiry; NotFoundError if no pin has the name."""
+        ...
+
+    def pins(self, scope: Scope) -> list[Pin]:
+        """List the pins of a scope, the oldest snapshot's first."""
         ...
 
     def extents(
@@ -337,7 +367,11 @@ class Catalog(Protocol):
         ...
 
     def expire_receipts(self, *, before_us: int) -> int:
-        """Forget ids and keys of commits before a time, so that a later replay of them is a new commit."""
+        """Forget ids and keys of commits before a time, so that a later replay of them is a new commit.
+
+        How far each stream is stays known, also of streams that have not moved since: it is a number a stream, and all
+        that tells a batch which comes again from a new one.
+        """
         ...
 
     # pending and garbage
@@ -358,8 +392,12 @@ class Catalog(Protocol):
         """Give up registrations made before a time, so that their objects are garbage and cannot be committed."""
         ...
 
-    def expire_snapshots(self, scope: Scope, *, before_us: int) -> Expired:
-        """Let go of the snapshots that ended before a time, never the head, and of what only they could reach."""
+    def expire_snapshots(self, scope: Scope, *, before_us: int, keep_last: int = 1) -> Expired:
+        """Let go of the snapshots that ended before a time, and of what only they could reach.
+
+        Never of the newest ``keep_last``, nor of what is pinned. It may go in steps, so that writers wait for
+        one only; after a crash the next call goes on.
+        """
         ...
 
     def purge_tables(self, *, before_us: int) -> Expired:
@@ -372,6 +410,13 @@ class Catalog(Protocol):
 
     def forget_garbage(self, keys: Collection[str]) -> None:
         """Take keys off the list, once their objects are deleted."""
+        ...
+
+    def shrink(self) -> int:
+        """Give the space that nothing uses any more back to the disk, and say how many bytes that was.
+
+        Only SQLite keeps it otherwise: PostgreSQL frees space by itself, and a log is never shortened.
+        """
         ...
 
     def close(self) -> None:
@@ -471,6 +516,19 @@ def check_user(user: str) -> None:
     """Refuse a user id that is not plain printable text of a sane length."""
     if not user.isprintable() or user != user.strip() or len(user.encode()) > MAX_USER_BYTES:
         raise InvalidInputError(f"{user[:40]!r} is not a user id", kind="bad_user")
+
+
+def check_pin_name(name: str) -> None:
+    """Refuse a name of a pin that is not plain printable text of a sane length."""
+    if not name.isprintable() or name != name.strip() or not 0 < len(name) <= MAX_PIN_CHARACTERS:
+        raise InvalidInputError(
+            f"{name[:40]!r} is not a pin's name: up to {MAX_PIN_CHARACTERS} printable characters", kind="bad_name"
+        )
+
+
+def expired(scope: Scope, wanted: object) -> NotFoundError:
+    """Return the error for a snapshot that is not retained, or never was."""
+    return NotFoundError("no such snapshot, or it has expired", scope=scope, wanted=wanted, kind="expired")
 
 
 def _rebuild_stale(message: str, head: Snapshot, kind: str, facts: dict[str, object]) -> StaleHead:

@@ -21,10 +21,10 @@ comes first, and first in it the checksum (XXH3, 128 bits) of all bytes after it
       "hot":[{"id":"…","rows":3,"payload":"<base64 Arrow IPC>",…}],"dropped":["<hot batch>"]}
 
 ``snapshot`` is what the entry made; counts are extents, their rows and bytes, hot batches, their rows and bytes.
-``upkeep`` is an entry that made none. An entry without ``tide`` is another program's, and makes a snapshot of its own.
-In ``UpdateTableMeta`` (see ``log_meta``) ``tide`` holds the schema with its column ids and the settings; in
-``AddSegment`` blocks, schema version, level, statistics and paths. An extent's id is its segment's, without the
-``seg-`` before 32 hex digits.
+``upkeep`` is an entry that made none; one that pins or unpins a snapshot is of format 2, so that who does not know pins
+stops there. An entry without ``tide`` is another program's, and makes a snapshot of its own. In ``UpdateTableMeta``
+(see ``metadata``) ``tide`` holds the schema with its column ids and the settings; in ``AddSegment`` blocks, schema
+version, level, statistics and paths. An extent's id is its segment's, without the ``seg-`` before 32 hex digits.
 
 It does not read files, nor know what came before an entry.
 """
@@ -51,7 +51,7 @@ from tidelake.catalog.log.metadata import (
     time_or_none,
     time_text,
 )
-from tidelake.catalog.protocol import Garbage, WorkUnit
+from tidelake.catalog.protocol import Garbage, Pin, WorkUnit
 from tidelake.errors import CorruptError, InvalidInputError
 from tidelake.model import codec
 from tidelake.model.schema import Schema
@@ -68,6 +68,7 @@ from tidelake.model.snapshot import (
 from tidelake.objects import check_key, log_commit_key
 
 TIDE_VERSION = 1  # of what we put beside the original
+PINS_VERSION = 2  # of an entry or a checkpoint with pins: who does not know them must not expire or checkpoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +123,8 @@ class Upkeep:
     forgotten: tuple[str, ...] = ()  # garbage that is gone
     units: tuple[Mapping[str, Any], ...] = ()
     closed: tuple[str, ...] = ()  # units that are forgotten
+    pinned: tuple[Pin, ...] = ()
+    unpinned: tuple[str, ...] = ()  # names of pins
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,12 +159,13 @@ class Unfinished(Exception):
 
 def encode(entry: Entry) -> bytes:
     """Return an entry's bytes."""
+    upkeep = entry.upkeep
     tide = {
-        "format": TIDE_VERSION,
+        "format": PINS_VERSION if upkeep and (upkeep.pinned or upkeep.unpinned) else TIDE_VERSION,
         "id": entry.id,
         "table": codec.to_json(entry.table),
         "snapshot": None if entry.mark is None else _mark_to_json(entry.mark),
-        "upkeep": codec.to_json(entry.upkeep),
+        "upkeep": None if upkeep is None else _upkeep_to_json(upkeep),
     }
     return seal(
         tide,
@@ -206,7 +210,7 @@ def from_document(document: Body, version: int) -> Entry:
             at_us,
             changes,
             None if tide["snapshot"] is None else _mark_from_json(tide["snapshot"]),
-            _read_or_none(Upkeep, tide["upkeep"]),
+            None if tide["upkeep"] is None else codec.from_json(Upkeep, {**_NO_PINS, **tide["upkeep"]}),
             _read_or_none(Named, tide["table"]),
         )
     except (CorruptError, InvalidInputError) as error:
@@ -245,10 +249,10 @@ def unseal(data: bytes) -> dict[str, Any]:
     if not data.startswith(_HEAD) or found != xxhash.xxh3_128_hexdigest(body).encode() + b'",':
         raise CorruptError("the checksum does not fit", kind="bad_document")
     document: dict[str, Any] = orjson.loads(_OPENING + body)
-    if document["tide"]["format"] != TIDE_VERSION:
+    if document["tide"]["format"] not in (TIDE_VERSION, PINS_VERSION):
         newer = document["tide"]["format"]
         raise InvalidInputError(
-            "the log was written by a newer tidelake", format=newer, reads=TIDE_VERSION, kind="newer"
+            "the log was written by a newer tidelake", format=newer, reads=PINS_VERSION, kind="newer"
         )
     return document
 
@@ -263,6 +267,7 @@ _HEAD = b'{"tide":{"sum":"'
 _COUNTS = attrgetter(*(each.name for each in fields(Counts)))
 _FIELDS = {"version", "base_version", "timestamp", "actions"}
 _HEX = re.compile(r"[0-9a-f]{32}")
+_NO_PINS: dict[str, Any] = {"pinned": (), "unpinned": ()}
 
 
 def _action_to_json(change: Change) -> dict[str, Any]:
@@ -303,6 +308,11 @@ def _meta_from_json(body: Body) -> Meta:
     if (ours := body.get("tide")) is not None:
         return Meta(plain, Schema.from_json(ours["schema"]), ours["settings"])
     return check_meta(Meta(plain))
+
+
+def _upkeep_to_json(upkeep: Upkeep) -> dict[str, Any]:
+    """Return upkeep as an entry holds it; without pins, as those who do not know them read it."""
+    return {name: held for name, held in codec.to_json(upkeep).items() if held or name not in _NO_PINS}
 
 
 def _mark_to_json(mark: Mark) -> dict[str, Any]:

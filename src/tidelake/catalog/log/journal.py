@@ -44,6 +44,7 @@ from dataclasses import replace
 import orjson
 
 from tidelake.catalog.log.entries import (
+    PINS_VERSION,
     TIDE_VERSION,
     Entry,
     Unfinished,
@@ -409,7 +410,7 @@ class Journal:
             if state is None or state.version != version:
                 return
             if _is_due(state):
-                data = seal({"format": TIDE_VERSION, "state": to_json(state)})
+                data = seal({"format": PINS_VERSION if state.pins else TIDE_VERSION, "state": to_json(state)})
             elif version % TAIL_EVERY == 0 and len(self._since) == version - self._base:
                 entries = [orjson.Fragment(entry) for entry in self._since]
                 data = seal({"format": TIDE_VERSION, "base": self._base, "entries": entries})

@@ -15,7 +15,7 @@ from typing import Any
 
 from tidelake.catalog.log.journal import Journal
 from tidelake.catalog.log.state import LogState, changes_between, keys_of_done, of_nobody, receipt_of, snapshot_of
-from tidelake.catalog.protocol import Changes, Interval, TableInfo, intervals_of, parse_table_name
+from tidelake.catalog.protocol import Changes, Interval, TableInfo, expired, intervals_of, parse_table_name
 from tidelake.errors import InvalidInputError, NotFoundError, UnavailableError
 from tidelake.model.predicate import Predicate
 from tidelake.model.schema import Schema
@@ -79,7 +79,7 @@ class LogReader:
             assert at_us is not None
             found = self._sequence_at(state, at_us)
             if found is None:
-                raise _expired(scope, at_us)
+                raise expired(scope, at_us)
             return self._snapshot_at(state, found)
 
     def history(self, scope: Scope, *, limit: int = 100, before: int | None = None) -> list[Snapshot]:
@@ -182,7 +182,7 @@ class LogReader:
             found = self._snapshot_at(state, sequence)
             if found.id == snapshot_id:
                 return found
-        raise _expired(state.scope, snapshot_id)
+        raise expired(state.scope, snapshot_id)
 
     def _sequence_at(self, state: LogState, at_us: int) -> int | None:
         """Find the newest retained sequence at or before a time; times rise along the log."""
@@ -195,7 +195,7 @@ class LogReader:
 
     def _check_retained(self, state: LogState, sequence: int) -> None:
         if not state.oldest <= sequence <= state.head.sequence:
-            raise _expired(state.scope, sequence)
+            raise expired(state.scope, sequence)
 
 
 def check_scope(state: LogState | None, scope: Scope) -> LogState:
@@ -243,7 +243,3 @@ def _by_time(extent: Extent) -> tuple[int, int]:
 def _with_stats(extent: Extent, names: Collection[str]) -> Extent:
     kept = {name: known for name, known in extent.column_stats.items() if name in names}
     return replace(extent, column_stats=kept)
-
-
-def _expired(scope: Scope, wanted: object) -> NotFoundError:
-    return NotFoundError("no such snapshot, or it has expired", scope=scope, wanted=wanted)

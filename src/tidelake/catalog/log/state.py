@@ -21,7 +21,7 @@ from typing import Any, Generic, TypeVar
 
 from tidelake.catalog.log.entries import Covered, Done, Entry, Mark, Upkeep, unit_from_json, unit_to_json
 from tidelake.catalog.log.metadata import Body, Meta, created_us_of, schema_of, settings_of
-from tidelake.catalog.protocol import DEFAULT_NAMESPACE, Changes, Garbage, TableInfo, WorkUnit
+from tidelake.catalog.protocol import DEFAULT_NAMESPACE, Changes, Garbage, Pin, TableInfo, WorkUnit
 from tidelake.errors import CorruptError
 from tidelake.model import codec
 from tidelake.model.schema import Schema
@@ -131,6 +131,7 @@ class LogState:
     bare: list[int] = field(default_factory=list)  # versions that made no snapshot
     garbage: dict[str, Garbage] = field(default_factory=dict)
     units: dict[str, WorkUnit] = field(default_factory=dict)
+    pins: dict[str, Pin] = field(default_factory=dict)  # by name
 
     @property
     def scope(self) -> Scope:
@@ -290,6 +291,7 @@ def to_json(state: LogState) -> dict[str, Any]:
         "bare": state.bare,
         "garbage": [codec.to_json(each) for each in state.garbage.values()],
         "units": [unit_to_json(unit) for unit in state.units.values()],
+        "pins": [codec.to_json(pin) for pin in state.pins.values()],
     }
 
 
@@ -299,6 +301,7 @@ def from_json(value: Mapping[str, Any]) -> LogState:
     plain = [codec.from_json(Entry, each) for each in value["plain"]]
     garbage = [codec.from_json(Garbage, each) for each in value["garbage"]]
     units = [unit_from_json(each) for each in value["units"]]
+    pins = [codec.from_json(Pin, each) for each in value.get("pins", ())]
     return LogState(
         version=value["version"],
         at_us=value["at_us"],
@@ -320,6 +323,7 @@ def from_json(value: Mapping[str, Any]) -> LogState:
         bare=value["bare"],
         garbage={each.key: each for each in garbage},
         units={unit.id: unit for unit in units},
+        pins={pin.name: pin for pin in pins},
     )
 
 
@@ -403,6 +407,9 @@ def _keep_up(state: LogState, upkeep: Upkeep) -> None:
     for shape in upkeep.units:
         unit = unit_from_json(shape)
         state.units[unit.id] = unit
+    for name in upkeep.unpinned:
+        state.pins.pop(name, None)
+    state.pins.update({pin.name: pin for pin in upkeep.pinned})
 
 
 def _let_go(state: LogState, oldest: int) -> None:

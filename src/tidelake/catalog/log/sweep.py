@@ -29,8 +29,15 @@ from tidelake.catalog.log.journal import LOG_FOLDER, Journal
 from tidelake.catalog.log.reading import LogReader, check_scope, check_writable
 from tidelake.catalog.log.state import LogState, keys_held, keys_let_go
 from tidelake.catalog.log.work import LogWorkQueue, Proposal
-from tidelake.catalog.protocol import Clock, Expired, Garbage, Pending, new_id
-from tidelake.errors import AlreadyExistsError, CorruptError, NotFoundError, StorageError, UnavailableError
+from tidelake.catalog.protocol import Clock, Expired, Garbage, Pending, Pin, check_pin_name, new_id
+from tidelake.errors import (
+    AlreadyExistsError,
+    CorruptError,
+    InvalidInputError,
+    NotFoundError,
+    StorageError,
+    UnavailableError,
+)
 from tidelake.model.snapshot import RemoveExtent, Scope, make_id
 
 PENDING_FOLDER = f"{LOG_FOLDER}/_pending"
@@ -89,18 +96,59 @@ class LogSweeper(LogReader):
         """Give up registrations made before a time, so that their objects are garbage and cannot be committed."""
         return self._give_up([each.key for each in self.pending() if each.since_us < before_us])
 
-    def expire_snapshots(self, scope: Scope, *, before_us: int) -> Expired:
-        """Let go of the snapshots that ended before a time, never the head, and of what only they could reach."""
+    def pin(self, scope: Scope, name: str, sequence: int) -> Pin:
+        """Keep a snapshot by a name until it is unpinned; here, all that came after it is kept besides."""
+        check_pin_name(name)
+
+        def propose(state: LogState) -> tuple[Upkeep | None, Pin]:
+            self._check_retained(check_scope(state, scope), sequence)
+            held = state.pins.get(name)
+            if held is None:
+                pinned = Pin(name, sequence, self._clock())
+                return Upkeep("pin", pinned=(pinned,)), pinned
+            if held.sequence != sequence:
+                raise AlreadyExistsError("a pin of this name keeps another snapshot", pin=name, keeps=held.sequence)
+            return None, held
+
+        return self._amend(propose)
+
+    def unpin(self, scope: Scope, name: str) -> None:
+        """Let a pinned snapshot go with the next expiry; NotFoundError if no pin has the name."""
+
+        def propose(state: LogState) -> tuple[Upkeep | None, None]:
+            if name not in check_scope(state, scope).pins:
+                raise NotFoundError("no such pin", pin=name, scope=scope, kind="no_pin")
+            return Upkeep("unpin", unpinned=(name,)), None
+
+        self._amend(propose)
+
+    def pins(self, scope: Scope) -> list[Pin]:
+        """List the pins of a scope, the oldest snapshot's first."""
+        with self._reading(scope) as state:
+            return sorted(state.pins.values(), key=lambda pin: (pin.sequence, pin.name))
+
+    def expire_snapshots(self, scope: Scope, *, before_us: int, keep_last: int = 1) -> Expired:
+        """Let go of the snapshots that ended before a time and before every pin, and of what only they could reach."""
+        if keep_last < 1:
+            raise InvalidInputError("at least the newest snapshot is kept", keep_last=keep_last)
 
         def propose(state: LogState) -> tuple[Upkeep | None, Expired]:
-            oldest = self._sequence_at(check_scope(state, scope), before_us)
-            if oldest is None or oldest == state.oldest:
+            in_force = self._sequence_at(check_scope(state, scope), before_us)
+            if scope.user or in_force is None:
+                return None, Expired(0, ())
+            pinned = [pin.sequence for pin in state.pins.values()]
+            oldest = max(min(in_force, state.head.sequence - keep_last + 1, *pinned), state.oldest)
+            if oldest == state.oldest:
                 return None, Expired(0, ())
             keys = keys_let_go(state, oldest)
             garbage = self._garbage_of(state, keys, "expired")
             return Upkeep("expire", oldest=oldest, garbage=garbage), Expired(oldest - state.oldest, tuple(keys))
 
         return self._amend(propose)
+
+    def shrink(self) -> int:
+        """Return 0: a log is never shortened, because the original's readers replay it from the beginning."""
+        return 0
 
     def expire_receipts(self, *, before_us: int) -> int:
         """Forget ids and keys of commits before a time, so that a later replay of them is a new commit."""

@@ -10,9 +10,10 @@ It does not read the database.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 import orjson
@@ -91,11 +92,13 @@ def check_scope_is_there(scope: Scope, scope_id: int | None) -> None:
         raise damaged("a table", "it has no snapshot", scope=scope)
 
 
-def check_in_a_row(sequences: Sequence[Any], head: int | None) -> None:
-    """Refuse a history with holes; what is retained ends at the head."""
-    first = head if head is not None else (sequences[0] if sequences else 0)
-    if list(sequences) != [first - at for at in range(len(sequences))] or (head and not sequences):
+def check_in_a_row(sequences: Sequence[Any], head: int | None, gaps: Collection[int]) -> None:
+    """Refuse a history with other holes than after the snapshots in ``gaps``; what is retained ends at the head."""
+    if head and (not sequences or sequences[0] != head):
         raise damaged("a snapshot", "the history has holes")
+    for later, sequence in pairwise(sequences):
+        if later != sequence + 1 and (later <= sequence or sequence not in gaps):
+            raise damaged("a snapshot", "the history has holes")
 
 
 def check_count(what: str, items: int, rows: int, found_items: int, found_rows: int) -> None:

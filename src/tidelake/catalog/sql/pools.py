@@ -153,6 +153,8 @@ def _open_sqlite(path: str, busy_timeout_s: float) -> sqlite3.Connection:
 def _open_to_write(path: str, busy_timeout_s: float) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=busy_timeout_s, isolation_level=None, check_same_thread=False)
     try:
+        if not _has_bytes(path):  # later it would be too late, and take the write lock: see shrinking
+            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
         # Of a new file, SQLite does not wait for others here.
         patiently(connection, "PRAGMA journal_mode = WAL", within_s=busy_timeout_s)
         for pragma in ("synchronous = FULL", "fullfsync = ON", f"cache_size = -{CACHE_KIB}"):
@@ -184,6 +186,13 @@ def _open_to_read(path: str, busy_timeout_s: float) -> sqlite3.Connection:
 def _has_log(path: str) -> bool:
     try:
         return os.stat(f"{path}{LOG_SUFFIX}").st_size > 0
+    except OSError:
+        return False
+
+
+def _has_bytes(path: str) -> bool:
+    try:
+        return os.stat(path).st_size > 0
     except OSError:
         return False
 

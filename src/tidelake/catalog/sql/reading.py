@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 
-from tidelake.catalog.protocol import Changes, Sort, TableInfo, intervals_of, parse_table_name
+from tidelake.catalog.protocol import Changes, Sort, TableInfo, expired, intervals_of, parse_table_name
 from tidelake.catalog.sql.checksums import (
     check_count,
     check_head,
@@ -42,6 +42,7 @@ from tidelake.catalog.sql.extent_listing import (
     stats_parameters,
     values_of,
 )
+from tidelake.catalog.sql.setup import has_later
 from tidelake.errors import InvalidInputError, NotFoundError
 from tidelake.model.predicate import Predicate
 from tidelake.model.schema import Schema
@@ -79,6 +80,8 @@ _snapshot_by_sequence = f"{_snapshots} AND n.sequence = :sequence"
 _snapshot_by_id = f"{_snapshots} AND n.id = :id"
 _snapshot_at = f"{_snapshots} AND n.committed_us <= :at_us ORDER BY n.committed_us DESC LIMIT 1"
 _history = f"{_snapshots} AND n.sequence < :upto ORDER BY n.sequence DESC LIMIT :limit"
+_gaps = """
+    SELECT g.sequence, g.ended_us, g.checksum FROM gaps AS g WHERE g.scope_id = :scope_id AND g.sequence >= :after"""
 _schema = "SELECT b.body, b.checksum FROM schemas AS b WHERE b.table_id = :table_id AND b.version = :sequence"
 _settings = "SELECT b.body, b.checksum FROM settings AS b WHERE b.table_id = :table_id AND b.sequence = :sequence"
 _settings_sequences = "SELECT sequence FROM settings WHERE table_id = :table_id ORDER BY sequence"
@@ -187,9 +190,9 @@ class SqlReader:
                     found = transaction.rows(_snapshot_by_id, named)
                 else:
                     found = transaction.rows(_snapshot_at, named)
-            if not found:
+            if not found or (at_us is not None and self._is_over(transaction, place, found[0][0], at_us)):
                 wanted = next(name for name in (sequence, snapshot_id, at_us) if name is not None)
-                raise NotFoundError("no such snapshot, or it has expired", scope=scope, wanted=wanted)
+                raise expired(scope, wanted)
             return self._snapshots_of(transaction, place, found)[0]
 
     def history(self, scope: Scope, *, limit: int = 100, before: int | None = None) -> list[Snapshot]:
@@ -200,7 +203,9 @@ class SqlReader:
                 return []
             upto = MAX_NS if before is None else before
             rows = transaction.rows(_history, {"scope_id": place.scope_id, "upto": upto, "limit": limit})
-            check_in_a_row([row[0] for row in rows], place.head if before is None else None)
+            sequences = [row[0] for row in rows]
+            gaps = self._gaps(transaction, place, after=sequences[-1]) if _has_holes(sequences) else {}
+            check_in_a_row(sequences, place.head if before is None else None, gaps)
             return self._snapshots_of(transaction, place, rows)
 
     def extents(
@@ -315,7 +320,25 @@ class SqlReader:
     def _check_retained(self, transaction: Transaction, place: _Place, sequence: int) -> None:
         named = {"scope_id": place.scope_id, "sequence": sequence}
         if place.scope_id is None or not transaction.rows(_snapshot_by_sequence, named):
-            raise NotFoundError("no such snapshot, or it has expired", scope=place.scope, sequence=sequence)
+            raise expired(place.scope, sequence)
+
+    def _is_over(self, transaction: Transaction, place: _Place, sequence: int, at_us: int) -> bool:
+        """Whether the newest retained snapshot before a time had been followed by then, by one that has expired."""
+        following = {"scope_id": place.scope_id, "sequence": sequence + 1}
+        if sequence == place.head or transaction.rows(_counts, following):
+            return False
+        gaps = self._gaps(transaction, place, after=sequence)
+        check_in_a_row((sequence + 2, sequence), None, gaps)
+        return gaps[sequence] <= at_us
+
+    def _gaps(self, transaction: Transaction, place: _Place, *, after: int) -> dict[int, int]:
+        """Return the snapshots from a sequence on whose successor has expired, and when each had ended."""
+        if not has_later(self._database, transaction.rows):
+            return {}
+        rows = transaction.rows(_gaps, {"scope_id": place.scope_id, "after": after})
+        for row in rows:
+            check_row(row[2], "a gap", place.scope_id, *row[:2])
+        return {sequence: ended_us for sequence, ended_us, _ in rows}
 
     def _snapshots_of(self, transaction: Transaction, place: _Place, rows: Sequence[Row]) -> list[Snapshot]:
         """Read snapshots' rows, with the schema and settings each had; a user's have the table's settings of now."""
@@ -498,6 +521,10 @@ def _batch_of(row: Row) -> HotBatch:
         added_seq=row[6],
         removed_seq=row[7],
     )
+
+
+def _has_holes(sequences: Sequence[int]) -> bool:
+    return bool(sequences) and sequences[0] - sequences[-1] >= len(sequences)
 
 
 def _checked(scope: Scope, rows: Sequence[Row]) -> Row:

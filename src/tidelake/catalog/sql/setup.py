@@ -81,6 +81,21 @@ def _add_checksums(database: Database) -> None:
         database.has_checksums = False
 
 
+def has_later(database: Database, rows: Callable[[str], list[Row]]) -> bool:
+    """Whether a catalog has the tables that came after its version's first."""
+    return bool(rows(_sqlite_has_later if database.is_sqlite else _postgres_has_later))
+
+
+def add_later(database: Database) -> None:
+    """Give an older catalog the tables that came after its version's first; older processes do not mind."""
+    with database.writing() as transaction:
+        if not database.is_sqlite:
+            transaction.rows(_opening, {"opening": _OPENING})
+        if not has_later(database, transaction.rows):
+            for statement in layout.creation(is_sqlite=database.is_sqlite, only=layout.LATER):
+                transaction.run_text(statement)
+
+
 _MIGRATIONS: dict[int, tuple[str, ...]] = {}  # by version, the statements that lead to the next; 1 is the first
 _OPENING = 0x7469_6465_6C61_6B65  # "tidelake": the advisory lock of those who open a catalog
 
@@ -101,6 +116,9 @@ _postgres_checksums = """
 _postgres_has_meta = (
     "SELECT tablename FROM pg_tables WHERE tablename = 'catalog_meta' AND schemaname = current_schema()"
 )
+
+_sqlite_has_later = f"{_sqlite_tables} WHERE name = '{layout.LATER[-1]}'"
+_postgres_has_later = _postgres_has_meta.replace("catalog_meta", layout.LATER[-1])
 
 
 def _version(database: Database, rows: Callable[[str], list[Row]]) -> int | None:

@@ -6,30 +6,25 @@
                     └──────────────────────released or abandoned──────────────────────────────▲
 
 A key moves along in one transaction, so it is always in one place, and a commit that finds its key gone from pending is
-refused. It does not delete objects.
+refused. ``retained`` has the step in the middle. It does not delete objects.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any
 
 import orjson
 
-from tidelake.catalog.protocol import Clock, Expired, Garbage, Pending
+from tidelake.catalog.protocol import Expired, Garbage, Pending
 from tidelake.catalog.sql import sweep_statements as s
-from tidelake.catalog.sql.driver import Database, Row, Transaction, Violation
-from tidelake.catalog.sql.reading import SqlReader
+from tidelake.catalog.sql.driver import Violation
+from tidelake.catalog.sql.retained import SqlRetainer
 from tidelake.errors import AlreadyExistsError
 from tidelake.model.snapshot import Scope
 
 
-class SqlSweeper(SqlReader):
+class SqlSweeper(SqlRetainer):
     """The part of the SQL catalog that knows what is on its way in and out."""
-
-    def __init__(self, database: Database, clock: Clock) -> None:
-        super().__init__(database)
-        self._clock = clock
 
     def register_pending(self, pending: Sequence[Pending]) -> None:
         """Announce objects before their first byte is written; AlreadyExistsError if a key is taken."""
@@ -71,32 +66,11 @@ class SqlSweeper(SqlReader):
             taken = transaction.rows(s.take_old_pending, {"before_us": before_us})
             return self._discard(transaction, taken, "abandoned")
 
-    def expire_snapshots(self, scope: Scope, *, before_us: int) -> Expired:
-        """Let go of the snapshots that ended before a time, never the head, and of what only they could reach."""
-        with self._database.writing() as transaction:
-            held = transaction.rows(s.locked_scope, {"table_id": scope.table_id, "user_id": scope.user})
-            if not held:
-                return Expired(0, ())
-            scope_id, head = held[0]
-            values: dict[str, Any] = {"scope_id": scope_id, "before_us": before_us}
-            in_force = transaction.rows(s.in_force_at, values)[0][0]
-            if in_force is None:
-                return Expired(0, ())
-            values["oldest"] = min(in_force, head)
-            keys = [row[0] for row in transaction.rows(s.coverage_before, values)]
-            snapshots = transaction.change(s.drop_snapshots, values)
-            gone = transaction.rows(s.drop_extents, values)
-            ordinals = orjson.dumps([row[0] for row in gone]).decode()
-            transaction.change(s.drop_columns, {"scope_id": scope_id, "ordinals": ordinals})
-            transaction.change(s.drop_hot, values)
-            keys += [key for row in gone for key in row[1:] if key is not None]
-            self._discard(transaction, [(key, scope.table_id) for key in keys], "expired")
-            return Expired(snapshots, tuple(keys))
-
     def purge_tables(self, *, before_us: int) -> Expired:
         """Let go of all that tables held that were dropped before a time."""
         snapshots, keys = 0, []
         for (table_id,) in self._database.query(s.dropped_tables, {"before_us": before_us}):
+            self._ensure_later()
             with self._database.writing() as transaction:
                 named = {"table_id": table_id}
                 found = {row[0] for row in transaction.rows(s.take_tables_pending, named)}
@@ -121,12 +95,6 @@ class SqlSweeper(SqlReader):
         """Take keys off the list, once their objects are deleted."""
         with self._database.writing() as transaction:
             transaction.change(s.forget_garbage, _listed(keys))
-
-    def _discard(self, transaction: Transaction, taken: Sequence[Row], reason: str) -> list[str]:
-        now = self._clock()
-        rows = [{"key": key, "table_id": table_id, "since_us": now, "reason": reason} for key, table_id in taken]
-        transaction.change_many(s.insert_garbage, rows)
-        return [key for key, _ in taken]
 
 
 def _listed(keys: Iterable[str]) -> dict[str, str]:

@@ -5,7 +5,7 @@ It does not run anything.
 
 from __future__ import annotations
 
-from tidelake.catalog.sql.layout import insert_into
+from tidelake.catalog.sql.layout import LATER, insert_into
 
 insert_pending, insert_garbage = insert_into("pending"), insert_into("garbage")
 list_pending = """
@@ -21,26 +21,13 @@ list_garbage = """
     ORDER BY since_us, key LIMIT :limit"""
 forget_garbage = "DELETE FROM garbage WHERE key AMONG :keys AS TEXT"
 
-locked_scope = "SELECT id, sequence FROM scopes WHERE table_id = :table_id AND user_id = :user_id FOR UPDATE"
-in_force_at = "SELECT MAX(sequence) FROM snapshots WHERE scope_id = :scope_id AND committed_us <= :before_us"
-coverage_before = """
-    SELECT coverage_key FROM snapshots
-    WHERE scope_id = :scope_id AND sequence < :oldest AND coverage_key IS NOT NULL
-    EXCEPT SELECT coverage_key FROM snapshots WHERE scope_id = :scope_id AND sequence >= :oldest"""
-drop_snapshots = "DELETE FROM snapshots WHERE scope_id = :scope_id AND sequence < :oldest"
-drop_extents = """
-    DELETE FROM extents WHERE scope_id = :scope_id AND removed_seq <= :oldest
-    RETURNING ordinal, key, coverage_key"""
-drop_columns = "DELETE FROM extent_columns WHERE scope_id = :scope_id AND ordinal AMONG :ordinals AS BIGINT"
-drop_hot = "DELETE FROM hot_batches WHERE scope_id = :scope_id AND removed_seq <= :oldest"
-
 dropped_tables = "SELECT id FROM tables WHERE dropped_us < :before_us"
 scopes_of = "SELECT id FROM scopes WHERE table_id = :table_id"
 keys_of_scope = (
     "SELECT key, coverage_key FROM extents WHERE scope_id = :scope_id",
     "SELECT DISTINCT coverage_key FROM snapshots WHERE scope_id = :scope_id AND coverage_key IS NOT NULL",
 )
-_OF_SCOPE = ("snapshots", "extents", "extent_columns", "hot_batches", "receipts", "commit_keys", "offsets")
+_OF_SCOPE = ("snapshots", "extents", "extent_columns", "hot_batches", "receipts", "commit_keys", "offsets", *LATER)
 purge_scope = tuple(f"DELETE FROM {table} WHERE scope_id = :scope_id" for table in _OF_SCOPE)
 purge_table = (
     *(f"DELETE FROM {table} WHERE table_id = :table_id" for table in ("scopes", "schemas", "settings")),

@@ -24,7 +24,7 @@ from typing import Any
 import pyarrow as pa
 
 from bench.data import ROWS, SPAN_US, START_US, log_table
-from bench.peers import PEERS, Append, Contender, synced
+from bench.peers import PEERS, Append, Contender, opened, synced
 from bench.report import Ratio, Report
 from tidelake.catalog import Catalog, Pending, open_catalog
 from tidelake.catalog.commit import Coordinator
@@ -47,7 +47,6 @@ WRITERS = 8
 COMMIT_ROWS = 100
 LISTED_ROWS = 5  # of each extent that is listed
 LISTED_WITHIN_S = 0.03
-WARM_UP = 3  # commits, to a table of their own
 
 METHOD = (
     f"A commit appends {COMMIT_ROWS} log rows. Ratios are of medians of the time of one commit, rows in memory to "
@@ -159,7 +158,7 @@ def _append_in_turns(
 ) -> dict[str, list[float]]:
     """Time every commit of every contender."""
     data = log_table(COMMIT_ROWS * max(counts.values()))
-    appends = {each.name: _opened(folder / "alone" / each.name, each, data) for each in contenders}
+    appends = {each.name: opened(folder / "alone" / each.name, each, data, rows=COMMIT_ROWS) for each in contenders}
     seconds: dict[str, list[float]] = {name: [] for name in appends}
     for turn in range(0, max(counts.values()), TURN):
         for name, append in appends.items():
@@ -170,17 +169,6 @@ def _append_in_turns(
                 append(rows)
                 seconds[name].append(time.perf_counter() - began)
     return seconds
-
-
-def _opened(folder: Path, contender: Contender, data: pa.Table) -> Append:
-    """Make a table and open it, after all that happens only once in a process has happened on another."""
-    for place, commits in ((folder / "warm-up", WARM_UP), (folder / "table", 0)):
-        place.mkdir(parents=True)
-        contender.create(place, data.schema)
-        append = contender.open(place)
-        for at in range(commits):
-            append(data.slice(at * COMMIT_ROWS, COMMIT_ROWS))
-    return append
 
 
 def _append_together(folder: Path, contender: Contender, writers: int, rows: int) -> float:

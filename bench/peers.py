@@ -19,6 +19,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+WARM_UP = 3  # appends, to a table of their own
 RETRIES = 1_000  # of a commit that lost a race: none may fail
 
 Append: TypeAlias = Callable[[pa.Table], object]
@@ -45,6 +46,17 @@ def is_installed(package: str) -> bool:
         return bool(version(package))
     except PackageNotFoundError:
         return False
+
+
+def opened(folder: Path, contender: Contender, data: pa.Table, *, rows: int) -> Append:
+    """Make a table and open it, after all that happens only once in a process has happened on another."""
+    for place, appends in ((folder / "warm-up", WARM_UP), (folder / "table", 0)):
+        place.mkdir(parents=True)
+        contender.create(place, data.schema)
+        append = contender.open(place)
+        for at in range(appends):
+            append(data.slice(at * rows, rows))
+    return append
 
 
 def synced(contender: Contender) -> Contender:

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from bench import ducklake
 from bench.data import ROWS, SEED, START_US
-from bench.peers import PEERS, Append, Contender, synced
+from bench.peers import PEERS, Append, Contender, opened, synced
 from bench.report import Ratio, Report
 from tidelake.lake import connect
 from tidelake.model.schema import Schema
@@ -36,7 +36,6 @@ APPEND_WITHIN_S = 1 / 500
 SUM_WITHIN_S = 0.03
 FEW_OBJECTS = 12
 ASKED = "long_0"
-WARM_UP = 3
 
 METHOD = (
     f"An append has {APPEND_ROWS} rows of 23 columns: a time, eight texts, seven longs and seven reals. Peers append "
@@ -164,7 +163,7 @@ def _append_in_turns(
     folder: Path, contenders: Sequence[Contender], data: pa.Table, counts: Mapping[str, int]
 ) -> dict[str, list[float]]:
     """Time every append of every contender, in turns."""
-    appends = {each.name: _opened(folder / each.name, each, data) for each in contenders}
+    appends = {each.name: opened(folder / each.name, each, data, rows=APPEND_ROWS) for each in contenders}
     seconds: dict[str, list[float]] = {name: [] for name in appends}
     for turn in range(0, max(counts.values()), TURN):
         for name, append in appends.items():
@@ -178,17 +177,6 @@ def _append_in_turns(
                 append(piece)
                 seconds[name].append(time.perf_counter() - began)
     return seconds
-
-
-def _opened(folder: Path, contender: Contender, data: pa.Table) -> Append:
-    """Make a table and open it, after all that happens only once in a process has happened on another."""
-    for place, appends in ((folder / "warm-up", WARM_UP), (folder / "table", 0)):
-        place.mkdir(parents=True)
-        contender.create(place, data.schema)
-        append = contender.open(place)
-        for at in range(appends):
-            append(data.slice(at * APPEND_ROWS, APPEND_ROWS))
-    return append
 
 
 def _sums(folder: Path, contender: Contender, rounds: int) -> tuple[float, ...]:

@@ -7,14 +7,12 @@ afterwards of the table held at that snapshot, must have the same answer.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
-import tidelake
 from tests.support.bustle import TABLE, bustle, make_table, rewritten
 from tidelake.cli.main import main
 from tidelake.lake import Lake
@@ -25,10 +23,9 @@ Question = Callable[[Lake, str], Answer]  # gets the text that names the table, 
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> Iterator[Lake]:
-    with tidelake.connect(tmp_path / "lake") as lake:
-        make_table(lake)
-        yield lake
+def lake(lake: Lake) -> Lake:
+    make_table(lake)
+    return lake
 
 
 def self_join(lake: Lake, table: str) -> Answer:

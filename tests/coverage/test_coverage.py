@@ -534,21 +534,8 @@ def merge(lake: Lake, table: Table, inputs: list[Any]) -> AddExtent:
         reader = form.open_extent(lake.store, extent.key)
         for block in range(len(reader.metadata().blocks)):
             writer.append(reader.read_block(block))
-    written = writer.finish()
-    merged = replace(
-        inputs[0],
-        id=own,
-        key=key,
-        row_count=written.row_count,
-        byte_size=written.byte_size,
-        block_count=written.block_count,
-        min_ts_ns=written.min_timestamp_nanos,
-        max_ts_ns=written.max_timestamp_nanos,
-        coverage_key=None,
-        added_seq=0,
-        level=1,
-    )
-    return AddExtent(merged)
+    merged = stager.extent_of(writer.finish(), own, key, form.name, table.schema)
+    return AddExtent(replace(merged, level=1))
 
 
 def objects(lake: Lake, folder: str) -> list[str]:

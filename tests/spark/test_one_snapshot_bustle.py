@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 from pyspark.sql import SparkSession
 
-import tidelake
 from tests.support.bustle import TABLE, bustle, make_table, rewritten
 from tidelake.errors import ConflictError
 from tidelake.lake import Lake
@@ -16,10 +12,9 @@ from tidelake.spark.jobs import copy, rewrite
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> Iterator[Lake]:
-    with tidelake.connect(tmp_path / "lake") as lake:
-        make_table(lake)
-        yield lake
+def lake(lake: Lake) -> Lake:
+    make_table(lake)
+    return lake
 
 
 def check_joins(spark: SparkSession, lake: Lake) -> None:

@@ -463,6 +463,12 @@ def queued_unit(
     )
 
 
+def lease_of(unit: WorkUnit, owner: str, until_us: int) -> dict[str, Any]:
+    """Return what changes of a unit that is leased: its token rises, so that who had it before cannot commit."""
+    raised = {"attempts": unit.attempts + 1, "token": unit.token + 1}
+    return {"state": "leased", **raised, "owner": owner, "lease_until_us": until_us}
+
+
 def lost_lease(unit_id: str, token: int, **facts: object) -> ConflictError:
     """Return that a work unit has another owner by now."""
     return ConflictError("the lease on a work unit is lost", **facts, unit=unit_id, token=token, kind="fenced")

@@ -392,12 +392,7 @@ class _Parser:
         if not isinstance(column, ColumnSubject):
             raise self._error(f"{token} measures a column", token)
         self._expect_sign(",")
-        self._expect_sign("[")
-        numbers: list[Value] = []
-        while not self._take_sign("]"):
-            if numbers:
-                self._expect_sign(",")
-            numbers.append(self._value())
+        numbers = self._values("[", "]")
         self._expect_sign(")")
         metric = cast(Metric, token.text.lower())
         return self._checked(token, lambda _: _distance(metric, column, cast("list[float]", numbers)))
@@ -453,10 +448,10 @@ class _Parser:
             case _:
                 return self._checked(token, literal_of)
 
-    def _values(self) -> tuple[Value, ...]:
-        self._expect_sign("(")
+    def _values(self, opening: str = "(", closing: str = ")") -> tuple[Value, ...]:
+        self._expect_sign(opening)
         values: list[Value] = []
-        while not self._take_sign(")"):
+        while not self._take_sign(closing):
             if values:
                 self._expect_sign(",")
             values.append(self._value())

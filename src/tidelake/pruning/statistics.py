@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import lt
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from tidelake.errors import InvalidInputError, TidelakeError
 from tidelake.kernels.bloom import Filter, Grams, hash_bytes, hash_int
@@ -34,6 +34,7 @@ PATH_SET_CAP = 4_096  # paths kept exactly; past it a filter
 MERGED_FILTER_BYTES = 64 << 10  # the most that a manifest row carries for one column
 NS_MIN, NS_MAX = -(2**63), 2**63 - 1  # a time outside has no bound
 
+Number = TypeVar("Number", bound=float)
 Bound: TypeAlias = bool | int | float | str
 Misfits: TypeAlias = Mapping[str, Mapping[str, int]]  # how many under "count", and how many each type would take
 
@@ -186,7 +187,7 @@ def merge_columns(a: ColumnStats, b: ColumnStats, a_rows: int, b_rows: int) -> C
         else ours | theirs,
         paths=paths,
         ranges=_united_ranges(a.ranges, b.ranges) if paths is not None else None,
-        initials=_united_initials(a.initials, b.initials) if paths is not None else None,
+        initials=_united_ranges(a.initials, b.initials) if paths is not None else None,
         leaves=_united_filters(a.leaves, b.leaves),
         misfits=_united_misfits(a.misfits, b.misfits),
         ball=_united_balls(a.ball, b.ball),
@@ -261,26 +262,14 @@ def _united_balls(a: Ball | None, b: Ball | None) -> Ball | None:
 
 
 def _united_ranges(
-    a: Mapping[str, tuple[float, float]] | None, b: Mapping[str, tuple[float, float]] | None
-) -> Mapping[str, tuple[float, float]] | None:
+    a: Mapping[str, tuple[Number, Number]] | None, b: Mapping[str, tuple[Number, Number]] | None
+) -> Mapping[str, tuple[Number, Number]] | None:
     if a is None or b is None:
         return None
     both = dict(a)
     for path, (low, high) in b.items():
         held_low, held_high = both.get(path, (low, high))
         both[path] = (low if before(low, held_low) else held_low, held_high if before(high, held_high) else high)
-    return both
-
-
-def _united_initials(
-    a: Mapping[str, tuple[int, int]] | None, b: Mapping[str, tuple[int, int]] | None
-) -> Mapping[str, tuple[int, int]] | None:
-    if a is None or b is None:
-        return None
-    both = dict(a)
-    for path, (low, high) in b.items():
-        held_low, held_high = both.get(path, (low, high))
-        both[path] = (min(low, held_low), max(high, held_high))
     return both
 
 

@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar, Unpack
 
 from tidelake.catalog.log.entries import Upkeep, unit_to_json
 from tidelake.catalog.log.state import LogState
-from tidelake.catalog.protocol import Clock, UnitOptions, UnitState, WorkUnit, lost_lease, queued_unit
+from tidelake.catalog.protocol import Clock, UnitOptions, UnitState, WorkUnit, lease_of, lost_lease, queued_unit
 from tidelake.errors import ConflictError, NotFoundError
 from tidelake.model.snapshot import Commit
 
@@ -55,15 +55,7 @@ class LogWorkQueue:
             dead: list[WorkUnit] = []
             for unit in _ready(state, kinds, now):
                 if unit.state == "queued" or unit.attempts < unit.max_attempts:
-                    leased = replace(
-                        unit,
-                        state="leased",
-                        attempts=unit.attempts + 1,
-                        token=unit.token + 1,
-                        owner=owner,
-                        lease_until_us=now + lease_us,
-                        updated_us=now,
-                    )
+                    leased = replace(unit, **lease_of(unit, owner, now + lease_us), updated_us=now)
                     return _changed(*dead, leased), leased
                 dead.append(replace(unit, state="dead", error=unit.error or "the lease ran out", updated_us=now))
             return (_changed(*dead) if dead else None), None

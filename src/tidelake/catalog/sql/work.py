@@ -20,7 +20,7 @@ from typing import Any, Unpack
 
 import orjson
 
-from tidelake.catalog.protocol import Clock, UnitOptions, UnitState, WorkUnit, lost_lease, queued_unit
+from tidelake.catalog.protocol import Clock, UnitOptions, UnitState, WorkUnit, lease_of, lost_lease, queued_unit
 from tidelake.catalog.sql import work_statements as s
 from tidelake.catalog.sql.driver import Database, Row, Transaction, Violation
 from tidelake.errors import ConflictError, NotFoundError, UnavailableError
@@ -65,15 +65,7 @@ class SqlWorkQueue:
                 if unit.state == "leased" and unit.attempts >= unit.max_attempts:
                     self._move(transaction, unit, state="dead", error=unit.error or "the lease ran out")
                     continue
-                return self._move(
-                    transaction,
-                    unit,
-                    state="leased",
-                    attempts=unit.attempts + 1,
-                    token=unit.token + 1,
-                    owner=owner,
-                    lease_until_us=now + lease_us,
-                )
+                return self._move(transaction, unit, **lease_of(unit, owner, now + lease_us))
 
     def heartbeat(self, unit: WorkUnit, *, lease_us: int) -> WorkUnit:
         """Prolong a lease; ConflictError (``fenced``) if it is no longer this owner's."""

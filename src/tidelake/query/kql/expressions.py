@@ -6,8 +6,9 @@ It does not parse tabular operators: a subclass does.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from tidelake.query.kql import syntax
 from tidelake.query.kql.cursor import Cursor
@@ -26,6 +27,8 @@ MIN_LONG = str(2**63)  # a long only with a minus before it
 PLACES = ("database", "cluster", "workspace", "app", "resource")  # what tables may be said to be of
 SCALAR_TYPES = ("bool", "int", "long", "real", "decimal", "string", "datetime", "timespan", "guid", "dynamic")
 _EQUALITY = {"==": "==", "!=": "!=", "<>": "!=", "=~": "=~", "!~": "!~", "=": "=="}
+
+Item = TypeVar("Item")
 
 
 class Expressions(Cursor):
@@ -374,24 +377,23 @@ class Expressions(Cursor):
     def column_types(self, where: str) -> tuple[tuple[str, str], ...]:
         """Read ``(name: type, …)``."""
         self.expect_sign("(", where)
-        columns: list[tuple[str, str]] = []
-        while not self.token.is_sign(")"):
-            columns.append(self._column_type())
+        return self._items(self._column_type, ")", "after the columns")
+
+    def _items(self, read: Callable[[], Item], close: str, where: str) -> tuple[Item, ...]:
+        """Read items with commas between them, or none, up to the sign that closes them."""
+        found: list[Item] = []
+        while not self.token.is_sign(close):
+            found.append(read())
             if not self.sign(","):
                 break
-        self.expect_sign(")", "after the columns")
-        return tuple(columns)
+        self.expect_sign(close, where)
+        return tuple(found)
 
     def _datatable(self, token: Token) -> syntax.DataTable:
         columns = self.column_types("after datatable")
         self.expect_sign("[", "before the values of a datatable")
-        values: list[syntax.Expression] = []
-        while not self.token.is_sign("]"):
-            values.append(self.expression())
-            if not self.sign(","):
-                break
-        self.expect_sign("]", "after the values of a datatable")
-        return syntax.DataTable(columns, tuple(values), token.at)
+        values = self._items(self.expression, "]", "after the values of a datatable")
+        return syntax.DataTable(columns, values, token.at)
 
     def _externaldata(self, token: Token) -> syntax.ExternalData:
         columns = self.column_types("after externaldata")
@@ -460,13 +462,7 @@ class Expressions(Cursor):
 
     def parameters(self) -> tuple[syntax.Parameter, ...]:
         self.expect_sign("(", "before parameters")
-        found: list[syntax.Parameter] = []
-        while not self.token.is_sign(")"):
-            found.append(self._parameter())
-            if not self.sign(","):
-                break
-        self.expect_sign(")", "after parameters")
-        return tuple(found)
+        return self._items(self._parameter, ")", "after parameters")
 
     def _parameter(self) -> syntax.Parameter:
         start = self.token.at

@@ -384,20 +384,12 @@ def _range(p: Operators) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
 
 
 def _search(p: Operators) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
-    parts: dict[str, Any] = {}
-    if p.word("in"):
-        p.expect_sign("(", "after in")
-        parts["in"] = _union(p)[0]
-        p.expect_sign(")", "after the tables of search")
+    parts = _asked_tables(p, "search")
     return (p.search_condition(),), parts
 
 
 def _find(p: Operators) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
-    parts: dict[str, Any] = {}
-    if p.word("in"):
-        p.expect_sign("(", "after in")
-        parts["in"] = _union(p)[0]
-        p.expect_sign(")", "after the tables of find")
+    parts = _asked_tables(p, "find")
     p.word("where")
     items = (p.search_condition(),)
     found, count = p.dashed_word() if p.token.kind == "name" else ("", 0)
@@ -406,6 +398,16 @@ def _find(p: Operators) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
         if found == "project":
             parts["project"] = p.several(lambda: _found_column(p))
     return items, parts
+
+
+def _asked_tables(p: Operators, operator: str) -> dict[str, Any]:
+    """Read ``in (table, …)``, where it stands."""
+    if not p.word("in"):
+        return {}
+    p.expect_sign("(", "after in")
+    tables = _union(p)[0]
+    p.expect_sign(")", f"after the tables of {operator}")
+    return {"in": tables}
 
 
 def _found_column(p: Operators) -> tuple[str, str]:

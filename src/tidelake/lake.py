@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from tidelake import spark as spark_module
     from tidelake import table as table_module
     from tidelake.handle import table_handle
+    from tidelake.maintain import collect as collecting
+    from tidelake.maintain.collect import CollectReport
     from tidelake.query import session
     from tidelake.query.result import Result
     from tidelake.table import Table
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from tidelake.write.append import AppendReport
 else:  # what reads rows, and the engines, are imported when they are first used
     table_module, table_handle = deferred("tidelake.table"), deferred("tidelake.handle.table_handle")
+    collecting = deferred("tidelake.maintain.collect")
     sources, ingesting = deferred("tidelake.ingest"), deferred("tidelake.write.ingest")
     session, spark_module = deferred("tidelake.query.session"), deferred("tidelake.spark")
 
@@ -191,9 +194,34 @@ class Lake(Closing):
         """Ask in KQL; otherwise as ``sql``."""
         return session.run(self, text, language="kql", engine=engine, budget=budget)
 
-    def drop_table(self, name: str) -> None:
-        """Take a table away; what it held stays until it is collected."""
-        self.catalog.drop_table(name)
+    def drop_table(self, name: str, *, purge: bool = False) -> None:
+        """Take a table away; what it held stays until it is collected, or goes at once with ``purge``."""
+        info = self.catalog.drop_table(name)
+        if purge:
+            self.catalog.purge_tables(before_us=(info.dropped_us or 0) + 1, table_id=info.id)
+            collecting.collect_garbage(self.handle)
+
+    def collect(
+        self,
+        *,
+        dry_run: bool = False,
+        abandoned_after: str = "1d",
+        dropped_after: str = "0s",
+        orphan_after: str = "1d",
+        all_orphans: bool = False,
+    ) -> CollectReport:
+        """Delete the objects that nothing can reach, and return what was deleted, what was left, and why.
+
+        These go: what expired snapshots held; what writers left behind that are gone, or that registered it longer ago
+        than ``abandoned_after``; what tables held that were dropped longer ago than ``dropped_after``; objects that
+        nothing names, and unfinished writes, if they are older than ``orphan_after``. If there are many of those that
+        nothing names, more than others, they stay unless ``all_orphans``: it may be another lake's store. With
+        ``dry_run`` nothing is changed, and the report's ``objects`` lists what would be deleted.
+        """
+        return collecting.collect(
+            self.handle, dry_run=dry_run, abandoned_after=abandoned_after, dropped_after=dropped_after,
+            orphan_after=orphan_after, all_orphans=all_orphans,
+        )  # fmt: skip
 
     @property
     def spark(self) -> SparkSession:

@@ -39,15 +39,23 @@ from tidelake.objects import (
     ObjectMeta,
     ObjectStore,
     check_key,
+    empty_folders,
+    extent_coverage_key,
     extent_key,
+    is_job_folder,
+    is_own_folder,
+    is_own_key,
+    listing,
     log_checkpoint_key,
     log_commit_key,
     log_data_key,
     open_store,
     probe_conditional_put,
+    remove_folders,
     segment_coverage_key,
     table_coverage_key,
     table_prefix,
+    united_coverage_key,
 )
 from tidelake.objects.remote import PART_BYTES
 
@@ -913,3 +921,67 @@ def test_fault_by_chance_is_the_same_again_when_the_seed_is() -> None:
 def test_fault_that_can_never_happen_is_a_mistake(memory_store: ObjectStore) -> None:
     with pytest.raises(ValueError, match="cannot happen"):
         FaultyStore(memory_store, [Fault("get", "torn")])
+
+
+def test_folder_is_made_again_when_it_is_swept_away_before_each_write(local_store: ObjectStore, tmp_path: Path) -> None:
+    """A collector removes a folder that it found empty, between its making and the first byte in it."""
+    swept: list[str] = []
+    folder = tmp_path / "lake" / "data"
+    settle = local_store._settle  # type: ignore[attr-defined]
+
+    def settle_and_sweep(wanted: str) -> None:
+        settle(wanted)
+        if wanted == str(folder) and len(swept) < 3:
+            remove_folders(local_store, ["data"])
+            swept.append(wanted)
+
+    local_store._settle = settle_and_sweep  # type: ignore[attr-defined]
+    local_store.put("data/1", b"x")
+    assert (len(swept), keys_of(local_store)) == (3, ["data/1"])
+
+
+def test_listing_in_any_order_is_the_list(store: ObjectStore) -> None:
+    keys = {f"data/{n % 7}/{n}" for n in range(30)} | {"data/a/b/c", "database/1"}
+    for key in keys:
+        store.put(key, key.encode())
+    assert {meta.key: meta.size for meta in listing(store, "data")} == {
+        meta.key: meta.size for meta in store.list("data")
+    }
+    assert list(listing(store, "nothing")) == []
+
+
+def test_listing_does_not_follow_links(local_store: ObjectStore, tmp_path: Path) -> None:
+    local_store.put("data/1", b"x")
+    (tmp_path / "lake/data/loop").symlink_to(tmp_path / "lake/data")
+    (tmp_path / "lake/data/dangling").symlink_to(tmp_path / "nowhere")
+    assert [meta.key for meta in listing(local_store, "data")] == ["data/1"]
+    assert list(empty_folders(local_store, "data")) == []
+
+
+def test_only_empty_folders_are_found_and_removed(local_store: ObjectStore, tmp_path: Path) -> None:
+    data = tmp_path / "lake/data"
+    (data / "a/b/c").mkdir(parents=True)
+    (data / "d/e").mkdir(parents=True)
+    local_store.put("data/d/1", b"x")
+    assert list(empty_folders(local_store, "data")) in (
+        ["data/a/b/c", "data/a/b", "data/a", "data/d/e"],
+        ["data/d/e", "data/a/b/c", "data/a/b", "data/a"],
+    )
+    remove_folders(local_store, ["data/d", "data/gone", *empty_folders(local_store, "data")])
+    assert sorted(path.name for path in data.rglob("*")) == ["1", "d"]
+
+
+def test_own_keys_are_those_that_are_made(local_store: ObjectStore) -> None:
+    own, names = "0123456789abcdef" * 2, ["plain", "with-dash_9", "a.b/../c", "ü%~"]
+    made = [
+        extent_key(n, n, own, suffix, user=user) for n in names for suffix in (".tlm", ".parquet") for user in (None, n)
+    ]
+    made += [extent_coverage_key(n, n, own) for n in names] + [united_coverage_key(n, n, 7, own) for n in names]
+    folder = extent_key("n", "t", f"job-{own}", "")
+    made += [f"{folder}/{own}.tlm", f"{folder}/{own}.cov"]
+    assert [key for key in made if not is_own_key(key)] == []
+    assert is_job_folder(folder)
+    assert all(is_own_folder(key.rpartition("/")[0]) for key in made)
+    others = ["data/n/t/extents/x.tlm", f"{made[0]}x", f"x{made[0]}", f"{made[0]}\n", f"data/n/t/{own}.tlm", folder]
+    assert [key for key in others if is_own_key(key)] == []
+    assert not any(map(is_job_folder, (f"{folder}0", f"{folder}/x", "data/n/t/extents/job-")))

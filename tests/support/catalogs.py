@@ -24,7 +24,18 @@ from tidelake.catalog.protocol import Catalog, Pending, StepHook, new_id, no_hoo
 from tidelake.catalog.sql.sql_catalog import SqlCatalog
 from tidelake.errors import CommitUnknownError, StorageError
 from tidelake.model.schema import Schema
-from tidelake.model.snapshot import Action, AddExtent, AppendHot, Commit, Extent, HotBatch, Receipt, Scope, Snapshot
+from tidelake.model.snapshot import (
+    Action,
+    AddExtent,
+    AppendHot,
+    Commit,
+    Extent,
+    HotBatch,
+    Receipt,
+    Scope,
+    Snapshot,
+    coverage_keys_of,
+)
 from tidelake.scan.hot import hot_payload
 
 SCHEMA = Schema.of({"ts": "timestamp", "service": "string", "level": "long", "load": "real"})
@@ -105,8 +116,9 @@ def commit_of(scope: Scope, *actions: Action, base: int = 0, **words: Any) -> Co
 
 
 def announce(catalog: Catalog, commit: Commit) -> Commit:
-    """Register the extents that a commit adds, and give the commit."""
+    """Register the extents and the coverage that a commit adds, and give the commit."""
     keys = [action.extent.key for action in commit.actions if isinstance(action, AddExtent)]
+    keys += coverage_keys_of(commit)
     if keys:
         catalog.register_pending([Pending(key, commit.scope, "test") for key in keys])
     return commit

@@ -120,6 +120,14 @@ class Pin:
 
 
 @dataclass(frozen=True, slots=True)
+class NamedKeys:
+    """Some objects that a catalog names, and why: a snapshot holds them, or they are on the garbage list."""
+
+    why: Literal["held", "garbage"]
+    keys: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
 class Changes:
     """What differs between two snapshots of a scope. What came and went in between is in neither."""
 
@@ -400,8 +408,20 @@ class Catalog(Protocol):
         """
         ...
 
-    def purge_tables(self, *, before_us: int) -> Expired:
-        """Let go of all that tables held that were dropped before a time."""
+    def purge_tables(self, *, before_us: int, table_id: str | None = None) -> Expired:
+        """Let go of all that tables held that were dropped before a time, or one of them."""
+        ...
+
+    def dropped_tables(self, *, before_us: int) -> list[TableInfo]:
+        """List the tables that were dropped before a time and not purged since."""
+        ...
+
+    def named_keys(self, *, table_id: str | None = None) -> Iterator[NamedKeys]:
+        """Yield every key that a snapshot holds, then every one on the garbage list, in pages.
+
+        An object that was there before ``pending`` was asked, and is in neither answer, is nobody's if ``pending`` is
+        asked before this: keys move along in this order.
+        """
         ...
 
     def garbage(self, *, before_us: int, limit: int = 1000) -> list[Garbage]:

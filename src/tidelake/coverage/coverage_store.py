@@ -16,9 +16,7 @@ readers expect. It does not decide what may be appended.
 from __future__ import annotations
 
 import logging
-import os
 import secrets
-import socket
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -63,6 +61,7 @@ from tidelake.objects import (
     ObjectStore,
 )
 from tidelake.runtime.forking import renew_after_fork
+from tidelake.runtime.processes import process_name
 from tidelake.scan.extents import Footers
 from tidelake.scan.hot import read_hot
 
@@ -421,7 +420,7 @@ class CoverageStore:
         return encode(coverage, rules.index) if seed is None else seed
 
     def _announce(self, scope: Scope, key: str) -> None:
-        self._catalog.register_pending([Pending(key, scope, f"{socket.gethostname()}:{os.getpid()}")])
+        self._catalog.register_pending([Pending(key, scope, process_name())])
 
     def _info(self, scope: Scope) -> TableInfo:
         if scope.table_id not in self._infos:

@@ -1,31 +1,46 @@
 """Keep named bytes in a folder, in memory or in a bucket, behind one small set of verbs.
 
-``keys`` names every object of a lake, ``protocol`` says what a store does, ``folder`` and ``remote`` are stores, and
-``opening`` finds the one at a place. It does not cache, verify checksums or know what the bytes mean.
+``keys`` names every object of a lake, ``protocol`` says what a store does, ``folder`` and ``remote`` are stores,
+``opening`` finds the one at a place, and ``leftovers`` what crashes leave in it. It does not cache, verify checksums or
+know what the bytes mean.
 """
 
 from tidelake.objects.keys import (
     CATALOG_FILE,
+    COVERAGE_FOLDER,
+    DATA_FOLDER,
     LOG_CURRENT,
+    LOG_FOLDER,
     MAX_VERSION,
     TEMPORARY_PREFIX,
     check_key,
     extent_coverage_key,
     extent_key,
+    is_job_folder,
+    is_own_folder,
+    is_own_key,
+    is_probe_key,
+    is_sidecar_key,
+    is_unfinished,
     log_checkpoint_key,
     log_commit_key,
     log_data_key,
     segment_coverage_key,
     table_coverage_key,
     table_prefix,
+    unfit_reason,
     united_coverage_key,
 )
+from tidelake.objects.leftovers import empty_folders, listing, remove_folders, remove_unfinished, unfinished
 from tidelake.objects.opening import ensure_conditional_put, open_store, probe_conditional_put
 from tidelake.objects.protocol import Buffers, Data, ObjectMeta, ObjectStore, Range, Tail
 
 __all__ = [
     "CATALOG_FILE",
+    "COVERAGE_FOLDER",
+    "DATA_FOLDER",
     "LOG_CURRENT",
+    "LOG_FOLDER",
     "MAX_VERSION",
     "TEMPORARY_PREFIX",
     "Buffers",
@@ -35,16 +50,28 @@ __all__ = [
     "Range",
     "Tail",
     "check_key",
+    "empty_folders",
     "ensure_conditional_put",
     "extent_coverage_key",
     "extent_key",
+    "is_job_folder",
+    "is_own_folder",
+    "is_own_key",
+    "is_probe_key",
+    "is_sidecar_key",
+    "is_unfinished",
+    "listing",
     "log_checkpoint_key",
     "log_commit_key",
     "log_data_key",
     "open_store",
     "probe_conditional_put",
+    "remove_folders",
+    "remove_unfinished",
     "segment_coverage_key",
     "table_coverage_key",
     "table_prefix",
+    "unfinished",
+    "unfit_reason",
     "united_coverage_key",
 ]

@@ -7,6 +7,7 @@ not sync. It does not know buckets.
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import secrets
 import stat
@@ -14,10 +15,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from tidelake.errors import InvalidInputError, NotFoundError, StorageError
-from tidelake.objects.keys import TEMPORARY_PREFIX, check_key, unfit_reason
+from tidelake.objects.keys import TEMPORARY_PREFIX, check_key, is_unfinished, unfit_reason
 from tidelake.objects.protocol import (
     ACCEPTED,
     Buffers,
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 else:
     pa = deferred("pyarrow")
+
+BEGIN_TRIES = 20  # each is lost to somebody who removes an empty folder just then
 
 _NO_PERMISSION = ("permission_denied", "permission denied: check the folder's owner and mode")
 _READ_ONLY = ("read_only", "the disk is read-only: mount it for writing, or use another folder")
@@ -104,6 +107,58 @@ class Folder:
         check_prefix(prefix)
         return self._listed(prefix)
 
+    def list_unsorted(self, prefix: str = "") -> Iterator[ObjectMeta]:
+        """Yield what ``list`` does as the system tells it, but nothing behind a symbolic link."""
+        check_prefix(prefix)
+        with _told(self.url, prefix):
+            self._check_root()
+            for key, entry in self._scanned(prefix):
+                if meta := _meta_of_entry(key, entry):
+                    yield meta
+
+    def unfinished(self, prefix: str) -> Iterator[ObjectMeta]:
+        """Yield the unfinished writes below a folder, of living writers too."""
+        check_prefix(prefix)
+        with _told(self.url, prefix):
+            for key, entry in self._scanned(prefix):
+                if is_unfinished(key):
+                    with suppress(FileNotFoundError):
+                        yield _meta_of(key, entry.stat(follow_symlinks=False))
+
+    def remove_unfinished(self, name: str, *, dry_run: bool = False) -> bool:
+        """Remove an unfinished write, unless its writer lives and so holds its lock."""
+        if not is_unfinished(name):
+            raise InvalidInputError("not an unfinished write", name=ascii(name[:80]), kind="bad_key")
+        path = f"{self._root}/{name}"
+        with _told(self.url, name), suppress(FileNotFoundError, NotADirectoryError):
+            file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+            try:
+                if not _lock(file):
+                    return False
+                if not dry_run:
+                    os.unlink(path)
+                return True
+            finally:
+                os.close(file)
+        return False
+
+    def empty_folders(self, prefix: str) -> Iterator[str]:
+        """Yield the folders below a folder that hold nothing but such, the innermost first; the folder itself too."""
+        check_prefix(prefix)
+        with _told(self.url, prefix):
+            if os.path.isdir(f"{self._root}/{prefix}"):
+                yield from self._empty(prefix)
+
+    def remove_folders(self, folders: Iterable[str]) -> None:
+        """Remove those folders that are empty by now."""
+        for folder in folders:
+            with _told(self.url, folder), suppress(FileNotFoundError, NotADirectoryError):
+                try:
+                    os.rmdir(f"{self._root}/{check_key(folder)}")
+                except OSError as error:
+                    if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.EBUSY):
+                        raise
+
     def delete(self, keys: Iterable[str]) -> None:
         for key in [check_key(key) for key in keys]:
             with _told(self.url, key), suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError):
@@ -143,25 +198,40 @@ class Folder:
         """Return a synced temporary file to publish under the key's path; whatever happens, its temporary name goes.
 
         1. Make the folder, and sync its entry in the one above it.
-        2. Write and sync the bytes under a name that no key has.
+        2. Write and sync the bytes under a name that no key has, locked so that nobody takes it for a dead writer's.
         3. Let the caller give them their own name.
         4. Sync that name.
         """
         path = f"{self._root}/{check_key(key)}"
         folder = os.path.dirname(path)
-        temporary = f"{folder}/{TEMPORARY_PREFIX}{secrets.token_hex(8)}"
         with _told(self.url, key):
-            self._settle(folder)  # 1
+            file = self._begin(folder)  # 1
             try:
-                with open(temporary, "xb") as file:  # 2
-                    file.write(view_of(data))
+                with file:
+                    file.write(view_of(data))  # 2
                     file.flush()
                     os.fsync(file.fileno())
-                yield temporary, path  # 3
+                    yield file.name, path  # 3
             finally:
                 with suppress(FileNotFoundError, NotADirectoryError):
-                    os.unlink(temporary)
+                    os.unlink(file.name)
             _sync_folder(folder)  # 4
+
+    def _begin(self, folder: str) -> BinaryIO:
+        """Open a locked file of a temporary name; the folder may go once it is found to be empty, and is made again."""
+        for tries_left in reversed(range(BEGIN_TRIES)):
+            try:
+                self._settle(folder)
+                file = open(f"{folder}/{TEMPORARY_PREFIX}{secrets.token_hex(8)}", "xb")  # noqa: SIM115
+            except FileNotFoundError:
+                if not tries_left:
+                    raise
+                continue
+            _lock(file.fileno(), waits=True)
+            if os.fstat(file.fileno()).st_nlink:
+                return file
+            file.close()  # taken for a dead writer's before it was locked
+        raise StorageError("the folder is swept all the time", store=self.url, kind="busy")
 
     def _settle(self, folder: str) -> None:
         """Make a folder below the root, and have its entry on disk even if another process made it just now."""
@@ -194,6 +264,41 @@ class Folder:
                 yield from self._walked(found[name].path, prefix + name)
             elif meta := _meta_of_entry(prefix + name, found[name]):
                 yield meta
+
+    def _scanned(self, folder: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
+        """Yield every entry below a folder that is no folder, with its name from the root on."""
+        below = []
+        with (
+            suppress(FileNotFoundError, NotADirectoryError),
+            os.scandir(f"{self._root}/{folder}") as entries,
+        ):
+            for entry in entries:
+                name = f"{folder}/{entry.name}" if folder else entry.name
+                if entry.is_dir(follow_symlinks=False):
+                    below.append(name)
+                elif not entry.is_dir():
+                    yield name, entry
+        for each in below:
+            yield from self._scanned(each)
+
+    def _empty(self, folder: str) -> Iterator[str]:
+        """Yield the empty folders from a folder down; it is one of them if all that it holds is."""
+        holds_any, below = False, []
+        with os.scandir(f"{self._root}/{folder}") as entries:
+            for entry in entries:
+                name = f"{folder}/{entry.name}"
+                if entry.is_dir(follow_symlinks=False) and not unfit_reason(name):
+                    below.append(name)
+                else:
+                    holds_any = True
+        for name in below:
+            last = None
+            with suppress(FileNotFoundError, NotADirectoryError):
+                for last in self._empty(name):
+                    yield last
+            holds_any |= last != name
+        if not holds_any:
+            yield folder
 
 
 def open_folder(path: str, *, create: bool) -> Folder:
@@ -236,6 +341,20 @@ def _meta_of_entry(key: str, entry: os.DirEntry[str]) -> ObjectMeta | None:
         if not unfit_reason(key) and stat.S_ISREG((status := entry.stat()).st_mode):
             return _meta_of(key, status)
     return None
+
+
+def _lock(file: int, *, waits: bool = False) -> bool:
+    """Lock an open file against everybody else, for as long as it is open; False if another has it.
+
+    Where locks are not known, a file counts as nobody's: its age has to tell.
+    """
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX if waits else fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def _sync_folder(folder: str) -> None:

@@ -4,6 +4,7 @@ A key is a relative path of plain segments, and every store takes the same keys:
 
     catalog.sqlite                                                  the catalog of a lake folder; not an object
     data/{namespace}/{table}/extents/{id}{suffix}                   extents of a shared table
+    data/{namespace}/{table}/extents/job-{id}/{id}{suffix}          extents and their coverage, of a Spark job
     data/{namespace}/{table}/users/{user}/extents/{id}{suffix}      extents of one user
     data/{namespace}/{table}/coverage/extents/{id}.cov              what one extent covers
     data/{namespace}/{table}/coverage/table/{sequence}-{id}.cov     what a table covered at a sequence
@@ -28,12 +29,37 @@ from urllib.parse import quote
 from tidelake.errors import InvalidInputError
 
 CATALOG_FILE = "catalog.sqlite"
-LOG_CURRENT = "_timeseries_log/CURRENT"
+LOG_FOLDER = "_timeseries_log"
+LOG_CURRENT = f"{LOG_FOLDER}/CURRENT"
 TEMPORARY_PREFIX = ".tide-tmp-"
+PROBE_PREFIX = ".tide-probe-"
+DATA_FOLDER, COVERAGE_FOLDER = "data", "_coverage"
 
 MAX_KEY_BYTES = 1024  # S3's own limit, in which it counts a bucket's prefix too
 MAX_SEGMENT_BYTES = 255  # a file name can be no longer
 MAX_VERSION = 9_999_999_999  # ten digits, so that names sort as numbers do
+
+_ID, _NAME = "[0-9a-f]{32}", "[A-Za-z0-9_%-]+"
+_OWN_KEY = re.compile(
+    rf"""data/{_NAME}/{_NAME}/(?:
+        (?:users/{_NAME}/)?extents/(?:job-{_ID}/)?{_ID}\.(?:tlm|parquet)
+        | extents/job-{_ID}/{_ID}\.cov
+        | coverage/(?:extents/{_ID}|table/[0-9]+-{_ID})\.cov
+    )""",
+    re.VERBOSE,
+)
+_OWN_FOLDER = re.compile(
+    rf"""data(?:/{_NAME}(?:/{_NAME}(?:
+        /(?:users/{_NAME}/)?extents(?:/job-{_ID})?
+        | /users(?:/{_NAME})?
+        | /coverage(?:/extents|/table)?
+    )?)?)?""",
+    re.VERBOSE,
+)
+_JOB_FOLDER = re.compile(rf"data/{_NAME}/{_NAME}/(?:users/{_NAME}/)?extents/job-{_ID}")
+_SIDECAR = re.compile(rf"_coverage/(?:segments/segcov-{_ID}|table/[0-9]+-tblcov-{_ID})\.roar")
+_UNFINISHED = re.compile(rf"(?:[^/]+/)*{re.escape(TEMPORARY_PREFIX)}[0-9a-f]{{16}}")
+_PROBE = re.compile(rf"data/{re.escape(PROBE_PREFIX)}[0-9a-f]{{16}}")
 
 UNFIT = re.compile(r"[\x00-\x1f\x7f-\x9f\\\ud800-\udfff]")
 
@@ -89,6 +115,36 @@ def table_coverage_key(version: int, coverage_id: str) -> str:
 def log_data_key(name: str) -> str:
     """Name a segment of a table whose catalog is a transaction log."""
     return check_key(f"data/{name}")
+
+
+def is_own_key(key: str) -> bool:
+    """Whether a lake would name an object so: an extent, or coverage."""
+    return _OWN_KEY.fullmatch(key) is not None
+
+
+def is_own_folder(folder: str) -> bool:
+    """Whether a lake would name a folder of its objects so."""
+    return _OWN_FOLDER.fullmatch(folder) is not None
+
+
+def is_job_folder(key: str) -> bool:
+    """Whether a key is the folder of a Spark job, which is registered for all that is below it."""
+    return _JOB_FOLDER.fullmatch(key) is not None
+
+
+def is_sidecar_key(key: str) -> bool:
+    """Whether coverage beside a transaction log is named so; other programs name theirs alike."""
+    return _SIDECAR.fullmatch(key) is not None
+
+
+def is_unfinished(key: str) -> bool:
+    """Whether a folder store would name an unfinished write so."""
+    return _UNFINISHED.fullmatch(key) is not None
+
+
+def is_probe_key(key: str) -> bool:
+    """Whether an object was written to find out if a store keeps its conditions."""
+    return _PROBE.fullmatch(key) is not None
 
 
 def unfit_reason(key: str) -> str | None:

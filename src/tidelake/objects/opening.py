@@ -14,6 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 from tidelake.errors import AlreadyExistsError, InvalidInputError, StorageError
 from tidelake.objects.folder import open_folder
+from tidelake.objects.keys import DATA_FOLDER, PROBE_PREFIX
 from tidelake.objects.protocol import ACCEPTED, DEADLINE_S, ObjectStore
 from tidelake.runtime.deferred import deferred
 
@@ -66,7 +67,7 @@ def open_store(
 
 def probe_conditional_put(store: ObjectStore, prefix: str = "") -> None:
     """Refuse a store that ignores the condition of a conditional put, as some S3 servers silently do."""
-    key = f"{prefix}/" * bool(prefix) + f".tide-probe-{secrets.token_hex(8)}"
+    key = f"{prefix}/" * bool(prefix) + f"{PROBE_PREFIX}{secrets.token_hex(8)}"
     try:
         store.put_if_absent(key, b"first")
         with suppress(AlreadyExistsError):
@@ -90,7 +91,7 @@ def ensure_conditional_put(store: ObjectStore) -> None:
     if getattr(store, "keeps_conditions", False) or (place is not None and place in _probed):
         return
     try:
-        probe_conditional_put(store)
+        probe_conditional_put(store, DATA_FOLDER)  # where collection finds what a crash leaves
     except StorageError as error:
         if error.kind not in ("permission_denied", "read_only"):
             raise

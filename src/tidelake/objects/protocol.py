@@ -45,9 +45,6 @@ class Tail:
     size: int
 
 
-Metas: TypeAlias = list[ObjectMeta]
-
-
 class ObjectStore(Protocol):
     """The verbs every store has; a missing key is a NotFoundError, a bad one an InvalidInputError."""
 

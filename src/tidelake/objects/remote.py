@@ -25,7 +25,6 @@ from tidelake.objects.protocol import (
     PAST_THE_END,
     Buffers,
     Data,
-    Metas,
     ObjectMeta,
     Range,
     Tail,
@@ -150,6 +149,19 @@ class Remote:
         check_prefix(prefix)
         return self._listed(prefix)
 
+    def list_unsorted(self, prefix: str = "") -> Iterator[ObjectMeta]:
+        """Yield what ``list`` does as the server tells it, a page at a time."""
+        check_prefix(prefix)
+        with self._asking(prefix) as client:
+            pages = iter(client.obstore.list(client.store, prefix or None, chunk_size=1000))
+        while True:
+            with self._asking(prefix):
+                page = next(pages, None)
+            if page is None:
+                return
+            metas = [ObjectMeta(found["path"], found["size"], found["last_modified"]) for found in page]
+            yield from (meta for meta in metas if not unfit_reason(meta.key))
+
     def delete(self, keys: Iterable[str]) -> None:
         if checked := [check_key(key) for key in keys]:
             with self._asking(checked[0]) as client:
@@ -173,11 +185,7 @@ class Remote:
             raise _error_of(error, self.url, key, is_taken=is_taken) from error
 
     def _listed(self, prefix: str) -> Iterator[ObjectMeta]:
-        metas: Metas = []
-        with self._asking(prefix) as client:
-            for page in client.obstore.list(client.store, prefix or None, chunk_size=1000):
-                metas += [ObjectMeta(found["path"], found["size"], found["last_modified"]) for found in page]
-        yield from sorted((meta for meta in metas if not unfit_reason(meta.key)), key=attrgetter("key"))
+        yield from sorted(self.list_unsorted(prefix), key=attrgetter("key"))
 
 
 class Memory(Remote):

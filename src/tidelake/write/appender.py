@@ -7,8 +7,6 @@ holds it does, and tells it to give up what was written if that fails.
 
 from __future__ import annotations
 
-import os
-import socket
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -27,6 +25,7 @@ from tidelake.model.schema import DataType, Schema, becoming_real
 from tidelake.model.settings import DEMOTED, OVERFLOWED, TableSettings
 from tidelake.model.snapshot import Action, AddExtent, AppendHot, Claim, Extent, HotBatch, Snapshot, UpdateTable
 from tidelake.objects import extent_key
+from tidelake.runtime.processes import process_name
 from tidelake.scan.hot import hot_payload
 from tidelake.write.drift import (
     WINDOW_ROWS,
@@ -224,7 +223,7 @@ class Appender:
         judged = self._recorder.begin(self._stager.batches) if self._recorder else None
         extent_id = new_id()
         key = extent_key(target.info.namespace, target.info.name, extent_id, self._stager.suffix)
-        target.catalog.register_pending([Pending(key, target.info.scope, f"{socket.gethostname()}:{os.getpid()}")])
+        target.catalog.register_pending([Pending(key, target.info.scope, process_name())])
         target.at("extent.registered")
         self._keys.append(key)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from tidelake.catalog.commit import answers_of, refitted
 from tidelake.catalog.log.entries import Change, Covered, Done, Entry, Mark, Named
 from tidelake.catalog.log.metadata import bucket_of, meta_of
-from tidelake.catalog.log.state import LogState
+from tidelake.catalog.log.state import LogState, keys_held
 from tidelake.catalog.log.work import check_fence
 from tidelake.catalog.protocol import TableInfo
 from tidelake.errors import ConflictError, InvalidInputError
@@ -111,8 +111,16 @@ class Drafter:
                 )
             taken[key] = None
         covered = {key: commit.id for commit in commits for key in coverage_keys_of(commit)}
-        for key in covered.keys() & state.garbage.keys():
-            raise ConflictError("coverage was given up", commit=covered[key], key=key, kind="not_pending")
+        unknown = [key for key in covered if not self.is_pending(state, key)]
+        held = frozenset(keys_held(state) if unknown else ())
+        for key in unknown:
+            if key not in held:  # what a retained snapshot holds already may be named again
+                raise ConflictError(
+                    "coverage is not registered as pending, or was given up",
+                    commit=covered[key],
+                    key=key,
+                    kind="not_pending",
+                )
         return (*taken, *covered)
 
 

@@ -66,10 +66,16 @@ from tidelake.errors import (
     TidelakeError,
 )
 from tidelake.model.snapshot import HotBatch
-from tidelake.objects import LOG_CURRENT, ObjectStore, ensure_conditional_put, log_checkpoint_key, log_commit_key
+from tidelake.objects import (
+    LOG_CURRENT,
+    LOG_FOLDER,
+    ObjectStore,
+    ensure_conditional_put,
+    log_checkpoint_key,
+    log_commit_key,
+)
 from tidelake.runtime.forking import renew_after_fork
 
-LOG_FOLDER = "_timeseries_log"
 CHECKPOINT_FOLDER = f"{LOG_FOLDER}/_checkpoints"
 
 CHECKPOINT_EVERY = 100  # entries, while a checkpoint holds up to CHECKPOINT_SIZE things; twice as many, half as often

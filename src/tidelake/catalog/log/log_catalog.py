@@ -35,6 +35,7 @@ from tidelake.catalog.commit import check_commits, lost_race
 from tidelake.catalog.layouts import LogLayout
 from tidelake.catalog.log.draft import Draft, Drafter, creation
 from tidelake.catalog.log.entries import Upkeep
+from tidelake.catalog.log.inventory import LogInventory
 from tidelake.catalog.log.journal import Journal
 from tidelake.catalog.log.reading import check_scope, check_writable
 from tidelake.catalog.log.state import LogState
@@ -70,7 +71,7 @@ def open_log_catalog(
     return catalog
 
 
-class LogCatalog(LogSweeper, Closing):
+class LogCatalog(LogSweeper, LogInventory, Closing):
     """The catalog of one table in a root of its own; see the protocol. Threads may share it."""
 
     layout = LogLayout()

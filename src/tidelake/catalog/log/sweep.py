@@ -25,7 +25,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import TypeVar
 
 from tidelake.catalog.log.entries import TIDE_VERSION, Entry, Upkeep, seal, unseal
-from tidelake.catalog.log.journal import LOG_FOLDER, Journal
+from tidelake.catalog.log.journal import Journal
 from tidelake.catalog.log.reading import LogReader, check_scope, check_writable
 from tidelake.catalog.log.state import LogState, keys_held, keys_let_go
 from tidelake.catalog.log.work import LogWorkQueue, Proposal
@@ -39,6 +39,7 @@ from tidelake.errors import (
     UnavailableError,
 )
 from tidelake.model.snapshot import RemoveExtent, Scope, make_id
+from tidelake.objects import LOG_FOLDER
 
 PENDING_FOLDER = f"{LOG_FOLDER}/_pending"
 UPKEEP_TRIES = 200  # each loss is somebody's commit
@@ -161,12 +162,13 @@ class LogSweeper(LogReader):
 
         return self._amend(propose) if self._journal.refresh() else 0
 
-    def purge_tables(self, *, before_us: int) -> Expired:
-        """Let go of all that the table held, if it was dropped before a time."""
+    def purge_tables(self, *, before_us: int, table_id: str | None = None) -> Expired:
+        """Let go of all that the table held, if it was dropped before a time and is the one that is meant."""
 
         def propose(state: LogState) -> tuple[Upkeep | None, Expired]:
             dropped_us = state.info.dropped_us
-            if state.purged or dropped_us is None or dropped_us >= before_us:
+            is_meant = table_id in (None, state.info.id)
+            if state.purged or not is_meant or dropped_us is None or dropped_us >= before_us:
                 return None, Expired(0, ())
             keys = sorted({*keys_held(state), *waiting})
             garbage = self._garbage_of(state, keys, "dropped")

@@ -125,10 +125,10 @@ def take_away(transaction: Transaction, scope_id: int, commits: Sequence[Commit]
     return removed
 
 
-def take_off_pending(transaction: Transaction, commits: Sequence[Commit]) -> None:
+def take_off_pending(transaction: Transaction, scope_id: int, commits: Sequence[Commit]) -> None:
     """Take the added extents off the pending list; one that is not on it must not be published.
 
-    Coverage goes with them. It may have been on no list, but must not have been given up.
+    Coverage goes with them; what a retained snapshot holds already may be named again.
     """
     added = [(commit.id, action.extent.key) for commit in commits for action in _of(commit, AddExtent)]
     covered = {key: commit.id for commit in commits for key in coverage_keys_of(commit)}
@@ -137,10 +137,10 @@ def take_off_pending(transaction: Transaction, commits: Sequence[Commit]) -> Non
     taken = {
         row[0] for row in transaction.rows(sweeping.take_pending, listed(keys=[*(key for _, key in added), *covered]))
     }
-    if covered:
-        added += [
-            (covered[row[0]], row[0]) for row in transaction.rows(sweeping.in_garbage, listed(keys=list(covered)))
-        ]
+    if unknown := [key for key in covered if key not in taken]:
+        values = {"scope_id": scope_id, **listed(keys=unknown)}
+        held = {row[0] for row in transaction.rows(sweeping.held_coverage, values)}
+        added += [(covered[key], key) for key in unknown if key not in held]
     for commit_id, key in added:
         if key not in taken:
             raise ConflictError(

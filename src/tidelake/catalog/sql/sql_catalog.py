@@ -31,6 +31,7 @@ from tidelake.catalog.protocol import (
 from tidelake.catalog.sql import publish, reading
 from tidelake.catalog.sql import publish_statements as s
 from tidelake.catalog.sql.driver import Database, Transaction, Violation
+from tidelake.catalog.sql.inventory import SqlInventory
 from tidelake.catalog.sql.setup import prepare
 from tidelake.catalog.sql.sweep import SqlSweeper
 from tidelake.catalog.sql.work import SqlWorkQueue, check_fence
@@ -50,7 +51,7 @@ from tidelake.objects.protocol import DEADLINE_S
 from tidelake.runtime.closing import Closing
 
 
-class SqlCatalog(SqlSweeper, Closing):
+class SqlCatalog(SqlSweeper, SqlInventory, Closing):
     """A catalog in SQLite (a file's path) or PostgreSQL (its address); see the protocol. Threads may share it."""
 
     layout = LakeLayout()
@@ -163,7 +164,7 @@ class SqlCatalog(SqlSweeper, Closing):
             if commit.fence is not None:
                 check_fence(transaction, commit.fence, commit.id)
         removed = publish.take_away(transaction, scope_id, fresh, onto.sequence + 1)
-        publish.take_off_pending(transaction, fresh)
+        publish.take_off_pending(transaction, scope_id, fresh)
         # 4. Write.
         snapshot = advance(onto, fresh, removed=removed, snapshot_id=snapshot_id, at_us=self._clock())
         receipts = {commit.id: receipt_of(commit, snapshot) for commit in fresh}

@@ -66,10 +66,11 @@ class SqlSweeper(SqlRetainer):
             taken = transaction.rows(s.take_old_pending, {"before_us": before_us})
             return self._discard(transaction, taken, "abandoned")
 
-    def purge_tables(self, *, before_us: int) -> Expired:
-        """Let go of all that tables held that were dropped before a time."""
+    def purge_tables(self, *, before_us: int, table_id: str | None = None) -> Expired:
+        """Let go of all that tables held that were dropped before a time, or one of them."""
         snapshots, keys = 0, []
-        for (table_id,) in self._database.query(s.dropped_tables, {"before_us": before_us}):
+        wanted = {"before_us": before_us, "table_id": table_id}
+        for (table_id,) in self._database.query(s.dropped_tables, wanted):
             self._ensure_later()
             with self._database.writing() as transaction:
                 named = {"table_id": table_id}

@@ -12,6 +12,9 @@ list_pending = """
     SELECT key, table_id, user_id, owner, since_us FROM pending
     WHERE CAST(:table_id AS TEXT) IS NULL OR table_id = :table_id
     ORDER BY since_us, key"""
+held_coverage = """
+    SELECT coverage_key FROM extents WHERE scope_id = :scope_id AND coverage_key AMONG :keys AS TEXT
+    UNION SELECT coverage_key FROM snapshots WHERE scope_id = :scope_id AND coverage_key AMONG :keys AS TEXT"""
 in_garbage = "SELECT key FROM garbage WHERE key AMONG :keys AS TEXT"
 take_pending = "DELETE FROM pending WHERE key AMONG :keys AS TEXT RETURNING key, table_id"
 take_old_pending = "DELETE FROM pending WHERE since_us < :before_us RETURNING key, table_id"
@@ -21,7 +24,8 @@ list_garbage = """
     ORDER BY since_us, key LIMIT :limit"""
 forget_garbage = "DELETE FROM garbage WHERE key AMONG :keys AS TEXT"
 
-dropped_tables = "SELECT id FROM tables WHERE dropped_us < :before_us"
+dropped_tables = """
+    SELECT id FROM tables WHERE dropped_us < :before_us AND (CAST(:table_id AS TEXT) IS NULL OR id = :table_id)"""
 scopes_of = "SELECT id FROM scopes WHERE table_id = :table_id"
 keys_of_scope = (
     "SELECT key, coverage_key FROM extents WHERE scope_id = :scope_id",

@@ -11,8 +11,6 @@ before the commit, it leaves the table as it was and some objects to collection.
 
 from __future__ import annotations
 
-import os
-import socket
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -38,6 +36,7 @@ from tidelake.model.snapshot import (
     UpdateTable,
     count_of,
 )
+from tidelake.runtime.processes import process_name
 from tidelake.write.appender import Appender
 
 REWRITE_TRIES = 20  # each lost to somebody who changed the same extents and was done with it
@@ -108,8 +107,7 @@ class Rewrite:
 
     def announce(self, key: str) -> None:
         """Register an object that is about to be written by hand."""
-        owner = f"{socket.gethostname()}:{os.getpid()}"
-        self.table.catalog.register_pending([Pending(key, self.table.scope, owner)])
+        self.table.catalog.register_pending([Pending(key, self.table.scope, process_name())])
         self._keys.append(key)
 
     def announced(self, key: str) -> None:

@@ -315,7 +315,29 @@ def test_time_and_number_are_not_compared(lake: Lake, condition: str, told: str)
         assert told in str(refused.value)
 
 
-@pytest.mark.parametrize("text", ["select time()", "select '$.a' || first_value(time()) as a", "select upper(time())"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "select time()",
+        "select '$.a' || first_value(time()) as a",
+        "select upper(time())",
+        "select to_json() as a",
+        "select datetime(1) as a",
+        "select make_interval(*) as a from obs.logs",
+    ],
+)
 def test_a_call_that_lacks_what_the_engine_needs_is_an_error_of_ours(text: str, lake: Lake) -> None:
-    with pytest.raises(QueryError, match="too few arguments"):
+    with pytest.raises(QueryError, match="a function is given|too few arguments") as found:
         lake.sql(text).to_arrow()
+    assert found.value.kind == "arguments"
+
+
+def test_a_hash_that_is_another_on_spark_is_refused_in_process(lake: Lake) -> None:
+    with pytest.raises(QueryError, match="no function hash in process"):
+        lake.sql("select hash(1, 'a') as a").to_arrow()
+
+
+@pytest.mark.parametrize("text", ["print a = typeof()", "print a = dynamic([1]) | mv-expand a to typeof()"])
+def test_a_type_that_is_missing_is_an_error_of_ours(text: str, lake: Lake) -> None:
+    with pytest.raises(QueryError, match="typeof takes one type here"):
+        lake.kql(text).to_arrow()

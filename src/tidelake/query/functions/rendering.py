@@ -61,6 +61,8 @@ def render(tree: exp.Expr, engine: Engine) -> str:
         raise QueryError(f"a part of the query cannot be run {where}", kind="unsupported") from error
     except SqlglotError as error:  # it writes some calls out as others, which then lack what they need
         raise QueryError("a function is given too few arguments", kind="arguments") from error
+    except (AttributeError, TypeError) as error:  # it reads arguments without looking whether they are there
+        raise QueryError("a function is given arguments that it cannot have", kind="arguments") from error
 
 
 def _written(call: exp.Anonymous, texts: Sequence[str], engine: Engine) -> str:

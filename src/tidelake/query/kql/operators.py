@@ -250,7 +250,10 @@ def _mv_item(p: Operators) -> tuple[syntax.Expression, str | None]:
     kind = None
     if p.token.is_word("to") and p.peek().is_word("typeof"):
         p.next()
-        kind = p._typeof(p.next()).columns[0][1]
+        typed = p._typeof(p.next())
+        if len(typed.columns) != 1:
+            raise p.error("typeof takes one type here", at=typed.at)
+        kind = typed.columns[0][1]
     return value, kind
 
 

@@ -100,6 +100,8 @@ class Scalars:
             case syntax.Wildcard():
                 raise scope.error(node.at, "'*' cannot stand here")
             case syntax.TypeName():
+                if len(node.columns) != 1:
+                    raise scope.error(node.at, "typeof takes one type here")
                 return literal(node.columns[0][1], "string")
             case syntax.Function():
                 raise scope.error(node.at, "a function cannot stand where a value is expected")

@@ -373,6 +373,8 @@ def _is_short(step: exp.Expr) -> bool:
 
 def _as_json(node: exp.JSONFormat) -> None:
     """Leave out the fields of a struct that are null; times and decimals, which Spark writes otherwise, are refused."""
+    if not isinstance(node.this, exp.Expr):
+        raise QueryError("to_json is given too few arguments", kind="arguments")
     kind = node.this.type
     inside = list(kind.find_all(exp.DataType)) if kind is not None else []
     if any(each.this in (*_TIMES, exp.DType.DECIMAL, *BYTES) for each in inside):

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -16,7 +16,7 @@ import pytest
 
 import tidelake
 from tests.support.hostile_queries import QUERIES
-from tests.support.measuring import measured
+from tests.support.measuring import Measured, Running
 from tidelake import Lake
 from tidelake.errors import QueryError, UnavailableError
 from tidelake.query.budget import Deadline
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 MODULE = "tests.support.hostile_queries"
 MEMORY = 512 << 20
+SECONDS = 10
+MOST_BYTES = int(1.2 * (1 << 30))  # of a query that may have a gigabyte
 
 # Quick ones of each kind; all of them are asked in the torture.
 QUICK = ("long result", "wide result", "sequence", "text of texts", "kql range", "kql doubling", "deep query")
@@ -43,23 +45,66 @@ def where(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
+class Sessions:
+    """Ask one query after the other of one Spark session, and start another where one does not work on."""
+
+    def __init__(self, where: Path) -> None:
+        self._arguments = (where, "spark", str(SECONDS), "1GB")
+        self._running: Running | None = None
+
+    def ask(self, name: str) -> Measured:
+        running = self._running
+        if running is None or not running.is_well:
+            running = self._running = Running(MODULE, *self._arguments)
+        found = running.ask(name, longest=300, patience=60)
+        if found.gained_bytes > MOST_BYTES and running.asked > 1:  # perhaps of what was asked before
+            self.end()
+            return self.ask(name)
+        return found
+
+    def end(self) -> None:
+        if self._running is not None:
+            self._running.end()
+
+
+@pytest.fixture(scope="module")
+def sessions(where: Path) -> Iterator[Sessions]:
+    """Yield what asks hostile queries of Spark."""
+    held = Sessions(where)
+    yield held
+    held.end()
+
+
 @pytest.mark.parametrize("name", QUICK)
 def test_a_query_that_wants_too_much_ends_with_an_error_of_ours_or_an_answer(name: str, where: Path) -> None:
-    found = measured(MODULE, where, name, "local", "5", str(MEMORY), longest=120)
+    with Running(MODULE, where, "local", "5", str(MEMORY)) as running:
+        found = running.ask(name, longest=120, patience=120)
     assert "raw" not in found.ended, found
     assert found.works_on, found
     assert found.gained_bytes < 2 * MEMORY
 
 
 @pytest.mark.torture
-@pytest.mark.parametrize("engine", ["local", "spark"])
 @pytest.mark.parametrize("name", sorted(QUERIES))
-def test_budgets_hold_within_a_fifth(name: str, engine: str, where: Path) -> None:
-    found = measured(MODULE, where, name, engine, "10", "1GB", longest=300)
+def test_budgets_hold_within_a_fifth(name: str, where: Path) -> None:
+    with Running(MODULE, where, "local", str(SECONDS), "1GB") as running:
+        holds_within_a_fifth(name, running.ask(name, longest=300, patience=60))
+
+
+@pytest.mark.torture
+@pytest.mark.parametrize("name", sorted(QUERIES))
+def test_budgets_hold_within_a_fifth_on_spark(name: str, sessions: Sessions) -> None:
+    holds_within_a_fifth(name, sessions.ask(name))
+
+
+def holds_within_a_fifth(name: str, found: Measured) -> None:
+    end = found.ended.get("kind") or found.ended.get("raw") or "answered"
+    gained = found.gained_bytes >> 20
+    print(f"| {name} | {end} | {found.seconds:.1f} | {gained} | {'yes' if found.works_on else 'no'} |")
     assert "raw" not in found.ended, found
     assert found.works_on, found
-    assert found.seconds <= 12, found
-    assert found.gained_bytes <= 1.2 * (1 << 30), found
+    assert found.seconds <= 1.2 * SECONDS, found
+    assert found.gained_bytes <= MOST_BYTES, found
 
 
 def test_a_result_that_is_too_large_to_collect_can_be_read_as_a_stream(world: Lake) -> None:
@@ -103,6 +148,39 @@ def test_a_query_on_spark_changes_no_settings_that_another_thread_sees(world: La
         done.set()
         looking.join()
     assert seen == {tuple(before)}
+
+
+def test_a_task_that_is_late_hears_it_within_its_loops(world: Lake, spark: SparkSession) -> None:
+    text = "select count(*) from range(100000) a, range(100000) b, range(100000) c"
+    with pytest.raises(UnavailableError) as found:
+        world.sql(text, engine="spark", budget={"seconds": 2}).to_arrow()
+    assert found.value.kind == "time_budget"
+    until = time.monotonic() + 60
+    status = spark.sparkContext.statusTracker()
+    while status.getActiveStageIds() and time.monotonic() < until:
+        time.sleep(0.1)
+    assert not status.getActiveStageIds()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "select count(*) as n from range(300) a, range(300) b, range(300) c where a.id < b.id and b.id < c.id",
+        "select count(*) as n from (select explode(sequence(1, 5)) as x from range(9)) join range(4) b on x = b.id",
+        "select a.id, b.id as other from range(7) a left join range(9) b on a.id > b.id order by 1, 2",
+        "select sum(x) as n from (select id, sum(id) over (order by id) as x from range(50))",
+        "select count(*) as n from range(5) a left anti join range(3) b on a.id <= b.id",
+    ],
+)
+def test_loops_that_hear_answer_as_before(text: str, world: Lake, spark: SparkSession) -> None:
+    found = world.sql(text, engine="spark").to_arrow().to_pylist()
+    assert found == [row.asDict() for row in spark.sql(text).collect()]
+    assert found == world.sql(text).to_arrow().to_pylist()
+
+
+def test_conditions_that_double_at_every_step_are_planned_on_spark(world: Lake, spark: SparkSession) -> None:
+    text = "obs.logs | extend x = status" + " | extend x = x + x" * 24 + " | where x > 1 | count"
+    assert world.kql(text, engine="spark").to_arrow().to_pylist() == [{"Count": 96}]
 
 
 def test_a_query_as_a_frame_belongs_to_the_session_that_asked(world: Lake, spark: SparkSession) -> None:

@@ -1,8 +1,8 @@
-"""Ask a query that wants too much, in a process of its own whose time and memory another one measures.
+"""Ask queries that want too much, in a process of its own whose time and memory another one measures.
 
-``python -m tests.support.hostile_queries LAKE NAME ENGINE SECONDS MEMORY`` says ``ready`` once it has asked something
-small, then how the query ended, then whether something small is still answered. It does not measure: whoever starts it
-does.
+``python -m tests.support.hostile_queries LAKE ENGINE SECONDS MEMORY`` says ``ready`` once it has asked something small,
+and for each name of a query that it reads how that ended, then that something small is still answered. It does not
+measure: whoever starts it does.
 """
 
 from __future__ import annotations
@@ -95,23 +95,24 @@ KQL: dict[str, Callable[[], str]] = {
 QUERIES = SQL | KQL
 
 
-def main(where: str, name: str, engine: str, seconds: str, memory: str) -> None:
+def main(where: str, engine: str, seconds: str, memory: str) -> None:
     with tidelake.connect(where) as lake:
         small = "select count(message), max(n) from obs.logs"
         lake.sql(small, engine=engine).to_arrow()
-        text = QUERIES[name]()
         print("ready", flush=True)
-        began = time.monotonic()
-        try:
-            ask = lake.kql if name in KQL else lake.sql
-            rows = ask(text, engine=engine, budget={"seconds": float(seconds), "memory": memory}).to_arrow().num_rows
-            ended = {"rows": rows}
-        except tidelake.TidelakeError as error:
-            ended = {"error": type(error).__name__, "kind": error.kind, "message": str(error)[:200]}
-        except Exception as error:
-            ended = {"raw": f"{type(error).__name__}: {str(error)[:300]}"}
-        print(json.dumps(ended | {"seconds": round(time.monotonic() - began, 2)}), flush=True)
-        print(json.dumps(lake.sql(small, engine=engine).to_arrow().num_rows), flush=True)
+        for line in sys.stdin:
+            name = line.strip()
+            text, ask = QUERIES[name](), lake.kql if name in KQL else lake.sql
+            began = time.monotonic()
+            try:
+                budget = {"seconds": float(seconds), "memory": memory}
+                ended = {"rows": ask(text, engine=engine, budget=budget).to_arrow().num_rows}
+            except tidelake.TidelakeError as error:
+                ended = {"error": type(error).__name__, "kind": error.kind, "message": str(error)[:200]}
+            except Exception as error:
+                ended = {"raw": f"{type(error).__name__}: {str(error)[:300]}"}
+            print(json.dumps(ended | {"seconds": round(time.monotonic() - began, 2)}), flush=True)
+            print(json.dumps(lake.sql(small, engine=engine).to_arrow().num_rows), flush=True)
 
 
 if __name__ == "__main__":

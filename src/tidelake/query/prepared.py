@@ -45,6 +45,7 @@ class Prepared:
     shape: Shape | None = None  # what the manifest may answer
     lowered: Lowered | None = None  # of a KQL query: how its result is finished and drawn
     clocks: frozenset[int] = frozenset()  # the places of columns that are wall clocks, without a zone
+    grows: bool = False  # whether a condition doubles on its way down to the tables, which an engine must not try
     rendered: dict[str, str] = field(default_factory=dict)  # by engine, written once
 
 

@@ -51,6 +51,7 @@ class _Narrowing:
     limits: dict[str, int | None] = field(default_factory=dict)
     uses: dict[int, list[_Use]] = field(default_factory=dict)  # of a CTE, by the id of its node
     common: dict[int, dict[str, exp.CTE]] = field(default_factory=dict)  # of a `with`, by the id of its node
+    grows: bool = False  # whether a condition was left where it is since it would grow
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +63,14 @@ class _Use:
     limit: int | None = None
 
 
-def push_down(bound: Bound) -> list[Ask]:
-    """Return what each table is asked for; subqueries of the tree lose the columns that nothing needs."""
+def push_down(bound: Bound) -> tuple[tuple[Ask, ...], bool]:
+    """Return what each table is asked for, and whether a condition would grow too much on its way down.
+
+    Subqueries of the tree lose the columns that nothing needs.
+    """
     found = _Narrowing(bound.references)
     _narrow(bound.tree, _Use(None), found)
-    return [
+    asks = tuple(
         Ask(
             reference,
             tuple(name for name in reference.types if name in found.columns.get(reference.name, ())),
@@ -74,7 +78,8 @@ def push_down(bound: Bound) -> list[Ask]:
             found.limits.get(reference.name),
         )
         for reference in bound.references.values()
-    ]
+    )
+    return asks, found.grows
 
 
 def _narrow(query: exp.Expr, use: _Use, found: _Narrowing) -> None:
@@ -140,7 +145,7 @@ def _narrow_select(select: exp.Select, use: _Use, found: _Narrowing) -> None:
     from_ = select.args.get("from_")
     joins: list[exp.Join] = select.args.get("joins") or []
     sources = ([from_.this] if from_ is not None else []) + [join.this for join in joins]
-    conditions = [*conjuncts_of(_condition(select)), *_translated(select, use.conditions)]
+    conditions = [*conjuncts_of(_condition(select)), *_translated(select, use.conditions, found)]
     limit = _limit_through(select, use, sources)
     nullable = _nullable(joins, len(sources))
     columns = _columns_beside(select, sources)
@@ -220,7 +225,7 @@ def _drop_outputs(select: exp.Select, needed: frozenset[str] | None) -> None:
         select.set("expressions", kept)
 
 
-def _translated(select: exp.Select, conditions: Iterable[exp.Expr]) -> list[exp.Expr]:
+def _translated(select: exp.Select, conditions: Iterable[exp.Expr], found: _Narrowing) -> list[exp.Expr]:
     """Return conditions on what a select gives as conditions on what it reads, those for which that is the same."""
     if select.args.get("limit") or select.args.get("offset") or _makes_rows(select):
         return []
@@ -249,6 +254,8 @@ def _translated(select: exp.Select, conditions: Iterable[exp.Expr]) -> list[exp.
             continue
         if grows_within(condition, outputs):
             kept.append(substituted(condition, outputs))
+        else:
+            found.grows = True
     return kept
 
 

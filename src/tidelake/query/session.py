@@ -203,10 +203,10 @@ def _prepare(text: str, language: Language, seen: _Seen) -> tuple[Prepared, bool
         write_out_others(lowered.tree)
         bound = bind_tables(balance(lowered.tree), text, seen)
         names = tuple(name for name, _ in lowered.columns)
-        asks, shape = tuple(push_down(bound)), _without_logical(shape_of(bound))
+        (asks, grows), shape = push_down(bound), _without_logical(shape_of(bound))
         guard_sizes(bound.tree)
         lasting = not (lowered.timely or seen.answers or seen.looked_around)
-        return Prepared(text, language, bound.tree, names, asks, shape, lowered), lasting
+        return Prepared(text, language, bound.tree, names, asks, shape, lowered, grows=grows), lasting
     tree: exp.Query = parse_sql(text)
     if columns := quoted_columns(tree, text, seen):
         tree = parse_sql(text, columns)
@@ -214,11 +214,11 @@ def _prepare(text: str, language: Language, seen: _Seen) -> tuple[Prepared, bool
     name_answers(tree, text, seen)
     lasting = not asks_the_time(tree) and tree.find(exp.Version) is None and not seen.answers
     bound = bind(with_clock(tree, now), text, seen)
-    pushed, shape = tuple(push_down(bound)), shape_of(bound)
+    (asks, grows), shape = push_down(bound), shape_of(bound)
     adapted = adapt(bound, text)
     names = tuple(bound.shown.get(name, name) for name in adapted.named_selects)
     guard_sizes(adapted)
-    return Prepared(text, language, adapted, names, pushed, shape, clocks=_clocks(adapted)), lasting
+    return Prepared(text, language, adapted, names, asks, shape, clocks=_clocks(adapted), grows=grows), lasting
 
 
 def _clocks(tree: exp.Query) -> frozenset[int]:

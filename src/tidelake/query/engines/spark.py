@@ -28,6 +28,7 @@ from tidelake.query.functions.registry import register_spark
 from tidelake.query.functions.rendering import render_query
 from tidelake.query.functions.sized import TOO_LARGE
 from tidelake.query.prepared import Prepared, Scan, result_schema
+from tidelake.query.sql.parse import too_deep
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -40,7 +41,13 @@ SETTINGS = {
     "spark.sql.variant.allowDuplicateKeys": "true",  # of JSON's equal keys the last counts
 }
 # What holds besides while a query's names are resolved: a name is never a path.
-CLOSED = {"spark.sql.runSQLOnFiles": "false"}
+CLOSED = {
+    "spark.sql.runSQLOnFiles": "false",
+    "spark.sql.analyzer.maxIterations": "1000",  # forty steps of a pipeline can take more than Spark's hundred
+}
+# Rules that put what a column stands for in its place in a condition, however large that makes it.
+GROWING = ("PushDownPredicates", "PushPredicateThroughNonJoin")
+EXCLUDED = "spark.sql.optimizer.excludedRules"
 
 INTERRUPT_EVERY_S = 0.25  # once a query is late
 LATE_S = 1.0  # for a query that is late to hear an interrupt
@@ -127,9 +134,15 @@ def _own_frame(prepared: Prepared, scans: Sequence[Scan], spark: SparkSession) -
         return
     from pyspark.sql import DataFrame
 
+    from tidelake.spark.jvm.optimizer import make_cancellable
+
     own = spark._jsparkSession.cloneSession()  # it is forgotten with the frame
+    make_cancellable(own, spark)
     for name, value in (SETTINGS | CLOSED).items():
         own.conf().set(name, value)
+    if prepared.grows:
+        rules = (f"org.apache.spark.sql.catalyst.optimizer.{name}" for name in GROWING)
+        own.conf().set(EXCLUDED, ",".join(filter(None, (own.conf().get(EXCLUDED, ""), *rules))))
     try:
         for name, view in views.items():
             _moved(view, own, spark).createOrReplaceTempView(name)
@@ -267,6 +280,11 @@ def _explained(error: Exception) -> Exception:
             "Spark has ended, perhaps for want of memory: start a session with more of it (spark.driver.memory)",
             kind="spark_gone",
         )
+    if type(error).__name__ == "Py4JJavaError":  # neither of Spark's errors nor of ours: what Java itself says
+        if "java.lang.StackOverflowError" in str(error):
+            return too_deep()
+        reason = next((line.lstrip(": ") for line in str(error).splitlines() if line.startswith(": ")), "no reason")
+        return QueryError(f"Spark could not run the query: {reason[:200]}", kind="spark")
     plain = not type(error).__module__.startswith("pyspark")
     if plain and isinstance(error, ValueError | pa.ArrowException):  # what Spark gave is no Arrow table
         return QueryError("the rows that Spark gave cannot be read, since one has no type: cast it", kind="spark")

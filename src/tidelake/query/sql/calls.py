@@ -57,7 +57,9 @@ def with_operands(tree: exp.Expr) -> None:
             case exp.Anonymous():
                 name = str(node.this).lower()
                 if name == "hash":  # DuckDB has one, which is another
-                    raise QueryError("there is no function hash in process: ask with engine='spark'", kind="unsupported")
+                    raise QueryError(
+                        "there is no function hash in process: ask with engine='spark'", kind="unsupported"
+                    )
                 kind = "DATE" if name in _CALLS_OF_DATES else "TIMESTAMP" if name in _CALLS_OF_TIMES else None
                 for each in node.expressions[: 1 if name in _ONE else 2] if kind else ():
                     if kind_of(each) in _TEXTS:

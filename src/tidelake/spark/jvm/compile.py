@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-ON_EXECUTORS = frozenset({"ColumnReader", "Gathered"})
+ON_EXECUTORS = frozenset({"Cancellable", "ColumnReader", "Gathered"})
 _LOADERS, _JARS, _FAILED, _SENT = "_tidelake_loaders", "_tidelake_jars", "_tidelake_failed", "_tidelake_jars_sent"
 
 

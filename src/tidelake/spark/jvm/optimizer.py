@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 RULE, COLUMNS = "tidelake.ScanRule", "tidelake.ColumnReader$Scans"
+CANCELLABLE = "tidelake.Cancellable"
 
 
 def install(spark: SparkSession) -> bool:
@@ -32,11 +33,19 @@ def install(spark: SparkSession) -> bool:
         return False
 
 
+def make_cancellable(session: Any, spark: SparkSession) -> None:
+    """Give one of the JVM's sessions a rule by which its tasks hear in their loops that they are cancelled."""
+    try:
+        rule = java_class(spark, CANCELLABLE).newInstance()
+        _set_rules(spark.sparkContext._jvm, session, [*_rules_of(spark.sparkContext._jvm, session), rule])
+    except Exception as error:  # whatever another Spark says to what this one has
+        warnings.warn(f"tidelake: tasks that are cancelled may go on for long here: {error}", stacklevel=3)
+
+
 def _install(jvm: Any, spark: SparkSession) -> bool:
     from pyspark.java_gateway import ensure_callback_server_started
 
-    methods = spark._jsparkSession.experimental()
-    rules = jvm.java.util.ArrayList(jvm.scala.jdk.javaapi.CollectionConverters.asJava(methods.extraOptimizations()))
+    rules = _rules_of(jvm, spark._jsparkSession)
     if any(rule.getClass().getName() == RULE for rule in rules):
         return True
     rule = java_class(spark, RULE).newInstance()
@@ -47,6 +56,17 @@ def _install(jvm: Any, spark: SparkSession) -> bool:
         warnings.warn(f"tidelake: rows reach Spark one by one here: {error}", stacklevel=4)
     ensure_callback_server_started(spark.sparkContext._gateway)  # type: ignore[no-untyped-call]
     rule.setPins(Pins())
-    rules.add(rule)
-    getattr(methods, "extraOptimizations_$eq")(jvm.scala.jdk.javaapi.CollectionConverters.asScala(rules).toList())
+    _set_rules(jvm, spark._jsparkSession, [*rules, rule])
     return True
+
+
+def _rules_of(jvm: Any, session: Any) -> list[Any]:
+    return list(jvm.scala.jdk.javaapi.CollectionConverters.asJava(session.experimental().extraOptimizations()))
+
+
+def _set_rules(jvm: Any, session: Any, rules: list[Any]) -> None:
+    held = jvm.java.util.ArrayList()
+    for rule in rules:
+        held.add(rule)
+    set_rules = getattr(session.experimental(), "extraOptimizations_$eq")
+    set_rules(jvm.scala.jdk.javaapi.CollectionConverters.asScala(held).toList())

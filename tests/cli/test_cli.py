@@ -704,3 +704,27 @@ def test_a_standard_output_that_is_closed_or_full_is_one_line(lake_folder: Path)
         whole = f"{command} query 'select n from obs.logs' --format csv {end}"
         found = subprocess.run(whole, shell=True, capture_output=True, text=True, check=False)
         assert (found.returncode, found.stderr.count("\n"), told in found.stderr) == (1, 1, True)
+
+
+def test_collect_says_what_it_deletes_and_why(tmp_path: Path) -> None:
+    where = tmp_path / "lake"
+    with tidelake.connect(where) as lake:
+        for name in ("kept", "gone"):
+            table = lake.create_table(name, {"ts": "timestamp", "n": "long"})
+            table.append([{"ts": 0, "n": n} for n in range(2000)])
+        lake.drop_table("gone")
+        lake.store.put("data/notes.txt", b"a stranger's")
+    dry = run("collect", "--dry-run", "--lake", where)
+    assert dry.exit_code == 0
+    assert "dropped" in dry.output
+    assert "data/default/gone/extents/" in dry.output
+    assert "1 dropped table would be purged" in dry.output
+    told = orjson.loads(run("collect", "--dry-run", "--json", "--lake", where).output)
+    assert [(each["reason"], each["size"] > 0) for each in told["objects"]] == [("dropped", True)]
+    assert (told["left"], told["foreign"]) == ({"foreign": 1}, ["data/notes.txt"])
+    done = run("collect", "--lake", where)
+    assert "left: 1 of other programs, such as data/notes.txt" in done.output
+    assert "there is nothing to delete" in run("collect", "--lake", where).output
+    again = orjson.loads(run("collect", "--json", "--lake", where).output)
+    assert (again["deleted"], again["tables"]) == ({}, 0)
+    assert run("collect", "--orphan-after", "soon", "--lake", where).exit_code == 1

@@ -42,6 +42,7 @@ COMMANDS = {
     "coverage": "tidelake.cli.commands.series",
     "gaps": "tidelake.cli.commands.series",
     "repair": "tidelake.cli.commands.series",
+    "collect": "tidelake.cli.commands.collecting",
     "inspect": "tidelake.cli.commands.files",
     "shell": "tidelake.cli.commands.tour",
     "demo": "tidelake.cli.commands.tour",

@@ -13,6 +13,7 @@ A catalog is the one place that says which objects a table consists of. Its prom
   extent whose registration was given up for collection cannot be committed any more.
 - A key is offered as garbage only when no retained snapshot and no pending registration has it.
 - A snapshot that is pinned stays retained. Pins and expiry have one order: a pin holds, or was refused as expired.
+- While a lease is valid, no object that its snapshot or a later one reaches is offered as garbage.
 
 Ids are unique for ever and not reused. A listing leaves out extents whose bounds lie outside of what is wanted, which a
 catalog compares as intervals of whole numbers, reals or texts. It does not read or write objects, and deletes none.
@@ -355,6 +356,21 @@ class Catalog(Protocol):
         """Return which of some extents and hot batches are live at the head."""
         ...
 
+    # leases
+
+    def lease(self, scope: Scope, *, owner: str, sequence: int, lease_us: int) -> None:
+        """Keep a snapshot and all after it for a time, or for more time, because somebody reads there.
+
+        An owner has one lease in a scope, so ``sequence`` is the lowest that it uses; it takes the place of the one
+        before. NotFoundError (``expired``) if the snapshot is not retained any more. A process whose clock is ahead of
+        the owner's by more than what is left of a lease takes it for one that ran out.
+        """
+        ...
+
+    def release_leases(self, owner: str, scopes: Collection[Scope]) -> None:
+        """Give an owner's leases back; those that it does not have are passed over."""
+        ...
+
     # commits
 
     def commit(self, commits: Sequence[Commit], *, onto: Snapshot, rebase: bool = False) -> list[Receipt]:
@@ -403,13 +419,14 @@ class Catalog(Protocol):
     def expire_snapshots(self, scope: Scope, *, before_us: int, keep_last: int = 1) -> Expired:
         """Let go of the snapshots that ended before a time, and of what only they could reach.
 
-        Never of the newest ``keep_last``, nor of what is pinned. It may go in steps, so that writers wait for
+        Never of the newest ``keep_last``, nor of what is pinned or leased. Leases that ran out are
+        forgotten. It may go in steps, so that writers wait for
         one only; after a crash the next call goes on.
         """
         ...
 
     def purge_tables(self, *, before_us: int, table_id: str | None = None) -> Expired:
-        """Let go of all that tables held that were dropped before a time, or one of them."""
+        """Let go of all that dropped tables held, or one of them, unless somebody has a lease there."""
         ...
 
     def dropped_tables(self, *, before_us: int) -> list[TableInfo]:
@@ -550,6 +567,12 @@ def check_pin_name(name: str) -> None:
         raise InvalidInputError(
             f"{name[:40]!r} is not a pin's name: up to {MAX_PIN_CHARACTERS} printable characters", kind="bad_name"
         )
+
+
+def check_owner(owner: str) -> None:
+    """Refuse the name of a lease's owner that is not plain printable text of a sane length."""
+    if not owner.isprintable() or not 0 < len(owner.encode()) <= MAX_USER_BYTES:
+        raise InvalidInputError(f"{owner[:40]!r} is not an owner", kind="bad_owner")
 
 
 def expired(scope: Scope, wanted: object) -> NotFoundError:

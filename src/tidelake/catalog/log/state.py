@@ -132,6 +132,7 @@ class LogState:
     garbage: dict[str, Garbage] = field(default_factory=dict)
     units: dict[str, WorkUnit] = field(default_factory=dict)
     pins: dict[str, Pin] = field(default_factory=dict)  # by name
+    given_at: dict[str, int] = field(default_factory=dict)  # the version that made garbage of a key
 
     @property
     def scope(self) -> Scope:
@@ -188,6 +189,7 @@ def follow(state: LogState, entry: Entry) -> None:
         _keep_up(state, upkeep)
         state.bare.append(entry.version)
         state.given_up = entry.version if upkeep.garbage else state.given_up
+        state.given_at.update({each.key: entry.version for each in upkeep.garbage})
     state.version, state.at_us = entry.version, entry.at_us
 
 
@@ -292,6 +294,7 @@ def to_json(state: LogState) -> dict[str, Any]:
         "garbage": [codec.to_json(each) for each in state.garbage.values()],
         "units": [unit_to_json(unit) for unit in state.units.values()],
         "pins": [codec.to_json(pin) for pin in state.pins.values()],
+        "given_at": state.given_at,
     }
 
 
@@ -324,6 +327,7 @@ def from_json(value: Mapping[str, Any]) -> LogState:
         garbage={each.key: each for each in garbage},
         units={unit.id: unit for unit in units},
         pins={pin.name: pin for pin in pins},
+        given_at={each.key: value.get("given_at", {}).get(each.key, value["given_up"]) for each in garbage},
     )
 
 
@@ -401,6 +405,7 @@ def _keep_up(state: LogState, upkeep: Upkeep) -> None:
             held.clear()
     for key in upkeep.forgotten:
         state.garbage.pop(key, None)
+        state.given_at.pop(key, None)
     state.garbage.update({each.key: each for each in upkeep.garbage})
     for unit_id in upkeep.closed:
         state.units.pop(unit_id, None)

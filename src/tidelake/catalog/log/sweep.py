@@ -26,10 +26,11 @@ from typing import TypeVar
 
 from tidelake.catalog.log.entries import TIDE_VERSION, Entry, Upkeep, seal, unseal
 from tidelake.catalog.log.journal import Journal
+from tidelake.catalog.log.leases import LogLeases
 from tidelake.catalog.log.reading import LogReader, check_scope, check_writable
 from tidelake.catalog.log.state import LogState, keys_held, keys_let_go
 from tidelake.catalog.log.work import LogWorkQueue, Proposal
-from tidelake.catalog.protocol import Clock, Expired, Garbage, Pending, Pin, check_pin_name, new_id
+from tidelake.catalog.protocol import Clock, Expired, Garbage, Pending, Pin, check_owner, check_pin_name, new_id
 from tidelake.errors import (
     AlreadyExistsError,
     CorruptError,
@@ -58,6 +59,7 @@ class LogSweeper(LogReader):
         self._store = journal.store
         self._clock = clock
         self._announced: dict[str, int] = {}  # by this catalog, and the version of the log at that time
+        self._leases = LogLeases(journal.store, clock)
         self.work = LogWorkQueue(self._amend, self._newest, clock, new_id)
 
     def register_pending(self, pending: Sequence[Pending]) -> None:
@@ -128,17 +130,52 @@ class LogSweeper(LogReader):
         with self._reading(scope) as state:
             return sorted(state.pins.values(), key=lambda pin: (pin.sequence, pin.name))
 
+    def lease(self, scope: Scope, *, owner: str, sequence: int, lease_us: int) -> None:
+        """Keep the objects of a snapshot and of all after it for a time, or for more time; see ``leases``."""
+        check_owner(owner)
+        if sequence == 0:
+            return  # of a user without commits
+        held = self._leases.own(owner)
+        try:
+            version = self._retained_at(scope, sequence)  # 1
+        except NotFoundError:
+            if held is None or held.sequence > sequence:
+                raise
+            sequence, version = held.sequence, held.version
+        self._leases.put(owner, sequence, version, lease_us)  # 2
+        if held is None:
+            try:
+                self._retained_at(scope, sequence)  # 3
+            except NotFoundError:
+                self._leases.release(owner)
+                raise
+
+    def release_leases(self, owner: str, scopes: Collection[Scope]) -> None:
+        """Give an owner's leases back; those that it does not have are passed over."""
+        if scopes:
+            self._leases.release(owner)
+
+    def _retained_at(self, scope: Scope, sequence: int) -> int:
+        """Return the newest version, at which a snapshot must be retained."""
+        with self._reading(scope) as state:
+            self._check_retained(state, sequence)
+            return state.version
+
     def expire_snapshots(self, scope: Scope, *, before_us: int, keep_last: int = 1) -> Expired:
-        """Let go of the snapshots that ended before a time and before every pin, and of what only they could reach."""
+        """Let go of the snapshots that ended before a time and before every pin, and of what only they could reach.
+
+        A lease that comes while this is under way does not keep its snapshot, but its objects.
+        """
         if keep_last < 1:
             raise InvalidInputError("at least the newest snapshot is kept", keep_last=keep_last)
+        leased = [each.sequence for each in self._leases.valid(tidy=True)]
 
         def propose(state: LogState) -> tuple[Upkeep | None, Expired]:
             in_force = self._sequence_at(check_scope(state, scope), before_us)
             if scope.user or in_force is None:
                 return None, Expired(0, ())
-            pinned = [pin.sequence for pin in state.pins.values()]
-            oldest = max(min(in_force, state.head.sequence - keep_last + 1, *pinned), state.oldest)
+            kept = [*leased, *(pin.sequence for pin in state.pins.values())]
+            oldest = max(min(in_force, state.head.sequence - keep_last + 1, *kept), state.oldest)
             if oldest == state.oldest:
                 return None, Expired(0, ())
             keys = keys_let_go(state, oldest)
@@ -184,10 +221,18 @@ class LogSweeper(LogReader):
         return purged
 
     def garbage(self, *, before_us: int, limit: int = 1000) -> list[Garbage]:
-        """List objects that nothing could reach since before a time, oldest first."""
+        """List objects that nothing could reach since before a time, oldest first.
+
+        Left out is what a reader with a lease may still know; what was never committed is known to none.
+        """
         with self._journal.lock:
             state = self._journal.refresh()
-            found = [each for each in state.garbage.values() if each.since_us < before_us] if state else []
+            old = [each for each in state.garbage.values() if each.since_us < before_us] if state else []
+            given_at = {each.key: state.given_at[each.key] for each in old} if state else {}
+        seen = [each.version for each in self._leases.valid()] if old else []  # after the log was read: see leases
+        found = [
+            each for each in old if each.reason == "abandoned" or all(given_at[each.key] <= version for version in seen)
+        ]
         return sorted(found, key=lambda each: (each.since_us, each.key))[:limit]
 
     def forget_garbage(self, keys: Collection[str]) -> None:

@@ -12,12 +12,12 @@ does not delete objects.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import orjson
 
-from tidelake.catalog.protocol import Clock, Expired, Pin, check_pin_name
+from tidelake.catalog.protocol import Clock, Expired, Pin, check_owner, check_pin_name
 from tidelake.catalog.sql import reading
 from tidelake.catalog.sql import retained_statements as s
 from tidelake.catalog.sql import sweep_statements as sweeping
@@ -76,6 +76,32 @@ class SqlRetainer(SqlReader):
             if scope_id is None or not has_later(self._database, transaction.rows):
                 return []
             return [_pin_of(scope_id, row) for row in transaction.rows(s.list_pins, {"scope_id": scope_id})]
+
+    def lease(self, scope: Scope, *, owner: str, sequence: int, lease_us: int) -> None:
+        """Keep a snapshot and all after it for a time, or for more time; a power failure may undo it."""
+        check_owner(owner)
+        if sequence == 0:
+            return  # of a user without commits
+        self._ensure_later()
+        now = self._clock()
+        row = {"owner": owner, "sequence": sequence, "until_us": now + lease_us}
+        with self._database.writing(durable=False) as transaction:
+            try:
+                scope_id = self._taken(transaction, scope, sequence)
+            except NotFoundError as error:
+                # A dropped table can still be read by who holds it.
+                if error.kind == "no_table" and transaction.change(
+                    s.prolong_lease, {**row, **_named(scope), "now_us": now}
+                ):
+                    return
+                raise
+            transaction.change(s.put_lease, {"scope_id": scope_id, **row})
+
+    def release_leases(self, owner: str, scopes: Collection[Scope]) -> None:
+        """Give an owner's leases back; those that it does not have are passed over."""
+        if scopes and self._knows_later():
+            with self._database.writing(durable=False) as transaction:
+                transaction.change_many(s.drop_lease, [{"owner": owner, **_named(scope)} for scope in scopes])
 
     def expire_snapshots(self, scope: Scope, *, before_us: int, keep_last: int = 1) -> Expired:
         """Let go of the snapshots that ended before a time, and of what only they could reach."""
@@ -145,6 +171,12 @@ class SqlRetainer(SqlReader):
         if scope_id is None:
             raise NotFoundError("no such snapshot", scope=scope, sequence=sequence)
         return scope_id
+
+    def _is_leased(self, transaction: Transaction, table_id: str) -> bool:
+        """Whether somebody reads a table; nobody begins to until the transaction ends."""
+        for (user,) in transaction.rows(s.users_of, {"table_id": table_id}):
+            self._guard(transaction, Scope(table_id, user), s.take_guard)
+        return bool(transaction.rows(s.leases_of_table, {"table_id": table_id, "now_us": self._clock()}))
 
     def _guard(self, transaction: Transaction, scope: Scope, statement: str) -> None:
         if not self._database.is_sqlite:

@@ -11,12 +11,23 @@ from tidelake.catalog.sql.layout import insert_into
 share_guard = "SELECT pg_advisory_xact_lock_shared(:guard)"
 take_guard = "SELECT pg_advisory_xact_lock(:guard)"
 
-insert_pin, insert_gap, insert_lease = insert_into("pins"), insert_into("gaps"), insert_into("leases")
+insert_pin, insert_gap = insert_into("pins"), insert_into("gaps")
 _PIN_COLUMNS = "p.name, p.sequence, p.created_us, p.checksum"
 list_pins = f"SELECT {_PIN_COLUMNS} FROM pins AS p WHERE p.scope_id = :scope_id ORDER BY p.sequence, p.name"
 pin_of = f"SELECT {_PIN_COLUMNS} FROM pins AS p WHERE p.scope_id = :scope_id AND p.name = :name"
 delete_pin = "DELETE FROM pins WHERE scope_id = :scope_id AND name = :name"
 
+put_lease = f"""
+    {insert_into("leases")}
+    ON CONFLICT (scope_id, owner) DO UPDATE SET sequence = excluded.sequence, until_us = excluded.until_us"""
+_OF_SCOPE = "scope_id = (SELECT id FROM scopes WHERE table_id = :table_id AND user_id = :user_id)"
+prolong_lease = f"""
+    UPDATE leases SET until_us = :until_us
+    WHERE owner = :owner AND {_OF_SCOPE} AND sequence <= :sequence AND until_us > :now_us"""
+drop_lease = f"DELETE FROM leases WHERE owner = :owner AND {_OF_SCOPE}"
+users_of = "SELECT user_id FROM scopes WHERE table_id = :table_id ORDER BY id"
+leases_of_table = """
+    SELECT 1 FROM leases WHERE until_us > :now_us AND scope_id IN (SELECT id FROM scopes WHERE table_id = :table_id)"""
 drop_old_leases = "DELETE FROM leases WHERE scope_id = :scope_id AND until_us <= :now_us"
 lowest_lease = "SELECT MIN(sequence) FROM leases WHERE scope_id = :scope_id"
 

@@ -67,12 +67,14 @@ class SqlSweeper(SqlRetainer):
             return self._discard(transaction, taken, "abandoned")
 
     def purge_tables(self, *, before_us: int, table_id: str | None = None) -> Expired:
-        """Let go of all that tables held that were dropped before a time, or one of them."""
+        """Let go of all that dropped tables held, or one of them, unless somebody has a lease there."""
         snapshots, keys = 0, []
         wanted = {"before_us": before_us, "table_id": table_id}
         for (table_id,) in self._database.query(s.dropped_tables, wanted):
             self._ensure_later()
             with self._database.writing() as transaction:
+                if self._is_leased(transaction, table_id):
+                    continue
                 named = {"table_id": table_id}
                 found = {row[0] for row in transaction.rows(s.take_tables_pending, named)}
                 for (scope_id,) in transaction.rows(s.scopes_of, named):

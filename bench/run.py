@@ -18,7 +18,7 @@ from pathlib import Path
 
 import click
 
-from bench import commits, coverage, extents, query, spark, tables, trickle
+from bench import commits, coverage, extents, query, spark, tables, trickle, upkeep
 from bench.data import ROWS
 from bench.report import Report, machine, markdown, write_report
 
@@ -33,6 +33,7 @@ BENCHMARKS: dict[str, Callable[..., Report]] = {
     "spark": spark.run,
     "tables": tables.run,
     "trickle": trickle.run,
+    "upkeep": upkeep.run,
 }
 
 

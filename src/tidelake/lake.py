@@ -13,7 +13,7 @@ with it, and is imported when a table is first held. It does not read or write r
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,14 +30,19 @@ from tidelake.runtime.deferred import deferred
 from tidelake.write.create import create_table
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import SparkSession
 
     from tidelake import ingest as sources
     from tidelake import spark as spark_module
     from tidelake import table as table_module
     from tidelake.handle import table_handle
+    from tidelake.handle.table_handle import TableHandle
+    from tidelake.maintain import background, worker
     from tidelake.maintain import collect as collecting
+    from tidelake.maintain import status as health
     from tidelake.maintain.collect import CollectReport
+    from tidelake.maintain.worker import MaintainReport
     from tidelake.query import session
     from tidelake.query.result import Result
     from tidelake.table import Table
@@ -48,6 +53,10 @@ else:  # what reads rows, and the engines, are imported when they are first used
     collecting = deferred("tidelake.maintain.collect")
     sources, ingesting = deferred("tidelake.ingest"), deferred("tidelake.write.ingest")
     session, spark_module = deferred("tidelake.query.session"), deferred("tidelake.spark")
+    health, worker = deferred("tidelake.maintain.status"), deferred("tidelake.maintain.worker")
+    background = deferred("tidelake.maintain.background")
+
+LOOK_AFTER_S = 20.0  # a write, what is due is done in the background
 
 
 def connect(
@@ -60,17 +69,25 @@ def connect(
     region: str | None = None,
     create: bool = True,
     deadline: float = DEADLINE_S,
+    upkeep: bool = True,
 ) -> Lake:
     """Open a lake: a folder, a PostgreSQL address with an object store beside it, or the root of a log table.
 
     What is not there yet is made, unless told otherwise. When the catalog or the store stops answering, a call ends
-    with an error within ``deadline`` seconds.
+    with an error within ``deadline`` seconds. Tables that are written to are looked after in the background, unless
+    ``upkeep`` is False.
     """
     handle = open_lake(
         where, objects=objects, endpoint=endpoint, key=key, secret=secret, region=region, create=create,
-        deadline=deadline,
+        deadline=deadline, after_write=_look_after if upkeep else None,
     )  # fmt: skip
     return Lake(handle)
+
+
+def _look_after(table: TableHandle, head: Snapshot) -> None:
+    """Have a table looked after some time after a write, in the background."""
+    if head.settings.get("upkeep") is not False:
+        table.lake.flusher.notice(("upkeep", table.scope), lambda: background.step(table), LOOK_AFTER_S)
 
 
 class Lake(Closing):
@@ -222,6 +239,14 @@ class Lake(Closing):
             self.handle, dry_run=dry_run, abandoned_after=abandoned_after, dropped_after=dropped_after,
             orphan_after=orphan_after, all_orphans=all_orphans,
         )  # fmt: skip
+
+    def maintain(self, tables: Collection[str] | None = None, *, seconds: float | None = None) -> MaintainReport:
+        """Do the upkeep that is due now, in all tables or some: flush, retain, compact, expire, collect."""
+        return worker.maintain(self.handle, tables, seconds=seconds)
+
+    def status(self) -> pa.Table:
+        """Return the health of every table, one row each: shape, hot rows, snapshots, garbage, what is due."""
+        return health.status(self.handle)
 
     @property
     def spark(self) -> SparkSession:

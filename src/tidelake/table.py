@@ -38,16 +38,19 @@ if TYPE_CHECKING:
     import polars
     from pyspark.sql import DataFrame, SparkSession
 
+    from tidelake.catalog.protocol import Pin
     from tidelake.maintain import compact as compacting
     from tidelake.maintain import delete as deleting
+    from tidelake.maintain import expire as expiring
     from tidelake.maintain import restore as restoring
     from tidelake.maintain.compact import CompactReport
     from tidelake.maintain.delete import DeleteReport, ReplaceReport
+    from tidelake.maintain.expire import ExpireReport
     from tidelake.maintain.restore import RestoreReport
     from tidelake.spark import frames
 else:
-    compacting, deleting, restoring = (
-        deferred(f"tidelake.maintain.{name}") for name in ("compact", "delete", "restore")
+    compacting, deleting, expiring, restoring = (
+        deferred(f"tidelake.maintain.{name}") for name in ("compact", "delete", "expire", "restore")
     )
     frames = deferred("tidelake.spark.frames")  # brings pyspark
 
@@ -118,14 +121,16 @@ class Table:
         start: When | None = None,
         end: When | None = None,
         all: bool = False,
+        purge: bool = False,
         dry_run: bool = False,
     ) -> DeleteReport:
         """Delete the rows that match, ``[start, end)`` of the time column, in one commit.
 
         Readers of older snapshots still see them until those expire. Without a condition or a range it must be said
-        twice: ``all=True``. With ``dry_run`` nothing is changed, and the report says what would be.
+        twice: ``all=True``. With ``purge`` older snapshots expire and the objects are deleted at once, also of what was
+        deleted before. With ``dry_run`` nothing is changed, and the report says what would be.
         """
-        return deleting.delete(self.handle, where, start=start, end=end, all=all, dry_run=dry_run)
+        return deleting.delete(self.handle, where, start=start, end=end, all=all, purge=purge, dry_run=dry_run)
 
     def replace(
         self,
@@ -145,6 +150,25 @@ class Table:
     def compact(self) -> CompactReport:
         """Write small and overlapping extents again as few that are well filled and sorted; see ``maintain.choice``."""
         return compacting.compact(self.handle)
+
+    def expire(self, older_than: str | None = None, *, keep_last: int = 1) -> ExpireReport:
+        """Forget snapshots that are older than ``"7d"``, say, or than the table's history; never the newest.
+
+        Pinned snapshots and those that somebody reads now are kept, and so are the newest ``keep_last``.
+        """
+        return expiring.expire(self.handle, older_than, keep_last=keep_last)
+
+    def pin(self, name: str) -> Pin:
+        """Keep the snapshot that the table is at, by a name, until it is unpinned."""
+        return expiring.pin(self.handle, name)
+
+    def unpin(self, name: str) -> None:
+        """Let a snapshot that was pinned go with the next expiry."""
+        self.handle.catalog.unpin(self.handle.scope, name)
+
+    def pins(self) -> list[Pin]:
+        """List the pins of the table, the oldest snapshot's first."""
+        return self.handle.catalog.pins(self.handle.scope)
 
     def undo(self, snapshot: int | str) -> RestoreReport:
         """Take back what one snapshot added, while it is still there: not flushed, compacted or deleted since."""

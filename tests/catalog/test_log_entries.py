@@ -43,7 +43,8 @@ from tidelake.catalog.log.metadata import (
     time_text,
 )
 from tidelake.catalog.log.state import from_json, start, to_json
-from tidelake.catalog.protocol import Garbage, TableInfo, WorkUnit
+from tidelake.catalog.protocol import Garbage, TableInfo
+from tidelake.catalog.work_queue import WorkUnit
 from tidelake.errors import CorruptError, InvalidInputError, SchemaError
 from tidelake.model.schema import Column, DataType, Schema
 from tidelake.model.snapshot import (

@@ -24,8 +24,9 @@ from tests.support.catalogs import (
     publish,
 )
 from tidelake.catalog.commit import Coordinator
-from tidelake.catalog.protocol import Catalog, WorkQueue, WorkUnit
+from tidelake.catalog.protocol import Catalog
 from tidelake.catalog.sql.sql_catalog import SqlCatalog
+from tidelake.catalog.work_queue import WorkQueue, WorkUnit
 from tidelake.errors import ConflictError, InvalidInputError, NotFoundError
 from tidelake.model.snapshot import AddExtent, AppendHot, Fence, RemoveExtent
 

@@ -10,7 +10,7 @@ import pytest
 from tests.catalog import test_work_units as contract
 from tests.support.catalogs import SCHEMA, Ticking
 from tidelake.catalog.log.log_catalog import open_log_catalog
-from tidelake.catalog.protocol import WorkQueue
+from tidelake.catalog.work_queue import WorkQueue
 from tidelake.errors import ConflictError
 from tidelake.objects import ObjectStore
 

@@ -4,20 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tidelake.catalog.protocol import (
-    Catalog,
-    Changes,
-    Expired,
-    Garbage,
-    NamedKeys,
-    Pending,
-    Pin,
-    StaleHead,
-    TableInfo,
-    WorkQueue,
-    WorkUnit,
-)
+from tidelake.catalog.protocol import Catalog, Changes, Expired, Garbage, NamedKeys, Pending, Pin, StaleHead, TableInfo
 from tidelake.catalog.sql.sql_catalog import SqlCatalog
+from tidelake.catalog.work_queue import WorkQueue, WorkUnit
 from tidelake.errors import InvalidInputError, NotFoundError, StorageError
 from tidelake.objects.protocol import DEADLINE_S
 

@@ -168,6 +168,26 @@ def list_columns(lake: Lake, table: str) -> Listing:
     )
 
 
+def list_status(lake: Lake) -> Listing:
+    """List the health of every table."""
+    found = lake.status()
+    rows = [tuple(_plain(value) for value in row.values()) for row in found.to_pylist()]
+    keys = tuple(found.schema.names)
+    due = sum(bool(row[keys.index("due")]) for row in rows)
+    return Listing(
+        f"{_many(len(rows), 'table')} in {lake.where}, upkeep due in {due}",
+        keys,
+        rows,
+        spare=("pending", "failed", "pins", "hot_batches", "garbage", "overlap", "oldest_snapshot", "snapshots"),
+    )
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return ", ".join(value) if isinstance(value, list) else value
+
+
 def _drift_notes(head: Snapshot, extents: Sequence[Extent]) -> Iterator[str]:
     """Yield which columns are dynamic because their values mixed, and which have values that do not fit."""
     for name, kind in head.settings.items():

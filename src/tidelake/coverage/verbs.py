@@ -3,13 +3,15 @@
 Answers come from coverage alone; no row is read, but for a receipt's. A range ``[start, end)`` means every bucket that
 it touches, and without one it is from the first bucket that any entity holds to the last. Of a table with entities a
 question is about one, or about all that are held. Ends of gaps are times, the end not included; of an integer index,
-numbers. With a schedule, only what it expects can be missing. It does not change the table.
+numbers. With a schedule, only what it expects can be missing. What a retention took away has expired, and is neither
+held nor missing. It does not change the table.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -37,6 +39,7 @@ from tidelake.coverage.fingerprint import Fingerprint
 from tidelake.coverage.schedule import bucketed, parse_schedule
 from tidelake.errors import InvalidInputError
 from tidelake.model.predicate import And, Equals, Nanoseconds, Predicate, Range
+from tidelake.model.settings import RETAINED_FROM
 from tidelake.model.snapshot import Extent, Snapshot
 
 STRIP_CELLS = 60  # of the heat strip in a report
@@ -277,6 +280,15 @@ class Series:
         asked = self._asked(start, end, entity, "")
         return asked.listed(asked.held)
 
+    @property
+    def expired_before(self) -> datetime | None:
+        """The time before which the table's retention took rows away; None if it has taken nothing.
+
+        What was before it counts neither as held nor as missing.
+        """
+        limit_us = self._table.snapshot.settings.get(RETAINED_FROM)
+        return None if limit_us is None else datetime.fromtimestamp(limit_us / 1e6, UTC)
+
     def entities(self) -> pa.Table:
         """List the entities that hold anything."""
         asked = self._asked(None, None, None, "")
@@ -380,6 +392,8 @@ class Series:
             low = bucket.number(bucket.value_of(start))
         elif end is not None:
             high = bucket.number(bucket.value_of(end) - 1)
+        if (retained := self._first_retained(snapshot, index)) is not None:
+            low = max(low, retained)  # what was before is not missing, it has expired
         if named is not None:
             coverage, entities = own, [named]
         else:
@@ -390,6 +404,14 @@ class Series:
         runs = coverage.runs if coverage.entities == entities else _renumbered(coverage, entities)
         expected = self._expected(snapshot, bucket, schedule, (low, high))
         return _Asked(snapshot, index, entities, runs, low, high, expected)
+
+    def _first_retained(self, snapshot: Snapshot, index: Index) -> int | None:
+        """Return the first bucket that the table's retention has left whole; None if it has taken nothing."""
+        limit_us = snapshot.settings.get(RETAINED_FROM)
+        if limit_us is None or index.column != snapshot.settings.get("time"):
+            return None
+        number = index.bucket.number(limit_us)
+        return number if index.bucket.start(number) == limit_us else number + 1
 
     def _expected(
         self, snapshot: Snapshot, bucket: Bucket, schedule: Any, span: tuple[int, int]

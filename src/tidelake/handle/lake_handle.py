@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tidelake.catalog.commit import Coordinator
 from tidelake.catalog.protocol import Catalog, StepHook, no_hook
@@ -29,6 +29,12 @@ else:
     coverage_store, extents = deferred("tidelake.coverage.coverage_store"), deferred("tidelake.scan.extents")
 
 
+class AfterWrite(Protocol):
+    """Have a table looked after that was written to; it returns at once and never raises."""
+
+    def __call__(self, table: Any, head: Snapshot, /) -> None: ...
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class LakeHandle:
     """A catalog and an object store, with what coordinates commits, flushes hot rows and keeps what was read."""
@@ -38,6 +44,7 @@ class LakeHandle:
     address: str  # with its password, for processes that open the lake too
     deadline_s: float = DEADLINE_S
     at: StepHook = no_hook
+    after_write: AfterWrite | None = None  # who looks after a table that was written to, in the background
     flusher: Flusher = field(default_factory=Flusher, init=False)
     coordinator: Coordinator = field(init=False)
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Unpack
 
 from tidelake.catalog import open_catalog
 from tidelake.errors import InvalidInputError
-from tidelake.handle.lake_handle import LakeHandle
+from tidelake.handle.lake_handle import AfterWrite, LakeHandle
 from tidelake.objects import ensure_conditional_put, open_store
 from tidelake.objects.opening import BucketOptions
 from tidelake.objects.protocol import DEADLINE_S
@@ -38,22 +38,25 @@ def open_lake(
     objects: str | os.PathLike[str] | None = None,
     create: bool = True,
     deadline: float = DEADLINE_S,
+    after_write: AfterWrite | None = None,
     **bucket: Unpack[BucketOptions],
 ) -> LakeHandle:
-    """Open a lake as ``tidelake.connect`` says, and return its handle."""
+    """Open a lake as ``tidelake.connect`` says, and return its handle; somebody may look after what is written to."""
     place = os.path.expanduser(os.fspath(where))  # ~ is the shell's word for one's home, and Python's nobody's
     if not 0 < deadline < math.inf:
         raise InvalidInputError("a deadline is a number of seconds above 0", deadline=deadline, kind="bad_deadline")
     if place.startswith(LOG_SCHEME):
         store = open_store(place.removeprefix(LOG_SCHEME), create=create, deadline_s=deadline, **bucket)
-        return LakeHandle(log_catalog.open_log_catalog(store, create=create), store, place, deadline)
+        log = log_catalog.open_log_catalog(store, create=create)
+        return LakeHandle(log, store, place, deadline, after_write=after_write)
     if place.startswith(("postgresql://", "postgres://")):
         if objects is None:
             raise InvalidInputError("a postgresql catalog needs objects=, a folder or s3://bucket/prefix")
         store = open_store(objects, create=create, deadline_s=deadline, **bucket)
         if store.url.startswith("s3://"):
             ensure_conditional_put(store)
-        return LakeHandle(open_catalog(place, deadline_s=deadline), store, place, deadline)
+        catalog = open_catalog(place, deadline_s=deadline)
+        return LakeHandle(catalog, store, place, deadline, after_write=after_write)
     if "://" in place and not place.startswith("file://"):
         raise InvalidInputError(
             f"{place!r} is not a lake: give a folder, postgresql://… with objects=, or log:/root", kind="bad_address"
@@ -61,4 +64,4 @@ def open_lake(
     folder = Path(place.removeprefix("file://"))
     catalog = open_catalog(folder, create=create, deadline_s=deadline)
     store = open_store(folder if objects is None else objects, create=create, deadline_s=deadline, **bucket)
-    return LakeHandle(catalog, store, place, deadline)
+    return LakeHandle(catalog, store, place, deadline, after_write=after_write)

@@ -61,6 +61,7 @@ FOREIGN_SHOWN = 20  # names of what others put beside our objects
 HEAD_THREADS = 16  # requests at once for the sizes of objects
 DOUBT_OBJECTS = 100  # so many orphans, and more than there are other objects: it may be another lake's store
 EVER = 2**62  # later than any time
+ABANDONED_AFTER = "1d"  # a registration, that its writer would have used by then
 
 STEPS = (
     "collect.listed",
@@ -125,7 +126,7 @@ def collect(
     lake: LakeHandle,
     *,
     dry_run: bool = False,
-    abandoned_after: str = "1d",
+    abandoned_after: str = ABANDONED_AFTER,
     dropped_after: str = "0s",
     orphan_after: str = "1d",
     all_orphans: bool = False,

@@ -15,6 +15,8 @@ from typing import Any
 from tidelake.errors import InvalidInputError, OverlapError
 from tidelake.handle.table_handle import TableHandle
 from tidelake.ingest import Rules, coerced_stream, is_rereadable
+from tidelake.maintain import expire as expiring
+from tidelake.maintain.expire import PurgeReport
 from tidelake.maintain.rewrite import REWRITE_TRIES, Rewrite, at_newest_head
 from tidelake.model.predicate import Predicate
 from tidelake.model.settings import TableSettings
@@ -36,12 +38,17 @@ class DeleteReport:
     written: int  # …and that were written in their place
     bytes: int  # that the table is smaller by; on the disk once older snapshots are expired and collected
     snapshot: int
+    purged: PurgeReport | None = None  # what was removed from the disk, if it was asked for
 
     def __str__(self) -> str:
-        return (
-            f"{self.rows:,} rows in {self.extents:,} extents deleted, {self.written:,} extents written, "
+        said = (
+            f"{self.rows:,} rows, {self.extents:,} extents taken away, {self.written:,} written, "
             f"{self.bytes:,} bytes smaller, snapshot {self.snapshot}"
         )
+        if self.purged is None:
+            return said
+        held = f"; older rows are still held by {', '.join(self.purged.held_by)}" if self.purged.held_by else ""
+        return f"{said}; {self.purged.objects:,} objects deleted{held}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +79,7 @@ def delete(
     start: When | None = None,
     end: When | None = None,
     all: bool = False,
+    purge: bool = False,
     dry_run: bool = False,
     fence: Fence | None = None,
 ) -> DeleteReport:
@@ -95,7 +103,8 @@ def delete(
         smaller = removed.bytes + removed.hot_bytes - added.bytes - added.hot_bytes
         return DeleteReport(rows, removed.extents, added.extents, smaller, receipt.sequence)
 
-    return at_newest_head(table, attempt)
+    report = at_newest_head(table, attempt)
+    return replace(report, purged=expiring.purge(table)) if purge and not dry_run else report
 
 
 def replace_rows(

@@ -14,6 +14,7 @@ from tidelake.model.times import duration_us
 
 FLUSH_AGE = "60s"  # or the age of the oldest: small extents cost more than they hold, old hot rows cost each reader
 FLUSH_OFF = "off"
+RETAINED_FROM = "retained_from"  # the time, in microseconds, before which the retention took rows away
 HISTORY = "7d"  # time to notice a mistake, and to take it back
 # How names of settings begin that speak of one column, whose name follows.
 PROMOTED = "promoted:"  # made of a path: the dynamic column and the path

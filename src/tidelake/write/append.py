@@ -96,6 +96,8 @@ def _append(table: TableHandle, rows: Any, key: str | None, head: Snapshot, *, i
         promote_settled(table, head)
     else:
         see_to_flush(table, head)
+    if table.lake.after_write is not None:
+        table.lake.after_write(table, head)
     return report
 
 

@@ -21,6 +21,7 @@ from tidelake.write.promote import promote_settled
 
 FLUSH_ROWS = 50_000  # hot rows past which they are flushed at once…
 FLUSH_BYTES = 16 << 20  # …or their bytes
+FLUSH_BATCHES = 1_000  # …or their batches, each of which a reader decodes
 FLUSH_OVERDUE = 4  # times as many hot rows, and an append flushes them itself before it returns
 
 
@@ -42,8 +43,8 @@ def flush(table: TableHandle) -> FlushReport:
 
 def see_to_flush(table: TableHandle, head: Snapshot) -> None:
     """Have hot rows flushed, now or when they are old. The append is acknowledged: nothing here fails it."""
-    rows, size = head.totals.hot_rows, head.totals.hot_bytes
-    fullness = max(rows / FLUSH_ROWS, size / FLUSH_BYTES)
+    held = head.totals
+    fullness = max(held.hot_rows / FLUSH_ROWS, held.hot_bytes / FLUSH_BYTES, held.hot_batches / FLUSH_BATCHES)
     age_us = TableSettings.of(head.settings).flush_age_us
     flusher = table.lake.flusher
     if fullness > FLUSH_OVERDUE:

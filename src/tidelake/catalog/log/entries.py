@@ -51,7 +51,8 @@ from tidelake.catalog.log.metadata import (
     time_or_none,
     time_text,
 )
-from tidelake.catalog.protocol import Garbage, Pin, WorkUnit
+from tidelake.catalog.protocol import Garbage, Pin
+from tidelake.catalog.work_queue import WorkUnit
 from tidelake.errors import CorruptError, InvalidInputError
 from tidelake.model import codec
 from tidelake.model.schema import Schema

@@ -21,7 +21,8 @@ from typing import Any, Generic, TypeVar
 
 from tidelake.catalog.log.entries import Covered, Done, Entry, Mark, Upkeep, unit_from_json, unit_to_json
 from tidelake.catalog.log.metadata import Body, Meta, created_us_of, schema_of, settings_of
-from tidelake.catalog.protocol import DEFAULT_NAMESPACE, Changes, Garbage, Pin, TableInfo, WorkUnit
+from tidelake.catalog.protocol import DEFAULT_NAMESPACE, Changes, Garbage, Pin, TableInfo
+from tidelake.catalog.work_queue import WorkUnit
 from tidelake.errors import CorruptError
 from tidelake.model import codec
 from tidelake.model.schema import Schema

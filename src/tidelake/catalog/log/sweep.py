@@ -30,7 +30,17 @@ from tidelake.catalog.log.leases import LogLeases
 from tidelake.catalog.log.reading import LogReader, check_scope, check_writable
 from tidelake.catalog.log.state import LogState, keys_held, keys_let_go
 from tidelake.catalog.log.work import LogWorkQueue, Proposal
-from tidelake.catalog.protocol import Clock, Expired, Garbage, Pending, Pin, check_owner, check_pin_name, new_id
+from tidelake.catalog.protocol import (
+    Clock,
+    Expired,
+    Garbage,
+    Pending,
+    Pin,
+    Retained,
+    check_owner,
+    check_pin_name,
+    new_id,
+)
 from tidelake.errors import (
     AlreadyExistsError,
     CorruptError,
@@ -183,6 +193,15 @@ class LogSweeper(LogReader):
             return Upkeep("expire", oldest=oldest, garbage=garbage), Expired(oldest - state.oldest, tuple(keys))
 
         return self._amend(propose)
+
+    def retained(self, scope: Scope, *, before_us: int) -> Retained:
+        """Count the snapshots of a scope, and those that an expiry would let go of, but for leases."""
+        with self._reading(scope) as state:
+            in_force = self._sequence_at(state, before_us)
+            pinned = [pin.sequence for pin in state.pins.values()]
+            due = 0 if in_force is None else max(min(in_force, state.head.sequence, *pinned) - state.oldest, 0)
+            count = state.head.sequence - state.oldest + 1
+            return Retained(count, self._time_of(state.oldest), due)
 
     def shrink(self) -> int:
         """Return 0: a log is never shortened, because the original's readers replay it from the beginning."""

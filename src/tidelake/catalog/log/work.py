@@ -14,7 +14,8 @@ from typing import Any, Protocol, TypeAlias, TypeVar, Unpack
 
 from tidelake.catalog.log.entries import Upkeep, unit_to_json
 from tidelake.catalog.log.state import LogState
-from tidelake.catalog.protocol import Clock, UnitOptions, UnitState, WorkUnit, lease_of, lost_lease, queued_unit
+from tidelake.catalog.protocol import Clock
+from tidelake.catalog.work_queue import UnitOptions, UnitState, WorkUnit, lease_of, lost_lease, queued_unit
 from tidelake.errors import ConflictError, NotFoundError
 from tidelake.model.snapshot import Commit
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import orjson
 
-from tidelake.catalog.protocol import Clock, Expired, Pin, check_owner, check_pin_name
+from tidelake.catalog.protocol import Clock, Expired, Pin, Retained, check_owner, check_pin_name
 from tidelake.catalog.sql import reading
 from tidelake.catalog.sql import retained_statements as s
 from tidelake.catalog.sql import sweep_statements as sweeping
@@ -115,6 +115,20 @@ class SqlRetainer(SqlReader):
             snapshots += step.snapshots
             keys |= dict.fromkeys(step.keys)
         return Expired(snapshots, tuple(keys))
+
+    def retained(self, scope: Scope, *, before_us: int) -> Retained:
+        """Count the snapshots of a scope, and those that an expiry would let go of, but for leases."""
+        with self._database.reading() as transaction:
+            scope_id = self._place(transaction, scope).scope_id
+            if scope_id is None:
+                return Retained(0, None, 0)
+            values: dict[str, Any] = {"scope_id": scope_id, "before_us": before_us}
+            ((count, oldest_us, head),) = transaction.rows(s.span, values)
+            in_force = transaction.rows(s.in_force_at, values)[0][0]
+            if in_force is None or not has_later(self._database, transaction.rows):
+                return Retained(count, oldest_us, 0 if in_force is None else max(min(in_force, head) - 1, 0))
+            ((due,),) = transaction.rows(s.expirable, {**values, "oldest": min(in_force, head)})
+            return Retained(count, oldest_us, due)
 
     def shrink(self) -> int:
         """Give the space that nothing uses any more back to the disk, and say how many bytes that was."""

@@ -34,7 +34,12 @@ lowest_lease = "SELECT MIN(sequence) FROM leases WHERE scope_id = :scope_id"
 locked_scope = "SELECT id, sequence FROM scopes WHERE table_id = :table_id AND user_id = :user_id FOR UPDATE"
 in_force_at = "SELECT MAX(sequence) FROM snapshots WHERE scope_id = :scope_id AND committed_us <= :before_us"
 
+span = "SELECT COUNT(*), MIN(committed_us), MAX(sequence) FROM snapshots WHERE scope_id = :scope_id"
+
 _PINNED = "EXISTS (SELECT 1 FROM pins AS p WHERE p.scope_id = {0}.scope_id AND p.sequence = {0}.sequence)"
+expirable = f"""
+    SELECT COUNT(*) FROM snapshots AS n
+    WHERE n.scope_id = :scope_id AND n.sequence < :oldest AND NOT {_PINNED.format("n")}"""
 after_a_step = f"""
     SELECT n.sequence FROM snapshots AS n
     WHERE n.scope_id = :scope_id AND n.sequence < :oldest AND NOT {_PINNED.format("n")}

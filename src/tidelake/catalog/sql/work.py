@@ -20,9 +20,10 @@ from typing import Any, Unpack
 
 import orjson
 
-from tidelake.catalog.protocol import Clock, UnitOptions, UnitState, WorkUnit, lease_of, lost_lease, queued_unit
+from tidelake.catalog.protocol import Clock
 from tidelake.catalog.sql import work_statements as s
 from tidelake.catalog.sql.driver import Database, Row, Transaction, Violation
+from tidelake.catalog.work_queue import UnitOptions, UnitState, WorkUnit, lease_of, lost_lease, queued_unit
 from tidelake.errors import ConflictError, NotFoundError, UnavailableError
 from tidelake.model.codec import dumps
 from tidelake.model.snapshot import Fence

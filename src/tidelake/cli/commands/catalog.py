@@ -11,7 +11,7 @@ import click
 
 from tidelake.cli.commands.options import json_option, lake_options, show
 from tidelake.errors import InvalidInputError
-from tidelake.model.settings import FORMATS
+from tidelake.model.settings import FORMATS, HISTORY
 
 if TYPE_CHECKING:
     from tidelake.lake import Lake
@@ -58,9 +58,8 @@ def _schema(columns: tuple[str, ...]) -> dict[str, str]:
 @click.argument("columns", nargs=-1, required=True, metavar="NAME:TYPE...")
 @click.option("--time", metavar="COLUMN", help="The time column; needed if there are several timestamps.")
 @click.option("--format", type=click.Choice(FORMATS), help="Of extents; tlm, and parquet in a log.")
-@click.option(
-    "--retention", metavar="DURATION", help="How long rows are wanted, 30d; kept with the table, not enforced yet."
-)
+@click.option("--retention", metavar="DURATION", help="Rows leave once they are older by their time column, 30d.")
+@click.option("--history", metavar="DURATION", help="How long older snapshots can be read; 7d by default.")
 @click.option("--bucket", metavar="WIDTH", help="Know which time windows are held, 1m.")
 @click.option("--entity", metavar="COLUMN", multiple=True, help="Know it for each value of a column; may be repeated.")
 @click.option("--coverage", type=click.Choice(["exclusive", "track"]), help="Refuse a window that is held, or take it.")
@@ -72,6 +71,7 @@ def create(
     time: str | None,
     format: str | None,
     retention: str | None,
+    history: str | None,
     bucket: str | None,
     entity: tuple[str, ...],
     coverage: str | None,
@@ -96,6 +96,7 @@ def create(
         time=time,
         format=format,
         retention=retention,
+        history=history or HISTORY,
         bucket=bucket,
         entity=entity,
         coverage=coverage,

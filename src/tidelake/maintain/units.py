@@ -1,0 +1,165 @@
+"""Know what upkeep a table needs now, and do one piece of it.
+
+=========  =============================================================  ==========================================
+kind       due when                                                       done by
+=========  =============================================================  ==========================================
+flush      hot rows are older than the table's ``flush_age``              ``write.flush``
+retain     extents are older than its ``retention``                       ``maintain.retention``
+compact    extents are worth joining, one piece of work for each run      ``maintain.compact``
+expire     snapshots are older than its ``history``                       the catalog
+collect    the catalog lists garbage (of the whole lake)                  ``maintain.collect``
+=========  =============================================================  ==========================================
+
+A piece of work is a value that any process can do: it names a table and what to do, and is looked at again when it is
+done, because the table may have changed since. It does not hand work out: see ``worker``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from tidelake.catalog.protocol import RECEIPTS_KEPT_US, now_us
+from tidelake.errors import NotFoundError
+from tidelake.handle.lake_handle import LakeHandle
+from tidelake.handle.table_handle import TableHandle
+from tidelake.maintain import collect, compact, retention
+from tidelake.maintain.collect import ABANDONED_AFTER, EVER
+from tidelake.model.settings import TableSettings
+from tidelake.model.snapshot import Fence, Snapshot
+from tidelake.model.times import duration_us
+from tidelake.scan.hot import acknowledged_us
+from tidelake.write.flush import flush
+
+Kind = Literal["flush", "retain", "compact", "expire", "collect"]
+KINDS: tuple[Kind, ...] = ("flush", "retain", "compact", "expire", "collect")  # in the order in which they help most
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """A piece of upkeep that is due: what to do, with which table, and why."""
+
+    kind: Kind
+    table: str  # "" for the whole lake
+    reason: str
+    payload: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def key(self) -> str:
+        """What two pieces of the same work have in common."""
+        return f"{self.table or '*'}:{self.payload['extents'][0]}" if "extents" in self.payload else self.table or "*"
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What came of a piece of upkeep."""
+
+    kind: str
+    table: str
+    said: str  # in words, "" if there was nothing left to do
+    bytes_freed: int = 0
+
+
+def due_in_lake(
+    lake: LakeHandle, tables: Collection[str] | None = None, kinds: Collection[str] = KINDS
+) -> Iterator[Due]:
+    """Yield what upkeep some tables need now, or all of them, and the lake itself."""
+    for name in lake.tables() if tables is None else tables:
+        try:
+            yield from due_in_table(TableHandle.open(lake, name), kinds)
+        except NotFoundError:
+            if tables is not None:
+                raise  # it was named; of others, it was dropped meanwhile
+    if "collect" in kinds and tables is None and (reason := _to_collect(lake)):
+        yield Due("collect", "", reason)
+
+
+def due_in_table(table: TableHandle, kinds: Collection[str] = KINDS) -> Iterator[Due]:
+    """Yield what upkeep a table needs now."""
+    head, now = table.catalog.head(table.scope), now_us()
+    if "flush" in kinds and (old := _old_hot_rows(table, head, now)):
+        yield Due("flush", table.name, f"{old:,} hot rows are older than {TableSettings.of(head.settings).flush_age}")
+    limit = retention.limit_ns(head, now)
+    if "retain" in kinds and limit is not None:
+        whole, trimmed = retention.too_old(table, head, limit)
+        if whole or trimmed:
+            count = len(whole) + len(trimmed)
+            yield Due("retain", table.name, f"{count:,} extents hold rows older than {head.settings['retention']}")
+    if "compact" in kinds:
+        for run in compact.due_runs(table, head):
+            ids = [extent.id for extent in run]
+            yield Due("compact", table.name, f"{len(run):,} extents are worth joining", {"extents": ids})
+    if "expire" in kinds:
+        before_us = now - TableSettings.of(head.settings).history_us
+        if (count := table.catalog.retained(table.scope, before_us=before_us).due) > 0:
+            history = TableSettings.of(head.settings).history
+            yield Due("expire", table.name, f"{count:,} snapshots are older than {history}")
+
+
+def do(lake: LakeHandle, due: Due, *, fence: Fence | None = None) -> Done:
+    """Do a piece of upkeep, as far as it is still due."""
+    if due.kind == "collect":
+        return _collected(lake)
+    try:
+        table = TableHandle.open(lake, due.table)
+    except NotFoundError:
+        return Done(due.kind, due.table, "")
+    match due.kind:
+        case "flush":
+            flushed = flush(table)
+            return Done("flush", table.name, f"{flushed.rows:,} hot rows flushed" if flushed.rows else "")
+        case "retain":
+            gone = retention.retain(table, fence=fence)
+            return Done("retain", table.name, f"{gone.rows:,} old rows left" if gone.rows else "", gone.bytes)
+        case "compact":
+            return _compacted(table, due.payload, fence)
+        case "expire":
+            return expire_table(table)
+
+
+def expire_table(table: TableHandle) -> Done:
+    """Forget the snapshots of a table that are older than its history, and receipts that are older still."""
+    history_us = TableSettings.of(table.catalog.head(table.scope).settings).history_us
+    expired = table.catalog.expire_snapshots(table.scope, before_us=now_us() - history_us)
+    said = f"{expired.snapshots:,} snapshots expired" if expired.snapshots else ""
+    return Done("expire", table.name, said)
+
+
+def _compacted(table: TableHandle, payload: Mapping[str, Any], fence: Fence | None) -> Done:
+    head = table.catalog.head(table.scope)
+    wanted = set(payload["extents"])
+    run = [each for each in table.catalog.extents(table.scope, sequence=head.sequence) if each.id in wanted]
+    if len(run) < len(wanted):
+        return Done("compact", table.name, "")  # somebody was faster
+    report = compact.compact_run(table, head, run, fence=fence)
+    said = f"{report.extents:,} extents became {report.written:,}" if report.runs else ""
+    return Done("compact", table.name, said, report.bytes_read - report.bytes_written if report.runs else 0)
+
+
+def _collected(lake: LakeHandle) -> Done:
+    lake.catalog.expire_receipts(before_us=now_us() - RECEIPTS_KEPT_US)
+    lake.catalog.work.forget(before_us=now_us() - RECEIPTS_KEPT_US)
+    report = collect.collect(lake)
+    lake.catalog.shrink()
+    said = f"{report.total.objects:,} objects deleted" if report.total.objects else ""
+    return Done("collect", "", said, report.total.bytes)
+
+
+def _to_collect(lake: LakeHandle) -> str:
+    """Return why a collection is due; "" if it is not, so far as the catalog alone can tell."""
+    if lake.catalog.garbage(before_us=EVER, limit=1):
+        return "objects that nothing can reach wait"
+    if lake.catalog.dropped_tables(before_us=EVER):
+        return "dropped tables wait"
+    old = now_us() - duration_us(ABANDONED_AFTER)
+    return "objects of writers that are gone wait" if any(p.since_us < old for p in lake.catalog.pending()) else ""
+
+
+def _old_hot_rows(table: TableHandle, head: Snapshot, now: int) -> int:
+    """Return how many hot rows there are, if the oldest are older than they should be."""
+    age_us = TableSettings.of(head.settings).flush_age_us
+    if age_us is None or not head.totals.hot_batches:
+        return 0
+    oldest = min(map(acknowledged_us, table.hot(head)), default=now)
+    return head.totals.hot_rows if now - oldest > age_us else 0

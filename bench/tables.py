@@ -186,11 +186,17 @@ def _ask_chdb(folder: Path, needles: Needles) -> dict[str, Ask]:
         return pa.ipc.open_stream(found.bytes()).read_all()
 
     start, end = (f"fromUnixTimestamp64Micro({each}, 'UTC')" for each in (needles.start_us, needles.end_us))
+    path, word = f"attributes.user.id = '{needles.user}'", f"hasToken(message, '{needles.word}')"
+    return _in_sql(ask, path, word, f"ts >= {start} AND ts < {end}")
+
+
+def _in_sql(ask: Callable[[str, str], pa.Table], path: str, word: str, times: str) -> dict[str, Ask]:
+    """Return the questions as columns and conditions."""
     return {
-        "path needle": lambda: ask("ts, message", f"attributes.user.id = '{needles.user}'"),
-        "word needle": lambda: ask("ts, message", f"hasToken(message, '{needles.word}')"),
-        "time range, two columns": lambda: ask("ts, host", f"ts >= {start} AND ts < {end}"),
-        "all of two columns": lambda: ask("ts, level", "1"),
+        "path needle": lambda: ask("ts, message", path),
+        "word needle": lambda: ask("ts, message", word),
+        "time range, two columns": lambda: ask("ts, host", times),
+        "all of two columns": lambda: ask("ts, level", "true"),
     }
 
 
@@ -218,12 +224,9 @@ def _ask_duckdb(folder: Path, needles: Needles) -> dict[str, Ask]:
         return found
 
     start, end = (f"make_timestamptz({each})" for each in (needles.start_us, needles.end_us))
-    return {
-        "path needle": lambda: ask("ts, message", f"attributes ->> '$.user.id' = '{needles.user}'"),
-        "word needle": lambda: ask("ts, message", f"regexp_matches(message, '\\b{needles.word}\\b', 'i')"),
-        "time range, two columns": lambda: ask("ts, host", f"ts >= {start} AND ts < {end}"),
-        "all of two columns": lambda: ask("ts, level", "true"),
-    }
+    path = f"attributes ->> '$.user.id' = '{needles.user}'"
+    word = f"regexp_matches(message, '\\b{needles.word}\\b', 'i')"
+    return _in_sql(ask, path, word, f"ts >= {start} AND ts < {end}")
 
 
 def _ingest_pyarrow(source: Path, folder: Path) -> None:

@@ -50,8 +50,9 @@ class Recorder:
     ) -> Recorder | None:
         """Begin with nothing, if the table keeps coverage."""
         rules = coverage_store.rules(head)
-        free = Coverage() if freed is None else freed
-        return None if rules is None else cls(coverage_store, rules, head, table, is_new=is_new, freed=free)
+        if rules is None:
+            return None
+        return cls(coverage_store, rules, head, table, is_new=is_new, freed=Coverage() if freed is None else freed)
 
     @property
     def is_exclusive(self) -> bool:

@@ -21,9 +21,8 @@ import pyarrow.compute as pc
 from tidelake.dynamic.values import real_text
 from tidelake.errors import InvalidInputError, SchemaError
 from tidelake.ingest.instants import NO_TIME, times_of_decimals, times_of_ints, times_of_texts
-from tidelake.ingest.json.columns import SHOWN_BYTES, Flags, vector_array
 from tidelake.ingest.json.texts import dynamic_of_json, is_json
-from tidelake.ingest.rows import Spill, fit_all
+from tidelake.ingest.rows import SHOWN_BYTES, Flags, Spill, fit_all, vector_array
 from tidelake.logical import stored
 from tidelake.model.logical_types import Logical
 from tidelake.model.schema import DYNAMIC_FIELD, MAX_DIMENSION, DataType

@@ -2,7 +2,8 @@
 
 Beyond what JSON has, a value may be a datetime (UTC when it has no zone), a date (its midnight), bytes, a Decimal, an
 integer of any size, a UUID or a numpy scalar or array. Rows are read once, key by key and value by value in Python;
-what has one type then goes to Arrow as a whole. It does not choose which keys become columns.
+what has one type then goes to Arrow as a whole. The makers of arrays, by which other readers make theirs too, are here.
+It does not choose which keys become columns.
 """
 
 from __future__ import annotations
@@ -21,23 +22,16 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tidelake import dynamic
-from tidelake.errors import InvalidInputError, TidelakeError
+from tidelake.errors import InvalidInputError, SchemaError, TidelakeError
 from tidelake.ingest.instants import NO_TIME, times_of_decimals, times_of_ints, times_of_texts
-from tidelake.ingest.json.columns import (
-    SHOWN_BYTES,
-    Flags,
-    double_of,
-    fixed_array,
-    int_array,
-    long_array,
-    vector_array,
-    vector_of,
-)
 from tidelake.logical import fitted
 from tidelake.model.logical_types import Logical, decimal
 from tidelake.model.schema import DataType
 
+Flags = npt.NDArray[np.bool_]
+
 MISFIT: Any = object()
+SHOWN_BYTES = 40  # of a value in a message
 DECIMAL = DataType.of(decimal(38, 18))  # of Python's decimals, which have no type: as Spark takes them
 
 _PLAIN = frozenset({bool, int, float, str, bytes, datetime, date, Decimal, dict, list})
@@ -498,3 +492,64 @@ def _decimal_text(value: float | Decimal) -> str | None:
 def _microseconds(value: datetime) -> int:
     aware = value if value.tzinfo else value.replace(tzinfo=UTC)
     return (aware - _EPOCH) // _MICROSECOND
+
+
+def vector_of(found: Any, dimension: int, name: str, where: dict[str, int]) -> npt.NDArray[np.float32]:
+    """Return a list of exactly this many numbers as floats, or raise, naming the column and the row."""
+    facts: dict[str, Any] = {**where, "column": name, "kind": "vector_length"}
+    if not isinstance(found, list) or len(found) != dimension:
+        got = f"{len(found)} values" if isinstance(found, list) else type(found).__name__
+        raise SchemaError("not a vector of the column's length", wanted=dimension, got=got, **facts)
+    if any(type(value) not in (int, float) for value in found):
+        raise SchemaError("a vector holds numbers only", **facts)
+    try:
+        wide = np.array(found, dtype=np.float64)
+    except OverflowError:  # an integer beyond all doubles
+        wide = np.array([1e300])
+    with np.errstate(over="ignore"):
+        narrow = wide.astype(np.float32)
+    if (np.isinf(narrow) & ~np.isinf(wide)).any():
+        raise SchemaError("a number too large for a vector", **facts)
+    return narrow
+
+
+def double_of(number: int) -> float | None:
+    """Return the double that is exactly this integer, if there is one."""
+    try:
+        near = float(number)
+    except OverflowError:
+        return None
+    return near if int(near) == number else None
+
+
+def int_array(numbers: npt.NDArray[np.int64], valid: Flags) -> pa.Array:
+    return fixed_array(pa.int32(), numbers.astype(np.int32), valid)
+
+
+def long_array(numbers: npt.NDArray[np.int64], valid: Flags) -> pa.Array:
+    return fixed_array(pa.int64(), numbers, valid)
+
+
+def fixed_array(kind: pa.DataType, values: Any, valid: Flags) -> pa.Array:
+    """Make an array of values of one width, or of packed bits."""
+    nulls = len(valid) - int(np.count_nonzero(valid))
+    return pa.Array.from_buffers(kind, len(valid), [_bitmap(valid, nulls), pa.py_buffer(values)], null_count=nulls)
+
+
+def vector_array(kind: pa.DataType, values: npt.NDArray[np.float32], valid: Flags) -> pa.Array:
+    """Make an array of vectors, one row of values each."""
+    nulls = len(valid) - int(np.count_nonzero(valid))
+    return pa.Array.from_buffers(
+        kind, len(valid), [_bitmap(valid, nulls)], null_count=nulls, children=[pa.array(values.ravel())]
+    )
+
+
+def binary_array(kind: pa.DataType, offsets: Any, letters: Any, valid: Flags) -> pa.Array:
+    """Make a string or binary array of buffers that are ready."""
+    nulls = len(valid) - int(np.count_nonzero(valid))
+    buffers = [_bitmap(valid, nulls), pa.py_buffer(offsets), pa.py_buffer(letters)]
+    return pa.Array.from_buffers(kind, len(valid), buffers, null_count=nulls)
+
+
+def _bitmap(valid: Flags, nulls: int) -> pa.Buffer | None:
+    return pa.py_buffer(np.packbits(valid, bitorder="little")) if nulls else None

@@ -20,8 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelake.ingest.instants import NO_TIME, is_few, text_buffers, time_of_text, times_of_texts
-from tidelake.ingest.json.columns import SHOWN_BYTES, vector_of
-from tidelake.ingest.rows import Spill, encode
+from tidelake.ingest.rows import SHOWN_BYTES, Spill, encode, vector_of
 from tidelake.logical import fitted
 from tidelake.model.schema import DataType
 from tidelake.model.times import MAX_US, MIN_US

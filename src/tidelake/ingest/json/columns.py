@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelake.dynamic.values import real_text
-from tidelake.errors import InvalidInputError, SchemaError
+from tidelake.errors import InvalidInputError
 from tidelake.ingest.instants import NO_TIME, time_of_decimal, time_of_int, time_of_text, times_of_texts
 from tidelake.ingest.json.shred import Bytes, Shredded, lines_of, shred
 from tidelake.ingest.json.text import (
@@ -35,14 +35,22 @@ from tidelake.ingest.json.text import (
     scan_number,
 )
 from tidelake.ingest.json.to_cbor import MAP_HEAD, TEXT_HEAD, put_head, put_number, skip_blanks
+from tidelake.ingest.rows import (
+    SHOWN_BYTES,
+    Flags,
+    binary_array,
+    double_of,
+    fixed_array,
+    int_array,
+    long_array,
+    vector_array,
+    vector_of,
+)
 from tidelake.logical import fitted
 from tidelake.model.schema import DataType
 from tidelake.runtime.compiling import compiled, part
 
-Flags = npt.NDArray[np.bool_]
-
 MAX_OFFSET = (1 << 31) - 1  # of Arrow's strings and binaries
-SHOWN_BYTES = 40  # of a value in a message
 
 _U = np.uint64
 _LONG, _REAL = DataType("long"), DataType("real")
@@ -221,67 +229,6 @@ class Lines:
 def bytes_of(data: bytes | memoryview | pa.Buffer) -> npt.NDArray[np.uint8]:
     """Return bytes as the loops take them."""
     return np.frombuffer(data, dtype=np.uint8) if len(memoryview(data)) else np.zeros(0, dtype=np.uint8)
-
-
-def vector_of(found: Any, dimension: int, name: str, where: dict[str, int]) -> npt.NDArray[np.float32]:
-    """Return a list of exactly this many numbers as floats, or raise, naming the column and the row."""
-    facts: dict[str, Any] = {**where, "column": name, "kind": "vector_length"}
-    if not isinstance(found, list) or len(found) != dimension:
-        got = f"{len(found)} values" if isinstance(found, list) else type(found).__name__
-        raise SchemaError("not a vector of the column's length", wanted=dimension, got=got, **facts)
-    if any(type(value) not in (int, float) for value in found):
-        raise SchemaError("a vector holds numbers only", **facts)
-    try:
-        wide = np.array(found, dtype=np.float64)
-    except OverflowError:  # an integer beyond all doubles
-        wide = np.array([1e300])
-    with np.errstate(over="ignore"):
-        narrow = wide.astype(np.float32)
-    if (np.isinf(narrow) & ~np.isinf(wide)).any():
-        raise SchemaError("a number too large for a vector", **facts)
-    return narrow
-
-
-def double_of(number: int) -> float | None:
-    """Return the double that is exactly this integer, if there is one."""
-    try:
-        near = float(number)
-    except OverflowError:
-        return None
-    return near if int(near) == number else None
-
-
-def int_array(numbers: npt.NDArray[np.int64], valid: Flags) -> pa.Array:
-    return fixed_array(pa.int32(), numbers.astype(np.int32), valid)
-
-
-def long_array(numbers: npt.NDArray[np.int64], valid: Flags) -> pa.Array:
-    return fixed_array(pa.int64(), numbers, valid)
-
-
-def fixed_array(kind: pa.DataType, values: Any, valid: Flags) -> pa.Array:
-    """Make an array of values of one width, or of packed bits."""
-    nulls = len(valid) - int(np.count_nonzero(valid))
-    return pa.Array.from_buffers(kind, len(valid), [_bitmap(valid, nulls), pa.py_buffer(values)], null_count=nulls)
-
-
-def vector_array(kind: pa.DataType, values: npt.NDArray[np.float32], valid: Flags) -> pa.Array:
-    """Make an array of vectors, one row of values each."""
-    nulls = len(valid) - int(np.count_nonzero(valid))
-    return pa.Array.from_buffers(
-        kind, len(valid), [_bitmap(valid, nulls)], null_count=nulls, children=[pa.array(values.ravel())]
-    )
-
-
-def binary_array(kind: pa.DataType, offsets: Any, letters: Any, valid: Flags) -> pa.Array:
-    """Make a string or binary array of buffers that are ready."""
-    nulls = len(valid) - int(np.count_nonzero(valid))
-    buffers = [_bitmap(valid, nulls), pa.py_buffer(offsets), pa.py_buffer(letters)]
-    return pa.Array.from_buffers(kind, len(valid), buffers, null_count=nulls)
-
-
-def _bitmap(valid: Flags, nulls: int) -> pa.Buffer | None:
-    return pa.py_buffer(np.packbits(valid, bitorder="little")) if nulls else None
 
 
 def _room(size: int) -> npt.NDArray[np.uint8]:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import click
 
-from bench import commits, coverage, extents, query, spark, tables, trickle, upkeep
+from bench import commits, contention, coverage, extents, query, spark, tables, trickle, upkeep
 from bench.data import ROWS
 from bench.report import Report, machine, markdown, write_report
 
@@ -27,6 +27,7 @@ QUIET_LOAD = 0.5  # above it, others are at work
 
 BENCHMARKS: dict[str, Callable[..., Report]] = {
     "commits": commits.run,
+    "contention": contention.run,
     "coverage": coverage.run,
     "extents": extents.run,
     "query": query.run,

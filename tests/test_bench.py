@@ -10,7 +10,7 @@ import orjson
 import pyarrow.compute as pc
 from click.testing import CliRunner
 
-from bench import coverage, extents, tables, trickle
+from bench import contention, coverage, extents, tables, trickle
 from bench.data import log_table
 from bench.report import write_report
 from bench.run import main
@@ -43,6 +43,12 @@ def test_coverage_is_measured_beside_its_peer(tmp_path: Path) -> None:
     assert {len(rounds) for rounds in report.seconds.values()} == {1}
     assert all(ratio.value > 0 for ratio in report.ratios)
     assert report.sizes["gaps found"] == 10
+
+
+def test_contention_answers_every_append(tmp_path: Path) -> None:
+    report = contention.run(tmp_path, rows=1, rounds=1, writers=2)
+    assert {len(seconds) for seconds in report.seconds.values()} == {2 * 3}
+    assert report.ratios[0].value == 1
 
 
 def test_command_prints_ratios_first_and_leaves_nothing_when_dry() -> None:

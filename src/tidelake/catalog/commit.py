@@ -6,8 +6,8 @@ snapshot, so that readers of changes can tell rows that are new from rows that w
 
 1. take the head, from memory if this process moved it there
 2. rebase the group onto it; a commit that a rule forbids fails alone; what goes with the whole group is added
-3. commit; if the head has moved, go back to 2 with the new one, after a jittered pause if that happens again. Where
-   others move the head all the time, let the catalog rebase while it holds the head still
+3. commit; if the head has moved, a catalog that can hold it still rebases the group there. If not, go back to 2 with
+   the new one, after a jittered pause if that happens again
 4. if the answer is lost, look for each commit by its id before anything is tried again, and then try with the same ids,
    so that one that was still under way is found and not repeated
 
@@ -100,7 +100,6 @@ class Coordinator:
         self._lock = threading.Lock()
         self._lanes: dict[Scope, deque[_Ticket]] = {}  # a scope is here while somebody commits to it
         self._heads: dict[Scope, Snapshot] = {}
-        self._contended: set[Scope] = set()  # where others moved the head since this process last did
         renew_after_fork(self)
 
     def renew_after_fork(self) -> None:
@@ -156,7 +155,6 @@ class Coordinator:
                     self._try(scope, waiting, attempt)
             except StaleHead as stale:
                 attempt.head, attempt.is_fresh = stale.head, True
-                self._contended.add(scope)
                 self._pause(attempt, waiting, after=1)
             except CommitUnknownError as error:
                 attempt.forget_head()
@@ -202,18 +200,19 @@ class Coordinator:
         # 3. Commit.
         self._at("coordinator.commit")
         onto, attempt.head = attempt.head, None
-        receipts = self._catalog.commit(accepted, onto=onto, rebase=scope in self._contended)
+        receipts = self._catalog.commit(accepted, onto=onto, rebase=True)
         if not any(receipt.replayed for receipt in receipts):
             self._learn(accepted, onto, receipts[0], attempt)
         for commit, receipt in zip(accepted, receipts, strict=True):
             by_id[commit.id].succeed(receipt)
 
     def _learn(self, accepted: Sequence[Commit], onto: Snapshot, receipt: Receipt, attempt: _Attempt) -> None:
-        """Know the new head without asking, if it follows from what is known; and whether others are about."""
-        if receipt.sequence != onto.sequence + 1:
-            attempt.head = onto  # good enough to start from: the catalog rebases here
+        """Know the new head without asking, if it follows from what is known."""
+        if receipt.shared:
+            attempt.head = onto  # good enough to start from: where so many commit, nobody's head is the newest
             return
-        self._contended.discard(onto.scope)
+        if receipt.sequence != onto.sequence + 1:
+            return
         if not any(inputs_of(commit) for commit in accepted):
             new, at_us = receipt.snapshot_id, receipt.committed_us
             attempt.head = advance(onto, accepted, removed=Counts(), snapshot_id=new, at_us=at_us)
@@ -303,7 +302,6 @@ class Coordinator:
     def _see(self, head: Snapshot) -> Snapshot:
         if len(self._heads) >= HEADS_KEPT:
             self._heads.clear()
-            self._contended.clear()
         self._heads[head.scope] = head
         return head
 

@@ -14,12 +14,13 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 from tidelake.catalog import CATALOG_FILE
+from tidelake.catalog.sql.turns import TURN_SUFFIX
 
 
 def remove_unused(folder: Path) -> bool:
     """Remove a lake that is closed here, that nobody else has open, and that holds no table; say whether it was."""
     file = folder / CATALOG_FILE
-    ours = {CATALOG_FILE, *(f"{CATALOG_FILE}-{part}" for part in ("wal", "shm", "journal"))}
+    ours = {CATALOG_FILE, *(f"{CATALOG_FILE}-{part}" for part in ("wal", "shm", "journal", "turn"))}
     with suppress(sqlite3.Error, OSError):
         if not file.exists() or any(not each.is_dir() for each in _others(folder, ours)):  # 1.
             return False
@@ -32,6 +33,7 @@ def remove_unused(folder: Path) -> bool:
             for each in _others(folder, ours):  # the deepest first; one that was filled meanwhile stays, and ends this
                 each.rmdir()
             file.unlink()
+            Path(f"{file}{TURN_SUFFIX}").unlink(missing_ok=True)
         folder.rmdir()
         return True
     return False

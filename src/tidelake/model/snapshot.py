@@ -293,6 +293,7 @@ class Receipt:
     rows: int
     extents: int
     replayed: bool = False
+    shared: bool = False  # with commits of other processes, so that the snapshot does not follow from one's own
 
 
 Document: TypeAlias = Commit | Snapshot | Manifest
@@ -440,9 +441,8 @@ def advance(
 
 def apply(manifest: Manifest, commits: Sequence[Commit], *, snapshot_id: str, at_us: int) -> Manifest:
     """Return the manifest that follows, strictly: what is added is new, what is taken away is live."""
-    sequence = manifest.snapshot.sequence + 1
+    sequence, removed = manifest.snapshot.sequence + 1, Counts()
     extents, hot, offsets = dict(manifest.extents), dict(manifest.hot), dict(manifest.offsets)
-    removed = Counts()
     for action in (action for commit in commits for action in commit.actions):
         match action:
             case AddExtent(extent):

@@ -4,10 +4,11 @@ A statement is SQL text with ``:names``, in the words that both databases share 
 TYPE`` takes a list as one parameter of JSON text, so that one statement serves every length, and ``FOR UPDATE`` is left
 out where a writer is alone anyway. It is turned into the driver's text once.
 
-A transaction is short and waits for nothing but the database. A writing transaction on SQLite takes the write lock at
-once; a reading one sees a single state. A broken connection is replaced when a transaction begins; when one breaks
-later nothing was committed, unless COMMIT itself had no answer, which is CommitUnknownError. A COMMIT that SQLite
-refused for want of room, say, did not happen, and is told as what it is. No wait is longer than the deadline.
+A transaction is short and waits for nothing but the database. A writing transaction on SQLite waits for this process's
+turn and then takes the write lock at once; a reading one sees a single state. A broken connection is replaced when a
+transaction begins; when one breaks later nothing was committed, unless COMMIT itself had no answer, which is
+CommitUnknownError. A COMMIT that SQLite refused for want of room, say, did not happen, and is told as what it is. No
+wait is longer than the deadline.
 
 It does not know what the statements mean.
 """
@@ -18,14 +19,17 @@ import os
 import re
 import sqlite3
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from tidelake.catalog.protocol import StepHook, no_hook
 from tidelake.catalog.sql.driver_errors import is_read_only, is_refused, is_taken, translated
+from tidelake.catalog.sql.letters import Letter
 from tidelake.catalog.sql.pools import is_changed, is_closed, patiently, pool_of
+from tidelake.catalog.sql.turns import Turn
 from tidelake.errors import CommitUnknownError, CorruptError, StorageError
 from tidelake.objects.protocol import DEADLINE_S
 from tidelake.runtime.forking import hold_for_fork, renew_after_fork
@@ -60,6 +64,7 @@ class Database:
         self._texts: dict[str, str] = {}
         self._at = at
         self._writer = threading.Lock()
+        self._turn = Turn(self.name) if self.is_sqlite else None
         self._is_still = False  # while a fork is under way
         renew_after_fork(self)
         hold_for_fork(self)
@@ -79,9 +84,57 @@ class Database:
         What is not durable may be undone by a power failure, of this machine with all its processes: SQLite then does
         not wait for the disk. PostgreSQL serves other machines and always waits.
         """
+        with self.turn() as turn, turn.writing(durable=durable) as transaction:
+            yield transaction
+
+    @contextmanager
+    def turn(self, post: Callable[[], Letter | None] | None = None) -> Iterator[WritersTurn]:
+        """Let this process's threads, and the processes, queue for SQLite's one write lock rather than poll for it.
+
+        While it waits for other processes, what ``post`` gives is left for them; if one took it, it is nobody's turn.
+        CommitUnknownError if somebody did and the turn did not come.
+        """
+        until_s = time.monotonic() + self._deadline_s
+        if self._turn is None:
+            yield WritersTurn(self, until_s)
+            return
+        if not self._writer.acquire(timeout=self._deadline_s):
+            raise self._busy()
+        try:
+            is_ours = self._turn.take_at_once() or self._wait_for(self._turn, post, until_s)
+            yield WritersTurn(self, until_s, is_ours=is_ours, is_alone=self._turn.is_held)
+        finally:
+            self._turn.give_back()
+            self._writer.release()
+
+    def _wait_for(self, turn: Turn, post: Callable[[], Letter | None] | None, until_s: float) -> bool:
+        """Wait for other processes; False if one of them took the letter."""
+        self._at("turn.waiting")
+        letter = post() if post else None
+        if letter is None:
+            if turn.wait(until_s, unless=bool):
+                return True
+            raise self._busy()
+        try:
+            self._at("letter.posted")
+            answer = turn.wait(until_s, unless=lambda: not letter.take_back())
+        except BaseException:
+            letter.take_back()
+            raise
+        if answer is not None:
+            return answer
+        if letter.take_back():
+            raise self._busy()
+        raise CommitUnknownError("the answer to a commit was lost", catalog=self.name, reason="it was handed on")
+
+    def _busy(self) -> StorageError:
+        return StorageError("the catalog is busy", catalog=self.name, kind="busy")
+
+    @contextmanager
+    def _writing(self, until_s: float, *, durable: bool) -> Iterator[Transaction]:
         eager = self.is_sqlite and not durable
         begin = "BEGIN IMMEDIATE" if self.is_sqlite else "BEGIN"
-        with self._turn(), self._connection(begin, eager=eager) as connection:
+        with self._connection(begin, eager=eager, until_s=until_s) as connection:
             self._at("transaction.begun")
             yield Transaction(self, connection)
             self._at("transaction.written")
@@ -120,6 +173,9 @@ class Database:
     def close(self) -> None:
         """Close every connection."""
         self._pool.empty()
+        if self._turn is not None and self._writer.acquire(blocking=False):  # whoever writes now keeps its turn
+            self._turn.close()
+            self._writer.release()
 
     def hold_for_fork(self) -> None:
         """Let no transaction write meanwhile: in the child, SQLite would wait for it for ever."""
@@ -135,6 +191,8 @@ class Database:
         """Leave the parent's connections alone."""
         self._pool.forget()
         self._writer = threading.Lock()
+        if self._turn is not None:
+            self._turn.forget()
 
     @property
     def size_bytes(self) -> int:
@@ -151,22 +209,9 @@ class Database:
         return _NAMED.sub(r"%(\1)s", _AMONG.sub(_AMONG_POSTGRES, statement))
 
     @contextmanager
-    def _turn(self) -> Iterator[None]:
-        """Let this process's threads queue for SQLite's one write lock, rather than poll for it."""
-        if not self.is_sqlite:
-            yield
-            return
-        if not self._writer.acquire(timeout=self._deadline_s):
-            raise StorageError("the catalog is busy", catalog=self.name, kind="busy")
-        try:
-            yield
-        finally:
-            self._writer.release()
-
-    @contextmanager
-    def _connection(self, begin: str | None, *, eager: bool = False) -> Iterator[Any]:
+    def _connection(self, begin: str | None, *, eager: bool = False, until_s: float = 0.0) -> Iterator[Any]:
         """Lend the driver's connection, with a transaction begun; translate its errors."""
-        connection = self._begun(begin, eager=eager)
+        connection = self._begun(begin, eager=eager, until_s=until_s)
         try:
             yield connection
             if is_changed(connection):
@@ -182,7 +227,7 @@ class Database:
         finally:
             self._put_back(connection, eager=eager)
 
-    def _begun(self, begin: str | None, *, eager: bool) -> Any:
+    def _begun(self, begin: str | None, *, eager: bool, until_s: float) -> Any:
         """Begin on a connection that is alive: one that died in the pool shows here."""
         for may_retry in (True, False):
             try:
@@ -193,7 +238,7 @@ class Database:
                 if eager:
                     connection.execute("PRAGMA synchronous = NORMAL")
                 if begin == "BEGIN IMMEDIATE":
-                    _take_write_lock(connection, self._deadline_s)
+                    self._take_write_lock(connection, until_s)
                 elif begin is not None:
                     connection.execute(begin)
                 return connection
@@ -206,6 +251,14 @@ class Database:
                     raise self._translated(error) from error
                 self._pool.empty()
         raise AssertionError("the second try returns or raises")
+
+    def _take_write_lock(self, connection: sqlite3.Connection, until_s: float) -> None:
+        """Begin to write. Only a process that knows no turns is in the way; SQLite itself would look every 100 ms."""
+        try:
+            connection.execute("PRAGMA busy_timeout = 0")
+            patiently(connection, "BEGIN IMMEDIATE", within_s=until_s - time.monotonic())
+        finally:
+            connection.execute(f"PRAGMA busy_timeout = {int(self._deadline_s * 1000)}")
 
     def _put_back(self, connection: Any, *, eager: bool) -> None:
         """Return a connection to the pool outside of any transaction, or throw it away if that cannot be."""
@@ -220,6 +273,22 @@ class Database:
 
     def _translated(self, error: BaseException) -> Exception:
         return Violation("a key is taken", reason=error) if is_taken(error) else translated(error, self.name)
+
+
+class WritersTurn:
+    """A turn to write: nobody else does until it ends, unless they know no turns."""
+
+    def __init__(self, database: Database, until_s: float, *, is_ours: bool = True, is_alone: bool = False) -> None:
+        self._database = database
+        self._until_s = until_s
+        self.is_ours = is_ours  # False: somebody took what was posted, and this turn was passed on
+        self.is_alone = is_alone  # every process that knows turns waits for this one to end
+
+    @contextmanager
+    def writing(self, *, durable: bool = True) -> Iterator[Transaction]:
+        """Change the database as ``Database.writing`` does, in this turn."""
+        with self._database._writing(self._until_s, durable=durable) as transaction:
+            yield transaction
 
 
 class Transaction:
@@ -265,15 +334,6 @@ class Transaction:
 
     def _execute(self, statement: str, parameters: Parameters | None) -> Any:
         return self._connection.execute(self._database.prepared(statement), parameters or {})
-
-
-def _take_write_lock(connection: sqlite3.Connection, within_s: float) -> None:
-    """Begin to write. SQLite itself would look again after up to 100 ms, fifty commits of somebody else's."""
-    connection.execute("PRAGMA busy_timeout = 0")
-    try:
-        patiently(connection, "BEGIN IMMEDIATE", within_s=within_s)
-    finally:
-        connection.execute(f"PRAGMA busy_timeout = {int(within_s * 1000)}")
 
 
 def _in_transaction(connection: Any) -> bool:

@@ -3,17 +3,21 @@
 One commit is one short transaction, its cost set by the change alone:
 
 1. swap the scope's current snapshot for the new one, if it still is the expected one; from here on PostgreSQL's other
-   writers of this scope wait, SQLite's writers of any scope have waited since the transaction began
+   writers of this scope wait, SQLite's writers of any scope have waited since the transaction began. If it is not, and
+   the caller lets it, rebase onto the one that is and swap that
 2. leave out the commits that happened before
 3. check fences, take away what is taken away, take the added extents off the pending list
 4. write the snapshot, what it adds, the receipts and the keys
 
-Readers see all of it after COMMIT, or nothing. It does not group, rebase or retry.
+Readers see all of it after COMMIT, or nothing. On SQLite, commits that other processes left for whoever has the turn to
+write are taken along: see ``letters``. It does not retry.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,12 +34,13 @@ from tidelake.catalog.protocol import (
 )
 from tidelake.catalog.sql import publish, reading
 from tidelake.catalog.sql import publish_statements as s
-from tidelake.catalog.sql.driver import Database, Transaction, Violation
+from tidelake.catalog.sql.driver import Database, Transaction, Violation, WritersTurn
 from tidelake.catalog.sql.inventory import SqlInventory
+from tidelake.catalog.sql.letters import Letters, may_be_posted
 from tidelake.catalog.sql.setup import prepare
 from tidelake.catalog.sql.sweep import SqlSweeper
 from tidelake.catalog.sql.work import SqlWorkQueue, check_fence
-from tidelake.errors import AlreadyExistsError, InvalidInputError, NotFoundError
+from tidelake.errors import AlreadyExistsError, ConflictError, CorruptError, InvalidInputError, NotFoundError
 from tidelake.model.schema import Schema
 from tidelake.model.snapshot import (
     Commit,
@@ -45,10 +50,12 @@ from tidelake.model.snapshot import (
     advance,
     empty_snapshot,
     first_snapshot,
+    gather,
     receipt_of,
 )
 from tidelake.objects.protocol import DEADLINE_S
 from tidelake.runtime.closing import Closing
+from tidelake.runtime.forking import renew_after_fork
 
 
 class SqlCatalog(SqlSweeper, SqlInventory, Closing):
@@ -75,6 +82,13 @@ class SqlCatalog(SqlSweeper, SqlInventory, Closing):
         self.work = SqlWorkQueue(database, clock, ids)
         self._ids = ids
         self._at = at
+        self._letters = Letters(database.name) if database.is_sqlite else None
+        renew_after_fork(self)
+
+    def renew_after_fork(self) -> None:
+        """Leave commits that are under way to the parent."""
+        if self._letters is not None:
+            self._letters.forget()
 
     def create_table(self, name: str, schema: Schema, settings: Mapping[str, Any]) -> TableInfo:
         """Make a table with its first snapshot; AlreadyExistsError if the name is taken."""
@@ -108,21 +122,72 @@ class SqlCatalog(SqlSweeper, SqlInventory, Closing):
         """Publish commits of one scope, built on ``onto``, as its next snapshot; one receipt each, in order."""
         check_commits(commits, onto)
         self._at("commit.begin")
+        if rebase and self._letters is not None and may_be_posted(commits):
+            receipts = self._commit_together(self._letters, commits, onto)
+        else:
+            with self._database.turn() as turn:
+                receipts = self._commit_in_turn(turn, commits, onto, rebase=rebase)
+        self._at("commit.end")
+        return receipts
+
+    def _commit_together(self, letters: Letters, commits: Sequence[Commit], onto: Snapshot) -> list[Receipt]:
+        """Commit in one transaction with what other processes posted, or have another process do it."""
+        with self._database.turn(lambda: letters.post(commits)) as turn:
+            if turn.is_ours:
+                return self._commit_with_letters(letters, turn, commits, onto)
+        self._at("letter.gone")
+        found = self._receipts(commits, onto)
+        if found is not None:
+            return found
+        with self._database.turn() as turn:  # whoever took the letter died, or could not commit it
+            return self._commit_with_letters(letters, turn, commits, onto)
+
+    def _commit_with_letters(
+        self, letters: Letters, turn: WritersTurn, commits: Sequence[Commit], onto: Snapshot
+    ) -> list[Receipt]:
+        others = letters.take(onto.scope) if turn.is_alone else []
+        if others:
+            self._at("letters.taken")
+            with suppress(
+                ConflictError, InvalidInputError, CorruptError
+            ):  # whose fault it was shows when each is alone
+                receipts = self._commit_in_turn(turn, commits, onto, rebase=True, others=others)
+                return [replace(receipt, shared=True) for receipt in receipts]
+        return self._commit_in_turn(turn, commits, onto, rebase=True)
+
+    def _commit_in_turn(
+        self,
+        turn: WritersTurn,
+        commits: Sequence[Commit],
+        onto: Snapshot,
+        *,
+        rebase: bool,
+        others: Sequence[Commit] = (),
+    ) -> list[Receipt]:
+        """Commit in one transaction; those of other processes are left out if they do not fit."""
+        own = len(commits)
         try:
-            with self._database.writing() as transaction:
-                if rebase:
-                    head = self._head_in(transaction, onto.scope, hold=True)
-                    commits, onto = _rebased(commits, onto, head), head
-                receipts = self._commit(transaction, commits, onto)
+            with turn.writing() as transaction:
+                return self._commit(transaction, commits, onto, others, rebase=rebase)[:own]
         except _AllReplayed as nothing:
-            receipts = nothing.receipts
+            return nothing.receipts[:own]
         except Violation as error:
             head = self.head(onto.scope)
             if head.id != onto.id:
                 raise lost_race(onto, head) from error
             raise InvalidInputError("an id is added twice", reason=error, kind="added_twice") from error
-        self._at("commit.end")
-        return receipts
+
+    def _receipts(self, commits: Sequence[Commit], onto: Snapshot) -> list[Receipt] | None:
+        """Return what another process got for these commits; None if it did not commit all of them."""
+        with self._database.reading() as transaction:
+            rows = transaction.rows(s.receipts_by_id, publish.listed(ids=[commit.id for commit in commits]))
+        found = {row[0]: publish.receipt_from(row) for row in rows}
+        if len(found) < len(commits):
+            return None
+        return [
+            replace(found[commit.id], replayed=found[commit.id].sequence <= onto.sequence, shared=True)
+            for commit in commits
+        ]
 
     def receipt(self, scope: Scope, *, commit_id: str | None = None, key: str | None = None) -> Receipt | None:
         """Return the answer a commit got, by its id or its idempotency key; None if it is not in."""
@@ -147,10 +212,26 @@ class SqlCatalog(SqlSweeper, SqlInventory, Closing):
         """Let go of connections; a closed catalog cannot be used again."""
         self._database.close()
 
-    def _commit(self, transaction: Transaction, commits: Sequence[Commit], onto: Snapshot) -> list[Receipt]:
+    def _commit(
+        self,
+        transaction: Transaction,
+        commits: Sequence[Commit],
+        onto: Snapshot,
+        others: Sequence[Commit],
+        *,
+        rebase: bool,
+    ) -> list[Receipt]:
         # 1. Swap. The whole header is only known in the end, but its id is.
         snapshot_id = self._ids()
-        scope_id = self._swap(transaction, onto, snapshot_id)
+        scope_id = publish.swap(transaction, onto, snapshot_id=snapshot_id)
+        if scope_id is None:
+            head = self._head_in(transaction, onto.scope, hold=rebase)
+            if not rebase:
+                raise lost_race(onto, head)
+            commits, onto = _rebased(commits, onto, head), head
+            scope_id = self._swap(transaction, onto, snapshot_id)
+        if others:
+            commits = [*commits, *gather([*commits, *others], onto, live=())[0][len(commits) :]]
         self._at("commit.swapped")
         # 2. Leave out what happened before.
         replayed = publish.find_replayed(transaction, scope_id, commits, onto)

@@ -927,15 +927,16 @@ def test_folder_is_made_again_when_it_is_swept_away_before_each_write(local_stor
     """A collector removes a folder that it found empty, between its making and the first byte in it."""
     swept: list[str] = []
     folder = tmp_path / "lake" / "data"
-    settle = local_store._settle  # type: ignore[attr-defined]
+    make = local_store._made  # type: ignore[attr-defined]
 
-    def settle_and_sweep(wanted: str) -> None:
-        settle(wanted)
+    def make_and_sweep(wanted: str) -> list[str]:
+        made: list[str] = make(wanted)
         if wanted == str(folder) and len(swept) < 3:
             remove_folders(local_store, ["data"])
             swept.append(wanted)
+        return made
 
-    local_store._settle = settle_and_sweep  # type: ignore[attr-defined]
+    local_store._made = make_and_sweep  # type: ignore[attr-defined]
     local_store.put("data/1", b"x")
     assert (len(swept), keys_of(local_store)) == (3, ["data/1"])
 

@@ -197,18 +197,22 @@ class Folder:
     def _written(self, key: str, data: Data) -> Iterator[tuple[str, str]]:
         """Return a synced temporary file to publish under the key's path; whatever happens, its temporary name goes.
 
-        1. Make the folder, and sync its entry in the one above it.
-        2. Write and sync the bytes under a name that no key has, locked so that nobody takes it for a dead writer's.
+        1. Make the folder, and a file in it under a name that no key has, locked so that nobody takes it for a dead
+           writer's. From then on the folder is not empty, so that nobody removes it.
+        2. Sync the entries of folders that were made, then the bytes.
         3. Let the caller give them their own name.
         4. Sync that name.
         """
         path = f"{self._root}/{check_key(key)}"
         folder = os.path.dirname(path)
         with _told(self.url, key):
-            file = self._begin(folder)  # 1
+            file, made = self._begin(folder)  # 1
             try:
                 with file:
-                    file.write(view_of(data))  # 2
+                    for each in made:  # 2
+                        _sync_folder(os.path.dirname(each))
+                        self._settled.add(each)
+                    file.write(view_of(data))
                     file.flush()
                     os.fsync(file.fileno())
                     yield file.name, path  # 3
@@ -217,11 +221,14 @@ class Folder:
                     os.unlink(file.name)
             _sync_folder(folder)  # 4
 
-    def _begin(self, folder: str) -> BinaryIO:
-        """Open a locked file of a temporary name; the folder may go once it is found to be empty, and is made again."""
+    def _begin(self, folder: str) -> tuple[BinaryIO, Sequence[str]]:
+        """Open a locked file of a temporary name, and return it with the folders whose entries may not be on disk.
+
+        A folder may be removed while it is empty; then it is made again.
+        """
         for tries_left in reversed(range(BEGIN_TRIES)):
             try:
-                self._settle(folder)
+                made = self._made(folder)
                 file = open(f"{folder}/{TEMPORARY_PREFIX}{secrets.token_hex(8)}", "xb")  # noqa: SIM115
             except FileNotFoundError:
                 if not tries_left:
@@ -229,21 +236,19 @@ class Folder:
                 continue
             _lock(file.fileno(), waits=True)
             if os.fstat(file.fileno()).st_nlink:
-                return file
+                return file, made
             file.close()  # taken for a dead writer's before it was locked
         raise StorageError("the folder is swept all the time", store=self.url, kind="busy")
 
-    def _settle(self, folder: str) -> None:
-        """Make a folder below the root, and have its entry on disk even if another process made it just now."""
+    def _made(self, folder: str) -> Sequence[str]:
+        """Make a folder below the root; its entry is synced later, even if another process made it just now."""
         if folder in self._settled and os.path.isdir(folder):
-            return
+            return []
         self._check_root()
-        parent = os.path.dirname(folder)
-        self._settle(parent)
+        made = self._made(os.path.dirname(folder))
         with suppress(FileExistsError):
             os.mkdir(folder)
-        _sync_folder(parent)
-        self._settled.add(folder)
+        return [*made, folder]
 
     def _check_root(self) -> None:
         """Tell an empty store from one whose disk is not mounted, and never make the root anew."""

@@ -61,7 +61,8 @@ STOPPED = 130  # the exit code of what Ctrl-C ended, as shells have it
 
 # Words of the library, in a message: ``time=`` is ``--time`` here, and ``missing_time=now`` is ``--missing-time now``.
 _WORD = re.compile(
-    r"\b(bucket|objects|time|time_format|skip_bad|quarantine)=(?=\W|$)|\b(engine|missing_time)='?(\w+)'?"
+    r"\b(bucket|objects|time|time_format|skip_bad|quarantine)=(?=\W|$)|\b(all|purge)=True"
+    r"|\b(engine|missing_time)='?(\w+)'?"
 )
 
 
@@ -70,7 +71,7 @@ class _Failure(click.ClickException):
 
     def __init__(self, error: TidelakeError) -> None:
         error.message = _WORD.sub(
-            lambda word: f"--{word[1] or f'{word[2]} {word[3]}'}".replace("_", "-"), error.message
+            lambda word: f"--{word[1] or word[2] or f'{word[3]} {word[4]}'}".replace("_", "-"), error.message
         )
         super().__init__(str(error) if isinstance(error, QueryError) else " ".join(str(error).split()))
 

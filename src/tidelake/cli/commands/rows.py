@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -15,7 +16,7 @@ import click
 from tidelake.cli.commands.options import json_option, lake_options
 from tidelake.cli.commands.progress import shown_progress
 from tidelake.cli.commands.reading import READ_OPTIONS, read_options
-from tidelake.errors import InvalidInputError, NotFoundError, StorageError
+from tidelake.errors import InvalidInputError, NotFoundError, StorageError, TidelakeError
 
 if TYPE_CHECKING:
     from tidelake.ingest import FileRows
@@ -73,6 +74,16 @@ def ingest(lake: Lake, table: str, files: tuple[str, ...], once: bool, as_json: 
             click.echo(orjson.dumps(shape))
         else:
             click.echo("\n  ".join([_told(file, table, report, rows), *report.changes]))
+    sys.stdout.flush()
+    _look_after(lake, table)
+
+
+def _look_after(lake: Lake, table: str) -> None:
+    """Give the table's upkeep a moment: who ingests now and then has no process in which it could go on."""
+    from tidelake.maintain.background import at_parting
+
+    with suppress(TidelakeError):  # the rows are in, and what is due stays due
+        at_parting(lake.table(table).handle)
 
 
 @click.command()

@@ -30,6 +30,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Literal, Protocol, Self, TypeAlias
+from weakref import WeakSet
 
 from tidelake.catalog.work_queue import WorkQueue
 from tidelake.errors import ConflictError, InvalidInputError, NotFoundError
@@ -197,8 +198,21 @@ class Layout(Protocol):
         ...
 
 
+class Readers(Protocol):
+    """Those who hold leases in this process."""
+
+    def let_go(self) -> None:
+        """Give back at once what nothing uses."""
+        ...
+
+
 class Catalog(Protocol):
     """Say what tables hold; the promises are in this module's text."""
+
+    @property
+    def readers(self) -> WeakSet[Readers]:
+        """Who is asked to give unused leases back before this catalog lets snapshots or dropped tables go."""
+        ...
 
     @property
     def layout(self) -> Layout: ...
@@ -471,6 +485,12 @@ def check_pin_name(name: str) -> None:
         raise InvalidInputError(
             f"{name[:40]!r} is not a pin's name: up to {MAX_PIN_CHARACTERS} printable characters", kind="bad_name"
         )
+
+
+def let_unused_go(readers: WeakSet[Readers]) -> None:
+    """Have readers of this process give back what nothing uses, so that it does not hold up its own expiry."""
+    for each in list(readers):
+        each.let_go()
 
 
 def check_owner(owner: str) -> None:

@@ -14,6 +14,7 @@ from tidelake.catalog.commit import Coordinator
 from tidelake.catalog.protocol import Catalog, StepHook, no_hook
 from tidelake.errors import InvalidInputError, redacted
 from tidelake.handle.flusher import Flusher
+from tidelake.handle.leases import LeaseKeeper
 from tidelake.model.snapshot import Snapshot
 from tidelake.model.times import When, time_us
 from tidelake.objects import ObjectStore
@@ -37,7 +38,7 @@ class AfterWrite(Protocol):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LakeHandle:
-    """A catalog and an object store, with what coordinates commits, flushes hot rows and keeps what was read."""
+    """A catalog and an object store, with what coordinates commits, flushes hot rows and keeps what is read."""
 
     catalog: Catalog
     store: ObjectStore
@@ -47,6 +48,7 @@ class LakeHandle:
     after_write: AfterWrite | None = None  # who looks after a table that was written to, in the background
     flusher: Flusher = field(default_factory=Flusher, init=False)
     coordinator: Coordinator = field(init=False)
+    leases: LeaseKeeper = field(init=False)
 
     def __post_init__(self) -> None:
         coordinator = Coordinator(
@@ -56,6 +58,7 @@ class LakeHandle:
             patience_s=self.deadline_s,
         )
         object.__setattr__(self, "coordinator", coordinator)
+        object.__setattr__(self, "leases", LeaseKeeper(self.catalog))
 
     @property
     def where(self) -> str:
@@ -88,8 +91,9 @@ class LakeHandle:
         return self.catalog.head(scope) if snapshot is None else self.catalog.snapshot(scope, snapshot_id=snapshot)
 
     def close(self) -> None:
-        """Stop flushing in the background, and close the catalog's connections."""
+        """Stop flushing in the background, give leases back, and close the catalog's connections."""
         self.flusher.close()
+        self.leases.close()
         self.catalog.close()
 
     def __repr__(self) -> str:

@@ -16,8 +16,9 @@ from tidelake.catalog.commit import Coordinator
 from tidelake.catalog.protocol import Catalog, StepHook, TableInfo
 from tidelake.coverage.coverage_store import CoverageStore
 from tidelake.dynamic.forms import check_form, stream_in_form
-from tidelake.errors import InvalidInputError
+from tidelake.errors import InvalidInputError, NotFoundError
 from tidelake.handle.lake_handle import LakeHandle
+from tidelake.handle.leases import Held
 from tidelake.model.predicate import Predicate
 from tidelake.model.schema import Schema
 from tidelake.model.snapshot import Extent, HotBatch, Scope, Snapshot
@@ -46,6 +47,7 @@ class TableHandle:
     lake: LakeHandle
     info: TableInfo
     past: Snapshot | None = None  # the snapshot that it is pinned to
+    held: Held | None = None  # keeps that snapshot retained
 
     @classmethod
     def open(
@@ -100,12 +102,14 @@ class TableHandle:
 
     def pinned(self) -> TableHandle:
         """Return the table at the snapshot it has now, so that several reads agree."""
-        return replace(self, past=self.snapshot)
+        snapshot, held = self._in_use()
+        return replace(self, past=snapshot, held=held)
 
     def showing(self, columns: Sequence[str], where: str | None = None) -> TableHandle:
         """Return the table pinned, with what is in the overflow column under these names as columns."""
-        shown, _ = understood(self.catalog, self.snapshot, columns, where)
-        return replace(self, past=shown)
+        snapshot, held = self._in_use()
+        shown, _ = understood(self.catalog, snapshot, columns, where)
+        return replace(self, past=shown, held=held)
 
     def refuse_when_pinned(self) -> None:
         """Raise InvalidInputError if the table can only be read."""
@@ -128,9 +132,7 @@ class TableHandle:
     ) -> tuple[Snapshot, Question]:
         """Return the snapshot that a scan reads now and what it asks of it."""
         snapshot = self.snapshot
-        shown, parsed = understood(self.catalog, snapshot, columns, where)
-        question = question_of(self.name, shown, columns, parsed, **asked)
-        return snapshot, question
+        return snapshot, self._question_at(snapshot, columns, where, **asked)
 
     def outline(
         self,
@@ -144,7 +146,8 @@ class TableHandle:
 
         Extents come with the statistics of the columns that ``where`` asks about, and of those in ``stats``.
         """
-        snapshot, question = self.question(columns, where, **asked)
+        snapshot, held = self._in_use()
+        question = self._question_at(snapshot, columns, where, **asked)
         judged = judged_columns(question, stats)
         listed = listings_of(self.catalog).extents(snapshot, question, judged)
         if listed is None:
@@ -157,7 +160,7 @@ class TableHandle:
                 where=for_catalog(question),
                 stats=judged,
             )
-        return make_plan(self.name, snapshot, question, listed, self.hot(snapshot))
+        return make_plan(self.name, snapshot, question, listed, self.hot(snapshot), held)
 
     def plan(
         self,
@@ -188,6 +191,30 @@ class TableHandle:
         check_form(dynamic)
         plan = self.plan(columns, where, prune=prune, **asked)
         return stream_in_form(scan_shown(plan, self.footers), dynamic)
+
+    def _question_at(
+        self,
+        snapshot: Snapshot,
+        columns: Columns | None,
+        where: Predicate | str | None,
+        **asked: Unpack[Selection],
+    ) -> Question:
+        shown, parsed = understood(self.catalog, snapshot, columns, where)
+        return question_of(self.name, shown, columns, parsed, **asked)
+
+    def _in_use(self) -> tuple[Snapshot, Held]:
+        """Return the snapshot that reads see now, and what keeps it retained; the newest, should one have expired."""
+        if self.past is not None and self.held is not None and self.held.sequence == self.past.sequence:
+            return self.past, self.held
+        for may_retry in (True, True, False):
+            held = Held(self.catalog, self.snapshot)
+            try:
+                self.lake.leases.hold(self.scope, held.sequence, held)
+                return held.snapshot, held
+            except NotFoundError as error:
+                if self.past is not None or error.kind != "expired" or not may_retry:
+                    raise
+        raise AssertionError("the last try returns or raises")
 
     def __repr__(self) -> str:
         past = "" if self.past is None else f" at snapshot {self.past.sequence}"

@@ -9,8 +9,9 @@ hands its blocks to ``with_blocks``.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from tidelake.model.expression import Distance
 from tidelake.model.predicate import And, Predicate, TimeRange, columns_of, conjuncts_of
@@ -79,6 +80,14 @@ class Stage:
     blocks: int | None = None
 
 
+class Held(Protocol):
+    """Keeps a plan's snapshot retained while the plan, or a copy of it, lives in this process."""
+
+    def reading(self) -> AbstractContextManager[None]:
+        """Say of an object that is not there that its snapshot has expired, if it has."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class ScanPlan:
     """What a scan will read, and how little that is."""
@@ -90,6 +99,12 @@ class ScanPlan:
     hot: tuple[HotBatch, ...]
     stages: tuple[Stage, ...]
     warnings: tuple[str, ...] = ()  # of values that do not fit their column, so far as statistics tell
+    held: Held | None = field(default=None, compare=False)
+
+    @property
+    def reading(self) -> AbstractContextManager[None]:
+        """Where objects of the plan are read."""
+        return nullcontext() if self.held is None else self.held.reading()
 
     def explain(self) -> str:
         """Draw the cascade as a funnel, for a person."""
@@ -135,7 +150,12 @@ STAGES: tuple[tuple[str, Keep], ...] = (("time bounds", by_time), ("extent stati
 
 
 def make_plan(
-    table: str, snapshot: Snapshot, question: Question, extents: Sequence[Extent], hot: Sequence[HotBatch]
+    table: str,
+    snapshot: Snapshot,
+    question: Question,
+    extents: Sequence[Extent],
+    hot: Sequence[HotBatch],
+    held: Held | None = None,
 ) -> ScanPlan:
     """Run the cascade over the extents that the catalog listed; ``snapshot`` counts those it did not need to list."""
     totals = snapshot.totals
@@ -146,7 +166,8 @@ def make_plan(
         stages.append(_counted(name, kept))
     window = time_window(question)
     warm = [batch for batch in hot if _in_time(window, batch.min_ts_ns, batch.max_ts_ns)]
-    return ScanPlan(table, snapshot, question, tuple(map(ExtentTask, kept)), tuple(warm), tuple(stages))
+    tasks = tuple(map(ExtentTask, kept))
+    return ScanPlan(table, snapshot, question, tasks, tuple(warm), tuple(stages), held=held)
 
 
 def without_pruning(plan: ScanPlan, extents: Sequence[Extent], hot: Sequence[HotBatch]) -> ScanPlan:

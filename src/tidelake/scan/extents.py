@@ -103,9 +103,10 @@ def prune_blocks(plan: ScanPlan, footers: Footers, *, prune: bool = True) -> Sca
         ]
 
     if sum(not footers.holds(task.extent) for task in plan.tasks) <= 1:  # a thread costs more than a kept footer
-        found = list(map(blocks_of, plan.tasks))
+        with plan.reading:
+            found = list(map(blocks_of, plan.tasks))
     else:
-        with ThreadPoolExecutor(READ_THREADS, thread_name_prefix="tidelake-footer") as pool:
+        with plan.reading, ThreadPoolExecutor(READ_THREADS, thread_name_prefix="tidelake-footer") as pool:
             found = list(pool.map(blocks_of, plan.tasks))
     blocks = {task.extent.id: blocks for task, blocks in zip(plan.tasks, found, strict=True)}
     return with_blocks(plan, blocks)
@@ -115,11 +116,17 @@ def scan(plan: ScanPlan, footers: Footers) -> pa.RecordBatchReader:
     """Stream the rows of a plan whose blocks are known, as they are stored."""
     question = plan.question
     schema = output_schema(question)
-    batches = _ordered(plan, footers) if question.ordered_by else _unordered(plan, footers)
+    batches = _held(plan, _ordered(plan, footers) if question.ordered_by else _unordered(plan, footers))
     if question.limit is not None:
         batches = _limited(batches, question.limit)
     projected = (_projected(question, batch, schema) for batch in batches)
     return pa.RecordBatchReader.from_batches(schema, projected)
+
+
+def _held(plan: ScanPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Keep what is read retained until the last of it is."""
+    with plan.reading:
+        yield from batches
 
 
 def scan_shown(plan: ScanPlan, footers: Footers) -> pa.RecordBatchReader:

@@ -34,6 +34,7 @@ from tidelake.spark.types import arrow_schema, projected, to_spark
 
 MIN_SPLIT_BYTES = 4 << 20  # a task costs some 15 ms, the time to read so much
 MAX_SPLIT_BYTES = 48 << 20  # stored; some ten times as much in memory, of which a task holds a part at a time
+READING_S = 3600.0  # nobody here learns when the tasks of a plan have ended
 SPLITS_A_CORE = 2  # of what is between the two: enough to share evenly
 CORES = 8  # where nobody can be asked
 
@@ -102,6 +103,7 @@ class TableReader(DataSourceReader):
             return [InputPartition(None)]
         table = self._table
         plan = table.plan(self._columns, wanted_rows(table, self._options.get("where"), self._pushed))
+        table.lake.leases.hold_for(table.scope, plan.snapshot.sequence, READING_S)  # tasks outlive this process
         log.info("%s", plan.explain())
         for each in plan.warnings:
             log.warning("%s", each)

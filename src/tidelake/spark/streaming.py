@@ -30,7 +30,7 @@ from tidelake.pruning.plan import make_plan
 from tidelake.scan.extents import prune_blocks
 from tidelake.spark.options import number_of
 from tidelake.spark.places import Place, open_table
-from tidelake.spark.reading import Split, cut_splits, read_split, wanted_rows
+from tidelake.spark.reading import READING_S, Split, cut_splits, read_split, wanted_rows
 from tidelake.spark.types import arrow_schema, projected
 
 HISTORY_PAGE = 500
@@ -93,7 +93,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         table = open_table(self._options).pinned()
-        extents, hot = between(table, Offset.of(start), Offset.of(end))
+        begun = Offset.of(start)
+        extents, hot = between(table, begun, Offset.of(end))
+        table.lake.leases.hold_for(table.scope, begun.base or begun.snapshot or table.snapshot.sequence, READING_S)
         where = wanted_rows(table, self._options.get("where"), ())
         snapshot, question = table.question(self._columns, where)
         plan = prune_blocks(make_plan(table.name, snapshot, question, extents, hot), table.footers)

@@ -23,6 +23,7 @@ import time
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Sequence
 from typing import TypeVar
+from weakref import WeakSet
 
 from tidelake.catalog.log.entries import TIDE_VERSION, Entry, Upkeep, seal, unseal
 from tidelake.catalog.log.journal import Journal
@@ -36,9 +37,11 @@ from tidelake.catalog.protocol import (
     Garbage,
     Pending,
     Pin,
+    Readers,
     Retained,
     check_owner,
     check_pin_name,
+    let_unused_go,
     new_id,
 )
 from tidelake.errors import (
@@ -69,6 +72,7 @@ class LogSweeper(LogReader):
         self._store = journal.store
         self._clock = clock
         self._announced: dict[str, int] = {}  # by this catalog, and the version of the log at that time
+        self.readers: WeakSet[Readers] = WeakSet()
         self._leases = LogLeases(journal.store, clock)
         self.work = LogWorkQueue(self._amend, self._newest, clock, new_id)
 
@@ -178,6 +182,7 @@ class LogSweeper(LogReader):
         """
         if keep_last < 1:
             raise InvalidInputError("at least the newest snapshot is kept", keep_last=keep_last)
+        let_unused_go(self.readers)
         leased = [each.sequence for each in self._leases.valid(tidy=True)]
 
         def propose(state: LogState) -> tuple[Upkeep | None, Expired]:
@@ -231,6 +236,7 @@ class LogSweeper(LogReader):
             snapshots = state.head.sequence - state.oldest + 1
             return Upkeep("purge", purged=True, garbage=garbage), Expired(snapshots, tuple(keys))
 
+        let_unused_go(self.readers)
         if self._journal.refresh() is None:
             return Expired(0, ())
         waiting = [each.key for each in self._announcements()]

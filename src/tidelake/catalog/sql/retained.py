@@ -14,10 +14,20 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from typing import Any
+from weakref import WeakSet
 
 import orjson
 
-from tidelake.catalog.protocol import Clock, Expired, Pin, Retained, check_owner, check_pin_name
+from tidelake.catalog.protocol import (
+    Clock,
+    Expired,
+    Pin,
+    Readers,
+    Retained,
+    check_owner,
+    check_pin_name,
+    let_unused_go,
+)
 from tidelake.catalog.sql import reading
 from tidelake.catalog.sql import retained_statements as s
 from tidelake.catalog.sql import sweep_statements as sweeping
@@ -39,6 +49,7 @@ class SqlRetainer(SqlReader):
     def __init__(self, database: Database, clock: Clock) -> None:
         super().__init__(database)
         self._clock = clock
+        self.readers: WeakSet[Readers] = WeakSet()
         self._is_later = False  # the catalog is known to have the tables for it
 
     def pin(self, scope: Scope, name: str, sequence: int) -> Pin:
@@ -107,6 +118,7 @@ class SqlRetainer(SqlReader):
         """Let go of the snapshots that ended before a time, and of what only they could reach."""
         if keep_last < 1:
             raise InvalidInputError("at least the newest snapshot is kept", keep_last=keep_last)
+        let_unused_go(self.readers)
         self._ensure_later()
         snapshots, keys, is_more = 0, dict[str, None](), True
         while is_more:

@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 import orjson
 
-from tidelake.catalog.protocol import Expired, Garbage, Pending
+from tidelake.catalog.protocol import Expired, Garbage, Pending, let_unused_go
 from tidelake.catalog.sql import sweep_statements as s
 from tidelake.catalog.sql.driver import Violation
 from tidelake.catalog.sql.retained import SqlRetainer
@@ -68,6 +68,7 @@ class SqlSweeper(SqlRetainer):
 
     def purge_tables(self, *, before_us: int, table_id: str | None = None) -> Expired:
         """Let go of all that dropped tables held, or one of them, unless somebody has a lease there."""
+        let_unused_go(self.readers)
         snapshots, keys = 0, []
         wanted = {"before_us": before_us, "table_id": table_id}
         for (table_id,) in self._database.query(s.dropped_tables, wanted):

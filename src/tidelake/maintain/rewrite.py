@@ -44,7 +44,7 @@ REWRITE_TRIES = 20  # each lost to somebody who changed the same extents and was
 Answer = TypeVar("Answer")
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, weakref_slot=True, eq=False)
 class Rewrite:
     """A change of one table at one snapshot, until it is committed or given up."""
 
@@ -61,6 +61,9 @@ class Rewrite:
     _writers: list[Appender] = field(default_factory=list)
     _finished: int = 0  # of the writers
     _keys: list[str] = field(default_factory=list)  # of objects that no writer wrote
+
+    def __post_init__(self) -> None:
+        self.table.lake.leases.hold(self.head.scope, self.head.sequence, self)  # until all of it is read
 
     @property
     def is_empty(self) -> bool:

@@ -7,7 +7,9 @@ taken on real catalogs, which must answer as the model says. It does not test th
 
 from __future__ import annotations
 
+import ast
 import random
+import re
 from collections.abc import Iterator
 from dataclasses import fields, replace
 from pathlib import Path
@@ -15,8 +17,28 @@ from typing import Any
 
 import pytest
 
+import tidelake
 from tests.support.catalogs import SQL_STORES, Ticking, announce, open_sql, place_of
-from tests.support.protocol import commit_of, explore, extent_of, first_world, next_steps, visible
+from tests.support.protocol import explore, first_world, next_steps
+from tests.support.protocol_bugs import (
+    ALL,
+    BUGS,
+    COLLEAGUE,
+    COLLECTOR,
+    COMPACTOR,
+    DELETER,
+    HISTORIAN,
+    JOB,
+    LEASED,
+    PINNER,
+    READER,
+    RESTORER,
+    RIVALS,
+    SECOND,
+    WRITER,
+)
+from tests.support.protocol_catalog import commit_of, extent_of, visible
+from tests.support.protocol_steps import STEPS, WITHOUT_PLACE
 from tests.support.protocol_world import (
     RULES,
     SCHEMA,
@@ -26,7 +48,6 @@ from tests.support.protocol_world import (
     Failure,
     Plan,
     Role,
-    Roles,
     Rules,
     Step,
     World,
@@ -34,16 +55,10 @@ from tests.support.protocol_world import (
 from tidelake.catalog import Catalog, Pending, StaleHead
 from tidelake.catalog.log.log_catalog import open_log_catalog
 from tidelake.errors import ConflictError, NotFoundError
-from tidelake.model import snapshot
-from tidelake.model.snapshot import AddExtent, Commit, Fence, Manifest, RemoveExtent, Snapshot
+from tidelake.model.snapshot import AddExtent, Commit, Fence
 
 LONGEST_TRACE = 20  # a counterexample that a person can follow
 
-WRITER: tuple[str, Role] = ("a", "writer")
-COMPACTOR: tuple[str, Role] = ("c", "compactor")
-ALL: Roles = (WRITER, ("b", "writer without key"), COMPACTOR)
-RIVALS: Roles = (WRITER, COMPACTOR, ("d", "compactor"))
-LEASED: Roles = (WRITER, ("c", "leased compactor"), ("d", "leased compactor"))
 EVERYBODY = Cast((*ALL, ("d", "leased compactor"), ("e", "leased compactor")), crashes=2, losses=2, abandons=2)
 WALKS = {"sqlite": 8, "postgres": 3, "log": 3}
 REBASES_ITSELF = replace(RULES, rebases_itself=True)
@@ -72,7 +87,43 @@ FAILING_WORLDS = {
         ("a lost answer, rebased inside", Cast((WRITER, COMPACTOR), losses=1), REBASES_ITSELF),
     )
 }
+RIVAL: tuple[str, Role] = ("f", "deleter")
+UPKEEP_WORLDS = {
+    "a delete and a crash": (Cast((WRITER, COMPACTOR, DELETER), crashes=1), RULES),
+    "a delete, a lost answer and an abandoned extent": (
+        Cast((WRITER, COMPACTOR, DELETER), losses=1, abandons=1),
+        RULES,
+    ),
+    "a delete, rebased inside": (Cast((WRITER, COMPACTOR, DELETER), losses=1), REBASES_ITSELF),
+    "two deletes and a reader": (Cast((WRITER, DELETER, RIVAL, READER)), RULES),
+    "a restored snapshot": (Cast((WRITER, COMPACTOR, DELETER, RESTORER)), RULES),
+    "a restored snapshot and a lost answer": (Cast((WRITER, DELETER, RESTORER), losses=1), RULES),
+    "a restored snapshot and a pin": (Cast((WRITER, DELETER, RESTORER, PINNER)), RULES),
+    "a lease, a pin and a crash": (Cast((WRITER, COMPACTOR, READER, PINNER), crashes=1), RULES),
+    "a pin, and a time that has expired": (Cast((WRITER, COMPACTOR, DELETER, PINNER, HISTORIAN)), RULES),
+    "readers that stall": (Cast((WRITER, COMPACTOR, READER, SECOND), stalls=1), RULES),
+    "readers of one process": (Cast((WRITER, COMPACTOR, READER, SECOND), stalls=1, one_process=True), RULES),
+    "two collections and a crash": (Cast((WRITER, COLLECTOR, COLLEAGUE), crashes=1), RULES),
+    "a collection and an abandoned extent": (Cast((WRITER, COLLECTOR), crashes=1, abandons=1), RULES),
+    "two collections and a compaction": (Cast((WRITER, COMPACTOR, COLLECTOR, COLLEAGUE)), RULES),
+    "a collection, a reader and a crash": (Cast((WRITER, COMPACTOR, READER, COLLECTOR), crashes=1), RULES),
+    "a collection and a delete": (Cast((WRITER, COMPACTOR, DELETER, COLLECTOR)), RULES),
+    "a job": (Cast((JOB, COLLECTOR)), RULES),
+    "a job and a crash": (Cast((JOB, COLLECTOR), crashes=1, attempts=1), RULES),
+    "a job and an abandoned folder": (Cast((JOB, COLLECTOR), abandons=1, attempts=1), RULES),
+    "a job and a lost answer": (Cast((JOB, COLLECTOR), losses=1, attempts=1), RULES),
+    "a job and two collections": (Cast((JOB, COLLECTOR, COLLEAGUE), attempts=1), RULES),
+    "a job and a compaction": (Cast((JOB, COMPACTOR, COLLECTOR), attempts=1), RULES),
+}
 LARGE_WORLDS = {
+    "a delete, a crash and a lost answer": (Cast((WRITER, COMPACTOR, DELETER), crashes=1, losses=1), RULES),
+    "two deletes, a compaction and a reader": (Cast((WRITER, COMPACTOR, DELETER, RIVAL, READER)), RULES),
+    "two collections, a crash and an abandoned extent": (
+        Cast((WRITER, COLLECTOR, COLLEAGUE), crashes=1, abandons=1),
+        RULES,
+    ),
+    "two attempts and a crash": (Cast((JOB, COLLECTOR), crashes=1), RULES),
+    "two attempts and an abandoned folder": (Cast((JOB, COLLECTOR), abandons=1), RULES),
     "everything": (Cast(ALL, crashes=1, losses=1, abandons=1), RULES),
     "two crashes": (Cast(ALL, crashes=2), RULES),
     "two lost answers": (Cast(ALL, losses=2), RULES),
@@ -91,87 +142,7 @@ LARGE_WORLDS = {
 }
 
 
-def _rebase_without_removals(commit: Commit, onto: Snapshot, **known: Any) -> Commit:
-    kept = tuple(action for action in commit.actions if not isinstance(action, RemoveExtent))
-    return replace(snapshot.rebase(commit, onto, **known), actions=kept)
-
-
-def _rebase_without_asking(commit: Commit, onto: Snapshot, **known: Any) -> Commit:
-    return replace(commit, base=onto.sequence)
-
-
-def _apply_without_asking(manifest: Manifest, commits: list[Commit], **named: Any) -> Manifest:
-    added = {action.extent.id for commit in commits for action in commit.actions if isinstance(action, AddExtent)}
-    left = {name: extent for name, extent in manifest.extents.items() if name not in added}
-    return snapshot.apply(replace(manifest, extents=left), commits, **named)
-
-
-BUGS: dict[str, tuple[dict[str, Any], Cast, str]] = {
-    "a full disk is taken for a lost answer": (
-        {"fails_at_once": False},
-        Cast(ALL, failure="full"),
-        "tried again after",
-    ),
-    "a lost answer is looked for without a deadline": (
-        {"ends_by_deadline": False},
-        Cast(ALL, failure="deaf"),
-        "goes on for ever",
-    ),
-    "the head is not compared": ({"compares_head": False}, Cast(ALL), "held"),
-    "the head is compared in another transaction": ({"swaps_at_once": False}, Cast(ALL), "held"),
-    "a replay is not found": ({"finds_replays": False}, Cast(ALL, crashes=1), "the row a is 2 times"),
-    "a replay gets a new answer": ({"answers_first": False}, Cast(ALL, crashes=1), "is in an earlier one"),
-    "the key is recorded in another transaction": (
-        {"keeps_keys_with_commit": False},
-        Cast(ALL, crashes=1),
-        "the row a is 2 times",
-    ),
-    "inputs need not be live": (
-        {"checks_live": False, "rebase": _rebase_without_asking},
-        Cast(RIVALS),
-        "inputs were not live",
-    ),
-    "an abandoned extent is published": ({"checks_pending": False}, Cast(ALL, abandons=1), "which is deleted"),
-    "a lease is not fenced": ({"checks_fence": False}, Cast(LEASED), "after its lease was lost"),
-    "what is removed is deleted at once": ({"marks_removed": False}, Cast(ALL), "held"),
-    "the head expires": ({"expires_below_head": False}, Cast(ALL), "held"),
-    "a retained snapshot's extents expire": ({"expires_unseen": False}, Cast(ALL), "held"),
-    "objects are registered after they are written": (
-        {"registers_first": False},
-        Cast(ALL, crashes=1),
-        "nobody will ever collect",
-    ),
-    "the registration ends before the commit": (
-        {"stays_registered": False, "checks_pending": False},
-        Cast(ALL),
-        "which is deleted",
-    ),
-    "a second try uses the first one's name": (
-        {"names_anew": False},
-        Cast(ALL, crashes=1, abandons=1),
-        "which is deleted",
-    ),
-    "rows are acknowledged before they are committed": ({"acknowledges_last": False}, Cast(ALL), "which is not there"),
-    "no answer is taken for a failure": ({"looks_when_unknown": False}, Cast(ALL, losses=1), "the row b is 2 times"),
-    "a moved head is taken for an answer": ({"looks_for_receipt": False}, Cast(ALL, losses=1), "the acknowledged row"),
-    "a refusal is passed on without a look": ({"looks_when_refused": False}, Cast(ALL, losses=1), "and it did"),
-    "the collector does not heed pending": ({"heeds_pending": False}, Cast(ALL), "which is deleted"),
-    "the collector does not heed old snapshots": ({"heeds_retained": False}, Cast(ALL), "which is deleted"),
-    "the collector forgets before it deletes": (
-        {"forgets_last": False},
-        Cast(ALL, crashes=1),
-        "nobody will ever collect",
-    ),
-    "rebase drops removals": ({"rebase": _rebase_without_removals}, Cast(ALL), "2 times"),
-    "an extent can be added twice": (
-        {"finds_replays": False, "checks_pending": False, "apply": _apply_without_asking},
-        Cast(ALL, losses=1),
-        "2 times",
-    ),
-}
-
-
-@pytest.mark.parametrize(("cast", "rules"), WORLDS.values(), ids=WORLDS)
+@pytest.mark.parametrize(("cast", "rules"), [*WORLDS.values(), *UPKEEP_WORLDS.values()], ids=[*WORLDS, *UPKEEP_WORLDS])
 def test_protocol_keeps_every_invariant_in_every_order(cast: Cast, rules: Rules) -> None:
     found = explore(cast, rules)
     print(found)
@@ -201,7 +172,17 @@ def test_protocol_keeps_every_invariant_in_a_larger_world(cast: Cast, rules: Rul
     assert found.violation is None, str(found)
 
 
-@pytest.mark.parametrize("cast", [Cast(ALL, crashes=1), Cast(ALL, losses=1), Cast(ALL, abandons=1)], ids=repr)
+@pytest.mark.parametrize(
+    "cast",
+    [
+        Cast(ALL, crashes=1),
+        Cast(ALL, losses=1),
+        Cast(ALL, abandons=1),
+        Cast((WRITER, COMPACTOR, DELETER, READER)),
+        Cast((WRITER, COMPACTOR, COLLECTOR), abandons=1),
+    ],
+    ids=repr,
+)
 def test_search_ends_the_same_when_it_takes_no_shortcuts(cast: Cast) -> None:
     short, long = explore(cast), explore(cast, shortcuts=False)
     assert (short.violation, short.endings) == (long.violation, long.endings)
@@ -220,6 +201,19 @@ def test_search_finds_the_damage_when_a_rule_is_broken(broken: dict[str, Any], c
 def test_every_rule_is_broken_once() -> None:
     rules = {field.name for field in fields(Rules)} - {"rebases_itself"}
     assert {name for broken, _, _ in BUGS.values() for name in broken} == rules
+
+
+def test_every_named_step_of_the_engine_has_a_place_in_the_model() -> None:
+    named = _named_steps()
+    assert "rewrite.committed" in named
+    assert named - STEPS.keys() - WITHOUT_PLACE.keys() == set()
+    assert STEPS.keys() & WITHOUT_PLACE.keys() == set()
+
+
+def test_every_step_that_the_engine_names_happens_in_the_model() -> None:
+    casts = [EVERYBODY, *(cast for cast, _ in UPKEEP_WORLDS.values())]
+    taken = {step.does for cast in casts for seed in range(5) for _, step, _ in _walk(cast, RULES, random.Random(seed))}
+    assert {text for text in STEPS.values() if not any(does.startswith(text) for does in taken)} == set()
 
 
 @pytest.mark.parametrize(
@@ -241,6 +235,18 @@ def test_catalog_answers_as_the_model_says(
                 mirror.follow(before, step, after)
     expected = {"fenced", "not_pending", "not_live" if rules.rebases_itself else "stale"}
     assert expected <= answers  # or else the walks were too short to show anything
+
+
+def _named_steps() -> set[str]:
+    """Return the names of all steps at which a test can stop the engine."""
+    calls = (
+        node
+        for path in Path(tidelake.__file__).parent.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("at", "_at")
+    )
+    given = (call.args[0].value for call in calls if call.args and isinstance(call.args[0], ast.Constant))
+    return {name for name in given if isinstance(name, str) and re.fullmatch(r"[a-z]+\.[a-z_]+", name)}
 
 
 def _open(store: str, request: pytest.FixtureRequest, folder: Path) -> Catalog:

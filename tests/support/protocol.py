@@ -1,15 +1,15 @@
-"""Model the commit protocol as a small world, and visit every state it can get into.
+"""Model the commit protocol and upkeep as a small world, and visit every state it can get into.
 
-Writers append one row each, compactors merge all that is live, a collector gives up, expires and deletes. A step is one
+Writers append one row each, compactors merge all that is live, deleters take the first row away, restorers publish the
+first snapshot again, expiry lets snapshots go and a collector deletes. ``protocol_readers`` has those who read,
+``protocol_upkeep`` Spark jobs and collections with all their steps, ``protocol_catalog`` the catalog. A step is one
 thing that others can see. Between any two steps anybody else may act, anybody may crash, and a commit may arrive whose
 sender has stopped waiting for the answer::
 
     idle ─▶ claimed ─▶ registered ─▶ ready ──commit──▶ receipted ─▶ done
            (leased only)              ▲ │ stale ─▶ behind ─▶ rebase
-                                      └─┘ lost ─▶ unknown ─▶ look by id · refused ─▶ look by id
+           (asked: rewrites)          └─┘ lost ─▶ unknown ─▶ look by id · refused ─▶ look by id
 
-Rebasing and applying are the engine's own functions. The catalog is modelled as the SQL catalog keeps it, extents with
-the sequence that added and the one that removed them, so that what it shows can be held against what ``apply`` gives.
 An extent's name ends in the rows it holds: ``c1/abs`` is the first extent of compactor c, with the rows a, b and s.
 
 ``Rules`` are what the protocol does; one that is switched off is a bug, and ``explore`` must find what it breaks. An
@@ -25,23 +25,32 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable
-from functools import cache
 
+from tests.support import protocol_readers as readers
+from tests.support import protocol_upkeep as upkeep
+from tests.support.protocol_catalog import (
+    bound_of,
+    expire,
+    is_retained,
+    publish,
+    read_history,
+    rebased,
+    rows_in,
+    rows_of,
+    visible,
+)
 from tests.support.protocol_failure import COMMITTING, OVER, steps_of_failure
 from tests.support.protocol_world import (
+    DOOMED,
     RULES,
-    SCHEMA,
-    SCOPE,
-    UNIT,
     Actor,
-    Answer,
     Cast,
     Exploration,
-    Held,
     Names,
     Next,
     Phase,
     Plan,
+    Role,
     Rules,
     Step,
     Turn,
@@ -49,9 +58,8 @@ from tests.support.protocol_world import (
     plan_of,
     release,
     set_actor,
+    without_named,
 )
-from tidelake.errors import TidelakeError
-from tidelake.model.snapshot import Action, AddExtent, Commit, Extent, Fence, Manifest, RemoveExtent, Snapshot
 
 
 def explore(cast: Cast, rules: Rules = RULES, *, shortcuts: bool = True) -> Exploration:
@@ -61,27 +69,48 @@ def explore(cast: Cast, rules: Rules = RULES, *, shortcuts: bool = True) -> Expl
     """
     start = first_world(cast)
     parents: dict[World, World | None] = {start: None}
+    edges: dict[World, list[World]] = {}  # backwards, where it must be possible to come to rest
+    at_rest: list[World] = []
     waiting = deque([start])
     steps = endings = 0
     while waiting:
         world = waiting.popleft()
-        found = violation(world)
+        found = violation(world, cast)
         if found is None:
             before = steps
             for _, after in next_steps(world, cast, rules, shortcuts=shortcuts):
                 steps += 1
+                if cast.collects:
+                    edges.setdefault(after, []).append(world)
                 if after not in parents:
                     parents[after] = world
                     waiting.append(after)
             if steps == before:
                 endings += 1
+                at_rest.append(world)
                 found = stuck(world, cast)
         if found is not None:
             return Exploration(len(parents), steps, endings, found, _way_to(world, parents, cast, rules))
     if cast.failure and (endless := _endless(parents, cast, rules)) is not None:
         way = _way_to(endless, parents, cast, rules)
         return Exploration(len(parents), steps, endings, "a commit goes on for ever after its deadline", way)
+    if cast.collects and (restless := _restless(parents, edges, at_rest)) is not None:
+        way = _way_to(restless, parents, cast, rules)
+        return Exploration(len(parents), steps, endings, "there is no way to come to rest", way)
     return Exploration(len(parents), steps, endings)
+
+
+def _restless(
+    parents: dict[World, World | None], edges: dict[World, list[World]], at_rest: list[World]
+) -> World | None:
+    """Return a state, the nearest, from which there is no way to an ending."""
+    reaching, waiting = set(at_rest), list(at_rest)
+    while waiting:
+        for before in edges.get(waiting.pop(), ()):
+            if before not in reaching:
+                reaching.add(before)
+                waiting.append(before)
+    return next((world for world in parents if world not in reaching), None)
 
 
 def _endless(parents: dict[World, World | None], cast: Cast, rules: Rules) -> World | None:
@@ -113,7 +142,8 @@ def _endless(parents: dict[World, World | None], cast: Cast, rules: Rules) -> Wo
 
 def first_world(cast: Cast) -> World:
     """Return the state before anything has happened: one snapshot with one row."""
-    return World(tuple(Actor("idle", 1) for _ in cast.roles), cast.crashes, cast.losses, cast.abandons)
+    actors = tuple(Actor("idle", 1) for _ in cast.roles)
+    return World(actors, cast.crashes, cast.losses, cast.abandons, cast.stalls)
 
 
 def next_steps(world: World, cast: Cast, rules: Rules, *, shortcuts: bool = True) -> Next:
@@ -126,44 +156,54 @@ def next_steps(world: World, cast: Cast, rules: Rules, *, shortcuts: bool = True
         return
     if cast.failure:
         yield Step("the catalog", "fails for good:", cast.failure), world._replace(failure=cast.failure)
-    private = (at for at, actor in enumerate(world.actors) if shortcuts and _is_private(world, actor))
+    private = (at for at, actor in enumerate(world.actors) if shortcuts and _is_private(world, actor, cast))
     urgent = next(private, None)
     for at, (name, role) in enumerate(cast.roles):
         if urgent is not None and at != urgent:
             continue
         actor = world.actors[at]
-        yield from _ACTS[actor.phase](Turn(world, at, name, role, rules), actor)
+        turn = Turn(world, at, name, role, rules, readers.process_of(cast, name), cast.attempts)
+        yield from _ACTS[actor.phase](turn, actor)
         if world.crashes and actor.phase not in ("idle", "done", "gone"):
-            over = Actor("gone", 0) if role == "writer without key" else Actor("idle", actor.attempt + 1)
-            yield Step(name, "crashes"), set_actor(world, at, over)._replace(crashes=world.crashes - 1)
+            yield Step(name, "crashes"), set_actor(world, at, _crashed(role, actor))._replace(crashes=world.crashes - 1)
     if urgent is None:
         for plan in world.network:
-            after, answer = _publish(world._replace(network=world.network - {plan}), plan, rules)
+            after, answer = publish(world._replace(network=world.network - {plan}), plan, rules)
             yield Step("the network", "delivers late", "", plan, answer), after
-        yield from _sweep(world, rules)
+        yield from upkeep.steps_of_tasks(world)
+        yield from readers.steps_of_leases(world, cast, rules)
+        yield from _expire(world, rules)
+        yield from _sweep(world, cast, rules)
 
 
-def violation(world: World) -> str | None:
+def violation(world: World, cast: Cast) -> str | None:
     """Return which invariant a state breaks."""
     if world.fault:
         return world.fault
-    found, reachable = _read_history(world.extents, world.oldest, world.head, world.published)
+    found, reachable = read_history(world.extents, world.published)
     if found is not None:
         return found
     if not reachable <= world.objects:
         return f"a retained snapshot reaches {min(reachable - world.objects)}, which is deleted"
+    held = dict(world.published)
     for row, sequence in world.acknowledged:
-        for at in range(max(sequence, world.oldest), world.head + 1):
-            if row not in _rows(world.published[at - world.oldest]):
-                return f"the acknowledged row {row} is not in snapshot {at}"
         if sequence > world.head:
             return f"the row {row} was acknowledged for snapshot {sequence}, which is not there"
-        if sequence > world.oldest and row in _rows(world.published[sequence - 1 - world.oldest]):
+        until = min((at for each, at in world.taken if each == row and at > sequence), default=world.head + 1)
+        for at in range(sequence, until):
+            if at in held and row not in rows_in(held[at]):
+                return f"the acknowledged row {row} is not in snapshot {at}"
+        if sequence - 1 in held and row in rows_in(held[sequence - 1]):
             return f"the row {row} was acknowledged for snapshot {sequence} and is in an earlier one"
+    for row, sequence in world.deleted:
+        if sequence in held and row in rows_in(held[sequence]):
+            return f"the row {row} is in snapshot {sequence}, which was to be without it"
     if world.denied and (lies := world.denied.intersection(commit for commit, _ in world.receipts)):
         return f"the sender of {min(lies)} was told that it did not happen, and it did"
-    if orphans := world.objects - reachable - world.pending - world.garbage - world.overtaken:
-        orphans -= {actor.plan.adds for actor in world.actors if actor.plan is not None}
+    if not cast.collects and (
+        orphans := without_named(world.objects - reachable, world.pending | world.garbage | world.overtaken)
+    ):
+        orphans = orphans.difference(*(actor.plan.adds for actor in world.actors if actor.plan is not None))
         if orphans:
             return f"nobody will ever collect {min(orphans)}"
     return None
@@ -174,27 +214,17 @@ def stuck(world: World, cast: Cast) -> str | None:
     for (name, role), actor in zip(cast.roles, world.actors, strict=True):
         if world.failure and actor.phase not in OVER:
             return f"{name} never ends: {actor.phase}"
-        if not world.failure and role == "writer" and actor.phase != "done":
+        if not world.failure and role in ("writer", "job") and actor.phase != "done":
             return f"{name} is stuck: {actor.phase}"
+    if world.failure:
+        return None
+    if world.leases:
+        return f"the lease of {min(world.leases)[0]} never ends"
+    if cast.collects:
+        _, reachable = read_history(world.extents, world.published)
+        if left := (world.objects - reachable) | world.pending | world.garbage:
+            return f"{min(left)} is never collected"
     return None
-
-
-def visible(extents: Held, sequence: int) -> tuple[str, ...]:
-    """Return the extents that a snapshot shows."""
-    return tuple(sorted(name for name, added, gone in extents if added <= sequence and (not gone or gone > sequence)))
-
-
-def commit_of(plan: Plan) -> Commit:
-    """Return a plan as the engine's own value."""
-    removes = tuple(RemoveExtent(name) for name in plan.removes)
-    fence = Fence(UNIT, plan.token) if plan.token else None
-    actions: tuple[Action, ...] = (AddExtent(extent_of(plan.adds)), *removes)
-    return Commit(plan.id, SCOPE, plan.base, actions, key=plan.key, fence=fence)
-
-
-def extent_of(name: str) -> Extent:
-    """Return an extent as the engine's own value."""
-    return Extent(name, name, "tlm", 1, len(_rows_of(name)), 1, None, None, 1)
 
 
 def _rest(turn: Turn, actor: Actor) -> Next:
@@ -202,50 +232,101 @@ def _rest(turn: Turn, actor: Actor) -> Next:
 
 
 def _start(turn: Turn, actor: Actor) -> Next:
-    if turn.role != "leased compactor":
+    world = turn.world
+    match turn.role:
+        case "leased compactor":
+            token = world.token + 1
+            claimed = turn.to(actor._replace(phase="claimed", token=token))
+            yield Step(turn.name, "leases the work with token", token), claimed._replace(token=token)
+        case "job":
+            yield from upkeep.open_folder(turn, actor)
+        case "collector":
+            yield from upkeep.list_store(turn, actor)
+        case "reader" | "reader of a pin" | "reader as of 2" | "deleter":
+            yield from readers.ask(turn, actor)
+        case "restorer":
+            if world.head > 1:
+                yield from readers.ask(turn, actor)
+        case _:
+            yield from _register(turn, actor)
+
+
+def _go_on(turn: Turn, actor: Actor) -> Next:
+    """Work on the snapshot that was the head."""
+    if turn.role not in ("deleter", "restorer"):
+        yield from readers.keep(turn, actor)
+    elif is_retained(turn.world, actor.sequence):
         yield from _register(turn, actor)
-        return
-    token = turn.world.token + 1
-    claimed = turn.to(actor._replace(phase="claimed", token=token))
-    yield Step(turn.name, "leases the work with token", token), claimed._replace(token=token)
+    else:
+        yield Step(turn.name, "finds its snapshot expired:", actor.sequence), turn.to(Actor("idle", actor.attempt))
 
 
 def _register(turn: Turn, actor: Actor) -> Next:
-    """Read the head, decide on a commit, and announce its extent."""
+    """Decide on a commit, and announce its extents."""
     world, rules = turn.world, turn.rules
-    removes: tuple[str, ...] = ()
-    rows = turn.name
-    if "compactor" in turn.role:
-        removes = visible(world.extents, world.head)
-        if len(removes) < 2:
-            return
-        rows = "".join(sorted("".join(map(_rows_of, removes))))
     own = f"{turn.name}{actor.attempt}"
-    key = turn.name if turn.role == "writer" else None
-    plan = Plan(own, world.head, f"{own if rules.names_anew else turn.name}/{rows}", removes, key, actor.token)
-    after = turn.to(actor._replace(phase="registered", plan=plan))
+    plan = _plan(turn, actor, own if rules.names_anew else turn.name)
+    if plan is None:
+        return
+    if not (plan.adds or plan.removes):
+        yield Step(turn.name, "finds nothing to do"), turn.to(Actor("gone" if plan.id == "expired" else "done", 0))
+        return
+    after = turn.to(actor._replace(phase="registered", plan=plan._replace(id=own)))
+    what = " ".join(plan.adds)
     if rules.registers_first:
-        announced = after._replace(pending=world.pending | {plan.adds})
-        yield Step(turn.name, f"reads snapshot {world.head} and registers", plan.adds), announced
+        announced = after._replace(pending=world.pending.union(plan.adds))
+        yield Step(turn.name, f"plans at snapshot {plan.base} and registers", what), announced
     else:
-        yield Step(turn.name, f"reads snapshot {world.head} and writes", plan.adds), _written(after, plan)
+        yield Step(turn.name, f"plans at snapshot {plan.base} and writes", what), _written(after, plan)
+
+
+def _plan(turn: Turn, actor: Actor, named: str) -> Plan | None:
+    """Return what somebody is about to commit; None if it is not the time, nothing if there is nothing to do."""
+    world = turn.world
+    base = actor.sequence or world.head
+    live = visible(world.extents, base)
+    newest = live if turn.rules.plans_at_one_head else visible(world.extents, world.head)
+    match turn.role:
+        case "compactor" | "leased compactor":
+            merged = (f"{named}/{rows_in(live)}",)
+            return Plan(named, base, merged, live, token=actor.token, reads=live) if len(live) > 1 else None
+        case "deleter":
+            touched, meant = (tuple(e for e in each if DOOMED in rows_of(e)) for each in (live, newest))
+            kept = rows_in(touched).replace(DOOMED, "")
+            added = (f"{named}/{kept}",) if kept else ()
+            return Plan(named, base, added, meant, reads=touched, takes=DOOMED if touched else "")
+        case "restorer" if not is_retained(world, 1):
+            return Plan("expired", base, ())
+        case "restorer":
+            then = visible(world.extents, 1)
+            back = tuple(name for name in then if name not in live)
+            gone = tuple(name for name in newest if name not in then)
+            copies = tuple(f"{named}/{rows_of(name)}" for name in back) if turn.rules.copies_anew else back
+            was, wanted = Counter(rows_in(live)), Counter(rows_in(then))
+            takes, gives = ("".join(each.elements()) for each in (was - wanted, wanted - was))
+            return Plan(named, base, copies, gone, reads=back, takes=takes, gives=gives)
+    key = turn.name if turn.role == "writer" else None
+    return Plan(named, base, (f"{named}/{turn.name}",), key=key, gives=turn.name)
 
 
 def _write(turn: Turn, actor: Actor) -> Next:
     world, plan, rules = turn.world, plan_of(actor), turn.rules
-    if not world.objects.issuperset(plan.removes):
-        yield Step(turn.name, "finds an input deleted"), turn.give_up(plan, Actor("gone", 0))
+    if not world.objects.issuperset(plan.reads):
+        over = Actor("idle", actor.attempt + 1) if turn.role == "deleter" else Actor("gone", 0)
+        yield Step(turn.name, "finds an input deleted"), turn.give_up(plan, over)
         return
     after = turn.to(actor._replace(phase="ready"))
     if not rules.registers_first:
-        yield Step(turn.name, "registers", plan.adds), after._replace(pending=world.pending | {plan.adds})
+        yield Step(turn.name, "registers", plan.adds), after._replace(pending=world.pending.union(plan.adds))
         return
     after = _written(after, plan)
     if not rules.stays_registered:
-        after = release(after, plan.adds)
+        after = release(after, *plan.adds)
     if not rules.acknowledges_last and plan.key:
         after = after._replace(acknowledged=after.acknowledged | {(turn.name, plan.base + 1)})
-    yield Step(turn.name, "writes", plan.adds), after
+    if not rules.adds_with_removal and plan.removes:
+        after = set_actor(after, turn.at, actor._replace(phase="ready", plan=plan._replace(adds=())))
+    yield Step(turn.name, "reads and writes" if plan.reads else "writes", " ".join(plan.adds)), after
 
 
 def _commit(turn: Turn, actor: Actor) -> Next:
@@ -261,7 +342,7 @@ def _commit(turn: Turn, actor: Actor) -> Next:
 
 
 def _commit_now(turn: Turn, actor: Actor) -> Next:
-    after, answer = _publish(turn.world, plan_of(actor), turn.rules)
+    after, answer = publish(turn.world, plan_of(actor), turn.rules)
     if isinstance(answer, int):
         told = actor._replace(phase="receipted", sequence=answer)
     else:
@@ -270,8 +351,15 @@ def _commit_now(turn: Turn, actor: Actor) -> Next:
 
 
 def _rebase(turn: Turn, actor: Actor) -> Next:
-    world = turn.world
-    fitted = _rebased(turn.rules.rebase, plan_of(actor), world.head, visible(world.extents, world.head))
+    world, plan = turn.world, plan_of(actor)
+    live = visible(world.extents, world.head)
+    fitted = rebased(turn.rules.rebase, plan, world.head, live)
+    if fitted is None and not turn.rules.begins_again:
+        fitted = plan._replace(base=world.head, removes=tuple(name for name in plan.removes if name in live))
+        if not (fitted.adds or fitted.removes):
+            satisfied = actor._replace(phase="receipted", sequence=world.head)
+            yield Step(turn.name, "takes it for done:", plan.id), turn.to(satisfied)
+            return
     if fitted is None:
         yield Step(turn.name, "cannot rebase onto", world.head), turn.to(actor._replace(phase="refused"))
     else:
@@ -293,7 +381,9 @@ def _find_out(turn: Turn, actor: Actor) -> Next:
     else:
         told = actor._replace(phase="receipted", sequence=found)
         yield Step(turn.name, f"looks, and it is in {found}:", plan.id), turn.to(told)
-    over = Actor("gone", 0) if turn.role == "writer without key" else again
+    over = Actor("gone", 0) if turn.role in ("writer without key", "deleter", "restorer") else again
+    if turn.role == "job":
+        over = actor._replace(phase="aborting")
     yield Step(turn.name, "gives up on", plan.id), turn.give_up(plan, over)
 
 
@@ -305,7 +395,9 @@ def _face_refusal(turn: Turn, actor: Actor) -> Next:
         told = actor._replace(phase="receipted", sequence=found)
         yield Step(turn.name, f"looks, and it is in {found}:", plan.id), turn.to(told)
         return
-    over = Actor("idle", actor.attempt + 1) if "writer" in turn.role else Actor("gone", 0)
+    over = Actor("gone", 0) if "compactor" in turn.role else Actor("idle", actor.attempt + 1)
+    if turn.role == "job":
+        over = actor._replace(phase="aborting")
     denied = turn.give_up(plan, over)._replace(denied=world.denied | {plan.id})
     yield Step(turn.name, "says that it did not happen:", plan.id), denied
 
@@ -315,9 +407,12 @@ def _acknowledge(turn: Turn, actor: Actor) -> Next:
     if plan.key and not turn.rules.keeps_keys_with_commit and plan.key not in dict(world.keys):
         yield Step(turn.name, "records its key", plan.key), world._replace(keys=world.keys | {(plan.key, plan.id)})
         return
-    after = turn.give_up(plan, Actor("done", 0))  # after a replay, an extent is left that nobody wants
-    if "writer" in turn.role:
+    over = actor._replace(phase="settling") if turn.role == "job" else Actor("done", 0)
+    after = turn.give_up(plan, over)  # after a replay, an extent is left that nobody wants
+    if "writer" in turn.role or turn.role == "job":
         after = after._replace(acknowledged=world.acknowledged | {(turn.name, actor.sequence)})
+    if turn.role == "deleter":
+        after = after._replace(deleted=world.deleted | {(DOOMED, actor.sequence)})
     yield Step(turn.name, "acknowledges snapshot", actor.sequence), after
 
 
@@ -333,91 +428,77 @@ _ACTS: dict[Phase, Callable[[Turn, Actor], Next]] = {
     "receipted": _acknowledge,
     "done": _rest,
     "gone": _rest,
+    "asked": _go_on,
+    "seen": readers.keep,
+    "held": readers.plan,
+    "reading": readers.read,
+    "foldered": upkeep.choose,
+    "looked": upkeep.name_late,
+    "named": upkeep.look_for_folder,
+    "aborting": upkeep.abort,
+    "settling": upkeep.settle,
+    "leaving": upkeep.settle,
+    "left": upkeep.settle,
+    "stocked": upkeep.give_up_ownerless,
+    "sweeping": upkeep.take_page,
+    "below": upkeep.list_below,
+    "naming": upkeep.ask_for_names,
+    "deleting": upkeep.delete_page,
+    "forgetting": upkeep.forget_page,
+    "orphans": upkeep.delete_orphans,
 }
 
 
-def _is_private(world: World, actor: Actor) -> bool:
+def _crashed(role: Role, actor: Actor) -> Actor:
+    """Return how somebody goes on after a crash: who has a key, or works on nobody's behalf, begins again."""
+    if role == "collector":
+        return Actor("idle", actor.attempt)
+    return Actor("gone", 0) if role == "writer without key" or "reader" in role else Actor("idle", actor.attempt + 1)
+
+
+def _is_private(world: World, actor: Actor, cast: Cast) -> bool:
     """Return whether an actor's next step neither changes nor reads what another's step reads or changes."""
     match actor.phase:
         case "receipted":
             return True
         case "registered":
-            return not world.abandons and plan_of(actor).adds in world.pending and not plan_of(actor).removes
+            plan = plan_of(actor)
+            return not (cast.collects or world.abandons or plan.reads) and world.pending.issuperset(plan.adds)
         case "refused" | "unknown":
             return all(plan.id != plan_of(actor).id for plan in world.network)
         case _:
             return False
 
 
-def _publish(world: World, plan: Plan, rules: Rules) -> tuple[World, Answer]:
-    """Commit as the catalog does."""
-    # 1. Swap.
-    if rules.rebases_itself:
-        plan = _rebased(rules.rebase, plan, world.head, plan.removes) or plan
-    if rules.compares_head and rules.swaps_at_once and plan.base != world.head:
-        return world, "stale"
-    # 2. Leave out what happened before.
-    receipts = dict(world.receipts)
-    if rules.finds_replays and (
-        first := receipts.get(plan.id) or receipts.get(dict(world.keys).get(plan.key or "", ""))
-    ):
-        return world, first if rules.answers_first else world.head
-    # 3. Check, and take away.
-    if rules.checks_fence and plan.token and plan.token != world.token:
-        return world, "fenced"
-    if rules.checks_live and not set(plan.removes) <= set(visible(world.extents, world.head)):
-        return world, "not_live"
-    if rules.checks_pending and plan.adds not in world.pending:
-        return world, "not_pending"
-    # 4. Write.
-    sequence = plan.base + 1
-    left = frozenset(
-        (name, added, sequence if name in plan.removes and not gone else gone)
-        for name, added, gone in world.extents
-        if rules.marks_removed or name not in plan.removes
-    )
-    after = world._replace(
-        head=max(sequence, world.head),
-        extents=left | {(plan.adds, sequence, 0)},
-        receipts=world.receipts | {(plan.id, sequence)},
-        pending=world.pending - {plan.adds},
-    )
-    if plan.key and rules.keeps_keys_with_commit:
-        after = after._replace(keys=world.keys | {(plan.key, plan.id)})
-    if rules.compares_head and rules.swaps_at_once and not rules.rebases_itself:
-        after = after._replace(network=frozenset())  # what is still under way is built on an older snapshot
-    return _observed(world, after, plan, rules), sequence
+def _expire(world: World, rules: Rules) -> Next:
+    """Let the oldest snapshot go, or those that are not pinned any more."""
+    who, oldest = "expiry", bound_of(world, rules)
+    if not rules.expires_at_once and not world.looked:
+        yield Step(who, "looks how far it may go:", oldest), world._replace(looked=oldest)
+        return
+    oldest = world.looked or oldest
+    pinned = {sequence for _, sequence in world.pins} if rules.heeds_pins else ()
+    unwanted = any(each < oldest and each not in pinned for each, _ in world.published)
+    if rules.expires_below_head and oldest <= world.oldest and not unwanted:
+        return
+    after = expire(world, oldest, rules)
+    yield Step(who, "lets go of snapshots before", oldest), after
 
 
-def _observed(before: World, after: World, plan: Plan, rules: Rules) -> World:
-    """Note what the new snapshot holds by the engine's own function, or why it should not have been published."""
-    live = visible(before.extents, before.head)
-    if plan.token and plan.token != before.token:
-        return after._replace(fault=f"{plan.id} was published after its lease was lost")
-    if not set(plan.removes) <= set(live):
-        return after._replace(fault=f"{plan.id} was published and its inputs were not live")
-    if plan.base != before.head:
-        return after  # the history shows what became of the snapshot that was there
-    held = _applied(rules.apply, plan, before.head, live)
-    if isinstance(held, str):
-        return after._replace(fault=f"{plan.id} was published and cannot be applied: {held}")
-    return after._replace(published=(*before.published, held))
-
-
-def _sweep(world: World, rules: Rules) -> Next:
-    """Give up registrations, expire snapshots, and delete what is garbage, one object at a time."""
+def _sweep(world: World, cast: Cast, rules: Rules) -> Next:
+    """Give up registrations, and delete what is garbage, one object at a time, where no collection takes part."""
     who = "the collector"
     if world.abandons:
         for name in sorted(world.pending):
             yield Step(who, "abandons", name), release(world, name)._replace(abandons=world.abandons - 1)
-    if world.oldest < world.head or not rules.expires_below_head:
-        yield Step(who, "expires snapshot", world.oldest), _expire(world, rules)
+    if cast.collects:
+        return
     if not world.listed:
         for name in sorted(_collectable(world, rules)):
             yield Step(who, "lists", name), world._replace(listed=name)
         return
     name = world.listed
-    is_unwritten = any(actor.phase == "registered" and plan_of(actor).adds == name for actor in world.actors)
+    is_unwritten = any(actor.phase == "registered" and name in plan_of(actor).adds for actor in world.actors)
     overtaken = world.overtaken | {name} if is_unwritten else world.overtaken
     deleted = world._replace(listed="", objects=world.objects - {name}, overtaken=overtaken)
     yield Step(who, "deletes and forgets", name), deleted._replace(garbage=world.garbage - {name})
@@ -435,69 +516,8 @@ def _collectable(world: World, rules: Rules) -> Names:
     return found
 
 
-def _expire(world: World, rules: Rules) -> World:
-    oldest = min(world.oldest + 1, world.head)
-    seen_from = oldest if rules.expires_unseen else oldest + 1
-    gone = frozenset(extent for extent in world.extents if 0 < extent[2] <= seen_from)
-    if world.oldest == world.head:
-        gone = world.extents
-    return world._replace(
-        oldest=oldest,
-        extents=world.extents - gone,
-        garbage=world.garbage | {name for name, _, _ in gone},
-        published=world.published[oldest - world.oldest :],
-    )
-
-
 def _written(world: World, plan: Plan) -> World:
-    return world._replace(objects=world.objects | {plan.adds})
-
-
-def _rows_of(extent: str) -> str:
-    return extent.partition("/")[2]
-
-
-@cache
-def _rows(extents: Names) -> str:
-    return "".join(map(_rows_of, extents))
-
-
-@cache
-def _read_history(extents: Held, oldest: int, head: int, published: tuple[Names, ...]) -> tuple[str | None, Names]:
-    """Return what is wrong with the retained snapshots, if anything, and what they reach."""
-    reachable: set[str] = set()
-    for sequence, held in zip(range(oldest, head + 1), published, strict=True):
-        shown = visible(extents, sequence)
-        reachable.update(shown)
-        if set(shown) != held:
-            return f"snapshot {sequence} held {sorted(held)} and shows {list(shown)}", frozenset()
-        row, times = Counter("".join(map(_rows_of, shown))).most_common(1)[0]
-        if times > 1:
-            return f"the row {row} is {times} times in snapshot {sequence}", frozenset()
-    return None, frozenset(reachable)
-
-
-@cache
-def _rebased(rebase: Callable[..., Commit], plan: Plan, head: int, live: tuple[str, ...]) -> Plan | None:
-    try:
-        commit = rebase(commit_of(plan), _snapshot_at(head), live=live)
-    except TidelakeError:
-        return None
-    removes = tuple(action.extent_id for action in commit.actions if isinstance(action, RemoveExtent))
-    return plan._replace(base=commit.base, removes=removes)
-
-
-@cache
-def _applied(apply: Callable[..., Manifest], plan: Plan, head: int, live: tuple[str, ...]) -> Names | str:
-    manifest = Manifest(_snapshot_at(head), {name: extent_of(name) for name in live})
-    try:
-        return frozenset(apply(manifest, [commit_of(plan)], snapshot_id=f"{head + 1}", at_us=head + 1).extents)
-    except TidelakeError as error:
-        return str(error)
-
-
-def _snapshot_at(sequence: int) -> Snapshot:
-    return Snapshot(SCOPE, sequence, f"{sequence}", None, sequence, "append", SCHEMA, {})
+    return world._replace(objects=world.objects.union(plan.adds))
 
 
 def _way_to(world: World, parents: dict[World, World | None], cast: Cast, rules: Rules) -> tuple[Step, ...]:

@@ -14,18 +14,28 @@ from tidelake.model.schema import Schema
 from tidelake.model.snapshot import Commit, Manifest, Scope
 
 Phase: TypeAlias = Literal[
-    "idle", "claimed", "registered", "ready", "compared", "behind", "unknown", "refused", "receipted", "done", "gone"
-]
+    "idle", "claimed", "registered", "ready", "compared", "behind", "unknown", "refused", "receipted", "done", "gone",
+    "asked", "seen", "held", "reading",  # of who reads: has a sequence, has looked at it, keeps it, has a plan
+    "foldered", "looked", "named", "aborting", "settling", "leaving", "left",  # of a Spark job
+    "stocked", "sweeping", "below", "naming", "deleting", "forgetting", "orphans",  # of a collection
+]  # fmt: skip
 Failure: TypeAlias = Literal["", "full", "deaf", "away"]
-Role: TypeAlias = Literal["writer", "writer without key", "compactor", "leased compactor"]
+Role: TypeAlias = Literal[
+    "writer", "writer without key", "compactor", "leased compactor", "deleter", "restorer", "job", "collector",
+    "reader", "reader of a pin", "reader as of 2",
+]  # fmt: skip
 Roles: TypeAlias = tuple[tuple[str, Role], ...]  # with names
 Answer: TypeAlias = int | Literal["stale", "fenced", "not_live", "not_pending"]  # the sequence of a receipt, or why not
 Names: TypeAlias = frozenset[str]
 Held: TypeAlias = frozenset[tuple[str, int, int]]  # extents: name, added, removed or 0
+Kept: TypeAlias = frozenset[tuple[str, int]]  # snapshots that somebody keeps: who, sequence
+Published: TypeAlias = tuple[tuple[int, Names], ...]  # the retained snapshots, and what each held at first
+Question: TypeAlias = Literal["pending", "held", "garbage"]  # what a collection asks a catalog for names
 
 SCOPE = Scope("t")
 SCHEMA = Schema.of({"row": "string"})
 SEED = "s0/s"  # the extent that is there in the beginning
+DOOMED = "s"  # the row that deleters delete
 UNIT = "unit"
 
 
@@ -46,6 +56,14 @@ class Rules:
     marks_removed: bool = True  # and keeps for older snapshots what it removes
     expires_below_head: bool = True
     expires_unseen: bool = True  # lets go only of what no retained snapshot has
+    expires_in_holes: bool = True  # and of all of that, also between two that are kept
+    expires_at_once: bool = True  # sees leases and lets go in one transaction
+    heeds_leases: bool = True
+    heeds_pins: bool = True
+    keeps_pinned_extents: bool = True
+    keeps_once_named: bool = True  # an object that something else still names is no garbage
+    leases_end: bool = True  # by themselves, when nobody renews them
+    answers_no_hole: bool = True  # with an older snapshot
     # whoever commits
     registers_first: bool = True
     stays_registered: bool = True  # until the commit
@@ -56,7 +74,34 @@ class Rules:
     looks_when_refused: bool = True
     fails_at_once: bool = True  # when the catalog says that it cannot
     ends_by_deadline: bool = True
+    # whoever rewrites
+    plans_at_one_head: bool = True
+    adds_with_removal: bool = True  # in one commit
+    begins_again: bool = True  # when its inputs are gone
+    copies_anew: bool = True  # what is restored
+    # whoever reads
+    takes_lease: bool = True
+    checks_retained: bool = True
+    leases_at_once: bool = True  # sees the snapshot and keeps it in one transaction
+    holds_to_end: bool = True
+    leases_oldest: bool = True  # of the snapshots that a process reads
+    frees_last: bool = True  # when nothing in the process reads any more
+    tells_expired: bool = True
+    # a Spark job
+    registers_folder: bool = True
+    names_before_look: bool = True
+    looks_for_folder: bool = True
+    keeps_committed: bool = True  # when it gives up what else is in its folder
+    asks_before_forgetting: bool = True
     # the collector
+    lists_store_first: bool = True
+    asks_pending_first: bool = True
+    asks_held: bool = True
+    heeds_folders: bool = True
+    spares_named: bool = True  # in a folder that was given up
+    spares_living: bool = True
+    collects_below: bool = True
+    finds_orphans: bool = True
     heeds_pending: bool = True
     heeds_retained: bool = True
     forgets_last: bool = True
@@ -76,7 +121,15 @@ class Cast:
     crashes: int = 0
     losses: int = 0  # of answers
     abandons: int = 0  # of registrations
+    stalls: int = 0  # of readers, so that their leases run out
     failure: Failure = ""  # of the catalog, for good
+    one_process: bool = False  # all readers are in one, with one lease
+    attempts: int = 2  # of the one task of a Spark job
+
+    @property
+    def collects(self) -> bool:
+        """Whether collections take part, with all their steps."""
+        return any(role == "collector" for _, role in self.roles)
 
 
 class Plan(NamedTuple):
@@ -84,23 +137,31 @@ class Plan(NamedTuple):
 
     id: str
     base: int
-    adds: str
-    removes: tuple[str, ...]
-    key: str | None
-    token: int
+    adds: tuple[str, ...]
+    removes: tuple[str, ...] = ()
+    key: str | None = None
+    token: int = 0
+    reads: tuple[str, ...] = ()  # objects
+    takes: str = ""  # rows that are to be gone: what it means to do, for the observer…
+    gives: str = ""  # …and rows that are to be there
 
 
 class Actor(NamedTuple):
-    """Somebody who commits, and how far the present try has got."""
+    """Somebody who commits, reads or collects, and how far the present try has got."""
 
     phase: Phase
     attempt: int
     plan: Plan | None = None
     token: int = 0
-    sequence: int = 0  # of the receipt
+    sequence: int = 0  # of the receipt, or of the snapshot it works on
     late: bool = False  # the deadline has passed
     refused: bool = False  # the catalog said that it cannot
     unsure: bool = False  # a try had no answer
+    todo: Names = frozenset()  # objects to read, to give up or to delete
+    page: Names = frozenset()  # of the garbage list
+    below: Names = frozenset()  # objects in folders on the page
+    asks: tuple[Question, ...] = ()
+    expired: bool = False  # its lease ran out
 
 
 class World(NamedTuple):
@@ -110,9 +171,13 @@ class World(NamedTuple):
     crashes: int = 0  # left
     losses: int = 0
     abandons: int = 0
+    stalls: int = 0
     failure: Failure = ""
     head: int = 1
-    oldest: int = 1
+    oldest: int = 1  # below it only what is pinned is retained
+    pins: Kept = frozenset()
+    leases: Kept = frozenset()  # by process
+    looked: int = 0  # up to where expiry may go, if it has looked before
     extents: Held = frozenset({(SEED, 1, 0)})
     receipts: frozenset[tuple[str, int]] = frozenset()
     keys: frozenset[tuple[str, str]] = frozenset()  # key, commit
@@ -122,8 +187,11 @@ class World(NamedTuple):
     token: int = 0  # of the last lease
     network: frozenset[Plan] = frozenset()  # sent and not answered
     listed: str = ""  # the object that the collector is about to delete
-    published: tuple[Names, ...] = (frozenset({SEED}),)  # what each retained snapshot held when it was published
+    tasks: Names = frozenset()  # objects that attempts of Spark's tasks are about to write
+    published: Published = ((1, frozenset({SEED})),)
+    taken: frozenset[tuple[str, int]] = frozenset()  # rows that were taken away on purpose, and when
     acknowledged: frozenset[tuple[str, int]] = frozenset({("s", 1)})  # row, and the sequence its writer was told
+    deleted: frozenset[tuple[str, int]] = frozenset()  # row, and the sequence its deleter was told
     denied: Names = frozenset()  # commits whose senders were told that they did not happen
     overtaken: Names = frozenset()  # objects that were collected before they were written
     fault: str = ""
@@ -173,25 +241,38 @@ class Turn(NamedTuple):
     name: str
     role: Role
     rules: Rules
+    process: str = ""
+    attempts: int = 2
 
     def to(self, actor: Actor) -> World:
         return set_actor(self.world, self.at, actor)
 
     def give_up(self, plan: Plan, actor: Actor) -> World:
-        """Leave an extent to the collector, unless it is published."""
-        return set_actor(release(self.world, plan.adds), self.at, actor)
+        """Leave extents to the collector, unless they are published."""
+        return set_actor(release(self.world, *plan.adds), self.at, actor)
 
 
 def set_actor(world: World, at: int, actor: Actor) -> World:
     return world._replace(actors=(*world.actors[:at], actor, *world.actors[at + 1 :]))
 
 
-def release(world: World, name: str) -> World:
-    if name not in world.pending:
+def release(world: World, *names: str) -> World:
+    given_up = world.pending.intersection(names)
+    if not given_up:
         return world
-    return world._replace(pending=world.pending - {name}, garbage=world.garbage | {name})
+    return world._replace(pending=world.pending - given_up, garbage=world.garbage | given_up)
 
 
 def plan_of(actor: Actor) -> Plan:
     assert actor.plan is not None
     return actor.plan
+
+
+def folder_of(name: str) -> str:
+    """Return the folder of a Spark job in which an object lies, if it does."""
+    return name.partition(".")[0] if "." in name else ""
+
+
+def without_named(found: Names, names: Names) -> Names:
+    """Return the objects that have none of these names and lie in none of these folders."""
+    return frozenset(name for name in found if name not in names and folder_of(name) not in names)

@@ -1,0 +1,59 @@
+"""Give each named step of the engine its place in the protocol's model.
+
+A step that has none fails a test, so whoever names a new one says here where the model has it, or why it needs no place
+there. It does not describe the steps.
+"""
+
+from __future__ import annotations
+
+# What has just been done in the model, or is about to be, when the engine is at a step.
+STEPS = {
+    "coordinator.head": "rebases onto",
+    "coordinator.commit": "commits",
+    "coordinator.unknown": "commits and gets no answer:",
+    "commit.begin": "commits",
+    "commit.swapped": "commits",
+    "commit.appended": "commits",
+    "commit.end": "commits",
+    "extent.registered": "plans at snapshot",
+    "extent.begun": "writes",
+    "extent.written": "writes",
+    "rewrite.read": "plans at snapshot",
+    "rewrite.written": "reads and writes",
+    "rewrite.committed": "acknowledges snapshot",
+    "flush.listed": "plans at snapshot",
+    "flush.written": "reads and writes",
+    "flush.committed": "acknowledges snapshot",
+    "work.claimed": "leases the work with token",
+    "collect.listed": "lists the store",
+    "collect.abandoned": "gives up registrations",
+    "collect.page": "takes a page of garbage",
+    "collect.deleted": "deletes the page",
+    "collect.forgotten": "forgets the page",
+    "collect.named": "asks for names:",
+    "collect.orphans": "deletes orphans",
+}
+
+_ONE = "inside of one transaction, which is one step of the model; a crash in it is a crash before or after"
+_ENTRY = "part of writing one entry of the log, which is one step of the model: the entry is there or not"
+_TURN = "who waits for the turn to write: the order of commits, of which the model tries all"
+_LETTER = "a commit that another process makes on one's behalf: to the sender an answer, or none, as in the model"
+WITHOUT_PLACE = {
+    "transaction.begun": _ONE,
+    "transaction.written": _ONE,
+    "transaction.committed": "an answer that is lost in a crash: the model crashes after every commit",
+    "log.begin": _ENTRY,
+    "log.published": _ENTRY,
+    "log.followed": _ENTRY,
+    "log.pointed": "a hint where the log ends, which nobody relies on",
+    "log.end": _ENTRY,
+    "turn.waiting": _TURN,
+    "letter.posted": _LETTER,
+    "letter.gone": _LETTER,
+    "letters.taken": _LETTER,
+    "extent.covered": "coverage is one more object of the same registration as its extent",
+    "work.done": "a unit that is done twice is fenced when it commits, and a collection may run twice",
+    "collect.purged": "a dropped table is no table that the model has; its objects go the way of what expires",
+    "collect.unfinished": "temporary files of dead writers have names that no commit can have",
+    "collect.folders": "an empty folder holds no object",
+}

@@ -60,7 +60,13 @@ from tidelake.model.snapshot import AddExtent, Commit, Fence
 LONGEST_TRACE = 20  # a counterexample that a person can follow
 
 EVERYBODY = Cast((*ALL, ("d", "leased compactor"), ("e", "leased compactor")), crashes=2, losses=2, abandons=2)
+UPKEEPERS = Cast(
+    (WRITER, COMPACTOR, DELETER, RESTORER, JOB, READER, SECOND, PINNER, HISTORIAN),
+    crashes=1, losses=1, abandons=1, stalls=1,
+)  # fmt: skip
 WALKS = {"sqlite": 8, "postgres": 3, "log": 3}
+UPKEEP_WALKS = {"sqlite": 12, "postgres": 6}
+LEASE_US = 10**12  # longer than a walk
 REBASES_ITSELF = replace(RULES, rebases_itself=True)
 
 WORLDS = {
@@ -237,6 +243,25 @@ def test_catalog_answers_as_the_model_says(
     assert expected <= answers  # or else the walks were too short to show anything
 
 
+@pytest.mark.parametrize("store", SQL_STORES)
+def test_catalog_keeps_and_expires_as_the_model_says(
+    request: pytest.FixtureRequest, tmp_path: Path, store: str
+) -> None:
+    taken: set[str] = set()
+    holes = 0
+    for seed in range(UPKEEP_WALKS[store]):
+        folder = tmp_path / f"{seed}"
+        folder.mkdir()
+        with _open(store, request, folder) as catalog:
+            mirror = _Mirror(catalog, RULES)
+            for before, step, after in _walk(UPKEEPERS, RULES, random.Random(seed)):
+                taken.add(step.does)
+                holes += after.published[-1][0] - after.published[0][0] >= len(after.published)
+                mirror.follow(before, step, after)
+    assert {"takes a lease on", "pins", "unpins", "is told that it has expired:"} <= taken
+    assert holes > 0
+
+
 def _named_steps() -> set[str]:
     """Return the names of all steps at which a test can stop the engine."""
     calls = (
@@ -265,7 +290,8 @@ def _walk(cast: Cast, rules: Rules, chance: random.Random) -> Iterator[tuple[Wor
 
 def _kept(world: World) -> tuple[object, ...]:
     """Return what a catalog keeps of a world."""
-    return world.oldest, world.extents, world.receipts, world.keys, world.pending, world.garbage
+    kept = (world.oldest, world.pins, len(world.published))
+    return *kept, world.extents, world.receipts, world.keys, world.pending, world.garbage
 
 
 class _Mirror:
@@ -293,12 +319,29 @@ class _Mirror:
         if step.plan is not None:
             assert self._commit(step.plan) == step.answer, str(step)
             self._heads.setdefault(after.head, catalog.head(self._scope))
-        if after.oldest > before.oldest:
+        self._keep(before, step, after)
+        if step.who == "expiry":
             catalog.expire_snapshots(self._scope, before_us=self._heads[after.oldest].committed_us)
         catalog.release_pending(before.pending & after.garbage)
         catalog.forget_garbage(before.garbage - after.garbage)
         if step.plan is not None or _kept(before) != _kept(after):
             self._compare(after)
+
+    def _keep(self, before: World, step: Step, after: World) -> None:
+        """Pin and lease as a step did, or be told that the snapshot has expired."""
+        catalog, scope = self._catalog, self._scope
+        for name, sequence in after.pins - before.pins:
+            catalog.pin(scope, name, sequence + 1)
+        for name, _ in before.pins - after.pins:
+            catalog.unpin(scope, name)
+        for owner, sequence in after.leases - before.leases:
+            catalog.lease(scope, owner=owner, sequence=sequence + 1, lease_us=LEASE_US)
+        for owner in {owner for owner, _ in before.leases} - {owner for owner, _ in after.leases}:
+            catalog.release_leases(owner, [scope])
+        if step.does == "is told that it has expired:":
+            assert isinstance(step.what, int)
+            with pytest.raises(NotFoundError):
+                catalog.lease(scope, owner=step.who, sequence=step.what + 1, lease_us=LEASE_US)
 
     def _commit(self, plan: Plan) -> int | str:
         onto = self._heads[plan.base]
@@ -314,14 +357,21 @@ class _Mirror:
 
     def _compare(self, world: World) -> None:
         catalog, scope = self._catalog, self._scope
-        retained = range(world.head, world.oldest - 1, -1)
-        assert [header.sequence - 1 for header in catalog.history(scope)] == list(retained)
-        for sequence in retained:
+        retained = [sequence for sequence, _ in world.published]
+        assert [header.sequence - 1 for header in catalog.history(scope)] == retained[::-1]
+        for sequence in range(world.head + 1):
+            if sequence not in retained:
+                with pytest.raises(NotFoundError):
+                    catalog.manifest(scope, sequence=sequence + 1)
+                continue
             held = catalog.manifest(scope, sequence=sequence + 1)
             assert tuple(sorted(held.extents)) == visible(world.extents, sequence)
             assert held.snapshot == self._heads[sequence]
-        with pytest.raises(NotFoundError):
-            catalog.manifest(scope, sequence=world.oldest)
+            assert catalog.snapshot(scope, at_us=held.snapshot.committed_us) == held.snapshot
+        for sequence in {*range(1, world.head)}.difference(retained):
+            with pytest.raises(NotFoundError):
+                catalog.snapshot(scope, at_us=self._heads[sequence].committed_us)
+        assert {(each.name, each.sequence - 1) for each in catalog.pins(scope)} == world.pins
         assert {each.key for each in catalog.pending()} == world.pending
         assert {each.key for each in catalog.garbage(before_us=2**62)} == world.garbage
         for commit_id, sequence in world.receipts:

@@ -29,13 +29,10 @@ from hypothesis.stateful import (
 
 import tidelake
 from tests.support.catalogs import fresh_schema
-from tests.support.upkeep import check_store
+from tests.support.upkeep import check_store, make_small
 from tidelake import Lake, Table, dynamic
-from tidelake.catalog.log import journal
 from tidelake.errors import ConflictError, InvalidInputError, NotFoundError, QueryError
-from tidelake.maintain import compact
 from tidelake.maintain.retention import retain
-from tidelake.write import appender, drift, stager
 
 TABLE = "m.t"
 HOUR = 3600
@@ -104,6 +101,7 @@ class UpkeepMachine(RuleBasedStateMachine):
     """A table, the rows that each snapshot of it must have, and which snapshots may have expired."""
 
     fresh: ClassVar[Callable[[], Open]]
+    comes_back: ClassVar[bool]  # a table whose name was dropped
     steps: ClassVar[int] = 0
 
     def __init__(self) -> None:
@@ -305,6 +303,7 @@ class UpkeepMachine(RuleBasedStateMachine):
             return
         self.now_holds(self.rows)
 
+    @precondition(lambda self: self.comes_back)
     @rule(is_purged=st.booleans())
     def drop_and_create(self, is_purged: bool) -> None:
         self.lake.drop_table(TABLE, purge=is_purged)
@@ -383,13 +382,7 @@ class UpkeepMachine(RuleBasedStateMachine):
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make blocks, slices and hot rows small, so that a few rows meet all of them."""
-    monkeypatch.setattr(stager, "BLOCK_ROWS", 4)
-    monkeypatch.setattr(stager, "MIN_BLOCK_ROWS", 1)
-    monkeypatch.setattr(appender, "HOT_ROWS", 8)
-    monkeypatch.setattr(drift, "MIN_MISFITS", 3)
-    monkeypatch.setattr(compact, "SLICE_BYTES", 4_000)
-    monkeypatch.setattr(journal, "CHECKPOINT_EVERY", 5)
+    make_small(monkeypatch)
 
 
 def run(request: pytest.FixtureRequest, folder: Path, way: str, *, examples: int, steps: int, seed: int = 0) -> int:
@@ -404,7 +397,7 @@ def run(request: pytest.FixtureRequest, folder: Path, way: str, *, examples: int
         return lambda: tidelake.connect(f"{'log:' * (way == 'log')}{place}", upkeep=False)
 
     class Machine(UpkeepMachine):
-        pass
+        comes_back = way != "log"
 
     Machine.fresh = staticmethod(fresh)
     limits = settings(

@@ -1,12 +1,17 @@
-"""Check that a store holds what its catalog names, all of it and nothing else.
+"""Check that a store holds what its catalog names, all of it and nothing else; make what upkeep works on small.
 
-It does not change anything.
+It does not change a lake.
 """
 
 from __future__ import annotations
 
+import pytest
+
+from tidelake.catalog.log import journal
 from tidelake.lake import Lake
+from tidelake.maintain import compact
 from tidelake.objects import COVERAGE_FOLDER, DATA_FOLDER
+from tidelake.write import appender, drift, stager
 
 
 def check_store(lake: Lake, *, quiet: bool = True) -> None:
@@ -23,3 +28,13 @@ def check_store(lake: Lake, *, quiet: bool = True) -> None:
     known = named["held"] if quiet else named["held"] | named["garbage"] | pending
     folders = () if quiet else tuple(f"{key}/" for key in pending | named["garbage"])
     assert sorted(key for key in there - known if not key.startswith(folders)) == [], "objects that nothing names"
+
+
+def make_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make blocks, slices and hot appends small, so that a few rows meet all of them."""
+    monkeypatch.setattr(stager, "BLOCK_ROWS", 4)
+    monkeypatch.setattr(stager, "MIN_BLOCK_ROWS", 1)
+    monkeypatch.setattr(appender, "HOT_ROWS", 8)
+    monkeypatch.setattr(drift, "MIN_MISFITS", 3)
+    monkeypatch.setattr(compact, "SLICE_BYTES", 4_000)
+    monkeypatch.setattr(journal, "CHECKPOINT_EVERY", 5)

@@ -157,3 +157,20 @@ def test_restore_publishes_an_older_state(table: Table) -> None:
     assert table.restore(table.snapshot.sequence).rows_restored == 0
     with pytest.raises(InvalidInputError, match="as_of"):
         table.restore()
+
+
+@pytest.mark.parametrize("scheme", ["", "log:"], ids=["sqlite", "log"])
+@pytest.mark.parametrize("mode", ["track", "exclusive"])
+def test_a_writer_whose_last_snapshot_has_expired_writes_on(tmp_path: Path, scheme: str, mode: str) -> None:
+    where = f"{scheme}{tmp_path / 'lake'}"
+    with tidelake.connect(where) as one, tidelake.connect(where) as other:
+        table = one.create_table("t", {"ts": "timestamp", "v": "long"}, bucket="1h", coverage=mode)
+        for at in range(3):
+            table.append([{"ts": BASE + at * 3600, "v": at}])
+            other.table("t").delete(f"v == {at}", purge=True)
+            table.append([{"ts": BASE + at * 3600, "v": at + 10}])
+            other.table("t").flush()
+            other.table("t").expire("0s")
+            other.collect(abandoned_after="0s", orphan_after="0s")
+        assert sorted(table.to_arrow()["v"].to_pylist()) == [10, 11, 12]
+        assert table.coverage.held().to_pylist()[0]["buckets"] == 3

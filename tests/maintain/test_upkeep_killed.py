@@ -27,8 +27,7 @@ from tidelake import Lake
 from tidelake.catalog.log.log_catalog import LogCatalog
 from tidelake.catalog.protocol import StepHook, no_hook
 from tidelake.catalog.sql.sql_catalog import SqlCatalog
-from tidelake.errors import ConflictError
-from tidelake.handle.lake_handle import LakeHandle
+from tidelake.handle import leases
 from tidelake.maintain.retention import retain
 from tidelake.maintain.worker import plan, work_once
 
@@ -151,6 +150,8 @@ FEW: tuple[tuple[str, str], ...] = (
 def fresh(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Open]:
     """Return how to make a new lake of a sort, and with it how to open it, calling a hook at every step."""
     make_small(monkeypatch)
+    for name, seconds in (("LEASE_S", LEASE_S), ("RENEW_S", LEASE_S / 2), ("LINGER_S", LEASE_S / 2)):
+        monkeypatch.setattr(leases, name, seconds)
 
     def make(way: str) -> Open:
         folder = tmp_path / secrets.token_hex(6)
@@ -234,7 +235,7 @@ def check_killed(opened: Open, do: Callable[[Lake], None], step: Step, after: li
         assert found in (before, after) or do is work, step  # which is several pieces
         assert set(found) <= set(before) | set(after)
         check_store(lake, quiet=False)
-        time.sleep(LEASE_S if do is work else 0)
+        time.sleep(LEASE_S)  # until those of the dead are over
         with opened(no_hook) as other:
             do(other)
         assert numbers(lake) == after, step

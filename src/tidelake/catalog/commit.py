@@ -5,7 +5,8 @@ waits for nobody, and the busier the scope, the larger the groups. A commit that
 snapshot, so that readers of changes can tell rows that are new from rows that were moved. For each group:
 
 1. take the head, from memory if this process moved it there
-2. rebase the group onto it; a commit that a rule forbids fails alone; what goes with the whole group is added
+2. rebase the group onto it; a commit that a rule forbids fails alone; what goes with the whole group is added. If that
+   needs what has expired with the head, go back to 1
 3. commit; if the head has moved, a catalog that can hold it still rebases the group there. If not, go back to 2 with
    the new one, after a jittered pause if that happens again
 4. if the answer is lost, look for each commit by its id before anything is tried again, and then try with the same ids,
@@ -35,6 +36,7 @@ from tidelake.errors import (
     CommitUnknownError,
     ConflictError,
     InvalidInputError,
+    NotFoundError,
     StorageError,
     TidelakeError,
     UnavailableError,
@@ -169,8 +171,12 @@ class Coordinator:
                 else:
                     self._pause(attempt, waiting, after=0, cause=error)
             except TidelakeError as error:
+                judged_at = attempt.head
                 attempt.forget_head()
-                self._blame(scope, waiting, error)
+                if isinstance(error, NotFoundError) and self._is_past(scope, judged_at):
+                    self._pause(attempt, waiting, after=1, cause=error)
+                else:
+                    self._blame(scope, waiting, error)
         if attempt.head is None:
             self._heads.pop(scope, None)
         else:
@@ -205,6 +211,13 @@ class Coordinator:
             self._learn(accepted, onto, receipts[0], attempt)
         for commit, receipt in zip(accepted, receipts, strict=True):
             by_id[commit.id].succeed(receipt)
+
+    def _is_past(self, scope: Scope, head: Snapshot | None) -> bool:
+        """Whether a head is not the newest any more, so that it may have expired and what it held be gone."""
+        try:
+            return head is not None and self._catalog.head(scope).id != head.id
+        except NotFoundError:
+            return False
 
     def _learn(self, accepted: Sequence[Commit], onto: Snapshot, receipt: Receipt, attempt: _Attempt) -> None:
         """Know the new head without asking, if it follows from what is known."""

@@ -23,7 +23,7 @@ import pyarrow as pa
 from tidelake.catalog.protocol import TableInfo
 from tidelake.coverage.coverage_store import CoverageRules, CoverageStore, overlap_error, pinned_text, same_time
 from tidelake.coverage.entities import Cells, Coverage, cells_of, entity_values, shown_entity
-from tidelake.errors import InvalidInputError, OverlapError
+from tidelake.errors import InvalidInputError, NotFoundError, OverlapError
 from tidelake.model.snapshot import Claim, Extent, Snapshot
 
 BESIDE_ROWS = 200_000  # of a portion that is judged while it is written: the judgement takes some milliseconds
@@ -155,8 +155,15 @@ class Recorder:
 
     def _held(self) -> Coverage:
         """Return what is held already, and stays so."""
-        held = self.coverage_store.at(self.head)
-        return held - self.freed if len(self.freed) else held
+        while True:
+            try:
+                held = self.coverage_store.at(self.head)
+                return held - self.freed if len(self.freed) else held
+            except NotFoundError:
+                newest = self.coverage_store.newest(self.head)
+                if newest.id == self.head.id:
+                    raise
+                self.head = newest  # the one at hand has expired
 
     def _check_own(self, cells: Cells) -> None:
         index = self.rules.index

@@ -98,9 +98,6 @@ def test_write_that_narrows_is_refused_and_nothing_is_visible(spark: SparkSessio
         save(spark.sql("select 1 as n"), lake)
     with pytest.raises(Exception, match=r"a row has no time in the table's time column"):
         save(spark.sql("select cast(null as timestamp) as ts, 1 as n"), lake)
-    writer = numbers(spark, 1).write.format("tidelake").options(lake=lake.where, table="t")
-    with pytest.raises(Exception, match=r"a table is only appended to: use mode append"):
-        writer.mode("overwrite").save()
     assert lake.table("t").snapshot.sequence == 1
     assert lake.catalog.pending() == []
 

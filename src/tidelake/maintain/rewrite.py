@@ -127,15 +127,17 @@ class Rewrite:
             self._added.extend(writer.finish())
             self._finished += 1
 
-    def commit(self, *, key: str | None = None, claims: Callable[[], Sequence[Claim]] = tuple) -> Receipt:
-        """Publish the change, or give it up and raise what forbids it."""
+    def commit(
+        self, *, key: str | None = None, claims: Callable[[], Sequence[Claim]] = tuple, id: str | None = None
+    ) -> Receipt:
+        """Publish the change under an id, or a new one; or give it up and raise what forbids it."""
         self.table.at("rewrite.read")
         try:
             self.finish()
             self.table.at("rewrite.written")
             actions = (*self._updates, *self._added, *self._taken)
             commit = Commit(
-                new_id(), self.head.scope, self.head.sequence, actions, operation=self.operation, key=key,
+                id or new_id(), self.head.scope, self.head.sequence, actions, operation=self.operation, key=key,
                 claims=tuple(claims()), fence=self.fence,
             )  # fmt: skip
             receipt = self.table.coordinator.commit(commit)

@@ -13,16 +13,18 @@ from typing import Literal, TypeAlias
 from tidelake.errors import InvalidInputError
 from tidelake.model.lexer import did_you_mean
 
-Role: TypeAlias = Literal["any", "batch", "stream read", "stream write"]
+Role: TypeAlias = Literal["any", "batch", "batch write", "stream read", "stream write"]
 
 OWN_PLAN = "tidelakeownplan"  # the option of a scan that shares its plan with no other
 
 LAKE = ("lake", "objects", "endpoint", "accessKey", "secretKey", "region")
 _TABLE = (*LAKE, "table", "path")
 _WRITE = ("key", "extentBytes", "blockRows")
+REPLACING = ("start", "end", "replaceWhere")  # which rows an overwrite replaces
 # A table that SQL created has one set of options for its reads and its writes.
 KNOWN: dict[Role, tuple[str, ...]] = {
     "batch": (*_TABLE, "asOf", "snapshot", "where", "splitBytes", *_WRITE),
+    "batch write": (*_TABLE, "asOf", "snapshot", "where", "splitBytes", *_WRITE, *REPLACING),
     "stream read": (*_TABLE, "where", "splitBytes", "startingSnapshot", "maxExtentsPerTrigger"),
     "stream write": (*_TABLE, *_WRITE[1:], "checkpointLocation"),
 }
@@ -39,8 +41,10 @@ _ELSEWHERE = {
     "timestampasof": "a stream gives what comes: begin it after a snapshot with startingSnapshot",
     "startingtimestamp": "begin after a snapshot with startingSnapshot; the table's history has their times",
     "key": "the batches of a stream are known by its checkpoint, and need no key",
-    "overwriteschema": "a table is only appended to, and its schema only widens",
-    "replacewhere": "a table is only appended to",
+    "overwriteschema": "the schema of a table only widens",
+    "replacewhere": "it is for a batch that is written with mode overwrite",
+    "start": "it is for a batch that is written with mode overwrite; a read takes a condition, with where",
+    "end": "it is for a batch that is written with mode overwrite; a read takes a condition, with where",
     "paths": "one table is read at a time",
 }
 
@@ -68,6 +72,7 @@ _ALIASES: dict[Role, dict[str, _Alias]] = {
     },
     "stream write": {},
 }
+_ALIASES["batch write"] = _ALIASES["batch"]
 _ALIASES["any"] = {**_ALIASES["batch"], **_ALIASES["stream read"]}
 
 

@@ -1,6 +1,6 @@
 """Be the data source ``tidelake``: what Spark asks for, and which part of this package answers.
 
-It does not read or write: see ``reading``, ``writing`` and ``streaming``.
+It does not read or write: see ``reading``, ``writing``, ``overwriting`` and ``streaming``.
 """
 
 from __future__ import annotations
@@ -40,9 +40,11 @@ class TidelakeSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from tidelake.spark.options import known_options
+        from tidelake.spark.overwriting import OverwriteWriter
         from tidelake.spark.writing import BatchWriter
 
-        return BatchWriter(known_options(self.options, "batch"), schema, overwrite=overwrite)
+        writer = OverwriteWriter if overwrite else BatchWriter
+        return writer(known_options(self.options, "batch write"), schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         from tidelake.spark.options import known_options

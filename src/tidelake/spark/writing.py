@@ -9,7 +9,8 @@
    key of a batch, the query and number of a stream's batch) in one commit.
 4. What other attempts left in the folder is given up for collection by name, and then the folder itself.
 
-A failure anywhere leaves only pending objects. It does not decide which attempt counts: Spark does.
+A failure anywhere leaves only pending objects. It does not decide which attempt counts: Spark does. Nor does it take
+rows away: see ``overwriting``.
 """
 
 from __future__ import annotations
@@ -37,7 +38,10 @@ from tidelake.model.schema import DataType, Schema, becoming_real, wider_type
 from tidelake.model.settings import TableSettings
 from tidelake.model.snapshot import Action, AddExtent, Commit, Extent, Receipt, RecordOffset, UpdateTable
 from tidelake.objects import ObjectStore, extent_key
-from tidelake.spark.options import number_of
+from tidelake.pruning.plan import Question
+from tidelake.scan.extents import Footers
+from tidelake.scan.remaining import Remaining
+from tidelake.spark.options import REPLACING, number_of, option
 from tidelake.spark.places import Place, open_table
 from tidelake.spark.types import from_spark, own_names, widened
 from tidelake.write.appender import Appender
@@ -68,6 +72,7 @@ class Job:
     is_replay: bool = False  # the key is in already: there is nothing to write
     held: bytes | None = None  # coverage of windows whose rows are left out
     exact: frozenset[str] = frozenset()  # long columns that may become real
+    replaced: Question | None = None  # what every row must match, because rows that match are replaced
 
     @property
     def rules(self) -> Rules:
@@ -112,14 +117,18 @@ class Extents:
     schema: Schema | None = None
     left_out: int = 0
     _stager: Stager = field(init=False)
+    _replaced: Remaining | None = None
 
     def __post_init__(self) -> None:
         settings = TableSettings.of(self.job.settings)
         self._stager = Stager(self.store, settings, self.job.extent_bytes, self.job.block_rows)
+        if self.job.replaced is not None:
+            self._replaced = Remaining.of(self.job.replaced, self.job.schema, Footers(self.store))
 
     def take(self, coerced: Coerced) -> None:
         """Stage coerced rows, and write an extent when there are enough."""
         self.schema = coerced.schema
+        self._check_replaced(coerced)
         if coerced.overflowed:
             self.spilled |= spilled_columns(coerced)
         batch = self._without_held(with_promoted(coerced, self.job.settings))
@@ -169,6 +178,27 @@ class Extents:
         self.store.put(key, encode(cells.coverage, rules.index))
         return key
 
+    def _check_replaced(self, coerced: Coerced) -> None:
+        """Refuse a row that a second overwrite of the same range and condition would not replace."""
+        if self._replaced is None:
+            return
+        for column in self._replaced.asked.columns:
+            if coerced.schema[column.name].type != column.type:
+                raise InvalidInputError(
+                    "values of a column that the condition looks at do not have the type it has",
+                    column=column.name, type=column.type, found=coerced.schema[column.name].type, kind="not_replaced",
+                )  # fmt: skip
+        batch = coerced.batch
+        meant = self._replaced.taken(batch, batch.schema.names, batch.num_rows)
+        if meant.true_count < batch.num_rows:
+            time = self.job.rules.time
+            at = int(meant.to_numpy(zero_copy_only=False).argmin())
+            where = {time: batch.column(time)[at].as_py().isoformat()} if time is not None else {}
+            raise InvalidInputError(
+                "a row is not among those that are replaced: it is outside of the range, or does not match",
+                table=self.job.table, kind="not_replaced", **where,
+            )  # fmt: skip
+
     def _without_held(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Leave out the rows of windows that a backfill does not need."""
         rules = self.job.coverage
@@ -179,12 +209,10 @@ class Extents:
         return batch.filter(pa.array(~held)) if held.any() else batch
 
 
-class _TaskWriter:
+class TaskWriter:
     """What batch and stream writers share: planning a job, and writing in its tasks."""
 
-    def __init__(self, options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> None:
-        if overwrite:
-            raise InvalidInputError("a table is only appended to: use mode append", mode="overwrite", kind="bad_mode")
+    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         table = open_table(options)
         self.options = {name: value for name, value in options.items() if name.lower() != "checkpointlocation"}
         self.job = plan_job(table, Place.of(options), schema, options)
@@ -212,28 +240,39 @@ class _TaskWriter:
         return extents.finish(context.getLocalProperty(QUERY_ID) if context else None)
 
 
-class BatchWriter(_TaskWriter, DataSourceArrowWriter):
+class BatchWriter(TaskWriter, DataSourceArrowWriter):
     """Append a frame: one commit, once for each key."""
+
+    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+        for name in REPLACING:
+            if option(options, name) is not None:
+                raise InvalidInputError(f"option {name} is for mode overwrite", kind="bad_option")
+        super().__init__(options, schema)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         return self.write_rows(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         table = open_table(self.options)
-        commit_written(table, self.job.id, self.job.folder, _written(messages), key=self.options.get("key"))
+        commit_written(table, self.job.id, self.job.folder, written_by(messages), key=self.options.get("key"))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        give_up(open_table(self.options), self.job.id, self.job.folder, _written(messages))
+        give_up(open_table(self.options), self.job.id, self.job.folder, written_by(messages))
 
 
-class StreamWriter(_TaskWriter, DataSourceStreamArrowWriter):
+class StreamWriter(TaskWriter, DataSourceStreamArrowWriter):
     """Append a stream: one commit a batch, once for each batch of a query, whatever was restarted or repeated."""
+
+    def __init__(self, options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> None:
+        if overwrite:
+            raise InvalidInputError("a stream only appends: use output mode append", mode="complete", kind="bad_mode")
+        super().__init__(options, schema)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         return self.write_rows(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        written = _written(messages)
+        written = written_by(messages)
         if not written:
             return
         query = written[0].query
@@ -243,7 +282,7 @@ class StreamWriter(_TaskWriter, DataSourceStreamArrowWriter):
         commit_written(open_table(self.options), written[0].job_id, written[0].folder, written, offset=offset)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        if written := _written(messages):
+        if written := written_by(messages):
             give_up(open_table(self.options), written[0].job_id, written[0].folder, written)
 
 
@@ -299,11 +338,7 @@ def commit_written(
     keys = [key for message in messages for key in message.keys]
     appender = Appender(table, catalog.head(scope), is_new=operation == "append")
     try:
-        # Each extent by its own name; the folder protects them until then, and must still do so afterwards.
-        if keys:
-            catalog.register_pending([_pending(table, each) for each in keys])
-            if all(pending.key != folder for pending in catalog.pending(table_id=scope.table_id)):
-                raise ConflictError("the job was given up for collection: run it again", table=table.name, job=job_id)
+        announce(table, job_id, folder, keys)
         actions = [*_actions(appender, messages), *removed]
         if not actions:
             if not keep_folder:
@@ -314,7 +349,7 @@ def commit_written(
         receipt = table.coordinator.commit(commit)
     except OverlapError as error:
         appender.give_up()
-        found = _happened(table, key, offset)
+        found = happened(table, key, offset)
         if found is None:
             raise appender.explained(error) from None
         receipt = found  # of this very batch, which holds its windows since
@@ -330,6 +365,15 @@ def commit_written(
     if totals.hot_rows > FLUSH_ROWS or totals.hot_bytes > FLUSH_BYTES:
         flush(table)
     return receipt
+
+
+def announce(table: TableHandle, job_id: str, folder: str, keys: Sequence[str]) -> None:
+    """Register each object of a job by its own name, and check that the folder protected all of them until then."""
+    if not keys:
+        return
+    table.catalog.register_pending([_pending(table, each) for each in keys])
+    if all(pending.key != folder for pending in table.catalog.pending(table_id=table.scope.table_id)):
+        raise ConflictError("the job was given up for collection: run it again", table=table.name, job=job_id)
 
 
 def give_up(table: TableHandle, job_id: str, folder: str, messages: Sequence[Written]) -> None:
@@ -356,17 +400,23 @@ def forget_folder(table: TableHandle, folder: str, kept: Iterable[str]) -> None:
     catalog.release_pending([*left, folder])
 
 
-def _actions(appender: Appender, messages: Sequence[Written]) -> list[Action]:
-    """Return the actions of a job's commit; rows that travelled in messages become hot rows, or one more extent."""
+def take_written(appender: Appender, messages: Sequence[Written]) -> list[Action]:
+    """Hand what tasks wrote to an appender, which gets the rows that travelled in messages; return their extents."""
     filled = [message for message in messages if message.rows]
     appender.spilled.update(*(message.spilled for message in filled))
     appender.widened = schema = _merged(appender.head.schema, filled)
     fitted = [replace(extent, schema_version=schema.version) for message in messages for extent in message.extents]
-    extents = [AddExtent(appender.admit(extent)) for extent in fitted]
+    extents: list[Action] = [AddExtent(appender.admit(extent)) for extent in fitted]
     for message in messages:
         if message.inline is not None:
             for batch in pa.ipc.open_stream(message.inline):
                 appender.take_batch(batch)
+    return extents
+
+
+def _actions(appender: Appender, messages: Sequence[Written]) -> list[Action]:
+    """Return the actions of a job's commit; rows that travelled in messages become hot rows, or one more extent."""
+    extents = take_written(appender, messages)
     actions = appender.finish()
     updates = [action for action in actions if isinstance(action, UpdateTable)]
     return [*updates, *extents, *(action for action in actions if not isinstance(action, UpdateTable))]
@@ -394,7 +444,7 @@ def _merged(schema: Schema, messages: Sequence[Written]) -> Schema:
     return schema.widen(inexact)
 
 
-def _happened(table: TableHandle, key: str | None, offset: RecordOffset | None) -> Receipt | None:
+def happened(table: TableHandle, key: str | None, offset: RecordOffset | None = None) -> Receipt | None:
     """Find the answer that a batch got before, by its key or by its place in a stream."""
     known = [key, f"{offset.stream}\x1f{offset.batch}" if offset else None]
     found = (table.catalog.receipt(table.scope, key=each) for each in known if each is not None)
@@ -405,7 +455,7 @@ def _pending(table: TableHandle, key: str) -> Pending:
     return Pending(key, table.scope, f"spark {socket.gethostname()}:{os.getpid()}")
 
 
-def _written(messages: Iterable[WriterCommitMessage | None]) -> list[Written]:
+def written_by(messages: Iterable[WriterCommitMessage | None]) -> list[Written]:
     return [message for message in messages if isinstance(message, Written)]
 
 

@@ -20,6 +20,7 @@ import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.plans.logical.AppendData;
 import org.apache.spark.sql.catalyst.plans.logical.Filter;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.OverwriteByExpression;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.catalyst.trees.TreeNode;
@@ -74,6 +75,7 @@ public class ScanRule extends Rule {
       PythonWrite.class.getDeclaredField(write[i]);
     }
     AppendData.class.getDeclaredField("table");
+    OverwriteByExpression.class.getDeclaredField("table");
   }
 
   /** Takes the function that gives the snapshot to read, of a query's name and a scan's options as JSON. */
@@ -149,6 +151,8 @@ public class ScanRule extends Rule {
     }
     if (plan instanceof AppendData) {
       plan = placed((AppendData) plan);
+    } else if (plan instanceof OverwriteByExpression) {
+      plan = placed((OverwriteByExpression) plan);
     }
     return (LogicalPlan) plan.mapChildren(new Visit(this, query));
   }
@@ -244,28 +248,41 @@ public class ScanRule extends Rule {
   }
 
   static LogicalPlan placed(AppendData append) {
-    if (append.write().isEmpty() || !(append.write().get() instanceof PythonWrite)
-        || !(field(append, "table") instanceof DataSourceV2Relation)) {
-      return append;
+    Object table = field(append, "table");
+    PythonWrite owned = placedWrite(append.write(), table);
+    return owned == null ? append : append.copy(
+        (NamedRelation) table, append.query(), append.writeOptions(), append.isByName(), append.withSchemaEvolution(),
+        scala.Option.apply(owned), append.analyzedQuery());
+  }
+
+  static LogicalPlan placed(OverwriteByExpression overwrite) {
+    Object table = field(overwrite, "table");
+    PythonWrite owned = placedWrite(overwrite.write(), table);
+    return owned == null ? overwrite : overwrite.copy(
+        (NamedRelation) table, overwrite.deleteExpr(), overwrite.query(), overwrite.writeOptions(),
+        overwrite.isByName(), overwrite.withSchemaEvolution(), scala.Option.apply(owned), overwrite.analyzedQuery());
+  }
+
+  /** Returns a write of ours with the options of its table, or null if it is not ours or has them. */
+  static PythonWrite placedWrite(scala.Option given, Object table) {
+    if (given.isEmpty() || !(given.get() instanceof PythonWrite) || !(table instanceof DataSourceV2Relation)) {
+      return null;
     }
-    Object write = append.write().get();
+    Object write = given.get();
     LogicalWriteInfo info = (LogicalWriteInfo) field(write, "info");
     if (!NAME.equalsIgnoreCase((String) field(write, "shortName")) || info.options().containsKey("table")) {
-      return append;
+      return null;
     }
     CaseInsensitiveStringMap options =
-        new CaseInsensitiveStringMap(placedOptions(info.options(), (DataSourceV2Relation) field(append, "table")));
+        new CaseInsensitiveStringMap(placedOptions(info.options(), (DataSourceV2Relation) table));
     if (!options.containsKey("table")) {
-      return append;
+      return null;
     }
     LogicalWriteInfo own = new LogicalWriteInfoImpl(
         info.queryId(), info.schema(), options, info.rowIdSchema(), info.metadataSchema());
-    PythonWrite owned = new PythonWrite(
+    return new PythonWrite(
         (PythonDataSourceV2) field(write, "ds"), (String) field(write, "shortName"), own,
         ((Boolean) field(write, "isTruncate")).booleanValue());
-    return append.copy(
-        (NamedRelation) field(append, "table"), append.query(), append.writeOptions(), append.isByName(), append.withSchemaEvolution(),
-        scala.Option.apply(owned), append.analyzedQuery());
   }
 
   /** This session's settings with filter pushdown on: for our scans alone, whatever other sources are told. */

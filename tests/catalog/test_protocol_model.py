@@ -118,6 +118,10 @@ UPKEEP_WORLDS = {
     "a job and a crash": (Cast((JOB, COLLECTOR), crashes=1, attempts=1), RULES),
     "a job and an abandoned folder": (Cast((JOB, COLLECTOR), abandons=1, attempts=1), RULES),
     "a job and a lost answer": (Cast((JOB, COLLECTOR), losses=1, attempts=1), RULES),
+    "a job, a lost answer and an abandoned extent": (
+        Cast((JOB, COLLECTOR), losses=1, abandons=1, attempts=1),
+        RULES,
+    ),
     "a job and two collections": (Cast((JOB, COLLECTOR, COLLEAGUE), attempts=1), RULES),
     "a job and a compaction": (Cast((JOB, COMPACTOR, COLLECTOR), attempts=1), RULES),
 }

@@ -94,7 +94,31 @@ def test_a_job_that_was_given_up_is_refused_and_leaves_nothing(lake: Lake, other
     table = lake.table("t").handle
     with pytest.raises(ConflictError, match="given up for collection"):
         commit_written(table, job.id, job.folder, [*written, late])
-    give_up(table, job.id, job.folder, [*written, late])
+    give_up(table, job.folder, [*written, late])
+    quiet(lake)
+    assert numbers(lake) == []
+
+
+def test_a_job_can_be_given_up_whose_extents_were_given_up_by_name_before(lake: Lake, other: Lake) -> None:
+    job = planned(lake)
+    written = [task(lake, job, number) for number in range(2)]
+    table = lake.table("t").handle
+    names = [Pending(key, table.scope, "spark elsewhere:1") for key in written[0].keys]
+    lake.catalog.register_pending(names)
+    other.catalog.release_pending([each.key for each in names])  # too old, as a collection sees it, and not yet deleted
+    late = task(lake, job, 2)  # an attempt that Spark did not choose
+    catalog: Any = lake.catalog
+    register = catalog.register_pending
+    registered: list[str] = []
+
+    def noted(pending: list[Pending]) -> None:
+        registered.extend(each.key for each in pending)
+        register(pending)
+
+    catalog.register_pending = noted
+    give_up(table, job.folder, written)
+    assert set(registered) == set(late.keys)  # a commit under way could still find those that were named before
+    assert lake.catalog.pending() == []
     quiet(lake)
     assert numbers(lake) == []
 
@@ -120,7 +144,7 @@ def test_a_folder_that_is_given_up_while_its_job_commits_loses_nothing(lake: Lak
         assert verb == "commit"
     except ConflictError:
         assert verb != "commit"
-        give_up(table, job.id, job.folder, written)
+        give_up(table, job.folder, written)
     held = numbers(lake)
     assert held == (list(range(6000)) if verb == "commit" else [])
     quiet(lake)

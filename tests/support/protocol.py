@@ -383,7 +383,7 @@ def _find_out(turn: Turn, actor: Actor) -> Next:
         yield Step(turn.name, f"looks, and it is in {found}:", plan.id), turn.to(told)
     over = Actor("gone", 0) if turn.role in ("writer without key", "deleter", "restorer") else again
     if turn.role == "job":
-        over = actor._replace(phase="aborting")
+        over = upkeep.given_up(turn, actor)
     yield Step(turn.name, "gives up on", plan.id), turn.give_up(plan, over)
 
 
@@ -397,7 +397,7 @@ def _face_refusal(turn: Turn, actor: Actor) -> Next:
         return
     over = Actor("gone", 0) if "compactor" in turn.role else Actor("idle", actor.attempt + 1)
     if turn.role == "job":
-        over = actor._replace(phase="aborting")
+        over = upkeep.given_up(turn, actor)
     denied = turn.give_up(plan, over)._replace(denied=world.denied | {plan.id})
     yield Step(turn.name, "says that it did not happen:", plan.id), denied
 

@@ -214,8 +214,13 @@ BUGS: dict[str, tuple[dict[str, Any], Cast, str]] = {
     ),
     "a job gives up what it committed": ({"keeps_committed": False}, Cast((JOB, COLLECTOR)), "which is deleted"),
     "a job gives up without asking whether it is in": (
-        {"asks_before_forgetting": False},
+        {"leaves_named": False, "asks_before_forgetting": False},
         Cast((JOB, COLLECTOR), losses=1),
+        "which is deleted",
+    ),
+    "a job registers again what a collection had given up": (
+        {"leaves_named": False},
+        Cast((JOB, COLLECTOR), losses=1, abandons=1, attempts=1),
         "which is deleted",
     ),
     # the collector

@@ -76,7 +76,7 @@ def look_for_folder(turn: Turn, actor: Actor) -> Next:
     if folder in turn.world.pending or not (turn.rules.looks_for_folder and turn.rules.registers_folder):
         yield Step(turn.name, "finds its folder registered:", folder), turn.to(actor._replace(phase="ready"))
     else:
-        after = turn.give_up(plan_of(actor), actor._replace(phase="aborting"))
+        after = turn.give_up(plan_of(actor), given_up(turn, actor))
         yield Step(turn.name, "finds its folder given up:", folder), after
 
 
@@ -88,25 +88,31 @@ def name_late(turn: Turn, actor: Actor) -> Next:
 
 
 def abort(turn: Turn, actor: Actor) -> Next:
-    """Ask whether the job is in after all; only if it is not, nothing in its folder is kept."""
-    world, plan = turn.world, plan_of(actor)
-    is_in = plan.id in dict(world.receipts) and turn.rules.asks_before_forgetting
-    kept = plan if is_in else plan._replace(adds=())
-    settled = actor._replace(phase="settling", plan=kept, sequence=0)
+    """Settle what is in the folder, but nothing that was named: it was released, or is in, or goes with the folder."""
+    plan, rules = plan_of(actor), turn.rules
+    is_in = plan.id in dict(turn.world.receipts) and rules.asks_before_forgetting
+    kept = plan.adds if rules.leaves_named or is_in else tuple(sorted(actor.todo))
+    settled = actor._replace(phase="settling", plan=plan._replace(adds=kept), sequence=0, todo=frozenset())
     yield Step(turn.name, "gives its job up:", plan.id), turn.to(settled)
+
+
+def given_up(turn: Turn, actor: Actor) -> Actor:
+    """Return a driver that is about to give up, with the names that it could release."""
+    return actor._replace(phase="aborting", todo=turn.world.pending.intersection(plan_of(actor).adds))
 
 
 def settle(turn: Turn, actor: Actor) -> Next:
     """List what is left in the folder, give it up by name, and then the folder: three steps."""
     world, folder = turn.world, _folder(turn, actor)
     if actor.phase == "settling":
-        kept = world.garbage.union(plan_of(actor).adds if turn.rules.keeps_committed else ())
+        kept = plan_of(actor).adds if turn.rules.keeps_committed else ()
         left = frozenset(name for name in world.objects if folder_of(name) == folder and name not in kept)
         yield Step(turn.name, "lists what is left in", folder), turn.to(actor._replace(phase="leaving", todo=left))
     elif actor.phase == "leaving":
         after = turn.to(actor._replace(phase="left"))
-        named = after._replace(pending=after.pending | (actor.todo - after.garbage))
-        yield Step(turn.name, "registers what is left in", folder), named
+        if not actor.todo & after.garbage:  # or else all of it is left to who collects the folder
+            after = after._replace(pending=after.pending | actor.todo)
+        yield Step(turn.name, "registers what is left in", folder), after
     else:
         over = Actor("done", 0) if actor.sequence else Actor("idle", actor.attempt + 1)
         yield Step(turn.name, "gives up the folder", folder), release(turn.to(over), *actor.todo, folder)

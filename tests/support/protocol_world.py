@@ -92,7 +92,8 @@ class Rules:
     names_before_look: bool = True
     looks_for_folder: bool = True
     keeps_committed: bool = True  # when it gives up what else is in its folder
-    asks_before_forgetting: bool = True
+    leaves_named: bool = True  # to the folder's collection when it gives up, and does not register them again
+    asks_before_forgetting: bool = True  # whether it is in, if it does register them again
     # the collector
     lists_store_first: bool = True
     asks_pending_first: bool = True

@@ -194,7 +194,7 @@ def rewrite(
             removed.insert(0, UpdateTable(None, {"format": format}))
         receipt = commit_written(held, job.id, job.folder, written, operation="rewrite", removed=removed)
     except BaseException:
-        give_up(held, job.id, job.folder, written)
+        give_up(held, job.folder, written)
         raise
     sequence = receipt.sequence if receipt else snapshot.sequence
     rows = sum(message.rows for message in written)

@@ -93,7 +93,7 @@ class OverwriteWriter(TaskWriter, DataSourceArrowWriter):
         )
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        give_up(open_table(self.options), self.job.id, self.job.folder, written_by(messages))
+        give_up(open_table(self.options), self.job.folder, written_by(messages))
 
 
 def commit_overwrite(

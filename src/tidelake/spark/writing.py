@@ -18,6 +18,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -30,7 +31,7 @@ from tidelake.catalog.protocol import Layout, Pending, new_id
 from tidelake.coverage.coverage_store import CoverageRules, rules_of, same_time
 from tidelake.coverage.entities import cells_of
 from tidelake.coverage.sidecar import decode, encode
-from tidelake.errors import ConflictError, InvalidInputError, OverlapError, SchemaError
+from tidelake.errors import AlreadyExistsError, ConflictError, InvalidInputError, OverlapError, SchemaError
 from tidelake.handle.table_handle import TableHandle
 from tidelake.ingest import Coerced, Rules, coerce_arrow
 from tidelake.model.exact import has_inexact_longs, stream_has_inexact_longs
@@ -257,7 +258,7 @@ class BatchWriter(TaskWriter, DataSourceArrowWriter):
         commit_written(table, self.job.id, self.job.folder, written_by(messages), key=self.options.get("key"))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        give_up(open_table(self.options), self.job.id, self.job.folder, written_by(messages))
+        give_up(open_table(self.options), self.job.folder, written_by(messages))
 
 
 class StreamWriter(TaskWriter, DataSourceStreamArrowWriter):
@@ -283,7 +284,7 @@ class StreamWriter(TaskWriter, DataSourceStreamArrowWriter):
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         if written := written_by(messages):
-            give_up(open_table(self.options), written[0].job_id, written[0].folder, written)
+            give_up(open_table(self.options), written[0].folder, written)
 
 
 def plan_job(table: TableHandle, place: Place, schema: StructType, options: Mapping[str, str]) -> Job:
@@ -376,19 +377,17 @@ def announce(table: TableHandle, job_id: str, folder: str, keys: Sequence[str]) 
         raise ConflictError("the job was given up for collection: run it again", table=table.name, job=job_id)
 
 
-def give_up(table: TableHandle, job_id: str, folder: str, messages: Sequence[Written]) -> None:
+def give_up(table: TableHandle, folder: str, messages: Sequence[Written]) -> None:
     """Leave what a job wrote to collection, unless it was committed after all.
 
-    A name that was registered is released, which a commit that is still under way then cannot use. One that was not
-    can be in no commit, so it is garbage.
+    A name that was registered is released, which a commit that is still under way then cannot use. No name in a message
+    is registered again for that: it may have been given up and deleted meanwhile, and that commit would find it. What
+    is left of them goes with the folder.
     """
-    catalog, scope = table.catalog, table.scope
     named = [key for message in messages for key in message.keys]
-    released = set(catalog.release_pending(named)) if named else set()
-    if catalog.receipt(scope, commit_id=job_id) is None:
-        forget_folder(table, folder, released)
-    else:
-        forget_folder(table, folder, named)
+    if named:
+        table.catalog.release_pending(named)
+    forget_folder(table, folder, named)
 
 
 def forget_folder(table: TableHandle, folder: str, kept: Iterable[str]) -> None:
@@ -396,7 +395,8 @@ def forget_folder(table: TableHandle, folder: str, kept: Iterable[str]) -> None:
     catalog, settled = table.catalog, set(kept)
     left = [meta.key for meta in table.store.list(folder) if meta.key not in settled]
     if left:
-        catalog.register_pending([_pending(table, key) for key in left])
+        with suppress(AlreadyExistsError):  # this was begun before: what has no name goes with the folder
+            catalog.register_pending([_pending(table, key) for key in left])
     catalog.release_pending([*left, folder])
 
 

@@ -22,6 +22,7 @@ What all catalogs do with the commits they are given is here too: check, refit, 
 
 from __future__ import annotations
 
+import math
 import random
 import threading
 import time
@@ -60,6 +61,8 @@ from tidelake.runtime.forking import renew_after_fork
 MAX_GROUP = 64  # commits in one snapshot: bounds how long one transaction holds up others
 FIRST_PAUSE_S = 0.002  # about one commit of somebody else's
 LONGEST_PAUSE_S = 0.25
+CROWD_S = 60.0  # after the last commit of another process that this one saw, it counts as gone
+OLD_HEAD = 100  # snapshots behind the newest, a head is read again: what it counts is too far from what is there
 HEADS_KEPT = 4096
 
 HeldAt: TypeAlias = Callable[[Snapshot], Held]  # which time windows are held at a snapshot
@@ -102,6 +105,7 @@ class Coordinator:
         self._lock = threading.Lock()
         self._lanes: dict[Scope, deque[_Ticket]] = {}  # a scope is here while somebody commits to it
         self._heads: dict[Scope, Snapshot] = {}
+        self._crowded: dict[Scope, float] = {}  # when another process was last seen to commit there
         renew_after_fork(self)
 
     def renew_after_fork(self) -> None:
@@ -111,6 +115,10 @@ class Coordinator:
     def head(self, scope: Scope) -> Snapshot:
         """Return a recent head to build a commit on: the last one this process saw, or else the catalog's."""
         return self._heads.get(scope) or self._see(self._catalog.head(scope))
+
+    def is_crowded(self, scope: Scope) -> bool:
+        """Whether other processes commit to a scope too: what one of them is to do, all would do at once."""
+        return self._clock_s() - self._crowded.get(scope, -math.inf) < CROWD_S
 
     def commit(self, commit: Commit) -> Receipt:
         """Publish a commit, whatever snapshot it was built on, and give its receipt."""
@@ -221,8 +229,11 @@ class Coordinator:
 
     def _learn(self, accepted: Sequence[Commit], onto: Snapshot, receipt: Receipt, attempt: _Attempt) -> None:
         """Know the new head without asking, if it follows from what is known."""
+        if receipt.shared or receipt.sequence != onto.sequence + 1:
+            self._crowded[onto.scope] = self._clock_s()
         if receipt.shared:
-            attempt.head = onto  # good enough to start from: where so many commit, nobody's head is the newest
+            if receipt.sequence - onto.sequence < OLD_HEAD:
+                attempt.head = onto  # good enough to start from: where so many commit, nobody's head is the newest
             return
         if receipt.sequence != onto.sequence + 1:
             return
@@ -315,6 +326,7 @@ class Coordinator:
     def _see(self, head: Snapshot) -> Snapshot:
         if len(self._heads) >= HEADS_KEPT:
             self._heads.clear()
+            self._crowded.clear()
         self._heads[head.scope] = head
         return head
 

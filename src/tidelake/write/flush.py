@@ -6,8 +6,9 @@ there is nothing left to do. It does not run in the background itself: see ``han
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
+import random
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from tidelake.catalog.protocol import new_id, now_us
@@ -15,6 +16,7 @@ from tidelake.errors import ConflictError
 from tidelake.handle.table_handle import TableHandle
 from tidelake.model.settings import TableSettings
 from tidelake.model.snapshot import Action, Commit, DropHot, HotBatch, Snapshot
+from tidelake.runtime.processes import process_name
 from tidelake.scan.hot import acknowledged_us, hot_rows
 from tidelake.write.appender import Appender
 from tidelake.write.promote import promote_settled
@@ -22,6 +24,8 @@ from tidelake.write.promote import promote_settled
 FLUSH_ROWS = 50_000  # hot rows past which they are flushed at once…
 FLUSH_BYTES = 16 << 20  # …or their bytes
 FLUSH_BATCHES = 1_000  # …or their batches, each of which a reader decodes
+SPREAD_S = 3.0  # over which many processes are spread that all see the same hot rows: the first flushes for all
+FLUSH_LEASE_US = 60_000_000  # after which another process flushes, should this one have died
 FLUSH_OVERDUE = 4  # times as many hot rows, and an append flushes them itself before it returns
 
 
@@ -43,17 +47,46 @@ def flush(table: TableHandle) -> FlushReport:
 
 def see_to_flush(table: TableHandle, head: Snapshot) -> None:
     """Have hot rows flushed, now or when they are old. The append is acknowledged: nothing here fails it."""
-    held = head.totals
-    fullness = max(held.hot_rows / FLUSH_ROWS, held.hot_bytes / FLUSH_BYTES, held.hot_batches / FLUSH_BATCHES)
+    fullness, is_crowded = _fullness(head), table.coordinator.is_crowded(table.scope)
     age_us = TableSettings.of(head.settings).flush_age_us
     flusher = table.lake.flusher
-    if fullness > FLUSH_OVERDUE:
+    if fullness > FLUSH_OVERDUE and not is_crowded:
         with suppress(Exception):  # tried again by the next append
             flush(table)
     elif fullness > 1:
-        flusher.notice(table.scope, lambda: _flush_by_age(table, 0), 0.0)
+        flusher.notice(table.scope, lambda: _flush_if_full(table), random.random() * SPREAD_S if is_crowded else 0.0)
     elif age_us is not None:
         flusher.notice(table.scope, lambda: _flush_by_age(table, age_us), age_us / 1e6)
+
+
+def _fullness(head: Snapshot) -> float:
+    """Return how full the hot rows are; above 1 they are flushed whatever their age."""
+    held = head.totals
+    return max(held.hot_rows / FLUSH_ROWS, held.hot_bytes / FLUSH_BYTES, held.hot_batches / FLUSH_BATCHES)
+
+
+def _flush_if_full(table: TableHandle) -> None:
+    """Flush, unless another process has done so by now, or is about to."""
+    head = table.catalog.head(table.scope)
+    if _fullness(head) > 1:
+        with _turn_to_flush(table) as is_ours:
+            if is_ours:
+                _flush(table, head, table.hot(head))
+
+
+@contextmanager
+def _turn_to_flush(table: TableHandle) -> Iterator[bool]:
+    """Say whether it is this process that flushes: of many that see the same hot rows, one is enough."""
+    if not table.coordinator.is_crowded(table.scope):
+        yield True
+        return
+    queue, kind = table.catalog.work, f"flush.{table.info.id}"
+    queue.enqueue(kind, table.name, {"table": table.name}, max_attempts=1_000_000)
+    leased = queue.claim([kind], owner=process_name(), lease_us=FLUSH_LEASE_US)
+    yield leased is not None
+    if leased is not None:
+        with suppress(ConflictError):  # it took longer than its lease, and another has it
+            queue.complete(leased)
 
 
 def _flush_by_age(table: TableHandle, age_us: int) -> float | None:
@@ -63,8 +96,10 @@ def _flush_by_age(table: TableHandle, age_us: int) -> float | None:
     left_us = age_us - (now_us() - min(map(acknowledged_us, hot), default=0))
     if hot and left_us > 0:
         return left_us / 1e6
-    _flush(table, head, hot)
-    return None
+    with _turn_to_flush(table) as is_ours:
+        if is_ours:
+            _flush(table, head, hot)
+    return None if is_ours else age_us / 1e6
 
 
 def _flush(table: TableHandle, head: Snapshot, hot: Sequence[HotBatch]) -> FlushReport:

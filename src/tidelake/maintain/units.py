@@ -138,7 +138,8 @@ def _compacted(table: TableHandle, payload: Mapping[str, Any], fence: Fence | No
 
 
 def _collected(lake: LakeHandle) -> Done:
-    lake.catalog.expire_receipts(before_us=now_us() - RECEIPTS_KEPT_US)
+    histories = [TableSettings.of(lake.snapshot(name).settings).history_us for name in lake.tables()]
+    lake.catalog.expire_receipts(before_us=now_us() - max([*histories, RECEIPTS_KEPT_US]))
     lake.catalog.work.forget(before_us=now_us() - RECEIPTS_KEPT_US)
     report = collect.collect(lake)
     lake.catalog.shrink()

@@ -335,6 +335,16 @@ def test_a_narrowing_is_refused_and_changes_nothing(catalog: Catalog, scope: Sco
     assert catalog.head(scope).schema == SCHEMA
 
 
+def test_united_coverage_that_lost_to_a_newer_one_stays_registered(catalog: Catalog, scope: Scope) -> None:
+    newer, older = UnitedCoverage("data/c/2.cov", 2), UnitedCoverage("data/c/1.cov", 1)
+    for each in (newer, older):
+        publish(catalog, scope, UpdateCoverage(each))
+        assert catalog.head(scope).coverage == newer
+    assert [each.key for each in catalog.pending()] == [older.key]
+    assert catalog.release_pending([older.key]) == [older.key]
+    assert [each.key for each in catalog.garbage(before_us=2**60)] == [older.key]
+
+
 def test_coverage_goes_with_its_snapshot(catalog: Catalog, scope: Scope) -> None:
     publish(catalog, scope, UpdateCoverage(UnitedCoverage("c/2", 1)))
     append(catalog, scope)

@@ -174,3 +174,16 @@ def test_a_writer_whose_last_snapshot_has_expired_writes_on(tmp_path: Path, sche
             other.collect(abandoned_after="0s", orphan_after="0s")
         assert sorted(table.to_arrow()["v"].to_pylist()) == [10, 11, 12]
         assert table.coverage.held().to_pylist()[0]["buckets"] == 3
+
+
+@pytest.mark.parametrize("scheme", ["", "log:"], ids=["sqlite", "log"])
+def test_rows_that_drift_are_fitted_though_the_writers_last_snapshot_has_expired(tmp_path: Path, scheme: str) -> None:
+    where = f"{scheme}{tmp_path / 'lake'}"
+    with tidelake.connect(where) as one, tidelake.connect(where) as other:
+        table = one.create_table("t", {"ts": "timestamp", "v": "int", "w": "long"})
+        for value in (2**40, 2.5, "text"):
+            for each in ("v", "w"):
+                table.append([{"ts": BASE + at, each: at} for at in range(3)])
+                other.table("t").delete("w == 1 or v == 1", purge=True)
+                table.append([{"ts": BASE + 10, each: value}])
+        assert len(table) == 2 * 3 * 2 + 6

@@ -62,6 +62,7 @@ def filled(lake: Lake) -> None:
     table.delete("id == 3")
     table.expire("0s")
     table.pin("kept")
+    table.delete("id == 110")
     table.append(rows(200, 20, 8))
     for first in (300, 320, 340, 360):
         table.append(rows(first, 20, 9, 0.1))
@@ -94,7 +95,7 @@ def undo(lake: Lake) -> None:
     table = lake.table(TABLE)
     if any(snapshot.operation == "undo" for snapshot in table.history()):
         return  # it was done
-    table.undo(table.pins()[0].sequence + 2)
+    table.undo(table.pins()[0].sequence + 3)
 
 
 def compact(lake: Lake) -> None:

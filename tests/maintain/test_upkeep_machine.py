@@ -8,6 +8,7 @@ changes at the same time.
 
 from __future__ import annotations
 
+import gc
 import secrets
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -345,6 +346,7 @@ class UpkeepMachine(RuleBasedStateMachine):
 
     def let_go(self) -> None:
         """Give leases back that nobody needs any more, as both handles do by themselves after some seconds."""
+        gc.collect()  # what an error's traceback holds is given back then
         for lake in self.lakes:
             lake.handle.leases.let_go()
 

@@ -24,10 +24,12 @@ def check_store(lake: Lake, *, quiet: bool = True) -> None:
     for page in lake.catalog.named_keys():
         named[page.why].update(page.keys)
     there = {meta.key for root in (DATA_FOLDER, COVERAGE_FOLDER) for meta in lake.store.list(root)}
-    assert sorted(named["held"] - there) == [], "a snapshot holds objects that are not there"
+    lost = sorted(named["held"] - there)
+    assert not lost, f"a snapshot holds objects that are not there: {lost}"
     known = named["held"] if quiet else named["held"] | named["garbage"] | pending
     folders = () if quiet else tuple(f"{key}/" for key in pending | named["garbage"])
-    assert sorted(key for key in there - known if not key.startswith(folders)) == [], "objects that nothing names"
+    orphans = sorted(key for key in there - known if not key.startswith(folders))
+    assert not orphans, f"objects that nothing names: {orphans}"
 
 
 def make_small(monkeypatch: pytest.MonkeyPatch) -> None:

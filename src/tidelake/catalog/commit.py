@@ -49,6 +49,7 @@ from tidelake.model.snapshot import (
     Receipt,
     Scope,
     Snapshot,
+    UpdateCoverage,
     advance,
     gather,
     inputs_of,
@@ -398,6 +399,12 @@ def refitted(commits: Sequence[Commit], onto: Snapshot) -> list[Commit]:
     if refused:
         raise refused[0][1]
     return accepted
+
+
+def passed_over(commits: Sequence[Commit], snapshot: Snapshot) -> frozenset[str]:
+    """Return the keys of united coverage that commits bring and their snapshot does not name, having a newer one."""
+    brought = {a.coverage.key for commit in commits for a in commit.actions if isinstance(a, UpdateCoverage)}
+    return frozenset(brought - {snapshot.coverage.key} if snapshot.coverage else brought)
 
 
 def answers_of(

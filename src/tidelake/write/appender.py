@@ -8,16 +8,17 @@ holds it does, and tells it to give up what was written if that fails.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from tidelake.catalog.protocol import Pending, new_id
 from tidelake.coverage.entities import Coverage
 from tidelake.coverage.recorder import Recorder
-from tidelake.errors import CommitUnknownError, ConflictError, OverlapError, StorageError
+from tidelake.errors import CommitUnknownError, ConflictError, NotFoundError, OverlapError, StorageError
 from tidelake.handle.table_handle import TableHandle
 from tidelake.ingest import Coerced
 from tidelake.model.exact import is_exact_array
@@ -45,6 +46,8 @@ from tidelake.write.stager import Stager, united
 
 HOT_ROWS = 1_000  # an append of at most so many rows…
 HOT_BYTES = 256 << 10  # …and bytes stays in the catalog: an object of its own would cost more than it holds
+
+Found = TypeVar("Found")
 
 
 @dataclass(slots=True)
@@ -108,7 +111,8 @@ class Appender:
         if not isinstance(name, str):
             return False
         if name not in self._exact:
-            self._exact[name] = is_exact_in_table(self.target.catalog, self.head, name)
+            catalog = self.target.catalog
+            self._exact[name] = self._in_table(lambda head: is_exact_in_table(catalog, head, name))
         added = [action.extent for action in self._actions if isinstance(action, AddExtent)]
         return (
             self._exact[name]
@@ -147,12 +151,28 @@ class Appender:
                 continue
             found = self._tallies.get(name, Tally())
             if self.rows < WINDOW_ROWS:
-                before = tally_before(self.target.catalog, self.head, name, WINDOW_ROWS - self.rows)
+                before = self._tally_before(name)
                 found = Tally(found.fits + before.fits, found.misfits + before.misfits)
             if found.is_mixed:
                 mixed.append((name, DataType("dynamic")))
         if mixed:
             self.widened = self.schema.widen(mixed)
+
+    def _tally_before(self, name: str) -> Tally:
+        catalog, left = self.target.catalog, WINDOW_ROWS - self.rows
+        return self._in_table(lambda head: tally_before(catalog, head, name, left))
+
+    def _in_table(self, look: Callable[[Snapshot], Found]) -> Found:
+        """Look at what the table has, at the head that the rows are fitted to or, once that has expired, the newest."""
+        head = self.head
+        while True:
+            try:
+                return look(head)
+            except NotFoundError:
+                newest = self.target.catalog.head(head.scope)
+                if newest.id == head.id:
+                    raise
+                head = newest
 
     def changes(self) -> tuple[str, ...]:
         """Return what became of columns whose values changed their type."""

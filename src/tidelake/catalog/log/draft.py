@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tidelake.catalog.commit import answers_of, refitted
+from tidelake.catalog.commit import answers_of, passed_over, refitted
 from tidelake.catalog.log.entries import Change, Covered, Done, Entry, Mark, Named
 from tidelake.catalog.log.metadata import bucket_of, meta_of
 from tidelake.catalog.log.state import LogState, keys_held
@@ -75,7 +75,9 @@ class Drafter:
         entry = Entry(
             state.version + 1, snapshot_id, snapshot.committed_us, changes, _mark_of(snapshot, fresh, receipts)
         )
-        return Draft(entry, answers_of(commits, replayed, receipts), keys)
+        late = passed_over(fresh, snapshot)
+        taken = tuple(key for key in keys if key not in late)
+        return Draft(entry, answers_of(commits, replayed, receipts), taken)
 
     def _find_replayed(self, state: LogState, commits: Sequence[Commit]) -> dict[int, Receipt | int]:
         """Return which commits happened before, by position: the first receipt, or the position of its twin here."""

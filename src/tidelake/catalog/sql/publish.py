@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import orjson
 
+from tidelake.catalog.commit import passed_over
 from tidelake.catalog.sql import publish_statements as s
 from tidelake.catalog.sql import sweep_statements as sweeping
 from tidelake.catalog.sql.checksums import check_row, checksum_of, damaged, snapshot_checksum
@@ -125,13 +126,15 @@ def take_away(transaction: Transaction, scope_id: int, commits: Sequence[Commit]
     return removed
 
 
-def take_off_pending(transaction: Transaction, scope_id: int, commits: Sequence[Commit]) -> None:
-    """Take the added extents off the pending list; one that is not on it must not be published.
+def take_off_pending(transaction: Transaction, scope_id: int, commits: Sequence[Commit], snapshot: Snapshot) -> None:
+    """Take what a snapshot adds off the pending list; an extent that is not on it must not be published.
 
-    Coverage goes with them; what a retained snapshot holds already may be named again.
+    Coverage goes with them; what a retained snapshot holds already may be named again. A united object that is older
+    than another's, so that the snapshot does not name it, stays on the list as any other that lost a race.
     """
     added = [(commit.id, action.extent.key) for commit in commits for action in _of(commit, AddExtent)]
-    covered = {key: commit.id for commit in commits for key in coverage_keys_of(commit)}
+    late = passed_over(commits, snapshot)
+    covered = {key: commit.id for commit in commits for key in coverage_keys_of(commit) if key not in late}
     if not added and not covered:
         return
     taken = {

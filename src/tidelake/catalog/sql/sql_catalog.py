@@ -245,9 +245,9 @@ class SqlCatalog(SqlSweeper, SqlInventory, Closing):
             if commit.fence is not None:
                 check_fence(transaction, commit.fence, commit.id)
         removed = publish.take_away(transaction, scope_id, fresh, onto.sequence + 1)
-        publish.take_off_pending(transaction, scope_id, fresh)
-        # 4. Write.
         snapshot = advance(onto, fresh, removed=removed, snapshot_id=snapshot_id, at_us=self._clock())
+        publish.take_off_pending(transaction, scope_id, fresh, snapshot)
+        # 4. Write.
         receipts = {commit.id: receipt_of(commit, snapshot) for commit in fresh}
         with transaction.sent_together():
             publish.write_snapshot(transaction, scope_id, snapshot)

@@ -1,0 +1,384 @@
+"""Let writers, deleters, upkeep and readers work on one table for long, killing them at random, and count all rows.
+
+Every process notes what it is about to do and what was acknowledged. At the end each append and each change of it is
+there wholly or not at all, and certainly if it was acknowledged; nothing is doubled; no reader missed an object of a
+snapshot that it held; and once all is quiet, a collection leaves exactly what snapshots hold. ``TIDELAKE_SOAK_SECONDS``
+says how long, 20 minutes for all catalogs together unless it is set. It does not assert how fast anything is, but
+prints how long a query takes before and after.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import random
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any, TypeAlias
+
+import pytest
+
+import tidelake
+from tests.support.catalogs import fresh_schema
+from tests.support.upkeep import check_store
+from tidelake import Lake, Table
+from tidelake.errors import ConflictError, NotFoundError
+from tidelake.handle import leases
+from tidelake.maintain.retention import retain
+from tidelake.objects import COVERAGE_FOLDER, DATA_FOLDER
+
+TABLE = "m.cpu"
+COLUMNS = {"ts": "timestamp", "n": "long", "k": "string", "v": "int", "d": "dynamic"}
+START = int(time.time()) // 3600 * 3600
+DAY = 86_400
+FIXED = 50_000  # rows that nobody changes, numbered below 0
+STRIDE = 10_000  # between the numbers of two appends
+REPLACED = 5_000  # more than this is the number of a row that came in another's place
+LEASE_S = 5.0
+SECONDS = float(os.environ.get("TIDELAKE_SOAK_SECONDS", "1200"))
+WITHIN_S = 120
+WAYS = ("sqlite", "log", "postgres")
+NOW: dict[str, Any] = {"abandoned_after": "0s", "orphan_after": "0s"}
+SOON: dict[str, Any] = {"abandoned_after": "10s", "orphan_after": "10s"}
+
+Open: TypeAlias = Callable[[], Lake]
+
+
+@dataclass
+class Worker:
+    """One process: its lake, its chance, where it notes what it does, and where all notes are."""
+
+    lake: Lake
+    chance: random.Random
+    notes: Path
+    folder: Path
+    counts: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def table(self) -> Table:
+        return self.lake.table(TABLE)
+
+    def note(self, *words: object) -> None:
+        """Note something, at once and as a whole line."""
+        with self.notes.open("ab", buffering=0) as file:
+            file.write((" ".join(map(str, words)) + "\n").encode())
+
+
+def rows(first: int, count: int, *, at_s: int) -> list[dict[str, Any]]:
+    odd: Any = "text" if first % 7 == 0 else None  # now and then a value that does not fit
+    return [
+        {"ts": at_s + at, "n": first + at, "k": "abc"[at % 3], "v": odd or at, "d": {"x": at % 5}}
+        for at in range(count)
+    ]
+
+
+def begins_at(first: int) -> int:
+    """Return when the rows of an append begin: most of them today, some so long ago that retention may take them."""
+    number = first // STRIDE
+    return START - 3 * DAY + number % 3600 if is_old(first) else START - (number * 37) % (6 * 3600)
+
+
+def is_old(first: int) -> bool:
+    return first // STRIDE % 10 == 9
+
+
+def noted(folder: Path) -> Iterator[tuple[str, int, int]]:
+    """Yield all notes: what, the number of the append's first row, and how many rows it has."""
+    for path in sorted(folder.glob("*.notes")):
+        for line in path.read_text().splitlines(keepends=True):
+            if line.endswith("\n"):
+                mark, first, size = line.split()
+                yield mark, int(first), int(size)
+
+
+def write(worker: Worker) -> None:
+    """Append hot or cold; half of the time with a key, and then again if it was not acknowledged."""
+    first = int(worker.notes.stem) * 10**9 + worker.counts["appends"] * STRIDE
+    worker.counts["appends"] += 1
+    size = worker.chance.choice((1, 3, 20, 1100, 2500))
+    worker.note("?", first, size)
+    append(worker, first, size)
+    time.sleep(0.05 * worker.chance.random())
+
+
+def append(worker: Worker, first: int, size: int) -> None:
+    key = f"k{first}" if size in (3, 1100) else None
+    try:
+        worker.table.append(rows(first, size, at_s=begins_at(first)), key=key)
+    except ConflictError as error:
+        if error.kind != "not_pending":  # it was taken for abandoned
+            raise
+        worker.note("-", first, size)
+    else:
+        worker.note("+", first, size)
+
+
+def finish(worker: Worker) -> None:
+    """Do again what writers with a key were killed at, as one does that comes back."""
+    marks: dict[tuple[int, int], str] = {}
+    for mark, first, size in noted(worker.folder):
+        if mark in "?+-":
+            marks[first, size] = mark
+    for (first, size), mark in marks.items():
+        if mark == "?" and size in (3, 1100) and not (worker.folder / f"{first // 10**9}.alive").exists():
+            append(worker, first, size)
+    time.sleep(1)
+
+
+def change(worker: Worker) -> None:
+    """Delete appends that were acknowledged, or put other rows in their place."""
+    known: dict[tuple[int, int], set[str]] = {}
+    for mark, first, size in noted(worker.folder):
+        known.setdefault((first, size), set()).add(mark)
+    able = [each for each, marks in known.items() if "+" in marks and not marks & {"d?", "r?"}]
+    for first, size in worker.chance.sample(able, min(len(able), 1 + len(able) // 4)):
+        within = f"n >= {first} and n < {first + STRIDE}"
+        if worker.chance.random() < 0.2 and not is_old(first):
+            worker.note("r?", first, size)
+            at_s = begins_at(first)
+            new = rows(first + REPLACED, size, at_s=at_s)
+            worker.table.replace(new, start=at_s, end=at_s + size, where=within)
+            worker.note("r+", first, size)
+        else:
+            worker.note("d?", first, size)
+            worker.table.delete(within)
+            worker.note("d+", first, size)
+    time.sleep(0.1)
+
+
+def tidy(worker: Worker) -> None:
+    """Flush, compact, retain, and do what a worker finds to do."""
+    match worker.chance.randrange(4):
+        case 0:
+            worker.table.flush()
+        case 1:
+            worker.table.compact()
+        case 2:
+            retain(worker.table.handle)
+        case _:
+            failed = worker.lake.maintain(seconds=2).failed
+            assert not failed, failed
+    worker.note("cycle", 0, 0)
+    time.sleep(0.2 * worker.chance.random())
+
+
+def let_go(worker: Worker) -> None:
+    """Expire what is a few seconds old, and collect soon after."""
+    worker.table.expire("3s")
+    worker.lake.collect(**SOON)
+    time.sleep(0.5 * worker.chance.random())
+
+
+def check_rows(found: list[int]) -> set[int]:
+    counts = Counter(found)
+    assert max(counts.values()) == 1, "a row is there twice"
+    assert sum(n < 0 for n in counts) == FIXED, "a row that nobody changes is not there"
+    return set(counts)
+
+
+def numbers(table: Table) -> list[int]:
+    found: list[int] = table.scan(columns=["n"]).read_all()["n"].to_pylist()
+    return found
+
+
+def read(worker: Worker) -> None:
+    """Read the newest rows, slowly: what is deleted meanwhile is there for this reader."""
+    found: list[int] = []
+    for batch in worker.table.scan(columns=["n"]):
+        found += batch["n"].to_pylist()
+        time.sleep(0.05 * worker.chance.random())
+    check_rows(found)
+
+
+def read_old(worker: Worker) -> None:
+    """Hold an older snapshot, and read it again and again: it stays as it is."""
+    past = worker.chance.choice(worker.table.history(30))
+    try:
+        held = worker.lake.table(TABLE, snapshot=past.sequence).pinned()
+        first = check_rows(numbers(held))
+    except NotFoundError as error:
+        if error.kind != "expired":
+            raise
+        worker.note("late", 0, 0)
+        return
+    for _ in range(3):
+        time.sleep(worker.chance.random())
+        assert check_rows(numbers(held)) == first
+        assert len(held) == len(first)
+    worker.note("held", 0, 0)
+
+
+def pin(worker: Worker) -> None:
+    """Pin a snapshot, which is kept without any lease; widen the table meanwhile."""
+    name = f"p{worker.notes.stem}-{worker.counts['pins']}"
+    worker.counts["pins"] += 1
+    pinned = worker.table.pin(name)
+    expected = worker.lake.snapshot(TABLE, snapshot=pinned.sequence).totals
+    worker.table.add_column(f"c{worker.counts['pins'] % 12}", "long")
+    time.sleep(3 * worker.chance.random())
+    found = check_rows(numbers(worker.lake.table(TABLE, snapshot=pinned.sequence)))
+    assert len(found) == expected.rows + expected.hot_rows
+    worker.table.unpin(name)
+
+
+def run_worker(opened: Open, do: Callable[[Worker], None], number: int, folder: Path) -> None:
+    """Work until killed; note why if it ends otherwise."""
+    alive = folder / f"{number}.alive"
+    alive.touch()
+    try:
+        with opened() as lake:
+            worker = Worker(lake, random.Random(number), folder / f"{number}.notes", folder)
+            while True:
+                do(worker)
+    except BaseException:
+        (folder / f"{number}.error").write_text(f"{do.__name__}\n{traceback.format_exc()}")
+        raise
+
+
+ROLES: tuple[Callable[[Worker], None], ...] = (
+    write, write, finish, change, tidy, let_go, read, read_old, read_old, pin,
+)  # fmt: skip
+
+
+def run(opened: Open, folder: Path, seconds: float, chance: random.Random) -> int:
+    """Keep one process for each role, killing one about every second; return how many were killed."""
+    context = multiprocessing.get_context("fork")
+    running: dict[int, tuple[int, Any]] = {}
+    born = killed = 0
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        for slot, role in enumerate(ROLES):
+            if slot not in running:
+                born += 1
+                process = context.Process(target=run_worker, args=(opened, role, born, folder), daemon=True)
+                running[slot] = born, process
+                process.start()
+        time.sleep(0.5 + chance.random())
+        errors = [path.read_text() for path in folder.glob("*.error")]
+        assert errors == [], "\n".join(errors)
+        number, victim = running.pop(chance.randrange(len(ROLES)))
+        victim.kill()
+        victim.join(WITHIN_S)
+        (folder / f"{number}.alive").unlink(missing_ok=True)
+        killed += 1
+    for _, process in running.values():
+        process.kill()
+        process.join(WITHIN_S)
+    errors = [path.read_text() for path in folder.glob("*.error")]
+    assert errors == [], "\n".join(errors)
+    return killed
+
+
+def check_all(lake: Lake, folder: Path) -> Counter[str]:
+    """Compare every append with what was noted of it; return how many there are of each kind."""
+    known: dict[tuple[int, int], set[str]] = {}
+    for mark, first, size in noted(folder):
+        if size:
+            known.setdefault((first, size), set()).add(mark)
+    found = check_rows(numbers(lake.table(TABLE)))
+    counts: Counter[str] = Counter()
+    for (first, size), marks in known.items():
+        there = {n for n in range(first, first + STRIDE) if n in found} if size else set()
+        own, other = set(range(first, first + size)), set(range(first + REPLACED, first + REPLACED + size))
+        may_be: list[set[int]] = [own] if "+" in marks else [set()] if "-" in marks else [own, set()]
+        if "d?" in marks:
+            may_be = [set()] if "d+" in marks else [own, set()]
+        if "r?" in marks:
+            may_be = [other] if "r+" in marks else [own, other]
+        if is_old(first):
+            assert there <= own, (first, size, marks)
+        else:
+            assert there in may_be, (first, size, marks, len(there))
+        counts["old" if is_old(first) else "acknowledged" if "+" in marks else "uncertain"] += 1
+        counts.update(marks & {"d+", "r+"})
+        found -= there
+    assert all(n < 0 for n in found), "rows that nobody wrote"
+    return counts
+
+
+def seconds_of_query(lake: Lake) -> float:
+    """Return how long a query takes, the middle of some."""
+    taken = []
+    for _ in range(15):
+        began = time.perf_counter()
+        lake.table(TABLE).scan(columns=["n", "k"], where="k == 'b' and n > -40000").read_all()
+        taken.append(time.perf_counter() - began)
+    return median(taken)
+
+
+def make_quiet(lake: Lake) -> None:
+    """Do all upkeep, and leave only the newest snapshot."""
+    table = lake.table(TABLE)
+    for each in table.pins():
+        table.unpin(each.name)
+    table.flush()
+    table.compact()
+    table.expire("0s")
+    lake.collect(**NOW)
+    lake.catalog.shrink()
+
+
+def size_of(folder: Path) -> tuple[int, int]:
+    """Return how many objects a lake has in its folder, and the bytes of the rest: the catalog, if it is there."""
+    sizes = {path: path.stat().st_size for path in folder.rglob("*") if path.is_file()}
+    objects = {path for path in sizes if path.relative_to(folder).parts[0] in (DATA_FOLDER, COVERAGE_FOLDER)}
+    return len(objects), sum(size for path, size in sizes.items() if path not in objects)
+
+
+def soak(opened: Open, folder: Path, lake_folder: Path, *, seconds: float, seed: int) -> dict[str, Any]:
+    """Run all of it, check all of it, and return figures."""
+    with opened() as lake:
+        table = lake.create_table(TABLE, COLUMNS, time="ts", bucket="1h", flush_age="2s", retention="1d", history="1h")
+        for at in range(5):
+            table.append(rows(-FIXED + at * FIXED // 5, FIXED // 5, at_s=START - 5 * 3600 + at * 3600))
+        make_quiet(lake)
+        before_s = seconds_of_query(lake)
+    before = size_of(lake_folder)
+    killed = run(opened, folder, seconds, random.Random(seed))
+    busy = size_of(lake_folder)
+    time.sleep(LEASE_S)
+    with opened() as lake:
+        check_store(lake, quiet=False)
+        counts = check_all(lake, folder)
+        make_quiet(lake)
+        check_store(lake)
+        assert [*lake.catalog.pending(), *lake.catalog.garbage(before_us=2**60)] == []
+        check_all(lake, folder)
+        lake.table(TABLE).delete("n >= 0")
+        make_quiet(lake)
+        check_store(lake)
+        after_s, sequence = seconds_of_query(lake), lake.table(TABLE).snapshot.sequence
+    after = size_of(lake_folder)
+    marks = Counter(mark for mark, _, size in noted(folder) if not size)
+    return {
+        "killed": killed, "snapshots": sequence, **counts, **marks, "objects": (before[0], busy[0], after[0]),
+        "catalog_bytes": (before[1], busy[1], after[1]), "query": round(after_s / before_s, 3),
+        "query_ms": (round(before_s * 1e3, 2), round(after_s * 1e3, 2)),
+    }  # fmt: skip
+
+
+@pytest.mark.torture
+@pytest.mark.parametrize("way", WAYS)
+def test_table_that_is_kept_busy_for_long_loses_nothing_and_stays_small(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    for name, seconds in (("LEASE_S", LEASE_S), ("RENEW_S", LEASE_S / 2), ("LINGER_S", 1.0)):
+        monkeypatch.setattr(leases, name, seconds)
+    place, folder = tmp_path / "lake", tmp_path / "notes"
+    folder.mkdir()
+
+    def connect() -> Lake:
+        if way == "postgres":
+            return tidelake.connect(address, objects=place)
+        return tidelake.connect(f"{'log:' * (way == 'log')}{place}")
+
+    address = fresh_schema(request.getfixturevalue("postgres")) if way == "postgres" else ""
+    figures = soak(connect, folder, place, seconds=SECONDS / len(WAYS), seed=1)
+    print(f"\n{way}: {figures}")
+    assert figures["acknowledged"] > 10
+    assert figures["objects"][2] <= 2 * figures["objects"][0]

@@ -129,6 +129,15 @@ def test_upkeep_happens_by_itself_after_a_write(tmp_path: Path, monkeypatch: pyt
         assert len(table) == 6007
 
 
+def test_a_look_that_found_nothing_is_not_repeated_at_once(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = lake.create_table("t", {"ts": "timestamp", "v": "long"})
+    monkeypatch.setattr(background, "RESTS", 1e6)
+    assert background.step(table.handle) is None
+    again_s = background.step(table.handle)
+    assert again_s is not None
+    assert again_s > 1
+
+
 def test_upkeep_can_be_turned_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tidelake.lake.LOOK_AFTER_S", 0.0)
     with tidelake.connect(tmp_path / "lake", upkeep=False) as lake:

@@ -71,7 +71,7 @@ def test_rows_are_sorted_in_slices_that_fit_in_memory(lake: Lake, monkeypatch: p
     before = held(table)
     monkeypatch.setattr(compact, "SLICE_BYTES", 60_000)
     head = table.snapshot
-    slices = compact._slices(compact._blocks(table.handle, table.extents(), "ts"))
+    slices = compact._slices(compact._blocks(table.handle.footers, table.extents(), "ts"))
     assert len(slices) > 5
     assert (slices[0][0], slices[-1][1]) == (None, None)
     compact.compact_run(table.handle, head, table.extents())

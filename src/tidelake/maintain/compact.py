@@ -9,9 +9,10 @@ It does not choose the runs: see ``choice``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -22,11 +23,13 @@ from tidelake.handle.table_handle import TableHandle
 from tidelake.maintain.choice import FEWEST, runs_of
 from tidelake.maintain.rewrite import Rewrite
 from tidelake.model.predicate import TimeRange
+from tidelake.model.schema import Schema
 from tidelake.model.settings import TableSettings
 from tidelake.model.snapshot import Extent, Fence, Snapshot
 from tidelake.model.times import duration_us
 from tidelake.pruning.plan import Question
 from tidelake.scan.evaluate import select
+from tidelake.scan.extents import Footers
 from tidelake.scan.remaining import Remaining
 from tidelake.write.stager import EXTENT_BYTES
 
@@ -35,6 +38,8 @@ UNPACKED = 4  # bytes in memory for a stored one, roughly: only the memory of a 
 WINDOWS_KEPT = 16  # windows in a table's retention, across which extents are not joined
 ROUNDS = 64  # of choosing anew after each was compacted: each at least doubles what is small
 FIRST_NS, LAST_NS = -(2**63), 2**63
+
+WriteRun: TypeAlias = "Callable[[Rewrite, Sequence[Extent]], int]"  # writes a run's rows again, and says how many
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,23 +99,29 @@ def due_runs(table: TableHandle, head: Snapshot, *, fewest: int = FEWEST) -> lis
 
 
 def compact_run(
-    table: TableHandle, head: Snapshot, run: Sequence[Extent], *, fence: Fence | None = None
+    table: TableHandle,
+    head: Snapshot,
+    run: Sequence[Extent],
+    *,
+    fence: Fence | None = None,
+    write: WriteRun | None = None,
+    id: str | None = None,
 ) -> CompactReport:
-    """Write some extents of a snapshot again as one run, in one commit; nothing if they are not all there any more."""
+    """Write some extents of a snapshot again as one run, in one commit; nothing if they are not all there any more.
+
+    The rows are written by this process, unless somebody else is given who writes them; the commit may be given an id.
+    """
     size = sum(extent.byte_size for extent in run)
     rewrite = Rewrite(table, head, "compact", fence)
     rewrite.take_away(run)
     try:
-        clustered = bool(TableSettings.of(head.settings).cluster_by)
-        writer = rewrite.writer(level=max(extent.level for extent in run) + 1, sort=not clustered)
-        for batch in sorted_rows(table, head, run):
-            writer.take_batch(batch)
-        if writer.rows != sum(extent.row_count for extent in run):  # before anything is published
+        rows = (write or _write_here)(rewrite, run)
+        if rows != sum(extent.row_count for extent in run):  # before anything is published
             raise CorruptError(
                 "a compaction would change the table: keep its extents, and tell us",
-                table=table.name, rows=writer.rows, expected=sum(extent.row_count for extent in run),
+                table=table.name, rows=rows, expected=sum(extent.row_count for extent in run),
             )  # fmt: skip
-        receipt = rewrite.commit()
+        receipt = rewrite.commit(id=id)
     except ConflictError as error:
         rewrite.give_up()
         if error.kind == "fenced":
@@ -123,17 +134,36 @@ def compact_run(
     return CompactReport(1, added.rows, len(run), added.extents, size, added.bytes, 0, receipt.sequence)
 
 
-def sorted_rows(table: TableHandle, head: Snapshot, run: Iterable[Extent]) -> Iterator[pa.RecordBatch]:
+def level_of(run: Iterable[Extent]) -> int:
+    """Return how often the rows of a run will have been compacted at most."""
+    return max(extent.level for extent in run) + 1
+
+
+def stays_as_it_comes(settings: TableSettings) -> bool:
+    """Whether sorted rows are written in their own order, and not once more by time alone."""
+    return bool(settings.cluster_by)
+
+
+def _write_here(rewrite: Rewrite, run: Sequence[Extent]) -> int:
+    head, settings = rewrite.head, TableSettings.of(rewrite.head.settings)
+    writer = rewrite.writer(level=level_of(run), sort=not stays_as_it_comes(settings))
+    for batch in sorted_rows(rewrite.table.footers, head.schema, settings, run):
+        writer.take_batch(batch)
+    return writer.rows
+
+
+def sorted_rows(
+    footers: Footers, schema: Schema, settings: TableSettings, run: Iterable[Extent]
+) -> Iterator[pa.RecordBatch]:
     """Stream the rows of extents as they are stored, in the order of the table's ``cluster_by`` columns and of time."""
-    settings = TableSettings.of(head.settings)
-    schema, time = head.schema, settings.time
-    remaining = Remaining.of(Question(schema, schema.names, time=time), schema, table.footers)
+    time = settings.time
+    remaining = Remaining.of(Question(schema, schema.names, time=time), schema, footers)
     if time is None:
         for extent in run:
             yield from remaining.rows(extent)
         return
     keys = [(name, "ascending") for name in (*settings.cluster_by, time)]
-    blocks = _blocks(table, run, time)
+    blocks = _blocks(footers, run, time)
     for low_ns, high_ns in _slices(blocks):
         window = TimeRange(time, low_ns, high_ns)
         parts = []
@@ -165,10 +195,10 @@ class _Block:
         return (start_ns is None or self.low_ns >= start_ns) and (end_ns is None or self.high_ns < end_ns)
 
 
-def _blocks(table: TableHandle, run: Iterable[Extent], time: str) -> list[_Block]:
+def _blocks(footers: Footers, run: Iterable[Extent], time: str) -> list[_Block]:
     found = []
     for extent in run:
-        for number, info in enumerate(table.footers.open(extent).metadata().blocks):
+        for number, info in enumerate(footers.open(extent).metadata().blocks):
             known = info.stats.columns.get(time)
             low, high = (known.low, known.high) if known is not None else (None, None)
             size = sum(piece.length for piece in info.pieces.values()) * UNPACKED

@@ -16,9 +16,9 @@ done, because the table may have changed since. It does not hand work out: see `
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from tidelake.catalog.protocol import RECEIPTS_KEPT_US, now_us
 from tidelake.errors import NotFoundError
@@ -26,14 +26,23 @@ from tidelake.handle.lake_handle import LakeHandle
 from tidelake.handle.table_handle import TableHandle
 from tidelake.maintain import collect, compact, retention
 from tidelake.maintain.collect import ABANDONED_AFTER, EVER
+from tidelake.maintain.compact import CompactReport
 from tidelake.model.settings import TableSettings
-from tidelake.model.snapshot import Fence, Snapshot
+from tidelake.model.snapshot import Extent, Fence, Snapshot
 from tidelake.model.times import duration_us
 from tidelake.scan.hot import acknowledged_us
 from tidelake.write.flush import flush
 
 Kind = Literal["flush", "retain", "compact", "expire", "collect"]
 KINDS: tuple[Kind, ...] = ("flush", "retain", "compact", "expire", "collect")  # in the order in which they help most
+
+
+class CompactRun(Protocol):
+    """Compact some extents of a snapshot, here or elsewhere."""
+
+    def __call__(
+        self, table: TableHandle, head: Snapshot, run: Sequence[Extent], *, fence: Fence | None
+    ) -> CompactReport: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +106,10 @@ def due_in_table(table: TableHandle, kinds: Collection[str] = KINDS) -> Iterator
             yield Due("expire", table.name, f"{count:,} snapshots are older than {history}")
 
 
-def do(lake: LakeHandle, due: Due, *, fence: Fence | None = None) -> Done:
-    """Do a piece of upkeep, as far as it is still due."""
+def do(
+    lake: LakeHandle, due: Due, *, fence: Fence | None = None, compact_run: CompactRun = compact.compact_run
+) -> Done:
+    """Do a piece of upkeep, as far as it is still due; a run may be compacted elsewhere."""
     if due.kind == "collect":
         return _collected(lake)
     try:
@@ -113,7 +124,7 @@ def do(lake: LakeHandle, due: Due, *, fence: Fence | None = None) -> Done:
             gone = retention.retain(table, fence=fence)
             return Done("retain", table.name, f"{gone.rows:,} old rows left" if gone.rows else "", gone.bytes)
         case "compact":
-            return _compacted(table, due.payload, fence)
+            return _compacted(table, due.payload, fence, compact_run)
         case "expire":
             return expire_table(table)
 
@@ -126,13 +137,13 @@ def expire_table(table: TableHandle) -> Done:
     return Done("expire", table.name, said)
 
 
-def _compacted(table: TableHandle, payload: Mapping[str, Any], fence: Fence | None) -> Done:
+def _compacted(table: TableHandle, payload: Mapping[str, Any], fence: Fence | None, compact_run: CompactRun) -> Done:
     head = table.catalog.head(table.scope)
     wanted = set(payload["extents"])
     run = [each for each in table.catalog.extents(table.scope, sequence=head.sequence) if each.id in wanted]
     if len(run) < len(wanted):
         return Done("compact", table.name, "")  # somebody was faster
-    report = compact.compact_run(table, head, run, fence=fence)
+    report = compact_run(table, head, run, fence=fence)
     said = f"{report.extents:,} extents became {report.written:,}" if report.runs else ""
     return Done("compact", table.name, said, report.bytes_read - report.bytes_written if report.runs else 0)
 

@@ -13,13 +13,15 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from tidelake.catalog.work_queue import WorkUnit
 from tidelake.errors import ConflictError, TidelakeError
 from tidelake.handle.lake_handle import LakeHandle
-from tidelake.maintain.units import KINDS, Done, Due, do, due_in_lake
+from tidelake.maintain import compact
+from tidelake.maintain.units import KINDS, CompactRun, Done, Due, do, due_in_lake
 from tidelake.model.snapshot import Fence
 
 PREFIX = "upkeep."  # before a kind, in the queue, which has other work too
@@ -104,7 +106,13 @@ class Step:
     error: TidelakeError | None = None
 
 
-def work_once(lake: LakeHandle, kinds: Collection[str] = KINDS, *, lease_s: float = LEASE_S) -> Step | None:
+def work_once(
+    lake: LakeHandle,
+    kinds: Collection[str] = KINDS,
+    *,
+    lease_s: float = LEASE_S,
+    compact_run: CompactRun = compact.compact_run,
+) -> Step | None:
     """Take the most urgent piece from the queue and do it; None if none is ready."""
     queue = lake.catalog.work
     owner = f"{socket.gethostname()}:{os.getpid()}:{threading.get_ident()}"
@@ -115,7 +123,7 @@ def work_once(lake: LakeHandle, kinds: Collection[str] = KINDS, *, lease_s: floa
     due = _due_of(unit)
     try:
         with _heartbeat(lake, unit, lease_s):
-            done = do(lake, due, fence=Fence(unit.id, unit.token))
+            done = do(lake, due, fence=Fence(unit.id, unit.token), compact_run=compact_run)
         lake.at("work.done")
         queue.complete(unit)
         return Step(unit, done)
@@ -135,21 +143,44 @@ def work(
     every_s: float = 10.0,
     until_idle: bool = False,
     tell: Callable[[Step], None] | None = None,
+    threads: int = 1,
+    compact_run: CompactRun = compact.compact_run,
 ) -> int:
-    """Plan and work until told to stop, or until there is nothing to do; return how many pieces were done."""
-    count = 0
+    """Plan and work until told to stop, or until there is nothing to do; return how many pieces were done.
+
+    Several threads are for those who have runs compacted elsewhere, and wait for it.
+    """
+    count, telling = 0, threading.Lock()
+
+    def take_pieces() -> list[Step]:
+        taken = []
+        while not stop.is_set() and (step := work_once(lake, kinds, compact_run=compact_run)) is not None:
+            taken.append(step)
+            if tell is not None:
+                with telling:
+                    tell(step)
+        return taken
+
     while not stop.is_set():
         plan(lake, kinds=kinds)
-        found = False
-        while not stop.is_set() and (step := work_once(lake, kinds)) is not None:
-            found = found or bool(step.done.said)
-            count += step.error is None
-            if tell is not None:
-                tell(step)
+        taken = take_pieces() if threads == 1 else _beside(take_pieces, threads, stop)
+        count += sum(step.error is None for step in taken)
+        found = any(step.done.said for step in taken)
         if until_idle and not found:
             break
         stop.wait(0.0 if found else every_s)
     return count
+
+
+def _beside(take_pieces: Callable[[], list[Step]], threads: int, stop: threading.Event) -> list[Step]:
+    """Take pieces on several threads; if one of them fails, or the caller is interrupted, no other begins a piece."""
+    with ThreadPoolExecutor(threads, thread_name_prefix="tidelake-work") as pool:
+        try:
+            takers = [pool.submit(take_pieces) for _ in range(threads)]
+            return [step for taker in as_completed(takers) for step in taker.result()]
+        except BaseException:
+            stop.set()
+            raise
 
 
 def _failed(lake: LakeHandle, unit: WorkUnit, due: Due, error: TidelakeError) -> Step:

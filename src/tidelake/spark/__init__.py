@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable, Collection
 from importlib import metadata
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,10 @@ from tidelake.errors import UnavailableError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["explain", "register", "session"]
+    from tidelake.handle.lake_handle import OpenLake
+    from tidelake.maintain.worker import Step
+
+__all__ = ["explain", "register", "session", "work"]
 
 DAEMON = "spark.python.daemon.module"
 OLDEST, TOO_NEW = (4, 3), (5,)
@@ -68,6 +72,25 @@ def explain(frame: DataFrame) -> str:
     from tidelake.spark.explaining import explain
 
     return explain(frame)
+
+
+def work(
+    lake: OpenLake,
+    *,
+    kinds: Collection[str] | None = None,
+    spark: SparkSession | None = None,
+    master: str | None = None,
+    until_idle: bool = True,
+    tell: Callable[[Step], None] | None = None,
+) -> int:
+    """Do the upkeep of a lake as it falls due, compactions as Spark tasks; return how many pieces were done.
+
+    Unless told otherwise it ends when nothing is due any more.
+    """
+    from tidelake.maintain.units import KINDS
+    from tidelake.spark.working import work
+
+    return work(lake, kinds=kinds or KINDS, spark=spark, master=master, until_idle=until_idle, tell=tell)
 
 
 def register(spark: SparkSession) -> SparkSession:

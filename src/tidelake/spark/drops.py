@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -36,7 +35,7 @@ from tidelake.handle.lake_handle import LakeHandle, OpenLake
 from tidelake.handle.table_handle import TableHandle
 from tidelake.spark import register, session
 from tidelake.spark.files import cut_pieces, kind_of
-from tidelake.spark.jobs import run_pieces, set_aside, target_of
+from tidelake.spark.jobs import run_pieces, set_aside, target_of, told_by_task
 from tidelake.spark.places import Place
 
 if TYPE_CHECKING:
@@ -140,8 +139,6 @@ def _load_or_set_aside(
 
 
 _NOT_THE_FILES = (StorageError, UnavailableError, ConflictError, CommitUnknownError)
-# The last line of a Python traceback inside what Spark says of a failed task.
-_TASK_ERROR = re.compile(r"^(?:tidelake\.errors\.)?(\w*(?:Error|Exception|CorruptExtent)): (.+)$", re.MULTILINE)
 
 
 def _fault_of_file(error: Exception) -> str | None:
@@ -150,8 +147,7 @@ def _fault_of_file(error: Exception) -> str | None:
         return None if isinstance(error, _NOT_THE_FILES) else str(error)
     if isinstance(error, OSError | UnicodeError):
         return f"{type(error).__name__}: {error}"
-    told = _TASK_ERROR.findall(str(error)) if type(error).__module__.partition(".")[0] in ("py4j", "pyspark") else []
-    told = [(name, text) for name, text in told if not name.startswith(("Py4J", "PySpark", "Spark"))]
+    told = told_by_task(error)
     if not told or any(name in {cls.__name__ for cls in _NOT_THE_FILES} for name, _ in told):
         return None
     name, text = told[-1]

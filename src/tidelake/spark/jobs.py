@@ -7,6 +7,7 @@ watch for new files: see ``drops``.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -48,6 +49,8 @@ from tidelake.write.stager import EXTENT_BYTES
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+# The last line of a Python traceback inside what Spark says of a failed task.
+_TASK_ERROR = re.compile(r"^(?:tidelake\.errors\.)?(\w*(?:Error|Exception|CorruptExtent)): (.+)$", re.MULTILINE)
 QUARANTINE = {"ts": "timestamp", "file": "string", "line": "long", "reason": "string", "record": "string"}
 
 
@@ -115,7 +118,7 @@ def load(
     if key is not None and (receipt := target.catalog.receipt(target.scope, key=key)):
         return LoadReport(target.name, len(files), receipt.rows, 0, receipt.sequence, replayed=True)
     held = held_windows(target) if only_missing else None
-    done = run_pieces(_session(spark, master), target, wider, pieces, extent_bytes=extent_bytes, held=held)
+    done = run_pieces(session_of(spark, master), target, wider, pieces, extent_bytes=extent_bytes, held=held)
     bad = [each for one in done.tasks for each in one.bad]
     try:
         set_aside(own, quarantine or f"{target.name}_quarantine", bad, key)
@@ -142,7 +145,7 @@ def copy(
 
     The query is Spark SQL and calls the table ``source``, which it reads at the snapshot that is newest now.
     """
-    engine = _session(spark, master)
+    engine = session_of(spark, master)
     own = lake.handle
     place = Place.of_handle(own)
     snapshot = own.snapshot(source)
@@ -175,14 +178,14 @@ def rewrite(
     Rows that come meanwhile are not touched: what is taken away is what was read, of one snapshot. If an extent goes
     meanwhile, nothing is changed and a ConflictError says so.
     """
-    engine = _session(spark, master)
+    engine = session_of(spark, master)
     held = TableHandle.open(lake.handle, table)
     if format is not None:
         segment_format(format)
     plan = replace(held.plan(), hot=())
     snapshot, extents = plan.snapshot, [task.extent for task in plan.tasks]
     settings = {**snapshot.settings, **({"format": format} if format else {})}
-    job = _job(held, snapshot, settings, extent_bytes, block_rows)
+    job = job_of(held, snapshot, settings, extent_bytes, block_rows)
     splits = [split for split in cut_splits(plan, held.footers, extent_bytes // 4) if isinstance(split, Split)]
     register_folder(held, job.folder)
     written: list[Written] = []
@@ -242,7 +245,7 @@ def run_pieces(
 ) -> Loaded:
     """Read pieces of files in tasks, each writing extents of its own; rows of windows that are held are left out."""
     snapshot = table.snapshot
-    job = replace(_job(table, snapshot, snapshot.settings, extent_bytes), schema=schema, held=held)
+    job = replace(job_of(table, snapshot, snapshot.settings, extent_bytes), schema=schema, held=held)
     register_folder(table, job.folder)
     loaded = Loaded(table, job)
     try:
@@ -252,6 +255,12 @@ def run_pieces(
         loaded.close()
         raise
     return loaded
+
+
+def told_by_task(error: Exception) -> list[tuple[str, str]]:
+    """Return the names and texts of the Python errors in what Spark says of a failed task."""
+    told = _TASK_ERROR.findall(str(error)) if type(error).__module__.partition(".")[0] in ("py4j", "pyspark") else []
+    return [(name, text) for name, text in told if not name.startswith(("Py4J", "PySpark", "Spark"))]
 
 
 def held_windows(table: TableHandle) -> bytes:
@@ -315,13 +324,14 @@ def _run(engine: SparkSession, work: Sequence[Any], do: Callable[[Any], Any]) ->
     return engine.sparkContext.parallelize(work, len(work)).map(do).collect() if work else []
 
 
-def _job(
+def job_of(
     table: TableHandle,
     snapshot: Snapshot,
     settings: Mapping[str, Any],
     extent_bytes: int,
     block_rows: int | None = None,
 ) -> Job:
+    """Return a job that writes to a table, with a folder of its own."""
     id = new_id()
     info = table.info
     folder = extent_key(info.namespace, info.name, f"job-{id}", "")
@@ -375,5 +385,6 @@ def _created(
     return TableHandle.open(lake, name)
 
 
-def _session(spark: SparkSession | None, master: str | None) -> SparkSession:
+def session_of(spark: SparkSession | None, master: str | None) -> SparkSession:
+    """Return the session that was given, made ready, or one on a master."""
     return register(spark) if spark is not None else session(master)

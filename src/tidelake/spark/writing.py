@@ -73,6 +73,7 @@ class Job:
     is_replay: bool = False  # the key is in already: there is nothing to write
     held: bytes | None = None  # coverage of windows whose rows are left out
     exact: frozenset[str] = frozenset()  # long columns that may become real
+    sort: bool = True  # the rows of an extent by time; else they stay as they come
     replaced: Question | None = None  # what every row must match, because rows that match are replaced
 
     @property
@@ -122,7 +123,7 @@ class Extents:
 
     def __post_init__(self) -> None:
         settings = TableSettings.of(self.job.settings)
-        self._stager = Stager(self.store, settings, self.job.extent_bytes, self.job.block_rows)
+        self._stager = Stager(self.store, settings, self.job.extent_bytes, self.job.block_rows, self.job.sort)
         if self.job.replaced is not None:
             self._replaced = Remaining.of(self.job.replaced, self.job.schema, Footers(self.store))
 
@@ -132,7 +133,10 @@ class Extents:
         self._check_replaced(coerced)
         if coerced.overflowed:
             self.spilled |= spilled_columns(coerced)
-        batch = self._without_held(with_promoted(coerced, self.job.settings))
+        self.take_batch(self._without_held(with_promoted(coerced, self.job.settings)))
+
+    def take_batch(self, batch: pa.RecordBatch) -> None:
+        """Stage rows as they are."""
         self.rows += batch.num_rows
         for _ in self._stager.stage(batch):
             self.write()

@@ -173,14 +173,17 @@ def maintain(
 @click.option("--only", multiple=True, type=click.Choice(KINDS), help="Only this kind of work; may be repeated.")
 @click.option("--every", default=10.0, show_default=True, type=click.FloatRange(min=0.1), help="Seconds between looks.")
 @click.option("--until-idle", is_flag=True, help="End when nothing is due any more.")
+@click.option("--spark", is_flag=True, help="Compact on Spark, one piece of work a task.")
+@click.option("--master", metavar="URL", help="Where Spark runs, with --spark; local[*] by default.")
 @lake_options()
-def work(lake: Lake, only: tuple[str, ...], every: float, until_idle: bool) -> None:
+def work(lake: Lake, only: tuple[str, ...], every: float, until_idle: bool, spark: bool, master: str | None) -> None:
     """Do upkeep as it falls due, until stopped; run as many as you like, on any machine.
 
     \b
     Examples:
       tidelake work --lake postgresql://user@host/db --objects s3://bucket/prefix
       tidelake work --only compact --until-idle
+      tidelake work --spark --master spark://host:7077
     """
     from tidelake.maintain.worker import Step
     from tidelake.maintain.worker import work as work_lake
@@ -194,8 +197,17 @@ def work(lake: Lake, only: tuple[str, ...], every: float, until_idle: bool) -> N
         elif step.done.said:
             click.echo(f"{name}: {step.done.said}")
 
+    if master is not None and not spark:
+        raise click.UsageError("--master is for --spark")
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    count = work_lake(lake.handle, only or KINDS, stop=stop, every_s=every, until_idle=until_idle, tell=tell)
+    if spark:
+        from tidelake.spark.working import work as work_on_spark
+
+        count = work_on_spark(
+            lake, kinds=only or KINDS, master=master, stop=stop, every_s=every, until_idle=until_idle, tell=tell
+        )
+    else:
+        count = work_lake(lake.handle, only or KINDS, stop=stop, every_s=every, until_idle=until_idle, tell=tell)
     click.echo(f"{count:,} pieces of work done")
 
 

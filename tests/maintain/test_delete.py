@@ -187,3 +187,22 @@ def test_rows_that_drift_are_fitted_though_the_writers_last_snapshot_has_expired
                 other.table("t").delete("w == 1 or v == 1", purge=True)
                 table.append([{"ts": BASE + 10, each: value}])
         assert len(table) == 2 * 3 * 2 + 6
+
+
+def test_what_is_purged_is_in_no_file_any_more(lake: Lake) -> None:
+    table = lake.create_table("people", {"ts": "timestamp", "who": "string"}, upkeep=False)
+    for at in range(30):
+        table.append([{"ts": BASE + at, "who": f"person {at}"}])
+    table.append([{"ts": BASE + 50, "who": "PLANTED in a hot row"}])
+    table.append([{"ts": BASE + 100 + at, "who": "PLANTED in an extent" if at == 7 else "x"} for at in range(1500)])
+    table.flush()
+    table.append([{"ts": BASE + 60, "who": "PLANTED again"}])
+    assert planted(lake)
+    report = table.delete("who startswith 'PLANTED'", purge=True)
+    assert report.rows == 3
+    assert len(table) == 1529
+    assert planted(lake) == []
+
+
+def planted(lake: Lake) -> list[Path]:
+    return [path for path in Path(lake.where).rglob("*") if path.is_file() and b"PLANTED" in path.read_bytes()]

@@ -157,7 +157,8 @@ def _open_to_write(path: str, busy_timeout_s: float) -> sqlite3.Connection:
             connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
         # Of a new file, SQLite does not wait for others here.
         patiently(connection, "PRAGMA journal_mode = WAL", within_s=busy_timeout_s)
-        for pragma in ("synchronous = FULL", "fullfsync = ON", f"cache_size = -{CACHE_KIB}"):
+        # What is deleted is overwritten: whoever purges a row wants it gone from the file.
+        for pragma in ("synchronous = FULL", "fullfsync = ON", f"cache_size = -{CACHE_KIB}", "secure_delete = ON"):
             connection.execute(f"PRAGMA {pragma}")
     except BaseException:
         connection.close()

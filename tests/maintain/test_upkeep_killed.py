@@ -55,7 +55,7 @@ def rows(first: int, count: int, hour: float, hours: float = 1) -> list[dict[str
 def filled(lake: Lake) -> None:
     """Make a table of extents and hot rows, some of them old, with a pin, garbage, and a table that was dropped."""
     table = lake.create_table(
-        TABLE, COLUMNS, time="ts", bucket="1h", entity="k", retention="6h", history="1s", flush_age="1s", upkeep=False
+        TABLE, COLUMNS, time="ts", bucket="1h", retention="6h", history="100ms", flush_age="100ms", upkeep=False
     )
     table.append(rows(0, 20, 1))
     table.append(rows(100, 20, 4, 3))
@@ -184,7 +184,7 @@ def numbers(lake: Lake, snapshot: int | None = None) -> list[int]:
 
 def wait_for(do: Callable[[Lake], None]) -> None:
     """Wait until the hot rows and the snapshots are old enough for a worker."""
-    time.sleep(1.1 if do is work else 0)
+    time.sleep(0.2 if do is work else 0)
 
 
 def counted(opened: Open, do: Callable[[Lake], None]) -> tuple[list[Step], list[int]]:

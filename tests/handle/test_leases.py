@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import pickle
+import threading
 import time
 from collections.abc import Collection, Iterator
 from pathlib import Path
@@ -21,6 +22,7 @@ from tidelake.model.snapshot import Scope
 from tidelake.scan.extents import scan
 
 EVER = 2**60
+WITHIN_S = 30
 
 
 class Counting(FaultyCatalog):
@@ -264,3 +266,31 @@ def test_a_forked_child_holds_leases_of_its_own(lake: tidelake.Lake, table: tide
         time.sleep(0.01)
     assert ended == (child, 0)
     assert [leased.sequence for leased in keeper._scopes.values()] == [4]
+
+
+def test_who_begins_to_read_while_a_lease_is_given_back_has_one(table: tidelake.Table, lake: tidelake.Lake) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    class Slow(Counting):
+        def release_leases(self, owner: str, scopes: Collection[Scope]) -> None:
+            begun.set()
+            assert go_on.wait(WITHIN_S)
+            super().release_leases(owner, scopes)
+
+    slow = Slow(lake.catalog)
+    keeper, scope, reader = LeaseKeeper(slow), table.handle.scope, Holder()
+    past = table.snapshot.sequence
+    keeper.hold(scope, past, Holder())
+    letting_go = threading.Thread(target=keeper.let_go)
+    letting_go.start()
+    assert begun.wait(WITHIN_S)
+    reading = threading.Thread(target=keeper.hold, args=(scope, past, reader))
+    reading.start()
+    reading.join(0.1)  # it waits, or has taken a lease that is about to be given back
+    go_on.set()
+    for thread in (letting_go, reading):
+        thread.join(WITHIN_S)
+    rewrite(table)
+    expire(table)
+    assert lake.snapshot("t", snapshot=past).sequence == past
+    keeper.close()

@@ -18,7 +18,7 @@ import time
 import weakref
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from tidelake.catalog.protocol import Catalog, new_id
@@ -129,8 +129,9 @@ class LeaseKeeper:
             self._woken.set()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(CLOSING_S)
-        scopes = [scope for scope, leased in list(self._scopes.items()) if leased.sequence is not None]
-        self._give_back(scopes)
+        for scope, leased in list(self._scopes.items()):
+            with leased.lock:
+                self._give_back(scope, leased)
 
     def _leased(self, scope: Scope) -> _Leased:
         self._heed()
@@ -187,18 +188,15 @@ class LeaseKeeper:
     def _look_after(self, linger_s: float = LINGER_S) -> None:
         """Prolong what is used, and give back what is not."""
         self._heed()
-        unused = []
         for scope, leased in list(self._scopes.items()):
             with leased.lock:
                 now_s = self._clock_s()
                 if leased.sequence is None:
                     continue
                 if not leased.uses and now_s - leased.used_s >= linger_s:
-                    unused.append(scope)
-                    leased.sequence = None
+                    self._give_back(scope, leased)
                 elif leased.uses and leased.until_s - now_s <= RENEW_S:
                     self._prolong(scope, leased)
-        self._give_back(unused)
 
     def _prolong(self, scope: Scope, leased: _Leased) -> None:
         try:
@@ -209,11 +207,13 @@ class LeaseKeeper:
             if leased.until_s < self._clock_s():
                 leased.sequence = None
 
-    def _give_back(self, scopes: list[Scope]) -> None:
-        try:
-            self._catalog.release_leases(self.owner, scopes)
-        except TidelakeError:
-            return  # they run out by themselves
+    def _give_back(self, scope: Scope, leased: _Leased) -> None:
+        """Give a lease back, under its lock: whoever begins to read meanwhile takes the next one after that."""
+        if leased.sequence is None:
+            return
+        leased.sequence = None
+        with suppress(TidelakeError):  # it runs out by itself
+            self._catalog.release_leases(self.owner, [scope])
 
     def _next_s(self) -> float | None:
         """Look after all leases; return the seconds until that is due again, None once closed."""

@@ -18,6 +18,7 @@ from hypothesis import Phase, settings
 from xdist.scheduler import LoadScopeScheduling
 
 import tidelake
+import tidelake.lake as lake_module
 from tests.support.servers import S3Server, fresh_database, postgres_server, seaweedfs_server
 from tests.support.sparks import spark_session
 from tidelake.objects import ObjectStore, open_store
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 PHASES = set(Phase) - {Phase.explain}  # which traces every line that runs, and slows long properties down
 settings.register_profile("repeatable", derandomize=True, deadline=None, phases=PHASES)  # a red run is red again
 settings.load_profile("repeatable")
+
+
+lake_module.LOOK_AFTER_S = 1e6  # tests look after their tables themselves, or say when it is to be done
 
 
 SPARK_TESTS = "TIDELAKE_SPARK_TESTS"  # names the file in which the processes of a run say which tests need Spark

@@ -115,6 +115,17 @@ def test_a_pinned_table_keeps_its_snapshot_while_it_lives(table: tidelake.Table)
     assert expire(table).snapshots > 0
 
 
+def test_what_is_used_no_more_is_let_go_below_what_is_used(table: tidelake.Table) -> None:
+    count(table.pinned())  # an older snapshot, read and let go of
+    rewrite(table)
+    newer = table.pinned()
+    assert count(newer)
+    gc.collect()
+    expire(table)
+    assert len(table.history()) == 1
+    assert count(newer)
+
+
 def test_nothing_is_held_once_queries_are_answered(lake: tidelake.Lake, table: tidelake.Table) -> None:
     assert list(lake.sql("select count(*) as many from t where n > 5")) == [{"many": 8982}]
     assert list(lake.kql("t | where n > 5 | count")) == [{"Count": 8982}]

@@ -119,7 +119,7 @@ class LeaseKeeper:
             self._lasting[scope] = (sequence, now_s + seconds)
 
     def let_go(self) -> None:
-        """Give back at once what nothing uses."""
+        """Give back at once what nothing uses, also below what something uses."""
         self._look_after(linger_s=0.0)
 
     def close(self) -> None:
@@ -195,7 +195,9 @@ class LeaseKeeper:
                     continue
                 if not leased.uses and now_s - leased.used_s >= linger_s:
                     self._give_back(scope, leased)
-                elif leased.uses and leased.until_s - now_s <= RENEW_S:
+                elif leased.uses and (
+                    leased.until_s - now_s <= RENEW_S or (not linger_s and leased.sequence < min(leased.uses))
+                ):  # at once also from what is used no more up to what is
                     self._prolong(scope, leased)
 
     def _prolong(self, scope: Scope, leased: _Leased) -> None:

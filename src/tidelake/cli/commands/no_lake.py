@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn, cast
+from weakref import WeakSet
 
 from tidelake.catalog import Catalog
 from tidelake.errors import NotFoundError, TidelakeError
@@ -36,6 +37,7 @@ class _NoCatalog:
     def __init__(self, missing: NotFoundError) -> None:
         self._missing = missing
         self.was_asked = False
+        self.readers: WeakSet[Any] = WeakSet()
 
     def __getattr__(self, verb: str) -> Any:
         def refuse(*_: object, **__: object) -> NoReturn:

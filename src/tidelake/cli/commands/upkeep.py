@@ -42,7 +42,7 @@ def delete(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Delete the rows of a table that match a condition or lie in a time range.
+    """Delete rows by a condition or a time range.
 
     It is one commit. Readers of older snapshots still see the rows until those expire, after the table's history, 7
     days; with --purge they are gone from the disk when the command ends.
@@ -113,7 +113,9 @@ def drop(lake: Lake, table: str, purge: bool) -> None:
 @json_option
 @lake_options()
 def compact(lake: Lake, tables: tuple[str, ...], as_json: bool) -> None:
-    """Join small and overlapping extents of tables into few that are well filled and sorted.
+    """Join small extents into few that are well filled.
+
+    Extents that overlap deeply are sorted apart. What is not worth its cost is left as it is.
 
     \b
     Example:
@@ -133,8 +135,9 @@ def compact(lake: Lake, tables: tuple[str, ...], as_json: bool) -> None:
 def maintain(
     lake: Lake, tables: tuple[str, ...], only: tuple[str, ...], seconds: float | None, dry_run: bool, as_json: bool
 ) -> None:
-    """Do all the upkeep that is due, once: flush, retain, compact, expire, collect.
+    """Do the upkeep that is due, once.
 
+    It flushes, retains, compacts, expires and collects.
     A lake that is written to does this by itself, a little at a time; this does all of it, for a cron job or before a
     backup.
 
@@ -177,7 +180,9 @@ def maintain(
 @click.option("--master", metavar="URL", help="Where Spark runs, with --spark; local[*] by default.")
 @lake_options()
 def work(lake: Lake, only: tuple[str, ...], every: float, until_idle: bool, spark: bool, master: str | None) -> None:
-    """Do upkeep as it falls due, until stopped; run as many as you like, on any machine.
+    """Do upkeep as it falls due, until stopped.
+
+    Run as many as you like, on any machine.
 
     \b
     Examples:
@@ -215,7 +220,9 @@ def work(lake: Lake, only: tuple[str, ...], every: float, until_idle: bool, spar
 @json_option
 @lake_options()
 def status(lake: Lake, as_json: bool) -> None:
-    """Show the health of every table on one screen: its shape, what waits, what is due.
+    """Show the health of every table.
+
+    Its shape, what waits, and what is due, on one screen.
 
     \b
     Examples:

@@ -50,11 +50,12 @@ def expire(table: TableHandle, older_than: str | None = None, *, keep_last: int 
 
 def purge(table: TableHandle) -> PurgeReport:
     """Forget all older snapshots and delete what only they held, now."""
-    expired = expire(table, "0s")
+    before_us = now_us() + 1
+    expired = table.catalog.expire_snapshots(table.scope, before_us=before_us)
     collected = collect_garbage(table.lake)
     table.catalog.shrink()
     held = [f"pin {pin.name!r} (snapshot {pin.sequence})" for pin in table.catalog.pins(table.scope)]
-    if table.catalog.retained(table.scope, before_us=now_us()).due:
+    if table.catalog.retained(table.scope, before_us=before_us).due:
         held.append("a reader that is at work")
     return PurgeReport(expired.snapshots, collected.total.objects, collected.total.bytes, tuple(held))
 

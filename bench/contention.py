@@ -29,7 +29,7 @@ from tidelake.model.schema import Schema
 
 WRITERS = 64
 APPENDS = 100  # of each writer, for the whole of bench.data
-PEER_APPENDS = 5  # Lance did about two a second with 64 writers: a hundred of each would take an hour
+PEER_APPENDS = 5  # of Lance's writers: each append is a version, and the next one costs more
 APPEND_ROWS = 10
 RATE_GOAL = 300  # a second, of all writers
 P99_GOAL_S = 2.0

@@ -171,7 +171,10 @@ class Table:
         return self.handle.catalog.pins(self.handle.scope)
 
     def undo(self, snapshot: int | str) -> RestoreReport:
-        """Take back what one snapshot added, while it is still there: not flushed, compacted or deleted since."""
+        """Take back what one snapshot added, while it is still there: not flushed, compacted or deleted since.
+
+        Appends that arrived together share a snapshot, and are taken back together.
+        """
         return restoring.undo(self.handle, snapshot)
 
     def restore(self, snapshot: int | str | None = None, *, as_of: When | None = None) -> RestoreReport:

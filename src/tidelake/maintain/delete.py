@@ -170,7 +170,8 @@ def take_rows(
     """Take the rows that match out of the snapshot that is rewritten, and return how many they are."""
     table = replace(rewrite.table, past=rewrite.head)
     if where is None and start is None and end is None:
-        extents, hot = table.extents(), table.hot(rewrite.head)
+        extents = table.catalog.extents(table.scope, sequence=rewrite.head.sequence, stats=())
+        hot = table.hot(rewrite.head)
         rewrite.take_away(extents, hot)
         return sum(extent.row_count for extent in extents) + sum(batch.rows for batch in hot)
     plan = table.outline((), where, start=start, end=end)

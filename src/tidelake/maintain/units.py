@@ -130,7 +130,7 @@ def do(
 
 
 def expire_table(table: TableHandle) -> Done:
-    """Forget the snapshots of a table that are older than its history, and receipts that are older still."""
+    """Forget the snapshots of a table that are older than its history."""
     history_us = TableSettings.of(table.catalog.head(table.scope).settings).history_us
     expired = table.catalog.expire_snapshots(table.scope, before_us=now_us() - history_us)
     said = f"{expired.snapshots:,} snapshots expired" if expired.snapshots else ""
@@ -140,7 +140,8 @@ def expire_table(table: TableHandle) -> Done:
 def _compacted(table: TableHandle, payload: Mapping[str, Any], fence: Fence | None, compact_run: CompactRun) -> Done:
     head = table.catalog.head(table.scope)
     wanted = set(payload["extents"])
-    run = [each for each in table.catalog.extents(table.scope, sequence=head.sequence) if each.id in wanted]
+    listed = table.catalog.extents(table.scope, sequence=head.sequence, stats=())
+    run = [each for each in listed if each.id in wanted]
     if len(run) < len(wanted):
         return Done("compact", table.name, "")  # somebody was faster
     report = compact_run(table, head, run, fence=fence)

@@ -65,7 +65,8 @@ def delete(
 def undo(lake: Lake, table: str, snapshot: int, as_json: bool) -> None:
     """Take back what one snapshot added to a table.
 
-    It must still be there as it was: not flushed, compacted or deleted since. See history for the numbers.
+    It must still be there as it was: not flushed, compacted or deleted since. Appends that arrived together share a
+    snapshot, and are taken back together. See history for the numbers.
 
     \b
     Example:

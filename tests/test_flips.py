@@ -21,17 +21,18 @@ import pytest
 
 from tests.catalog.test_catalog_sql import as_nobody
 from tests.support.catalogs import SCHEMA as COLUMNS
-from tests.support.catalogs import SQL_STORES, append, hot, open_sql, place_of, publish
+from tests.support.catalogs import SQL_STORES, append, commit_of, hot, open_sql, place_of, publish
 from tests.support.flips import build
 from tidelake.catalog import open_catalog
-from tidelake.catalog.sql.layout import checksum_columns
+from tidelake.catalog.sql.layout import later_columns
 from tidelake.catalog.sql.setup import CHECKED_BYTES
 from tidelake.catalog.sql.sql_catalog import SqlCatalog
-from tidelake.errors import CorruptError
+from tidelake.errors import CorruptError, InvalidInputError
 from tidelake.model.predicate import Equals
 from tidelake.model.snapshot import AppendHot, Scope, UpdateTable
 
 FEW, MANY, PER_CHILD = 80, 10_000, 2_000
+LATER = {column for _, column, _ in later_columns()}  # what an older program neither reads nor writes
 
 
 @pytest.fixture(scope="module")
@@ -210,14 +211,52 @@ def test_a_catalog_without_checksums_is_read_and_gets_them(
 
 
 @pytest.mark.parametrize("store", SQL_STORES)
+@pytest.mark.parametrize("damage", ["replace(commits, ',1', ',2')", "'[]'", "replace(commits, '[', '{')"])
+def test_a_changed_share_of_a_commit_is_corrupt(
+    request: pytest.FixtureRequest, tmp_path: Path, store: str, damage: str
+) -> None:
+    with open_sql(place_of(store, request, tmp_path)) as catalog:
+        scope = _fill(catalog)
+        assert len(catalog.contributions(scope, sequence=2)) == 1
+        with catalog._database.writing() as transaction:
+            transaction.run_text(f"UPDATE snapshots SET commits = {damage}")
+        with pytest.raises(CorruptError, match="commits cannot be read"):
+            catalog.contributions(scope, sequence=2)
+
+
+@pytest.mark.parametrize("store", SQL_STORES)
+def test_of_an_older_snapshot_only_the_share_of_a_lone_commit_is_known(
+    request: pytest.FixtureRequest, tmp_path: Path, store: str
+) -> None:
+    place = place_of(store, request, tmp_path)
+    with open_sql(place) as older:
+        scope = _fill(older)
+        commits = [commit_of(scope, AppendHot(hot()), base=older.head(scope).sequence) for _ in range(2)]
+        older.commit(commits, onto=older.head(scope))
+        expected = [older.contributions(scope, sequence=at) for at in range(1, 7)]
+        _without_checksums(older)
+        assert [older.contributions(scope, sequence=at) for at in range(1, 7)] == expected
+    with open_sql(place) as newer:
+        assert [newer.contributions(scope, sequence=at) for at in range(1, 7)] == expected
+        with pytest.raises(InvalidInputError, match="before it was recorded") as error:
+            newer.contributions(scope, sequence=7)
+        assert (error.value.kind, error.value.facts["commits"]) == ("not_recorded", 2)
+        receipt = publish(newer, scope, AppendHot(hot()))
+        assert [each.commit_id for each in newer.contributions(scope, sequence=8)] == [receipt.commit_id]
+        newer.expire_receipts(before_us=receipt.committed_us)
+        with pytest.raises(InvalidInputError, match="before it was recorded"):
+            newer.contributions(scope, sequence=2)
+        assert [each.commit_id for each in newer.contributions(scope, sequence=8)] == [receipt.commit_id]
+
+
+@pytest.mark.parametrize("store", SQL_STORES)
 def test_an_older_process_goes_on_beside_a_newer_one(
     request: pytest.FixtureRequest, tmp_path: Path, store: str
 ) -> None:
     place = place_of(store, request, tmp_path)
     with open_sql(place) as older, open_sql(place) as newer:
         scope = _fill(older)
-        older._database.has_checksums = False  # it neither reads nor writes them
-        older._database._texts.clear()
+        older._database.leave_out(LATER)
         publish(older, scope, AppendHot(hot()))
         append(older, scope, stats={"level": {"min": 7, "max": 9}})
         publish(newer, scope, AppendHot(hot()))
@@ -290,7 +329,6 @@ def _without_checksums(catalog: SqlCatalog) -> None:
     """Make a catalog as an older version made it."""
     with catalog._database.writing() as transaction:
         transaction.run_text("DROP INDEX commit_keys_by_checksum")
-        for table, column in checksum_columns():
+        for table, column, _ in later_columns():
             transaction.run_text(f"ALTER TABLE {table} DROP COLUMN {column}")
-    catalog._database.has_checksums = False
-    catalog._database._texts.clear()
+    catalog._database.leave_out(LATER)

@@ -170,12 +170,15 @@ class Table:
         """List the pins of the table, the oldest snapshot's first."""
         return self.handle.catalog.pins(self.handle.scope)
 
-    def undo(self, snapshot: int | str) -> RestoreReport:
-        """Take back what one snapshot added, while it is still there: not flushed, compacted or deleted since.
+    def undo(
+        self, snapshot: int | str | None = None, *, key: str | None = None, commit: str | None = None
+    ) -> RestoreReport:
+        """Take back what one commit added, while it is still there: not flushed, compacted or deleted since.
 
-        Appends that arrived together share a snapshot, and are taken back together.
+        Appends that arrive together share a snapshot; one of them is named by its ``key``, or by the ``commit`` of its
+        report. A key stays used: an append that comes again with it changes nothing.
         """
-        return restoring.undo(self.handle, snapshot)
+        return restoring.undo(self.handle, snapshot, key=key, commit=commit)
 
     def restore(self, snapshot: int | str | None = None, *, as_of: When | None = None) -> RestoreReport:
         """Publish an older snapshot, by number, id or time, as the newest; what came after it stays in the history."""

@@ -23,6 +23,7 @@ from tests.support.catalogs import (
     place_of,
     publish,
 )
+from tidelake.catalog.contributions import Contribution
 from tidelake.catalog.log.log_catalog import open_log_catalog
 from tidelake.catalog.protocol import Catalog, Changes, Expired, Pending, StaleHead, new_id
 from tidelake.errors import AlreadyExistsError, ConflictError, InvalidInputError, NotFoundError, SchemaError
@@ -36,6 +37,7 @@ from tidelake.model.snapshot import (
     Counts,
     DropHot,
     Extent,
+    HotBatch,
     Manifest,
     RecordOffset,
     RemoveExtent,
@@ -233,6 +235,40 @@ def test_several_commits_share_a_snapshot_and_each_has_its_receipt(catalog: Cata
         assert catalog.receipt(scope, commit_id=commit.id) == replace(receipt, replayed=True)
         assert catalog.receipt(scope, key=commit.key) == replace(receipt, replayed=True)
     assert len(catalog.history(scope)) == 2
+
+
+def test_what_each_commit_of_a_snapshot_added_is_known(catalog: Catalog, scope: Scope, clock: Ticking) -> None:
+    adding: list[tuple[list[Extent], list[HotBatch]]] = [
+        ([extent(5, times=(9, 9)), extent(5, times=(1, 1))], []),
+        ([], []),
+        ([extent(7)], [hot(2), hot(3)]),
+        ([], [hot(3)]),
+    ]
+    catalog.register_pending([Pending(e.key, scope, "test") for extents, _ in adding for e in extents])
+    commits = [
+        commit_of(scope, UpdateTable(None, {"n": n}), *map(AddExtent, extents), *map(AppendHot, batches), base=1)
+        for n, (extents, batches) in enumerate(adding)
+    ]
+    catalog.commit(commits, onto=catalog.head(scope))
+    expected = [
+        Contribution(commit.id, tuple(e.id for e in extents), tuple(batch.id for batch in batches))
+        for commit, (extents, batches) in zip(commits, adding, strict=True)
+    ]
+    assert catalog.contributions(scope, sequence=2) == expected
+    assert catalog.contributions(scope, sequence=1) == []
+    replayed = commits[0]
+    fresh = commit_of(scope, AppendHot(hot(1)), base=2)
+    catalog.commit([replace(replayed, base=2), fresh], onto=catalog.head(scope))
+    (alone,) = catalog.contributions(scope, sequence=3)
+    assert (alone.commit_id, alone.extents, len(alone.hot)) == (fresh.id, (), 1)
+    publish(catalog, scope, *(RemoveExtent(e.id) for extents, _ in adding for e in extents), operation="delete")
+    publish(catalog, scope, *(DropHot(batch.id) for _, batches in adding for batch in batches), operation="delete")
+    catalog.expire_receipts(before_us=clock())
+    assert catalog.contributions(scope, sequence=2) == expected
+    assert [c.extents + c.hot for c in catalog.contributions(scope, sequence=5)] == [()]
+    catalog.expire_snapshots(scope, before_us=clock())
+    with pytest.raises(NotFoundError):
+        catalog.contributions(scope, sequence=2)
 
 
 def test_a_compaction_needs_all_its_inputs_live(catalog: Catalog, scope: Scope) -> None:

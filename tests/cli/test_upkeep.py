@@ -57,6 +57,17 @@ def test_an_append_is_undone(place: Path) -> None:
     assert "flushed, compacted or deleted since" in again.output
 
 
+def test_an_append_is_undone_by_its_key_or_commit(place: Path) -> None:
+    with tidelake.connect(place) as lake:
+        for key in ("batch-8", "batch-9"):
+            report = lake.table("logs").append([{"ts": BASE, "who": "u9", "n": 1}], key=key)
+    undone = run(place, "undo", "logs", "--key", "batch-8")
+    assert undone.output == "logs: 1 rows taken away, 0 brought back, snapshot 10\n"
+    assert run(place, "undo", "logs", "--commit", report.commit, "--json").exit_code == 0
+    assert "no commit has this key" in run(place, "undo", "logs", "--key", "batch-10").output
+    assert "one of snapshot, key and commit" in run(place, "undo", "logs").output
+
+
 def test_what_is_due_is_shown_and_done(place: Path) -> None:
     assert run(place, "maintain", "--dry-run").output == "compact default.logs: 6 extents are worth joining\n"
     assert "compact" in run(place, "status").output

@@ -32,6 +32,7 @@ from types import TracebackType
 from typing import Any, Literal, Protocol, Self, TypeAlias
 from weakref import WeakSet
 
+from tidelake.catalog.contributions import Contribution
 from tidelake.catalog.work_queue import WorkQueue
 from tidelake.errors import ConflictError, InvalidInputError, NotFoundError
 from tidelake.model.predicate import (
@@ -346,6 +347,14 @@ class Catalog(Protocol):
 
     def receipt(self, scope: Scope, *, commit_id: str | None = None, key: str | None = None) -> Receipt | None:
         """Return the answer a commit got, by its id or its idempotency key; None if it is not in."""
+        ...
+
+    def contributions(self, scope: Scope, *, sequence: int) -> list[Contribution]:
+        """Return what each commit of a retained snapshot added, in the order in which they were published.
+
+        Those that added nothing are listed too. InvalidInputError (``not_recorded``) if several commits of an older
+        program share the snapshot.
+        """
         ...
 
     def expire_receipts(self, *, before_us: int) -> int:

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from tidelake.catalog.contributions import Contribution
 from tidelake.catalog.protocol import new_id
 from tidelake.errors import ConflictError, InvalidInputError, NotFoundError
 from tidelake.format import segment_format
 from tidelake.handle.table_handle import TableHandle
 from tidelake.maintain.rewrite import Rewrite, at_newest_head
-from tidelake.model.snapshot import AddExtent, AppendHot, Counts, Extent, Snapshot
+from tidelake.model.snapshot import AddExtent, AppendHot, Counts, Extent, Receipt, Snapshot
 from tidelake.model.times import When
 from tidelake.objects import extent_key
+
+MOST_NAMED = 10  # commits in a message
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,31 +32,34 @@ class RestoreReport:
     snapshot: int
 
 
-def undo(table: TableHandle, snapshot: int | str) -> RestoreReport:
+def undo(
+    table: TableHandle, snapshot: int | str | None = None, *, key: str | None = None, commit: str | None = None
+) -> RestoreReport:
     """Take back what one commit added, as ``Table.undo`` says."""
+    if [snapshot, key, commit].count(None) != 2:
+        raise InvalidInputError("name what to take back by one of snapshot, key and commit", table=table.name)
 
     def attempt(head: Snapshot) -> RestoreReport:
-        past = _retained(table, snapshot=snapshot)
+        receipt = None if snapshot is not None else _receipt(table, key=key, commit=commit)
+        past = _retained(table, snapshot=snapshot if receipt is None else receipt.sequence)
         if past.removed != Counts():
             raise InvalidInputError(
                 "the snapshot took rows away or moved them: restore the snapshot before it",
                 table=table.name, snapshot=past.sequence, operation=past.operation, kind="not_an_append",
             )  # fmt: skip
-        extents = [extent for extent in _extents(table, head) if extent.added_seq == past.sequence]
-        hot = [batch for batch in table.hot(head) if batch.added_seq == past.sequence]
-        added = past.added
-        if (len(extents), len(hot)) != (added.extents, added.hot_batches):
+        added = _contribution(table, past, receipt)
+        extents = [extent for extent in _extents(table, head) if extent.id in added.extents]
+        hot = [batch for batch in table.hot(head) if batch.id in added.hot]
+        if (len(extents), len(hot)) != (len(added.extents), len(added.hot)):
             raise ConflictError(
-                "what the snapshot added was flushed, compacted or deleted since: delete its rows by a condition, or "
+                "what the commit added was flushed, compacted or deleted since: delete its rows by a condition, or "
                 "restore an older snapshot",
                 table=table.name, snapshot=past.sequence, kind="rewritten",
             )  # fmt: skip
-        if not extents and not hot:
-            raise InvalidInputError("the snapshot added no rows", table=table.name, snapshot=past.sequence)
         rewrite = Rewrite(table, head, "undo")
         rewrite.take_away(extents, hot)
-        receipt = rewrite.commit()
-        return RestoreReport(added.rows + added.hot_rows, 0, len(extents), 0, receipt.sequence)
+        removed = rewrite.removed
+        return RestoreReport(removed.rows + removed.hot_rows, 0, removed.extents, 0, rewrite.commit().sequence)
 
     return at_newest_head(table, attempt)
 
@@ -91,6 +97,37 @@ def restore(table: TableHandle, *, snapshot: int | str | None = None, as_of: Whe
         )  # fmt: skip
 
     return at_newest_head(table, attempt)
+
+
+def _receipt(table: TableHandle, *, key: str | None, commit: str | None) -> Receipt:
+    """Return the receipt of the commit with a key or an id; NotFoundError if there is none."""
+    found = table.catalog.receipt(table.scope, key=key, commit_id=commit)
+    if found is None:
+        raise NotFoundError(
+            "no commit has this key or id, or it was forgotten", table=table.name, key=key, commit=commit,
+            kind="no_commit",
+        )  # fmt: skip
+    return found
+
+
+def _contribution(table: TableHandle, past: Snapshot, receipt: Receipt | None) -> Contribution:
+    """Return what the commit of a receipt added to a snapshot, or the only one that added anything."""
+    shared = table.catalog.contributions(table.scope, sequence=past.sequence)
+    if receipt is not None:
+        shared = [each for each in shared if each.commit_id == receipt.commit_id]
+        if not shared:
+            raise NotFoundError("the commit is another table's", table=table.name, commit=receipt.commit_id)
+    found = [each for each in shared if each.extents or each.hot]
+    if not found:
+        raise InvalidInputError("the commit added no rows", table=table.name, snapshot=past.sequence)
+    if len(found) > 1:
+        named = ", ".join(each.commit_id for each in found[:MOST_NAMED])
+        raise InvalidInputError(
+            f"{len(found)} commits that arrived together share the snapshot: name one by the key of its append, or by "
+            f"its id as commit: {named}{', …' if len(found) > MOST_NAMED else ''}",
+            table=table.name, snapshot=past.sequence, commits=len(found), kind="shared_snapshot",
+        )  # fmt: skip
+    return found[0]
 
 
 def _copied(rewrite: Rewrite, extent: Extent) -> Extent:

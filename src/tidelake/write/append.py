@@ -36,6 +36,7 @@ class AppendReport:
     overflowed: int = 0  # values that fitted no column
     skipped: int = 0  # rows of a file that were passed over, and are in its quarantine file
     changes: tuple[str, ...] = ()  # what became of columns whose values changed their type
+    commit: str = ""  # the id of its commit, for ``undo``; empty if there were no rows
 
 
 def append(table: TableHandle, rows: Any, *, key: str | None = None) -> AppendReport:
@@ -91,6 +92,7 @@ def _append(table: TableHandle, rows: Any, key: str | None, head: Snapshot, *, i
         overlap=writer.overlap,
         overflowed=writer.overflowed,
         changes=writer.changes(),
+        commit=receipt.commit_id,
     )
     if writer.extents:
         promote_settled(table, head)
@@ -102,4 +104,4 @@ def _append(table: TableHandle, rows: Any, key: str | None, head: Snapshot, *, i
 
 
 def _replay(receipt: Receipt) -> AppendReport:
-    return AppendReport(receipt.rows, receipt.sequence, receipt.extents, replayed=True)
+    return AppendReport(receipt.rows, receipt.sequence, receipt.extents, replayed=True, commit=receipt.commit_id)

@@ -13,8 +13,17 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+from tidelake.catalog.contributions import Contribution
 from tidelake.catalog.log.journal import Journal
-from tidelake.catalog.log.state import LogState, changes_between, keys_of_done, of_nobody, receipt_of, snapshot_of
+from tidelake.catalog.log.state import (
+    LogState,
+    changes_between,
+    contributions_of,
+    keys_of_done,
+    of_nobody,
+    receipt_of,
+    snapshot_of,
+)
 from tidelake.catalog.protocol import Changes, Interval, TableInfo, expired, intervals_of, parse_table_name
 from tidelake.errors import InvalidInputError, NotFoundError, UnavailableError
 from tidelake.model.predicate import Predicate
@@ -147,6 +156,17 @@ class LogReader:
             raise InvalidInputError("name a commit by its id or by its key")
         with self._reading(scope) as state:
             return self._receipt(state, commit_id, () if key is None else (key,))
+
+    def contributions(self, scope: Scope, *, sequence: int) -> list[Contribution]:
+        """Return what each commit of a retained snapshot added, in the order in which they were published."""
+        with self._reading(scope) as state:
+            if not sequence:
+                return []
+            self._check_retained(state, sequence)
+            entry = self._journal.entry(sequence)
+            extents = [extent for extent in state.extents.at(sequence) if extent.added_seq == sequence]
+            batches = [batch for batch in state.hot.at(sequence) if batch.added_seq == sequence]
+        return contributions_of(entry, extents, batches)
 
     @contextmanager
     def _reading(self, scope: Scope) -> Iterator[LogState]:

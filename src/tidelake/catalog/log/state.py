@@ -14,11 +14,13 @@ It does not read files. A state whose ``follow`` raised is spoilt and must be th
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from itertools import accumulate, islice
 from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
+from tidelake.catalog.contributions import Contribution, Share, part
 from tidelake.catalog.log.entries import Covered, Done, Entry, Mark, Upkeep, unit_from_json, unit_to_json
 from tidelake.catalog.log.metadata import Body, Meta, created_us_of, schema_of, settings_of
 from tidelake.catalog.protocol import DEFAULT_NAMESPACE, Changes, Garbage, Pin, TableInfo
@@ -244,6 +246,25 @@ def changes_between(state: LogState, after: int, upto: int) -> Changes:
         appended=tuple(item for item in batches.at(upto) if item.added_seq > after),
         dropped=tuple(item.id for item in batches.at(after) if (item.removed_seq or upto + 1) <= upto),
     )
+
+
+def contributions_of(entry: Entry, extents: Sequence[Extent], batches: Sequence[HotBatch]) -> list[Contribution]:
+    """Return what each commit of an entry added, out of all that the entry did; another program's is one commit.
+
+    A commit's hot batches are those that have as many rows as it has beside its extents.
+    """
+    assert entry.mark is not None
+    foreign = Done(entry.id, None, sum(extent.row_count for extent in extents), len(extents))
+    done = entry.mark.commits or ((foreign,) if extents else ())
+    rows = (extent.row_count for extent in extents)
+    ends = list(accumulate(batch.rows for batch in batches))
+    shares, upto, begun = [], 0, 0
+    for each in done:
+        upto += each.rows - sum(islice(rows, each.extents))
+        end = bisect_right(ends, upto)
+        shares.append(Share(each.id, each.extents, end - begun))
+        begun = end
+    return part(shares, [extent.id for extent in extents], [batch.id for batch in batches])
 
 
 def keys_let_go(state: LogState, oldest: int) -> list[str]:

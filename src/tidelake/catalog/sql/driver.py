@@ -20,7 +20,7 @@ import re
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -43,8 +43,6 @@ _AMONG = re.compile(r"(\S+) AMONG :(\w+) AS (\w+)")
 _AMONG_SQLITE = r"\1 IN (SELECT value FROM json_each(:\2))"
 _AMONG_POSTGRES = r"\1 = ANY(ARRAY(SELECT CAST(jsonb_array_elements_text(CAST(:\2 AS JSONB)) AS \3)))"
 _FOR_UPDATE = re.compile(r" FOR UPDATE\b.*")
-_CHECKSUM_READ = re.compile(r"\b[a-z]\.(bounds_)?checksum\b")
-_CHECKSUM_LISTED = re.compile(r", :?(bounds_)?checksum\b")
 _NAMED = re.compile(r"(?<!:):([a-z]\w*)")
 
 
@@ -60,7 +58,7 @@ class Database:
         self._deadline_s = deadline_s
         self.is_sqlite = self._pool.driver is sqlite3
         self._driver = self._pool.driver
-        self.has_checksums = True  # room for them; an older catalog that may not be changed has none
+        self._left_out: frozenset[str] = frozenset()
         self._texts: dict[str, str] = {}
         self._at = at
         self._writer = threading.Lock()
@@ -170,6 +168,11 @@ class Database:
             found = self._texts[statement] = self._worded(statement)
         return found
 
+    def leave_out(self, columns: Collection[str]) -> None:
+        """Neither read nor write some columns: an older catalog that may not be changed lacks them."""
+        self._left_out = frozenset(columns)
+        self._texts.clear()
+
     def close(self) -> None:
         """Close every connection."""
         self._pool.empty()
@@ -202,8 +205,9 @@ class Database:
         return 0
 
     def _worded(self, statement: str) -> str:
-        if not self.has_checksums:
-            statement = _CHECKSUM_LISTED.sub("", _CHECKSUM_READ.sub("NULL", statement))
+        for name in self._left_out:
+            read = re.sub(rf"\b[a-z]\.{name}\b", "NULL", statement)
+            statement = re.sub(rf", :?{name}\b( = :{name}\b)?", "", read)
         if self.is_sqlite:
             return _FOR_UPDATE.sub("", _AMONG.sub(_AMONG_SQLITE, statement))
         return _NAMED.sub(r"%(\1)s", _AMONG.sub(_AMONG_POSTGRES, statement))

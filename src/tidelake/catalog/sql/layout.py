@@ -39,7 +39,7 @@ _POSTGRES = {
     "ROOMY": "WITH (fillfactor = 50)",
 }
 _OWN_WORDS = re.compile("|".join(sorted(_SQLITE, key=len, reverse=True)))
-_COLUMN = re.compile(r"^ +([a-z_]+) [A-Z]", re.MULTILINE)
+_COLUMN = re.compile(r"^ +([a-z_]+) ([A-Z]+)", re.MULTILINE)
 
 _LAYOUT = """
 CREATE TABLE catalog_meta (
@@ -86,6 +86,7 @@ CREATE TABLE scopes (
     UNIQUE (table_id, user_id)
 ) ROOMY;
 
+-- Of its commits, in order: how many extents and hot batches each added. See contributions.
 CREATE TABLE snapshots (
     scope_id BIGINT NOT NULL,
     sequence BIGINT NOT NULL,
@@ -98,6 +99,8 @@ CREATE TABLE snapshots (
     coverage_key TEXT,
     coverage_as_of BIGINT,
     checksum BIGINT,
+    commits TEXT,
+    commits_checksum BIGINT,
     PRIMARY KEY (scope_id, sequence)
 ) KEYED;
 CREATE INDEX snapshots_by_id ON snapshots (id);
@@ -263,6 +266,7 @@ CREATE UNIQUE INDEX open_work_units ON work_units (kind, key) WHERE state IN ('q
 
 # Tables that catalogs of the same version may lack, because an earlier program made them: see ``setup.add_later``.
 LATER = ("pins", "leases", "gaps")
+_LATER_COLUMNS = {("snapshots", "commits")}  # besides checksums; a name is that of no other column
 
 _STATEMENTS = tuple(part.strip() for part in _LAYOUT.split(";") if part.strip())
 
@@ -274,15 +278,14 @@ def creation(*, is_sqlite: bool, only: Sequence[str] | None = None) -> list[str]
     return [_OWN_WORDS.sub(lambda found: words[found[0]], statement) for statement in wanted]
 
 
-def checksum_columns() -> list[tuple[str, str]]:
-    """Return the first tables that had no checksums, with the columns that hold them."""
-    tables = [_table_of(text) for text in _STATEMENTS if "CREATE TABLE" in text]
+def later_columns() -> list[tuple[str, str, str]]:
+    """Return the columns that came after a version's first, of tables that were there: table, column and type."""
     return [
-        (table, name)
-        for table in tables
-        if table not in LATER
-        for name in columns_of(table)
-        if name.endswith("checksum")
+        (table, name, type)
+        for text in _STATEMENTS
+        if "CREATE TABLE" in text and (table := _table_of(text)) not in LATER
+        for name, type in _COLUMN.findall(text)
+        if name.endswith("checksum") or (table, name) in _LATER_COLUMNS
     ]
 
 
@@ -298,7 +301,7 @@ def checksum_indexes() -> list[str]:
 def columns_of(table: str) -> tuple[str, ...]:
     """Name the columns of a table, in order."""
     (definition,) = (text for text in _STATEMENTS if f"CREATE TABLE {table} (" in text)
-    return tuple(_COLUMN.findall(definition))
+    return tuple(name for name, _ in _COLUMN.findall(definition))
 
 
 def _table_of(statement: str) -> str:

@@ -13,9 +13,10 @@ from typing import Any, TypeVar
 import orjson
 
 from tidelake.catalog.commit import passed_over
+from tidelake.catalog.contributions import Share
 from tidelake.catalog.sql import publish_statements as s
 from tidelake.catalog.sql import sweep_statements as sweeping
-from tidelake.catalog.sql.checksums import check_row, checksum_of, damaged, snapshot_checksum
+from tidelake.catalog.sql.checksums import check_row, checksum_of, damaged, decoding, snapshot_checksum
 from tidelake.catalog.sql.driver import Row, Transaction
 from tidelake.catalog.sql.extent_listing import MAX_NS, MIN_NS, extent_to_row, ordinal_of, stats_to_rows
 from tidelake.errors import ConflictError
@@ -152,8 +153,8 @@ def take_off_pending(transaction: Transaction, scope_id: int, commits: Sequence[
         taken.remove(key)  # so that a second extent finds it gone: an object has one owner
 
 
-def write_snapshot(transaction: Transaction, scope_id: int, snapshot: Snapshot) -> None:
-    """Write a header."""
+def write_snapshot(transaction: Transaction, scope_id: int, snapshot: Snapshot, commits: Sequence[Commit] = ()) -> None:
+    """Write a header, and how much each commit added."""
     coverage = snapshot.coverage
     row = {
         "sequence": snapshot.sequence,
@@ -167,7 +168,24 @@ def write_snapshot(transaction: Transaction, scope_id: int, snapshot: Snapshot) 
         "coverage_as_of": coverage.as_of if coverage else None,
     }
     row["checksum"] = snapshot_checksum(snapshot.scope, snapshot.settings, tuple(row.values()))
-    transaction.change(s.insert_snapshot, {"scope_id": scope_id, **row})
+    transaction.change(s.insert_snapshot, {"scope_id": scope_id, **row, **shares_row(scope_id, snapshot, commits)})
+
+
+def shares_row(scope_id: int, snapshot: Snapshot, commits: Sequence[Commit]) -> dict[str, Any]:
+    """Return the columns that tell how much each commit of a snapshot added; see ``shares_from``."""
+    shares = [(commit.id, len(_of(commit, AddExtent)), len(_of(commit, AppendHot))) for commit in commits]
+    text = orjson.dumps(shares).decode()
+    return {"commits": text, "commits_checksum": checksum_of("commits", scope_id, snapshot.sequence, text)}
+
+
+def shares_from(scope_id: int, sequence: int, row: Row) -> list[Share] | None:
+    """Read how much each commit of a snapshot added; None if nobody wrote it down."""
+    text, checksum = row
+    if text is None:
+        return None
+    check_row(checksum, "commits", scope_id, sequence, text)
+    with decoding("commits"):
+        return [Share(*share) for share in orjson.loads(text)]
 
 
 def write_added(transaction: Transaction, scope_id: int, commits: Sequence[Commit], sequence: int) -> None:

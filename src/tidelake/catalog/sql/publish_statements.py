@@ -29,6 +29,15 @@ receipts_by_key = f"""
     WHERE k.scope_id = :scope_id AND k.key AMONG :keys AS TEXT
     UNION ALL SELECT {", ".join(["NULL"] * 8)}, k.key, k.checksum, 1 FROM commit_keys AS k
     WHERE k.scope_id = :scope_id AND k.checksum AMONG :checksums AS BIGINT"""
+receipts_of_snapshot = f"""
+    SELECT {_RECEIPT_COLUMNS} FROM receipts AS r WHERE r.scope_id = :scope_id AND r.sequence = :sequence"""
+shares = (
+    "SELECT n.commits, n.commits_checksum FROM snapshots AS n WHERE n.scope_id = :scope_id AND n.sequence = :sequence"
+)
+added_extents, added_hot = (
+    f"SELECT id FROM {of} WHERE scope_id = :scope_id AND ordinal >= :first AND ordinal < :last ORDER BY ordinal"
+    for of in ("extents", "hot_batches")
+)
 offsets = "SELECT stream, batch FROM offsets WHERE scope_id = :scope_id AND stream AMONG :streams AS TEXT"
 raise_offset = "UPDATE offsets SET batch = :batch WHERE scope_id = :scope_id AND stream = :stream"
 

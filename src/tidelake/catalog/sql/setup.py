@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from tidelake.catalog.protocol import Clock
 from tidelake.catalog.sql import layout
@@ -21,7 +21,7 @@ def prepare(database: Database, clock: Clock) -> None:
     """Bring a database to this layout: make it, bring it forward, or refuse it. Safe when many do it at once."""
     if _version(database, database.query) == VERSION:
         _check_sound(database)
-        _add_checksums(database)
+        _add_columns(database)
         return
     with database.writing() as transaction:
         if not database.is_sqlite:
@@ -61,24 +61,28 @@ def _check_sound(database: Database) -> None:
             )
 
 
-def _add_checksums(database: Database) -> None:
-    """Give an older catalog room for checksums; older processes do not mind. Without permission it stays as it is."""
-    there = _sqlite_checksums if database.is_sqlite else _postgres_checksums
-    wanted = layout.checksum_columns()
-    if set(wanted).issubset(database.query(there)):
+def _add_columns(database: Database) -> None:
+    """Give an older catalog the columns that came later; older processes do not mind.
+
+    Without permission it stays as it is, and its statements leave the columns out.
+    """
+    wanted = layout.later_columns()
+    there = _columns_named({column for _, column, _ in wanted}, is_sqlite=database.is_sqlite)
+    found = set(database.query(there))
+    if found.issuperset((table, column) for table, column, _ in wanted):
         return
     try:
         with database.writing() as transaction:
             if not database.is_sqlite:
                 transaction.rows(_opening, {"opening": _OPENING})
             found = set(transaction.rows(there))
-            for table, column in wanted:
+            for table, column, type in wanted:
                 if (table, column) not in found:
-                    transaction.run_text(f"ALTER TABLE {table} ADD COLUMN {column} BIGINT")
+                    transaction.run_text(f"ALTER TABLE {table} ADD COLUMN {column} {type}")
             for statement in layout.checksum_indexes():
                 transaction.run_text(statement)
     except StorageError:
-        database.has_checksums = False
+        database.leave_out({column for table, column, _ in wanted if (table, column) not in found})
 
 
 def has_later(database: Database, rows: Callable[[str], list[Row]]) -> bool:
@@ -106,12 +110,12 @@ _opening = "SELECT pg_advisory_xact_lock(:opening)"
 _sqlite_tables = "SELECT name FROM sqlite_master"
 _sqlite_has_meta = f"{_sqlite_tables} WHERE name = 'catalog_meta'"
 _integrity = "PRAGMA integrity_check(1)"
-_sqlite_checksums = """
+_sqlite_columns = """
     SELECT t.name, c.name FROM sqlite_master AS t, pragma_table_info(t.name) AS c
-    WHERE t.type = 'table' AND c.name IN ('checksum', 'bounds_checksum')"""
-_postgres_checksums = """
+    WHERE t.type = 'table' AND c.name IN"""
+_postgres_columns = """
     SELECT table_name, column_name FROM information_schema.columns
-    WHERE table_schema = current_schema() AND column_name IN ('checksum', 'bounds_checksum')"""
+    WHERE table_schema = current_schema() AND column_name IN"""
 # to_regclass would answer from a cache that may be older than the advisory lock
 _postgres_has_meta = (
     "SELECT tablename FROM pg_tables WHERE tablename = 'catalog_meta' AND schemaname = current_schema()"
@@ -119,6 +123,12 @@ _postgres_has_meta = (
 
 _sqlite_has_later = f"{_sqlite_tables} WHERE name = '{layout.LATER[-1]}'"
 _postgres_has_later = _postgres_has_meta.replace("catalog_meta", layout.LATER[-1])
+
+
+def _columns_named(names: Collection[str], *, is_sqlite: bool) -> str:
+    """Return the statement that lists the tables that have columns of some names."""
+    listed = ", ".join(f"'{name}'" for name in sorted(names))
+    return f"{_sqlite_columns if is_sqlite else _postgres_columns} ({listed})"
 
 
 def _version(database: Database, rows: Callable[[str], list[Row]]) -> int | None:

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from tidelake.catalog.commit import answers_of, check_commits, lost_race, refitted
+from tidelake.catalog.contributions import Contribution, not_recorded, part
 from tidelake.catalog.layouts import LakeLayout
 from tidelake.catalog.protocol import (
     Clock,
@@ -35,6 +36,7 @@ from tidelake.catalog.protocol import (
 from tidelake.catalog.sql import publish, reading
 from tidelake.catalog.sql import publish_statements as s
 from tidelake.catalog.sql.driver import Database, Transaction, Violation, WritersTurn
+from tidelake.catalog.sql.extent_listing import ordinal_of
 from tidelake.catalog.sql.inventory import SqlInventory
 from tidelake.catalog.sql.letters import Letters, may_be_posted
 from tidelake.catalog.sql.setup import prepare
@@ -202,6 +204,28 @@ class SqlCatalog(SqlSweeper, SqlInventory, Closing):
                 return publish.receipts_of(transaction, scope_id, [key]).get(key)
             return None
 
+    def contributions(self, scope: Scope, *, sequence: int) -> list[Contribution]:
+        """Return what each commit of a retained snapshot added, in the order in which they were published."""
+        with self._database.reading() as transaction:
+            place = self._place(transaction, scope, sequence)
+            if place.scope_id is None:
+                return []
+            named = {"scope_id": place.scope_id, "sequence": sequence}
+            numbers = {"first": ordinal_of(sequence, 0), "last": ordinal_of(sequence + 1, 0)}
+            extents, hot = (
+                [row[0] for row in transaction.rows(statement, {**named, **numbers})]
+                for statement in (s.added_extents, s.added_hot)
+            )
+            shares = publish.shares_from(place.scope_id, sequence, transaction.rows(s.shares, named)[0])
+            if shares is not None:
+                return part(shares, extents, hot)
+            receipts = [publish.receipt_from(row) for row in transaction.rows(s.receipts_of_snapshot, named)]
+            if not extents and not hot:
+                return [Contribution(receipt.commit_id, (), ()) for receipt in receipts]
+            if len(receipts) != 1:  # those of a snapshot are forgotten together
+                raise not_recorded(scope, sequence, len(receipts))
+            return [Contribution(receipts[0].commit_id, tuple(extents), tuple(hot))]
+
     def expire_receipts(self, *, before_us: int) -> int:
         """Forget ids and keys of commits before a time, so that a later replay of them is a new commit."""
         with self._database.writing() as transaction:
@@ -250,7 +274,7 @@ class SqlCatalog(SqlSweeper, SqlInventory, Closing):
         # 4. Write.
         receipts = {commit.id: receipt_of(commit, snapshot) for commit in fresh}
         with transaction.sent_together():
-            publish.write_snapshot(transaction, scope_id, snapshot)
+            publish.write_snapshot(transaction, scope_id, snapshot, fresh)
             publish.write_added(transaction, scope_id, fresh, snapshot.sequence)
             publish.write_table(transaction, fresh, onto, snapshot)
             publish.write_receipts(transaction, scope_id, fresh, receipts)

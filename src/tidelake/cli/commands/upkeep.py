@@ -59,20 +59,23 @@ def delete(
 
 @click.command()
 @click.argument("table")
-@click.argument("snapshot", type=int)
+@click.argument("snapshot", type=int, required=False)
+@click.option("--key", metavar="KEY", help="The append with this idempotency key, in place of a snapshot's number.")
+@click.option("--commit", metavar="ID", help="The commit with this id, in place of a snapshot's number.")
 @json_option
 @lake_options()
-def undo(lake: Lake, table: str, snapshot: int, as_json: bool) -> None:
-    """Take back what one snapshot added to a table.
+def undo(lake: Lake, table: str, snapshot: int | None, key: str | None, commit: str | None, as_json: bool) -> None:
+    """Take back what one commit added to a table.
 
-    It must still be there as it was: not flushed, compacted or deleted since. Appends that arrived together share a
-    snapshot, and are taken back together. See history for the numbers.
+    It must still be there as it was: not flushed, compacted or deleted since. See history for the numbers of snapshots.
+    Appends that arrive together share a snapshot; one of them is named by its key or its commit.
 
     \b
-    Example:
+    Examples:
       tidelake undo obs.logs 17
+      tidelake undo obs.logs --key batch-17
     """
-    _tell_restored(lake.table(table).undo(snapshot), table, as_json)
+    _tell_restored(lake.table(table).undo(snapshot, key=key, commit=commit), table, as_json)
 
 
 @click.command()

@@ -25,7 +25,7 @@ from tests.support.catalogs import (
 )
 from tidelake.catalog.contributions import Contribution
 from tidelake.catalog.log.log_catalog import open_log_catalog
-from tidelake.catalog.protocol import Catalog, Changes, Expired, Pending, StaleHead, new_id
+from tidelake.catalog.protocol import Catalog, Changes, Expired, HotHeader, Pending, StaleHead, new_id
 from tidelake.errors import AlreadyExistsError, ConflictError, InvalidInputError, NotFoundError, SchemaError
 from tidelake.model.predicate import And, Equals, InSet, Not, Or, Predicate, Range, StringHas, TimeRange
 from tidelake.model.schema import DataType
@@ -297,6 +297,21 @@ def test_hot_rows_become_an_extent_in_one_commit(catalog: Catalog, scope: Scope)
     assert catalog.hot(scope, sequence=3) == [replace(one, removed_seq=4), replace(two, removed_seq=4)]
     with pytest.raises(ConflictError, match="no longer live"):
         publish(catalog, scope, DropHot(one.id))
+
+
+def test_hot_batches_are_listed_without_their_rows_and_read_by_id(catalog: Catalog, scope: Scope) -> None:
+    one, two = append_hot(catalog, scope, 2), append_hot(catalog, scope, 5)
+    past = catalog.head(scope).sequence
+    publish(catalog, scope, DropHot(one.id), operation="delete")
+    unbounded = replace(hot(1), min_ts_ns=None, max_ts_ns=None)
+    publish(catalog, scope, AppendHot(unbounded))
+    assert catalog.hot_headers(scope) == [HotHeader(two.id, 5, 5, 6), HotHeader(unbounded.id, 1, None, None)]
+    assert [header.id for header in catalog.hot_headers(scope, sequence=past)] == [one.id, two.id]
+    assert catalog.hot_headers(scope, sequence=1) == []
+    assert [batch.id for batch in catalog.hot(scope, ids=[two.id, one.id, "none"])] == [two.id]
+    assert catalog.hot(scope, ids=[]) == []
+    older = catalog.hot(scope, sequence=past, ids=[one.id])
+    assert [(batch.id, batch.payload) for batch in older] == [(one.id, one.payload)]
 
 
 def test_nothing_is_added_twice(catalog: Catalog, scope: Scope) -> None:

@@ -123,6 +123,16 @@ class Pin:
 
 
 @dataclass(frozen=True, slots=True)
+class HotHeader:
+    """A hot batch without its rows."""
+
+    id: str
+    rows: int
+    min_ts_ns: int | None
+    max_ts_ns: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class NamedKeys:
     """Some objects that a catalog names, and why: a snapshot holds them, or they are on the garbage list."""
 
@@ -299,8 +309,15 @@ class Catalog(Protocol):
         """
         ...
 
-    def hot(self, scope: Scope, *, sequence: int | None = None) -> list[HotBatch]:
-        """List the hot rows of a snapshot, oldest first."""
+    def hot(self, scope: Scope, *, sequence: int | None = None, ids: Collection[str] | None = None) -> list[HotBatch]:
+        """List the hot rows of a snapshot, oldest first, or only those batches of some ids that it has."""
+        ...
+
+    def hot_headers(self, scope: Scope, *, sequence: int | None = None) -> list[HotHeader]:
+        """List the hot batches of a snapshot without their rows, oldest first.
+
+        A database checks bounds and rows together: what is to be taken away by its bounds is read with ``hot`` first.
+        """
         ...
 
     def manifest(self, scope: Scope, *, sequence: int | None = None) -> Manifest:

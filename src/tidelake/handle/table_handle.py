@@ -6,14 +6,14 @@ flushes and alters takes a handle, see ``write``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Unpack
 
 import pyarrow as pa
 
 from tidelake.catalog.commit import Coordinator
-from tidelake.catalog.protocol import Catalog, StepHook, TableInfo
+from tidelake.catalog.protocol import Catalog, HotHeader, StepHook, TableInfo
 from tidelake.coverage.coverage_store import CoverageStore
 from tidelake.dynamic.forms import check_form, stream_in_form
 from tidelake.errors import InvalidInputError, NotFoundError
@@ -120,9 +120,15 @@ class TableHandle:
         """Return the extents that reads see now."""
         return self.catalog.extents(self.scope, sequence=self.snapshot.sequence)
 
-    def hot(self, snapshot: Snapshot) -> Sequence[HotBatch]:
-        """Return the hot batches of a snapshot; the catalog is only asked if it has any."""
-        return self.catalog.hot(self.scope, sequence=snapshot.sequence) if snapshot.totals.hot_batches else ()
+    def hot(self, snapshot: Snapshot, ids: Collection[str] | None = None) -> Sequence[HotBatch]:
+        """Return the hot batches of a snapshot, or those of some ids; the catalog is only asked if it has any."""
+        if not snapshot.totals.hot_batches or (ids is not None and not ids):
+            return ()
+        return self.catalog.hot(self.scope, sequence=snapshot.sequence, ids=ids)
+
+    def hot_headers(self, snapshot: Snapshot) -> Sequence[HotHeader]:
+        """Return the hot batches of a snapshot without their rows; the catalog is only asked if it has any."""
+        return self.catalog.hot_headers(self.scope, sequence=snapshot.sequence) if snapshot.totals.hot_batches else ()
 
     def question(
         self,

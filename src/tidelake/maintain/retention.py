@@ -1,16 +1,16 @@
 """Let rows go that are older than a table's retention, by their time column.
 
-Extents that lie wholly before the limit leave by metadata alone. One that straddles it is written again without its old
-rows once at least half of it is old by its bounds, so that trimming costs no more than it frees; until then they stay
-readable. The commit notes the limit in the table's settings, so that coverage tells what has expired from what is
-missing. It does not delete objects.
+Extents and hot batches that lie wholly before the limit leave by metadata alone. An extent that straddles it is written
+again without its old rows once at least half of it is old by its bounds, so that trimming costs no more than it frees;
+until then they stay readable. The commit notes the limit in the table's settings, so that coverage tells what has
+expired from what is missing. It does not delete objects.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from tidelake.catalog.protocol import now_us
+from tidelake.catalog.protocol import HotHeader, now_us
 from tidelake.errors import InvalidInputError
 from tidelake.handle.table_handle import TableHandle
 from tidelake.maintain.delete import DeleteReport
@@ -41,6 +41,12 @@ def too_old(table: TableHandle, head: Snapshot, before_ns: int) -> tuple[list[Ex
     return whole, [extent for extent in rest if _old_share(extent, before_ns) >= TRIM_SHARE]
 
 
+def old_hot(table: TableHandle, head: Snapshot, before_ns: int) -> list[HotHeader]:
+    """Return the hot batches of a snapshot that lie wholly before a limit; no rows are read."""
+    headers = table.hot_headers(head)
+    return [batch for batch in headers if batch.max_ts_ns is not None and batch.max_ts_ns < before_ns]
+
+
 def retain(table: TableHandle, *, at_us: int | None = None, fence: Fence | None = None) -> DeleteReport:
     """Take the rows out that are older than the retention, in one commit; nothing if there are none."""
     if limit_ns(table.snapshot, 0) is None:
@@ -52,7 +58,7 @@ def retain(table: TableHandle, *, at_us: int | None = None, fence: Fence | None 
             return DeleteReport(0, 0, 0, 0, head.sequence)
         pinned = replace(table, past=head)
         whole, trimmed = too_old(pinned, head, before_ns)
-        hot = [batch for batch in pinned.hot(head) if batch.max_ts_ns is not None and batch.max_ts_ns < before_ns]
+        hot = pinned.hot(head, [batch.id for batch in old_hot(pinned, head, before_ns)])
         if not (whole or trimmed or hot):
             return DeleteReport(0, 0, 0, 0, head.sequence)
         rewrite = Rewrite(table, head, "retain", fence)

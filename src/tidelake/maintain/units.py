@@ -4,7 +4,7 @@
 kind       due when                                                       done by
 =========  =============================================================  ==========================================
 flush      hot rows are older than the table's ``flush_age``              ``write.flush``
-retain     extents are older than its ``retention``                       ``maintain.retention``
+retain     extents or hot rows are older than its ``retention``           ``maintain.retention``
 compact    extents are worth joining, one piece of work for each run      ``maintain.compact``
 expire     snapshots are older than its ``history``                       the catalog
 collect    the catalog lists garbage (of the whole lake)                  ``maintain.collect``
@@ -92,9 +92,11 @@ def due_in_table(table: TableHandle, kinds: Collection[str] = KINDS) -> Iterator
     limit = retention.limit_ns(head, now)
     if "retain" in kinds and limit is not None:
         whole, trimmed = retention.too_old(table, head, limit)
-        if whole or trimmed:
-            count = len(whole) + len(trimmed)
-            yield Due("retain", table.name, f"{count:,} extents hold rows older than {head.settings['retention']}")
+        hot = sum(batch.rows for batch in retention.old_hot(table, head, limit))
+        found = [f"{len(whole) + len(trimmed):,} extents hold rows"] if whole or trimmed else []
+        found += [f"{hot:,} hot rows are"] if hot else []
+        if found:
+            yield Due("retain", table.name, f"{' and '.join(found)} older than {head.settings['retention']}")
     if "compact" in kinds:
         for run in compact.due_runs(table, head):
             ids = [extent.id for extent in run]
@@ -174,5 +176,5 @@ def _old_hot_rows(table: TableHandle, head: Snapshot, now: int) -> int:
     age_us = TableSettings.of(head.settings).flush_age_us
     if age_us is None or not head.totals.hot_batches:
         return 0
-    oldest = min(map(acknowledged_us, table.hot(head)), default=now)
+    oldest = min(map(acknowledged_us, table.hot_headers(head)), default=now)
     return head.totals.hot_rows if now - oldest > age_us else 0

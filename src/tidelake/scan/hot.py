@@ -13,6 +13,7 @@ from functools import lru_cache
 
 import pyarrow as pa
 
+from tidelake.catalog.protocol import HotHeader
 from tidelake.errors import CorruptError
 from tidelake.format.ipc import END_MARK, message_length
 from tidelake.model.snapshot import HotBatch
@@ -23,7 +24,7 @@ def hot_payload(rows: pa.RecordBatch) -> bytes:
     return b"".join((rows.schema.serialize(), rows.serialize(), END_MARK))
 
 
-def acknowledged_us(batch: HotBatch) -> int:
+def acknowledged_us(batch: HotBatch | HotHeader) -> int:
     """Return the time at which a hot batch was made: its id begins with it."""
     return int(batch.id[:13], 16)
 

@@ -92,13 +92,13 @@ def _turn_to_flush(table: TableHandle) -> Iterator[bool]:
 def _flush_by_age(table: TableHandle, age_us: int) -> float | None:
     """Flush if the oldest hot rows are that old; else return after how many seconds they will be."""
     head = table.catalog.head(table.scope)
-    hot = table.hot(head)
-    left_us = age_us - (now_us() - min(map(acknowledged_us, hot), default=0))
-    if hot and left_us > 0:
+    headers = table.hot_headers(head)
+    left_us = age_us - (now_us() - min(map(acknowledged_us, headers), default=0))
+    if headers and left_us > 0:
         return left_us / 1e6
     with _turn_to_flush(table) as is_ours:
         if is_ours:
-            _flush(table, head, hot)
+            _flush(table, head, table.hot(head))
     return None if is_ours else age_us / 1e6
 
 

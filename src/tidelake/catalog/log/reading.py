@@ -24,7 +24,7 @@ from tidelake.catalog.log.state import (
     receipt_of,
     snapshot_of,
 )
-from tidelake.catalog.protocol import Changes, Interval, TableInfo, expired, intervals_of, parse_table_name
+from tidelake.catalog.protocol import Changes, HotHeader, Interval, TableInfo, expired, intervals_of, parse_table_name
 from tidelake.errors import InvalidInputError, NotFoundError, UnavailableError
 from tidelake.model.predicate import Predicate
 from tidelake.model.schema import Schema
@@ -117,10 +117,18 @@ class LogReader:
         found.sort(key=_by_time)
         return found if stats is None else [_with_stats(extent, stats) for extent in found]
 
-    def hot(self, scope: Scope, *, sequence: int | None = None) -> list[HotBatch]:
-        """List the hot rows of a snapshot, oldest first."""
+    def hot(self, scope: Scope, *, sequence: int | None = None, ids: Collection[str] | None = None) -> list[HotBatch]:
+        """List the hot rows of a snapshot, oldest first, or only those batches of some ids that it has."""
         with self._reading(scope) as state:
-            return self._journal.rows_of(state.hot.at(self._snapshot_at(state, sequence).sequence))
+            held = state.hot.at(self._snapshot_at(state, sequence).sequence)
+            wanted = None if ids is None else frozenset(ids)
+            return self._journal.rows_of(each for each in held if wanted is None or each.id in wanted)
+
+    def hot_headers(self, scope: Scope, *, sequence: int | None = None) -> list[HotHeader]:
+        """List the hot batches of a snapshot without their rows, oldest first."""
+        with self._reading(scope) as state:
+            held = state.hot.at(self._snapshot_at(state, sequence).sequence)
+        return [HotHeader(each.id, each.rows, each.min_ts_ns, each.max_ts_ns) for each in held]
 
     def manifest(self, scope: Scope, *, sequence: int | None = None) -> Manifest:
         """Return a snapshot with everything live in it. Its offsets are the head's."""

@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 
-from tidelake.catalog.protocol import Changes, Sort, TableInfo, expired, intervals_of, parse_table_name
+from tidelake.catalog.protocol import Changes, HotHeader, Sort, TableInfo, expired, intervals_of, parse_table_name
 from tidelake.catalog.sql.checksums import (
     check_count,
     check_head,
@@ -90,11 +90,15 @@ _scopes = f"""
     ORDER BY user_id LIMIT {SCOPES_PAGE}"""
 _shared_scope = "SELECT id FROM scopes WHERE table_id = :table_id AND user_id = ''"
 
+_headers = "SELECT h.id, h.rows, h.min_ts_ns, h.max_ts_ns FROM hot_batches AS h WHERE h.scope_id = :scope_id"
 _hot = f"SELECT {_HOT_COLUMNS} FROM hot_batches AS h WHERE h.scope_id = :scope_id"
-_hot_at_head = f"{_hot} AND h.removed_seq IS NULL AND h.added_seq <= :sequence ORDER BY h.ordinal"
-_hot_before = f"""
-    {_hot} AND h.added_seq <= :sequence AND (h.removed_seq IS NULL OR h.removed_seq > :sequence)
+_some_hot = f"{_hot} AND h.id AMONG :ids AS TEXT"
+_at_head = "AND h.removed_seq IS NULL AND h.added_seq <= :sequence ORDER BY h.ordinal"
+_before = """
+    AND h.added_seq <= :sequence AND (h.removed_seq IS NULL OR h.removed_seq > :sequence)
     ORDER BY h.ordinal"""
+_hot_at_head, _some_hot_at_head, _headers_at_head = (f"{each} {_at_head}" for each in (_hot, _some_hot, _headers))
+_hot_before, _some_hot_before, _headers_before = (f"{each} {_before}" for each in (_hot, _some_hot, _headers))
 _counts = "SELECT counts FROM snapshots WHERE scope_id = :scope_id AND sequence = :sequence"
 # Of a snapshot, without an index that may not have all of them.
 _counted = """
@@ -228,10 +232,24 @@ class SqlReader:
             self._check_bounds(transaction, place, [each.column for each in intervals])
             return self._listed(transaction, place, tuple(each.sort for each in intervals), values, stats)
 
-    def hot(self, scope: Scope, *, sequence: int | None = None) -> list[HotBatch]:
-        """List the hot rows of a snapshot, oldest first."""
+    def hot(self, scope: Scope, *, sequence: int | None = None, ids: Collection[str] | None = None) -> list[HotBatch]:
+        """List the hot rows of a snapshot, oldest first, or only those batches of some ids that it has."""
         with self._database.reading() as transaction:
-            return self._hot(transaction, self._place(transaction, scope, sequence))
+            return self._hot(transaction, self._place(transaction, scope, sequence), ids)
+
+    def hot_headers(self, scope: Scope, *, sequence: int | None = None) -> list[HotHeader]:
+        """List the hot batches of a snapshot without their rows, oldest first."""
+        with self._database.reading() as transaction:
+            place = self._place(transaction, scope, sequence)
+            if place.scope_id is None:
+                return []
+            values = {"scope_id": place.scope_id, "sequence": place.sequence}
+            rows = transaction.rows(_headers_at_head if place.is_head else _headers_before, values)
+            totals = self._totals(transaction, place)
+        with decoding("a hot batch"):
+            found = [HotHeader(row[0], row[1], _low(row[2]), _high(row[3])) for row in rows]
+            check_count("hot rows", totals.hot_batches, totals.hot_rows, len(found), sum(each.rows for each in found))
+        return found
 
     def manifest(self, scope: Scope, *, sequence: int | None = None) -> Manifest:
         """Return a snapshot with everything live in it. Its offsets are the head's."""
@@ -413,10 +431,14 @@ class SqlReader:
                 known[ordinal][name] = orjson.loads(body)
         return rows_to_extents(scope_id, rows, known)
 
-    def _hot(self, transaction: Transaction, place: _Place) -> list[HotBatch]:
+    def _hot(self, transaction: Transaction, place: _Place, ids: Collection[str] | None = None) -> list[HotBatch]:
         if place.scope_id is None:
             return []
-        values = {"scope_id": place.scope_id, "sequence": place.sequence}
+        values: dict[str, Any] = {"scope_id": place.scope_id, "sequence": place.sequence}
+        if ids is not None:
+            values["ids"] = orjson.dumps(list(ids)).decode()
+            rows = transaction.rows(_some_hot_at_head if place.is_head else _some_hot_before, values)
+            return _batches_of(place.scope_id, rows)
         rows = transaction.rows(_hot_at_head if place.is_head else _hot_before, values)
         found = _batches_of(place.scope_id, rows)
         totals = self._totals(transaction, place)
@@ -510,17 +532,24 @@ def _batches_of(scope_id: int, rows: Sequence[Row]) -> list[HotBatch]:
 
 
 def _batch_of(row: Row) -> HotBatch:
-    low, high = row[3], row[4]
     return HotBatch(
         id=row[0],
         rows=row[1],
         payload=row[2],
-        min_ts_ns=None if low == MIN_NS else low,
-        max_ts_ns=None if high == MAX_NS else high,
+        min_ts_ns=_low(row[3]),
+        max_ts_ns=_high(row[4]),
         schema_version=row[5],
         added_seq=row[6],
         removed_seq=row[7],
     )
+
+
+def _low(bound: int) -> int | None:
+    return None if bound == MIN_NS else bound
+
+
+def _high(bound: int) -> int | None:
+    return None if bound == MAX_NS else bound
 
 
 def _has_holes(sequences: Sequence[int]) -> bool:

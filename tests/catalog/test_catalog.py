@@ -737,6 +737,17 @@ def test_listing_gives_the_statistics_that_are_asked_for(catalog: Catalog, scope
     assert catalog.extents(scope, stats=[])[0].column_stats == {}
 
 
+def test_listing_gives_the_extents_that_are_named(catalog: Catalog, scope: Scope) -> None:
+    one, two, three = (append(catalog, scope, stats={"level": {"min": n}}, times=(n, n)) for n in (30, 20, 10))
+    publish(catalog, scope, RemoveExtent(three.id), operation="delete")
+    assert catalog.extents(scope, ids=[one.id, three.id, "none"]) == [one]
+    assert [each.id for each in catalog.extents(scope, sequence=4, ids=[one.id, three.id])] == [three.id, one.id]
+    assert catalog.extents(scope, ids=[one.id, two.id], start_ns=15, end_ns=25, stats=()) == [
+        replace(two, column_stats={})
+    ]
+    assert catalog.extents(scope, ids=[]) == []
+
+
 def test_listing_prunes_an_old_snapshot_too(catalog: Catalog, scope: Scope) -> None:
     one = append(catalog, scope, times=(0, 10), stats={"level": {"min": 1, "max": 1}})
     two = append(catalog, scope, times=(0, 10), stats={"level": {"min": 2, "max": 2}})

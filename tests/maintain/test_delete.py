@@ -10,6 +10,7 @@ import pytest
 
 import tidelake
 from tidelake import Lake, Table
+from tidelake.catalog.sql.sql_catalog import SqlCatalog
 from tidelake.errors import InvalidInputError, NotFoundError
 
 BASE = 1_700_000_000
@@ -157,6 +158,30 @@ def test_restore_publishes_an_older_state(table: Table) -> None:
     assert table.restore(table.snapshot.sequence).rows_restored == 0
     with pytest.raises(InvalidInputError, match="as_of"):
         table.restore()
+
+
+def test_a_restore_reads_the_statistics_of_what_comes_back_alone(tmp_path: Path) -> None:
+    with tidelake.connect(tmp_path / "lake", upkeep=False) as lake:
+        table = lake.create_table("t", {"ts": "timestamp", "v": "long"})
+        for at in range(3):
+            table.append([{"ts": BASE + at * 5000 + each, "v": at * 5000 + each} for each in range(1100)])
+        past, (stays, comes, goes) = table.snapshot.sequence, table.extents()
+        table.delete("v >= 5000 and v < 10000")
+        table.append([{"ts": BASE + 90_000 + each, "v": -1} for each in range(1100)])
+        assert isinstance(lake.catalog, SqlCatalog)
+        with lake.catalog._database.writing() as transaction:  # so that whoever reads others is told
+            ordinals = "SELECT ordinal FROM extents WHERE id <> :id"
+            transaction.run_text(
+                f"UPDATE extent_columns SET body = x'00' WHERE ordinal IN ({ordinals})", {"id": comes.id}
+            )
+        report = table.restore(past)
+        assert (report.extents_removed, report.extents_restored) == (1, 1)
+        listed = {each.min_ts_ns: each for each in lake.catalog.extents(table.handle.scope, stats=())}
+        assert listed.keys() == {each.min_ts_ns for each in (stays, comes, goes)}
+        back = listed[comes.min_ts_ns]
+        assert lake.catalog.extents(table.handle.scope, ids=[back.id])[0].column_stats == comes.column_stats
+        with pytest.raises(tidelake.CorruptError):
+            table.extents()
 
 
 @pytest.mark.parametrize("scheme", ["", "log:"], ids=["sqlite", "log"])

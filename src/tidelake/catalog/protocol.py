@@ -301,11 +301,12 @@ class Catalog(Protocol):
         end_ns: int | None = None,
         where: Predicate | None = None,
         stats: Collection[str] | None = None,
+        ids: Collection[str] | None = None,
     ) -> list[Extent]:
         """List the extents of a snapshot that may hold rows in ``[start_ns, end_ns)`` that match ``where``.
 
         Never leaves out an extent that does; may give others. By time, those without bounds first. Their statistics are
-        those of the columns in ``stats``, or of every column.
+        those of the columns in ``stats``, or of every column. With ``ids``, only those of these that are among them.
         """
         ...
 

@@ -6,6 +6,7 @@ as it is. It does not bring back what has expired.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from tidelake.catalog.contributions import Contribution
@@ -48,8 +49,8 @@ def undo(
                 table=table.name, snapshot=past.sequence, operation=past.operation, kind="not_an_append",
             )  # fmt: skip
         added = _contribution(table, past, receipt)
-        extents = [extent for extent in _extents(table, head) if extent.id in added.extents]
-        hot = [batch for batch in table.hot(head) if batch.id in added.hot]
+        extents = _extents(table, head, ids=added.extents)
+        hot = table.hot(head, added.hot)
         if (len(extents), len(hot)) != (len(added.extents), len(added.hot)):
             raise ConflictError(
                 "what the commit added was flushed, compacted or deleted since: delete its rows by a condition, or "
@@ -71,15 +72,13 @@ def restore(table: TableHandle, *, snapshot: int | str | None = None, as_of: Whe
 
     def attempt(head: Snapshot) -> RestoreReport:
         past = _retained(table, snapshot=snapshot, as_of=as_of)
-        then, now = _extents(table, past), _extents(table, head)
-        wanted, held = {extent.id for extent in then}, {extent.id for extent in now}
-        then_hot, now_hot = table.hot(past), table.hot(head)
-        wanted |= {batch.id for batch in then_hot}
-        held |= {batch.id for batch in now_hot}
-        back = [extent for extent in then if extent.id not in held]
-        hot_back = [batch for batch in then_hot if batch.id not in held]
+        then, now = ({extent.id: extent for extent in _extents(table, each)} for each in (past, head))
+        then_hot, now_hot = ({batch.id for batch in table.hot_headers(each)} for each in (past, head))
+        ids = then.keys() - now.keys()
+        back = _extents(table, past, stats=None, ids=ids) if ids else []
+        hot_back = table.hot(past, then_hot - now_hot)
         rewrite = Rewrite(table, head, "restore")
-        rewrite.take_away((e for e in now if e.id not in wanted), (b for b in now_hot if b.id not in wanted))
+        rewrite.take_away((now[each] for each in now if each not in then), table.hot(head, now_hot - then_hot))
         if rewrite.is_empty and not back and not hot_back:
             return RestoreReport(0, 0, 0, 0, head.sequence)
         rewrite.add(*(AppendHot(replace(batch, id=new_id(), added_seq=0, removed_seq=None)) for batch in hot_back))
@@ -147,8 +146,15 @@ def _copied(rewrite: Rewrite, extent: Extent) -> Extent:
     return replace(copy, coverage_key=covered_at)
 
 
-def _extents(table: TableHandle, snapshot: Snapshot) -> list[Extent]:
-    return table.catalog.extents(table.scope, sequence=snapshot.sequence)
+def _extents(
+    table: TableHandle,
+    snapshot: Snapshot,
+    *,
+    stats: Collection[str] | None = (),
+    ids: Collection[str] | None = None,
+) -> list[Extent]:
+    """List the extents of a snapshot, or some of them, without their statistics unless those are asked for."""
+    return table.catalog.extents(table.scope, sequence=snapshot.sequence, stats=stats, ids=ids)
 
 
 def _retained(table: TableHandle, *, snapshot: int | str | None = None, as_of: When | None = None) -> Snapshot:

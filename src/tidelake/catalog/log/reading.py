@@ -107,11 +107,15 @@ class LogReader:
         end_ns: int | None = None,
         where: Predicate | None = None,
         stats: Collection[str] | None = None,
+        ids: Collection[str] | None = None,
     ) -> list[Extent]:
         """List the extents of a snapshot that may hold rows in ``[start_ns, end_ns)`` that match ``where``."""
         with self._reading(scope) as state:
             snapshot = self._snapshot_at(state, sequence)
             held = state.extents.at(snapshot.sequence)
+        if ids is not None:
+            wanted = frozenset(ids)
+            held = [extent for extent in held if extent.id in wanted]
         intervals = intervals_of(where, snapshot.schema)
         found = [e for e in held if _may_overlap(e, start_ns, end_ns) and all(_may_hold(e, i) for i in intervals)]
         found.sort(key=_by_time)

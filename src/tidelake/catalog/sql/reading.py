@@ -221,6 +221,7 @@ class SqlReader:
         end_ns: int | None = None,
         where: Predicate | None = None,
         stats: Collection[str] | None = None,
+        ids: Collection[str] | None = None,
     ) -> list[Extent]:
         """List the extents of a snapshot that may hold rows in ``[start_ns, end_ns)`` that match ``where``."""
         with self._database.reading() as transaction:
@@ -230,7 +231,7 @@ class SqlReader:
             intervals = () if where is None else intervals_of(where, self.schema(scope.table_id, place.schema_version))
             values = values_of(intervals, start_ns=start_ns, end_ns=end_ns)
             self._check_bounds(transaction, place, [each.column for each in intervals])
-            return self._listed(transaction, place, tuple(each.sort for each in intervals), values, stats)
+            return self._listed(transaction, place, tuple(each.sort for each in intervals), values, stats, ids)
 
     def hot(self, scope: Scope, *, sequence: int | None = None, ids: Collection[str] | None = None) -> list[HotBatch]:
         """List the hot rows of a snapshot, oldest first, or only those batches of some ids that it has."""
@@ -390,6 +391,7 @@ class SqlReader:
         sorts: tuple[Sort, ...],
         values: dict[str, Any],
         stats: Collection[str] | None,
+        ids: Collection[str] | None = None,
     ) -> list[Extent]:
         values |= {"scope_id": place.scope_id, "sequence": place.sequence}
         by_time = (values["first_ns"], values["last_ns"]) != (MIN_NS, MAX_NS)
@@ -404,6 +406,9 @@ class SqlReader:
             totals = self._totals(transaction, place)
             with decoding("an extent"):
                 check_count("extents", totals.extents, totals.rows, len(rows), sum(row[5] for row in rows))
+        if ids is not None:
+            wanted = frozenset(ids)
+            rows = [row for row in rows if row[1] in wanted]
         return self._with_stats(transaction, place, rows, stats)
 
     def _listing(self, sorts: tuple[Sort, ...], *, live: bool, by_time: bool) -> str:

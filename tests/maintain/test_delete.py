@@ -11,7 +11,9 @@ import pytest
 import tidelake
 from tidelake import Lake, Table
 from tidelake.catalog.sql.sql_catalog import SqlCatalog
-from tidelake.errors import InvalidInputError, NotFoundError
+from tidelake.errors import ConflictError, InvalidInputError, NotFoundError
+from tidelake.maintain.rewrite import REWRITE_TRIES, at_newest_head
+from tidelake.model.snapshot import Snapshot
 
 BASE = 1_700_000_000
 
@@ -143,6 +145,25 @@ def test_undo_takes_back_one_append(table: Table) -> None:
         table.undo(report.snapshot)
     with pytest.raises(NotFoundError, match="expired, or never was"):
         table.undo(999)
+
+
+@pytest.mark.parametrize(
+    ("kind", "moves", "expected"),
+    [("not_live", 0, 1), ("not_live", 3, 4), ("not_live", 99, REWRITE_TRIES), ("fenced", 9, 1), ("rewritten", 9, 1)],
+)
+def test_a_change_is_tried_again_only_where_the_head_moved(lake: Lake, kind: str, moves: int, expected: int) -> None:
+    table = lake.create_table("moving", {"ts": "timestamp", "v": "long"}, flush_age="off", upkeep=False)
+    heads: list[int] = []
+
+    def change(head: Snapshot) -> None:
+        heads.append(head.sequence)
+        if len(heads) <= moves:
+            table.append([{"ts": BASE, "v": 1}])
+        raise ConflictError("an input is no longer live", kind=kind)
+
+    with pytest.raises(ConflictError):
+        at_newest_head(table.handle, change)
+    assert heads == list(range(1, expected + 1))
 
 
 def test_restore_publishes_an_older_state(table: Table) -> None:

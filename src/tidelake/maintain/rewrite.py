@@ -40,6 +40,7 @@ from tidelake.runtime.processes import process_name
 from tidelake.write.appender import Appender
 
 REWRITE_TRIES = 20  # each lost to somebody who changed the same extents and was done with it
+FINAL = ("fenced", "rewritten")  # conflicts that no newer snapshot resolves
 
 Answer = TypeVar("Answer")
 
@@ -159,12 +160,17 @@ class Rewrite:
 
 
 def at_newest_head(table: TableHandle, change: Callable[[Snapshot], Answer], *, tries: int = REWRITE_TRIES) -> Answer:
-    """Make a change at the newest snapshot, again if others took away what it was to take."""
+    """Make a change at the newest snapshot, again at a newer one if others took away what it was to take.
+
+    Where there is no newer one, a second try would end as the first did.
+    """
     table.refuse_when_pinned()
+    head = table.catalog.head(table.scope)
     for left in reversed(range(tries)):
         try:
-            return change(table.catalog.head(table.scope))
+            return change(head)
         except ConflictError as error:
-            if error.kind == "fenced" or not left:
+            tried, head = head, table.catalog.head(table.scope)
+            if not left or error.kind in FINAL or head.id == tried.id:
                 raise
     raise AssertionError("the last try returns or raises")

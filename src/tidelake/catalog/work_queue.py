@@ -7,10 +7,12 @@ commit is refused. It does not know what the work is.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypedDict, Unpack
 
 from tidelake.errors import ConflictError, InvalidInputError
+from tidelake.runtime.processes import is_gone
 
 UnitState = Literal["queued", "leased", "done", "dead"]
 
@@ -117,6 +119,16 @@ def lease_of(unit: WorkUnit, owner: str, until_us: int) -> dict[str, Any]:
     """Return what changes of a unit that is leased: its token rises, so that who had it before cannot commit."""
     raised = {"attempts": unit.attempts + 1, "token": unit.token + 1}
     return {"state": "leased", **raised, "owner": owner, "lease_until_us": until_us}
+
+
+def give_back_if_dead(queue: WorkQueue, unit: WorkUnit) -> None:
+    """Give a unit back whose owner is known to run no more, so that nobody waits for the end of its lease.
+
+    That is known of processes of this machine; the leases of others run out.
+    """
+    if unit.state == "leased" and unit.owner is not None and is_gone(unit.owner):
+        with suppress(ConflictError):  # somebody else saw it first
+            queue.fail(unit, "its process is gone", delay_us=0)
 
 
 def lost_lease(unit_id: str, token: int, **facts: object) -> ConflictError:

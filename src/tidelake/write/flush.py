@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from tidelake.catalog.protocol import new_id, now_us
+from tidelake.catalog.work_queue import give_back_if_dead
 from tidelake.errors import ConflictError
 from tidelake.handle.table_handle import TableHandle
 from tidelake.model.settings import TableSettings
@@ -25,7 +26,7 @@ FLUSH_ROWS = 50_000  # hot rows past which they are flushed at once…
 FLUSH_BYTES = 16 << 20  # …or their bytes
 FLUSH_BATCHES = 1_000  # …or their batches, each of which a reader decodes
 SPREAD_S = 3.0  # over which many processes are spread that all see the same hot rows: the first flushes for all
-FLUSH_LEASE_US = 60_000_000  # after which another process flushes, should this one have died
+FLUSH_LEASE_US = 60_000_000  # after which another machine flushes, should this process have died
 FLUSH_OVERDUE = 4  # times as many hot rows, and an append flushes them itself before it returns
 
 
@@ -81,10 +82,15 @@ def _turn_to_flush(table: TableHandle) -> Iterator[bool]:
         yield True
         return
     queue, kind = table.catalog.work, f"flush.{table.info.id}"
-    queue.enqueue(kind, table.name, {"table": table.name}, max_attempts=1_000_000)
+    unit = queue.enqueue(kind, table.name, {"table": table.name}, max_attempts=1_000_000)
+    give_back_if_dead(queue, unit)
     leased = queue.claim([kind], owner=process_name(), lease_us=FLUSH_LEASE_US)
-    yield leased is not None
-    if leased is not None:
+    if leased is None:
+        yield False
+        return
+    try:
+        yield True
+    finally:
         with suppress(ConflictError):  # it took longer than its lease, and another has it
             queue.complete(leased)
 

@@ -23,7 +23,7 @@ from tidelake.catalog.log.leases import LEASES_FOLDER, TIDIED_US
 from tidelake.catalog.log.log_catalog import LogCatalog, open_log_catalog
 from tidelake.catalog.log.state import from_json, to_json
 from tidelake.catalog.protocol import Catalog, Changes, Expired, Pending, Pin, now_us
-from tidelake.catalog.sql import shrinking
+from tidelake.catalog.sql import shrinking, sweep
 from tidelake.catalog.sql.sql_catalog import SqlCatalog
 from tidelake.errors import AlreadyExistsError, CorruptError, InvalidInputError, NotFoundError
 from tidelake.model.snapshot import (
@@ -217,6 +217,44 @@ def test_an_expired_snapshot_cannot_be_leased(catalog: Catalog, scope: Scope) ->
     catalog.lease(Scope(scope.table_id, "nobody"), owner="a", sequence=0, lease_us=10**9)
     with pytest.raises(InvalidInputError, match="is not an owner"):
         catalog.lease(scope, owner="", sequence=3, lease_us=10**9)
+
+
+def test_a_large_dropped_table_is_purged_in_steps(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two of them a writer has its turn; one that is killed in between leaves the rest to the next."""
+    monkeypatch.setattr(sweep, "PURGE_STEP", 10)
+    steps: list[str] = []
+    counted = "SELECT count(*) FROM extent_columns"
+
+    def at(step: str) -> None:
+        if step == "transaction.committed":
+            steps.append(step)
+            if len(steps) == kill_after:
+                raise KeyboardInterrupt
+
+    kill_after = 0
+    with open_sql(where, at=at) as catalog:
+        large, small = (catalog.create_table(name, SCHEMA, {}).scope for name in ("large", "small"))
+        stats = {f"c{n}": {"min": n, "max": n} for n in range(4)}
+        keys = {append(catalog, large, stats=stats).key for _ in range(12)}
+        kept = append(catalog, small, stats=stats)
+        catalog.lease(large, owner="reader", sequence=2, lease_us=EVER)
+        catalog.drop_table("large")
+        assert catalog.purge_tables(before_us=EVER) == Expired(0, ())
+        assert catalog._database.query(counted) == [(52,)]
+        catalog.release_leases("reader", [large])
+        steps.clear()
+        kill_after = 2
+        with pytest.raises(KeyboardInterrupt):
+            catalog.purge_tables(before_us=EVER)
+        left = catalog._database.query(counted)[0][0]
+        assert 4 < left <= 32
+        steps.clear()
+        kill_after = 0
+        purged = catalog.purge_tables(before_us=EVER)
+        assert (purged.snapshots, set(purged.keys)) == (13, keys)
+        assert len(steps) >= 3
+        assert catalog.extents(small) == [kept]
+        assert catalog._database.query(counted) == [(4,)]
 
 
 def test_a_dropped_table_is_not_purged_while_somebody_reads_it(catalog: Catalog, scope: Scope, clock: Ticking) -> None:

@@ -22,6 +22,8 @@ from tidelake.catalog.sql.retained import SqlRetainer
 from tidelake.errors import AlreadyExistsError
 from tidelake.model.snapshot import Scope
 
+PURGE_STEP = 40_000  # statistics that one transaction lets go of: some 20 ms of processor time
+
 
 class SqlSweeper(SqlRetainer):
     """The part of the SQL catalog that knows what is on its way in and out."""
@@ -73,6 +75,7 @@ class SqlSweeper(SqlRetainer):
         wanted = {"before_us": before_us, "table_id": table_id}
         for (table_id,) in self._database.query(s.dropped_tables, wanted):
             self._ensure_later()
+            self._purge_statistics(table_id)
             with self._database.writing() as transaction:
                 if self._is_leased(transaction, table_id):
                     continue
@@ -89,6 +92,19 @@ class SqlSweeper(SqlRetainer):
                     transaction.change(statement, named)
                 keys += self._discard(transaction, [(key, table_id) for key in sorted(found)], "dropped")
         return Expired(snapshots, tuple(keys))
+
+    def _purge_statistics(self, table_id: str) -> None:
+        """Let go of a dropped table's statistics but for the last ones, in steps, so that a writer waits for one only.
+
+        They are most of its rows, and nobody can list the extents of a dropped table any more.
+        """
+        for (scope_id,) in self._database.query(s.scopes_of, {"table_id": table_id}):
+            values = {"scope_id": scope_id, "step": PURGE_STEP}
+            while further := self._database.query(s.statistics_after_a_step, values):
+                with self._database.writing() as transaction:
+                    if self._is_leased(transaction, table_id):
+                        return
+                    transaction.change(s.drop_statistics, {"scope_id": scope_id, "upto": further[0][0]})
 
     def garbage(self, *, before_us: int, limit: int = 1000) -> list[Garbage]:
         """List objects that nothing could reach since before a time, oldest first."""

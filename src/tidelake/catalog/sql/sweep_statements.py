@@ -31,6 +31,10 @@ keys_of_scope = (
     "SELECT key, coverage_key FROM extents WHERE scope_id = :scope_id",
     "SELECT DISTINCT coverage_key FROM snapshots WHERE scope_id = :scope_id AND coverage_key IS NOT NULL",
 )
+statistics_after_a_step = """
+    SELECT c.ordinal FROM extent_columns AS c WHERE c.scope_id = :scope_id
+    ORDER BY c.ordinal, c.name LIMIT 1 OFFSET :step"""
+drop_statistics = "DELETE FROM extent_columns WHERE scope_id = :scope_id AND ordinal <= :upto"
 _OF_SCOPE = ("snapshots", "extents", "extent_columns", "hot_batches", "receipts", "commit_keys", "offsets", *LATER)
 purge_scope = tuple(f"DELETE FROM {table} WHERE scope_id = :scope_id" for table in _OF_SCOPE)
 purge_table = (

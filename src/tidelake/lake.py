@@ -70,16 +70,18 @@ def connect(
     create: bool = True,
     deadline: float = DEADLINE_S,
     upkeep: bool = True,
+    cache: str | os.PathLike[str] | None = None,
 ) -> Lake:
     """Open a lake: a folder, a PostgreSQL address with an object store beside it, or the root of a log table.
 
     What is not there yet is made, unless told otherwise. When the catalog or the store stops answering, a call ends
     with an error within ``deadline`` seconds. Tables that are written to are looked after in the background, unless
-    ``upkeep`` is False.
+    ``upkeep`` is False. Copies of manifests that this machine keeps are in the folder ``cache``; by default beside the
+    catalog of a lake in a folder, and otherwise where ``TIDELAKE_CACHE`` says or in the user's cache folder.
     """
     handle = open_lake(
         where, objects=objects, endpoint=endpoint, key=key, secret=secret, region=region, create=create,
-        deadline=deadline, after_write=_look_after if upkeep else None,
+        deadline=deadline, after_write=_look_after if upkeep else None, cache=cache,
     )  # fmt: skip
     return Lake(handle)
 

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelake.errors import CorruptError
-from tidelake.format.segment import checksum_of
 from tidelake.manifest.manifest_json import (
     ColumnBounds,
     Notes,
@@ -19,6 +18,7 @@ from tidelake.manifest.manifest_json import (
     PartRef,
     ScopeManifest,
     Segment,
+    checksum_of,
     from_bytes,
     part_from_bytes,
     part_to_bytes,

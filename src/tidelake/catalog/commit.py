@@ -68,6 +68,7 @@ HEADS_KEPT = 4096
 
 HeldAt: TypeAlias = Callable[[Snapshot], Held]  # which time windows are held at a snapshot
 Completed: TypeAlias = Callable[[Sequence[Commit], Snapshot], Sequence[Commit]]
+Committed: TypeAlias = Callable[[Commit, Receipt], None]  # is told of each commit that is in; it never raises
 
 
 def nothing_held_at(snapshot: Snapshot) -> Held:
@@ -80,6 +81,10 @@ def nothing_added(commits: Sequence[Commit], onto: Snapshot) -> Sequence[Commit]
     return commits
 
 
+def nothing_follows(commit: Commit, receipt: Receipt) -> None:
+    """Do nothing after a commit."""
+
+
 class Coordinator:
     """The door through which a process commits to a catalog. Threads may share it, and should."""
 
@@ -89,6 +94,7 @@ class Coordinator:
         *,
         held_at: HeldAt = nothing_held_at,
         completed: Completed = nothing_added,
+        committed: Committed = nothing_follows,
         patience_s: float = DEADLINE_S,
         clock_s: Callable[[], float] = time.monotonic,
         sleep_s: Callable[[float], None] = time.sleep,
@@ -98,6 +104,7 @@ class Coordinator:
         self._catalog = catalog
         self._held_at = held_at
         self._completed = completed
+        self._committed = committed
         self._patience_s = patience_s
         self._clock_s = clock_s
         self._sleep_s = sleep_s
@@ -134,7 +141,9 @@ class Coordinator:
             ticket.woken.wait()
         if not ticket.is_settled:
             self._lead(commit.scope, lane)
-        return ticket.answer()
+        receipt = ticket.answer()
+        self._committed(commit, receipt)  # by the thread that committed: nobody else waits for it
+        return receipt
 
     def _lead(self, scope: Scope, lane: deque[_Ticket]) -> None:
         """Publish the tickets that wait, this thread's first among them, and hand the lead to the next."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tidelake.catalog.commit import Coordinator
@@ -15,6 +16,7 @@ from tidelake.catalog.protocol import Catalog, StepHook, no_hook
 from tidelake.errors import InvalidInputError, redacted
 from tidelake.handle.flusher import Flusher
 from tidelake.handle.leases import LeaseKeeper
+from tidelake.manifest.service import ManifestService
 from tidelake.model.snapshot import Snapshot
 from tidelake.model.times import When, time_us
 from tidelake.objects import ObjectStore
@@ -46,17 +48,24 @@ class LakeHandle:
     deadline_s: float = DEADLINE_S
     at: StepHook = no_hook
     after_write: AfterWrite | None = None  # who looks after a table that was written to, in the background
+    node: Path | None = None  # the folder of what this node keeps of the lake's manifests
     flusher: Flusher = field(default_factory=Flusher, init=False)
     coordinator: Coordinator = field(init=False)
     leases: LeaseKeeper = field(init=False)
+    manifests: ManifestService = field(init=False)
 
     def __post_init__(self) -> None:
+        manifests = ManifestService(
+            self.catalog, self.store, node=self.node, later=self.flusher.notice, at=lambda point: self.at(point)
+        )
         coordinator = Coordinator(
             self.catalog,
             held_at=lambda snapshot: self.coverage_store.held_at(snapshot),
             completed=lambda commits, onto: self.coverage_store.completed(commits, onto),
+            committed=manifests.committed,
             patience_s=self.deadline_s,
         )
+        object.__setattr__(self, "manifests", manifests)
         object.__setattr__(self, "coordinator", coordinator)
         object.__setattr__(self, "leases", LeaseKeeper(self.catalog))
 
@@ -94,6 +103,7 @@ class LakeHandle:
         """Stop flushing in the background, give leases back, and close the catalog's connections."""
         self.flusher.close()
         self.leases.close()
+        self.manifests.close()
         self.catalog.close()
 
     def __repr__(self) -> str:

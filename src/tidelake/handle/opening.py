@@ -16,8 +16,10 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
-from tidelake.catalog import open_catalog
-from tidelake.errors import InvalidInputError
+import xxhash
+
+from tidelake.catalog import CATALOG_FILE, open_catalog
+from tidelake.errors import InvalidInputError, redacted
 from tidelake.handle.lake_handle import AfterWrite, LakeHandle
 from tidelake.objects import ensure_conditional_put, open_store
 from tidelake.objects.opening import BucketOptions
@@ -30,6 +32,8 @@ else:
     log_catalog = deferred("tidelake.catalog.log.log_catalog")
 
 LOG_SCHEME = "log:"
+NODE_FOLDER = f"{CATALOG_FILE}-manifests"  # beside a catalog in a folder, under a name that no object can have
+CACHE_VARIABLE = "TIDELAKE_CACHE"
 
 
 def open_lake(
@@ -39,6 +43,7 @@ def open_lake(
     create: bool = True,
     deadline: float = DEADLINE_S,
     after_write: AfterWrite | None = None,
+    cache: str | os.PathLike[str] | None = None,
     **bucket: Unpack[BucketOptions],
 ) -> LakeHandle:
     """Open a lake as ``tidelake.connect`` says, and return its handle; somebody may look after what is written to."""
@@ -56,7 +61,8 @@ def open_lake(
         if store.url.startswith("s3://"):
             ensure_conditional_put(store)
         catalog = open_catalog(place, deadline_s=deadline)
-        return LakeHandle(catalog, store, place, deadline, after_write=after_write)
+        node = _cache_folder(cache) / _cache_name(place, store.url)
+        return LakeHandle(catalog, store, place, deadline, after_write=after_write, node=node)
     if "://" in place and not place.startswith("file://"):
         raise InvalidInputError(
             f"{place!r} is not a lake: give a folder, postgresql://… with objects=, or log:/root", kind="bad_address"
@@ -64,4 +70,17 @@ def open_lake(
     folder = Path(place.removeprefix("file://"))
     catalog = open_catalog(folder, create=create, deadline_s=deadline)
     store = open_store(folder if objects is None else objects, create=create, deadline_s=deadline, **bucket)
-    return LakeHandle(catalog, store, place, deadline, after_write=after_write)
+    node = folder / NODE_FOLDER if cache is None else _cache_folder(cache) / _cache_name(str(folder), store.url)
+    return LakeHandle(catalog, store, place, deadline, after_write=after_write, node=node)
+
+
+def _cache_folder(told: str | os.PathLike[str] | None) -> Path:
+    """Return the folder in which a node keeps copies: as told, as the environment says, or the user's own."""
+    home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(os.path.expanduser(told or os.environ.get(CACHE_VARIABLE) or f"{home}/tidelake"))
+
+
+def _cache_name(place: str, objects: str) -> str:
+    """Name a lake among others: by its address without what is secret, and its objects."""
+    absolute = redacted(place) if "://" in place else os.path.abspath(place)
+    return xxhash.xxh3_128_hexdigest(f"{absolute}\n{objects}".encode())

@@ -22,9 +22,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, TypeVar, cast, get_args
 
 import orjson
+import xxhash
 
 from tidelake.errors import CorruptError
-from tidelake.format.segment import checksum_of
 from tidelake.manifest import scalars
 from tidelake.manifest.scalars import Typed
 from tidelake.objects import unfit_reason
@@ -176,6 +176,11 @@ def part_from_bytes(data: bytes, ref: PartRef, where: str) -> Part:
     if (len(found.segments) or sum(each.segments for each in found.parts)) != ref.segments:
         raise reader.wrong("", f"it does not list {ref.segments} segments")
     return found
+
+
+def checksum_of(data: bytes) -> str:
+    """Checksum bytes as extents do: XXH3, 64 bits, in hex."""
+    return xxhash.xxh3_64_hexdigest(data)
 
 
 def segment_to_json(segment: Segment) -> dict[str, Json]:

@@ -18,8 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from tidelake.errors import NotFoundError
-from tidelake.format.segment import checksum_of
-from tidelake.manifest.manifest_json import Notes, Part, PartRef, ScopeManifest, Segment, part_to_bytes
+from tidelake.manifest.manifest_json import Notes, Part, PartRef, ScopeManifest, Segment, checksum_of, part_to_bytes
 
 SEALED = 32  # segments of a part, and parts of a part of parts
 LONGEST = 2 * SEALED  # of a tail; then its older half is sealed

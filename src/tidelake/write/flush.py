@@ -109,6 +109,13 @@ def _flush_by_age(table: TableHandle, age_us: int) -> float | None:
 
 
 def _flush(table: TableHandle, head: Snapshot, hot: Sequence[HotBatch]) -> FlushReport:
+    if not hot:
+        return FlushReport(0, 0, head.sequence)
+    with table.lake.manifests.flushing(table.scope):
+        return _flush_rows(table, head, hot)
+
+
+def _flush_rows(table: TableHandle, head: Snapshot, hot: Sequence[HotBatch]) -> FlushReport:
     """Write hot rows as an extent, and swap it for them in one commit:
 
     1. list the hot rows of the head
@@ -117,8 +124,6 @@ def _flush(table: TableHandle, head: Snapshot, hot: Sequence[HotBatch]) -> Flush
 
     Killed before the commit is in, it leaves the rows hot and the extent to collection; after, the rows cold.
     """
-    if not hot:
-        return FlushReport(0, 0, head.sequence)
     table.at("flush.listed")
     writer = Appender(table, head, keep_hot=False, is_new=False)
     try:

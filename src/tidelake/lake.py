@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from tidelake.handle.lake_handle import LakeHandle
 from tidelake.handle.opening import open_lake
 from tidelake.model.schema import DataType, Schema
-from tidelake.model.settings import FLUSH_AGE, HISTORY
+from tidelake.model.settings import HISTORY, SHARED
 from tidelake.model.snapshot import Snapshot
 from tidelake.model.times import When
 from tidelake.objects.protocol import DEADLINE_S
@@ -89,7 +89,8 @@ def connect(
 def _look_after(table: TableHandle, head: Snapshot) -> None:
     """Have a table looked after some time after a write, in the background."""
     if head.settings.get("upkeep") is not False:
-        table.lake.flusher.notice(("upkeep", table.scope), lambda: background.step(table), LOOK_AFTER_S)
+        whole = table.whole  # of many users, what is due is found by an index
+        table.lake.flusher.notice(("upkeep", whole.place), lambda: background.step(whole), LOOK_AFTER_S)
 
 
 class Lake(Closing):
@@ -112,11 +113,12 @@ class Lake(Closing):
         time: str | None = None,
         format: str | None = None,
         retention: str | None = None,
-        flush_age: str = FLUSH_AGE,
+        flush_age: str | None = None,
         promote: bool = False,
         history: str = HISTORY,
         cluster_by: Sequence[str] = (),
         upkeep: bool = True,
+        scope: str = SHARED,
         bucket: str | int | None = None,
         entity: str | Sequence[str] = (),
         coverage: str | None = None,
@@ -126,7 +128,10 @@ class Lake(Closing):
     ) -> Table:
         """Make a table. The time column is the one named, or the only timestamp there is.
 
-        Hot rows are flushed in the background once the oldest is of ``flush_age``; ``"off"`` leaves that to others.
+        With ``scope="user"`` each user has a table of their own, ``lake.table(name).user("alice")``.
+
+        Hot rows are flushed in the background once the oldest is of ``flush_age``, by default 60 seconds, or a day
+        where each user has a table; ``"off"`` leaves that to others.
         With ``promote``, dynamic paths that have settled on one type become columns when an extent is written.
 
         Rows older than ``retention`` by their time column leave, snapshots older than ``history`` expire, compaction
@@ -149,6 +154,7 @@ class Lake(Closing):
             history=history,
             cluster_by=cluster_by,
             upkeep=upkeep,
+            scope=scope,
             bucket=bucket,
             entity=entity,
             coverage=coverage,
@@ -158,13 +164,22 @@ class Lake(Closing):
         )
         return self.table(name)
 
-    def table(self, name: str, *, as_of: When | None = None, snapshot: str | int | None = None) -> Table:
-        """Hold a table as it is, or as it was at a time (``as_of``) or a snapshot (id or sequence)."""
-        return table_module.Table(table_handle.TableHandle.open(self.handle, name, as_of=as_of, snapshot=snapshot))
+    def table(
+        self, name: str, *, as_of: When | None = None, snapshot: str | int | None = None, user: str | None = None
+    ) -> Table:
+        """Hold a table as it is, or as it was at a time (``as_of``) or a snapshot (id or sequence).
 
-    def snapshot(self, name: str, *, as_of: When | None = None, snapshot: str | int | None = None) -> Snapshot:
-        """Return a table's newest snapshot, or the one at a time or with an id or a sequence."""
-        return self.handle.snapshot(name, as_of=as_of, snapshot=snapshot)
+        Of a table that was made with ``scope="user"``, it is the table of one ``user``; without one it can be described
+        and altered, and lists its users.
+        """
+        opened = table_handle.TableHandle.open(self.handle, name, as_of=as_of, snapshot=snapshot, user=user)
+        return table_module.Table(opened)
+
+    def snapshot(
+        self, name: str, *, as_of: When | None = None, snapshot: str | int | None = None, user: str | None = None
+    ) -> Snapshot:
+        """Return a table's newest snapshot, or the one at a time or with an id or a sequence; or that of a user."""
+        return self.handle.snapshot(name, as_of=as_of, snapshot=snapshot, user=user)
 
     def ingest(
         self,
@@ -180,6 +195,7 @@ class Lake(Closing):
         constants: Mapping[str, str] | None = None,
         skip_bad: bool = False,
         quarantine: str | os.PathLike[str] | None = None,
+        user: str | None = None,
     ) -> AppendReport:
         """Append rows as ``Table.append`` does, to a table that is made to fit the first of them if it is not there.
 
@@ -188,14 +204,15 @@ class Lake(Closing):
         ``time_format`` as ``strptime`` has it; what becomes of rows without a time (``missing_time``: ``"fail"``,
         ``"skip"`` or ``"now"``); ``lines`` to read text line by line whatever it looks like; the ``delimiter`` of CSV;
         ``constants`` that every row gets; ``skip_bad`` to pass over what cannot be read. Rows that are passed over are
-        kept in the ``quarantine`` file, by default beside the program, and counted in the report.
+        kept in the ``quarantine`` file, by default beside the program, and counted in the report. The rows of a
+        ``user`` go to that user's table; a table that is made for them has one for each user.
         """
         aside = None if quarantine is None else Path(quarantine)
         options = sources.ReadOptions(
             time=time, time_format=time_format, missing_time=missing_time, lines=lines, delimiter=delimiter,
             constants=dict(constants or {}), skip_bad=skip_bad, quarantine=aside,
         )  # fmt: skip
-        return ingesting.ingest(self.handle, name, rows, options, key=key)
+        return ingesting.ingest(self.handle, name, rows, options, key=key, user=user)
 
     def tables(self, namespace: str | None = None) -> list[str]:
         """List the names of the tables."""

@@ -8,7 +8,7 @@ same commit. It does not do any of that itself: it passes its handle to the room
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -84,6 +84,18 @@ class Table:
     def schema(self) -> Schema:
         return self.snapshot.schema
 
+    def user(self, id: str) -> Table:
+        """Hold the table of one user, with rows and a history of its own, if it was made with ``scope="user"``.
+
+        Ids that differ are different users. An id is printable text in Unicode's composed form (NFC) without white
+        space at its ends, whose folder name has at most 255 bytes; anything else is an InvalidInputError.
+        """
+        return Table(self.handle.of_user(id))
+
+    def users(self, *, after: str = "") -> Iterator[str]:
+        """Yield the ids of the users that have ever written, in their order, after one of them if told; in pages."""
+        return self.handle.users(after)
+
     def pinned(self) -> Table:
         """Hold the table at the snapshot it has now, so that several reads agree."""
         return Table(self.handle.pinned())
@@ -95,13 +107,16 @@ class Table:
     @property
     def coverage(self) -> Series:
         """What the table holds and what is missing, if it was made with a bucket."""
+        self.handle.check_user_given()
         return Series(self.handle, self.handle.coverage_store)
 
     def repair(self, *, thorough: bool = False) -> RepairReport:
         """Make lost or damaged coverage again, from extents' coverage or rows; see ``tidelake.coverage.repair``."""
         table = self.handle
         table.refuse_when_pinned()
-        return repair(table.info, table.catalog, table.coordinator, table.coverage_store, thorough=thorough)
+        return repair(
+            table.info, table.catalog, table.coordinator, table.coverage_store, thorough=thorough, user=table.scope.user
+        )
 
     def append(self, rows: Any, *, key: str | None = None) -> AppendReport:
         """Append rows: an Arrow stream or table, a list of dicts, NDJSON bytes, or the path of a file.
@@ -273,6 +288,7 @@ class Table:
 
     def __len__(self) -> int:
         """Return how many rows the table has."""
+        self.handle.check_user_given()
         totals = self.snapshot.totals
         return totals.rows + totals.hot_rows
 
@@ -328,19 +344,25 @@ class Table:
         """
         return promotable(self.handle)
 
+    @property
+    def _title(self) -> str:
+        return f"{self.name} of {self.handle.user!r}" if self.handle.user else self.name
+
     def _repr_html_(self) -> str:
         snapshot = self.snapshot
         rows = "".join(
             f"<tr><td>{escape(column.name)}</td><td>{escape(str(column.type))}</td></tr>" for column in snapshot.schema
         )
-        head = f"<b>{escape(self.name)}</b> at snapshot {snapshot.sequence}: {len(self):,} rows"
+        head = f"<b>{escape(self._title)}</b> at snapshot {snapshot.sequence}: {len(self):,} rows"
         return f"<p>{head}</p><table><thead><tr><th>column</th><th>type</th></tr></thead><tbody>{rows}</tbody></table>"
 
     def __repr__(self) -> str:
         snapshot = self.snapshot
         totals = snapshot.totals
+        if self.handle.is_of_users:
+            return f"Table({self.name}, one for each user: {', '.join(map(str, snapshot.schema))})"
         rows = f"{totals.rows + totals.hot_rows:,} rows in {totals.extents:,} extents"
         hot = f" and {totals.hot_batches:,} hot batches" if totals.hot_batches else ""
         return (
-            f"Table({self.name} at snapshot {snapshot.sequence}: {rows}{hot}; {', '.join(map(str, snapshot.schema))})"
+            f"Table({self._title} at snapshot {snapshot.sequence}: {rows}{hot}; {', '.join(map(str, snapshot.schema))})"
         )

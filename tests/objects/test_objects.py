@@ -25,7 +25,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tests.support.faulty import Fault, FaultyStore, Firing
@@ -38,11 +38,15 @@ from tidelake.objects import (
     TEMPORARY_PREFIX,
     ObjectMeta,
     ObjectStore,
+    batch_key,
+    batch_number,
     check_key,
+    compact_key,
     empty_folders,
     extent_coverage_key,
     extent_key,
     is_job_folder,
+    is_manifest_key,
     is_own_folder,
     is_own_key,
     listing,
@@ -52,11 +56,13 @@ from tidelake.objects import (
     open_store,
     probe_conditional_put,
     remove_folders,
+    scope_folder,
     segment_coverage_key,
     table_coverage_key,
     table_prefix,
     united_coverage_key,
 )
+from tidelake.objects.keys import OWN_FOLDERS
 from tidelake.objects.remote import PART_BYTES
 
 MIB = 1024 * 1024
@@ -763,8 +769,10 @@ def test_names_of_a_lake_are_these() -> None:
     names = {
         "data/obs/logs": table_prefix("obs", "logs"),
         "data/obs/logs/extents/0190a.tlm": extent_key("obs", "logs", "0190a", ".tlm"),
-        "data/obs/logs/users/u-1/extents/0190a.tlm": extent_key("obs", "logs", "0190a", ".tlm", user="u-1"),
-        "data/%2E%2E/a%2Fb/users/%C3%A9%25/extents/1.parquet": extent_key("..", "a/b", "1", ".parquet", user="é%"),
+        "data/%2E%2E/a%2Fb/extents/1.parquet": extent_key("..", "a/b", "1", ".parquet"),
+        "app/notes": scope_folder("app", "notes"),
+        "app/notes/u-1/batch-7.parquet": batch_key(scope_folder("app", "notes", "u-1"), 7),
+        "app/notes/%2E%2E%2F%C3%A9%25/compact-0a.parquet": compact_key(scope_folder("app", "notes", "../é%"), "0a"),
         "_timeseries_log/CURRENT": LOG_CURRENT,
         "_timeseries_log/0000000001.json": log_commit_key(1),
         "_timeseries_log/9999999999.json": log_commit_key(MAX_VERSION),
@@ -781,12 +789,16 @@ NAMES = st.text(st.characters(exclude_categories=["Cc", "Cs"]), min_size=1, max_
 )
 
 
-@given(NAMES, NAMES, st.none() | NAMES)
-def test_any_name_stays_one_segment_of_its_own(namespace: str, table: str, user: str | None) -> None:
-    key = extent_key(namespace, table, "id", ".tlm", user=user)
+@given(NAMES, NAMES, NAMES)
+def test_any_name_stays_one_segment_of_its_own(namespace: str, table: str, user: str) -> None:
+    key = extent_key(namespace, table, "id", ".tlm")
     assert check_key(key) == key
-    segments = [unquote(segment) for segment in key.split("/")]
-    assert segments == ["data", namespace, table, *(["users", user] if user is not None else []), "extents", "id.tlm"]
+    assert [unquote(segment) for segment in key.split("/")] == ["data", namespace, table, "extents", "id.tlm"]
+    assume(namespace.lower() not in OWN_FOLDERS)
+    key = batch_key(scope_folder(namespace, table, user), 3)
+    assert check_key(key) == key
+    assert [unquote(segment) for segment in key.split("/")] == [namespace, table, user, "batch-3.parquet"]
+    assert batch_number(key) == (key.rpartition("/")[0], 3)
 
 
 @pytest.mark.parametrize(
@@ -798,7 +810,10 @@ def test_any_name_stays_one_segment_of_its_own(namespace: str, table: str, user:
         lambda: table_prefix("n", "x" * 256),
         lambda: extent_key("n", "t", "", ".tlm"),
         lambda: extent_key("n", "t", "id", "/../../../../x"),
-        lambda: extent_key("n", "t", "id", ".tlm", user=""),
+        lambda: scope_folder("data", "t"),
+        lambda: scope_folder("DATA", "t", "u"),
+        lambda: scope_folder("_coverage", "t"),
+        lambda: scope_folder("n", "t", "x" * 256),
         lambda: log_data_key("../x"),
         lambda: log_data_key(""),
         lambda: log_commit_key(-1),
@@ -974,9 +989,14 @@ def test_only_empty_folders_are_found_and_removed(local_store: ObjectStore, tmp_
 
 def test_own_keys_are_those_that_are_made(local_store: ObjectStore) -> None:
     own, names = "0123456789abcdef" * 2, ["plain", "with-dash_9", "a.b/../c", "ü%~"]
-    made = [
-        extent_key(n, n, own, suffix, user=user) for n in names for suffix in (".tlm", ".parquet") for user in (None, n)
+    made = [extent_key(n, n, own, suffix) for n in names for suffix in (".tlm", ".parquet")]
+    folders = [scope_folder(n, n, user) for n in names for user in ("", n)]
+    made += [batch_key(each, 12) for each in folders] + [compact_key(each, own) for each in folders]
+    made += [f"{each}/job-{own}/{own}.parquet" for each in folders] + [
+        f"{each}/job-{own}/{own}.cov" for each in folders
     ]
+    assert all(is_job_folder(f"{each}/job-{own}") for each in folders)
+    assert all(is_manifest_key(f"{each}/{name}.json") for each in folders for name in ("manifest", "manifest-part-0a"))
     made += [extent_coverage_key(n, n, own) for n in names] + [united_coverage_key(n, n, 7, own) for n in names]
     folder = extent_key("n", "t", f"job-{own}", "")
     made += [f"{folder}/{own}.tlm", f"{folder}/{own}.cov"]
@@ -984,5 +1004,10 @@ def test_own_keys_are_those_that_are_made(local_store: ObjectStore) -> None:
     assert is_job_folder(folder)
     assert all(is_own_folder(key.rpartition("/")[0]) for key in made)
     others = ["data/n/t/extents/x.tlm", f"{made[0]}x", f"x{made[0]}", f"{made[0]}\n", f"data/n/t/{own}.tlm", folder]
+    others += ["data/t/u/batch-1.parquet", "n/batch-1.parquet", "n/t/u/v/batch-1.parquet", "n/t/batch-x.parquet"]
+    others += ["n/t/batch-1.parquet.tmp", "n/t/compact-1.parquet", "n/../batch-1.parquet", "n/t/manifest.json"]
     assert [key for key in others if is_own_key(key)] == []
+    assert not any(
+        map(is_manifest_key, ("n/manifest.json", "n/t/x.json", "data/t/manifest.json", "n/t/u/v/manifest.json"))
+    )
     assert not any(map(is_job_folder, (f"{folder}0", f"{folder}/x", "data/n/t/extents/job-")))

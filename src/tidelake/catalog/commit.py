@@ -32,7 +32,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from tidelake.catalog.protocol import Catalog, StaleHead, StepHook, check_user, no_hook
+from tidelake.catalog.names import check_user
+from tidelake.catalog.protocol import Catalog, StaleHead, StepHook, no_hook
 from tidelake.errors import (
     CommitUnknownError,
     ConflictError,
@@ -389,7 +390,8 @@ def check_commits(commits: Sequence[Commit], onto: Snapshot) -> None:
     """Refuse what a catalog cannot publish as one snapshot on ``onto``."""
     if not commits:
         raise InvalidInputError("nothing to commit")
-    check_user(onto.scope.user)
+    if onto.scope.user:
+        check_user(onto.scope.user)
     for commit in commits:
         if commit.scope != onto.scope or commit.base != onto.sequence:
             raise InvalidInputError(

@@ -46,12 +46,10 @@ from tidelake.model.predicate import (
     time_ns,
 )
 from tidelake.model.schema import Schema
-from tidelake.model.snapshot import Commit, Extent, HotBatch, Manifest, Receipt, Scope, Snapshot, make_id
+from tidelake.model.snapshot import Commit, Counts, Extent, HotBatch, Manifest, Receipt, Scope, Snapshot, make_id
 
 DEFAULT_NAMESPACE = "default"
-MAX_USER_BYTES = 255  # user ids become folder names
 MAX_INTERVALS = 8  # compared inside a catalog; each costs every extent in time's range a look-up
-MAX_PIN_CHARACTERS = 128
 RECEIPTS_KEPT_US = 7 * 24 * 3600 * 1_000_000  # how long a replay is told from a new commit, unless a table says more
 
 Clock: TypeAlias = Callable[[], int]  # microseconds since 1970 UTC
@@ -159,6 +157,27 @@ class Expired:
 
 
 @dataclass(frozen=True, slots=True)
+class DueScope:
+    """A user's scope that upkeep is to look at, since when, and its number in the catalog."""
+
+    scope: Scope
+    look_us: int
+    id: int
+
+
+@dataclass(frozen=True, slots=True)
+class TableTotals:
+    """What all scopes of a table hold together."""
+
+    users: int
+    live: Counts
+    small_extents: int
+    snapshots: int
+    oldest_us: int | None
+    pins: int
+
+
+@dataclass(frozen=True, slots=True)
 class Retained:
     """How many snapshots of a scope there are, since when, and how many an expiry would let go of."""
 
@@ -253,8 +272,29 @@ class Catalog(Protocol):
         """Return one version of a table's schema."""
         ...
 
-    def scopes(self, table_id: str) -> Iterator[Scope]:
-        """Return every scope of a table that has a snapshot."""
+    def settings(self, table_id: str) -> Mapping[str, Any]:
+        """Return a table's settings as they are now, or were when it was dropped."""
+        ...
+
+    def scopes(self, table_id: str, *, after: str = "") -> Iterator[Scope]:
+        """Yield every scope of a table that has a snapshot, the shared one first; or of the users after one."""
+        ...
+
+    def due_scopes(
+        self, table_id: str, *, before_us: int, after: DueScope | None = None, limit: int = 1000
+    ) -> list[DueScope]:
+        """List the users' scopes that upkeep is to look at, the longest due first, after one of them if told."""
+        ...
+
+    def look_again(self, due: DueScope, *, sequence: int, at_us: int | None) -> None:
+        """Note when upkeep is to look at a scope again, unless its head has moved since it was looked at.
+
+        None is never, until its next commit.
+        """
+        ...
+
+    def totals(self, table_id: str, *, small_bytes: int = 0, small_rows: int = 0) -> TableTotals:
+        """Sum up what all scopes of a table hold; it takes as long as they are many."""
         ...
 
     # snapshots
@@ -389,6 +429,17 @@ class Catalog(Protocol):
         """Announce objects before their first byte is written; AlreadyExistsError if a key is taken."""
         ...
 
+    def register_segment(self, scope: Scope, *, folder: str, owner: str) -> str:
+        """Announce the next numbered segment of a scope's folder, and return its key.
+
+        A number is given out once, also where an earlier table had the folder, so a key never means two objects.
+        """
+        ...
+
+    def forget_pending(self, keys: Collection[str]) -> None:
+        """Take registrations back whose names turned out to be other programs' objects: they are not garbage."""
+        ...
+
     def pending(self, *, table_id: str | None = None) -> list[Pending]:
         """List the objects that writers announced and did not commit yet, oldest first."""
         ...
@@ -500,30 +551,10 @@ def sort_of(value: Any) -> Sort | None:
     return None
 
 
-def check_user(user: str) -> None:
-    """Refuse a user id that is not plain printable text of a sane length."""
-    if not user.isprintable() or user != user.strip() or len(user.encode()) > MAX_USER_BYTES:
-        raise InvalidInputError(f"{user[:40]!r} is not a user id", kind="bad_user")
-
-
-def check_pin_name(name: str) -> None:
-    """Refuse a name of a pin that is not plain printable text of a sane length."""
-    if not name.isprintable() or name != name.strip() or not 0 < len(name) <= MAX_PIN_CHARACTERS:
-        raise InvalidInputError(
-            f"{name[:40]!r} is not a pin's name: up to {MAX_PIN_CHARACTERS} printable characters", kind="bad_name"
-        )
-
-
 def let_unused_go(readers: WeakSet[Readers]) -> None:
     """Have readers of this process give back what nothing uses, so that it does not hold up its own expiry."""
     for each in list(readers):
         each.let_go()
-
-
-def check_owner(owner: str) -> None:
-    """Refuse the name of a lease's owner that is not plain printable text of a sane length."""
-    if not owner.isprintable() or not 0 < len(owner.encode()) <= MAX_USER_BYTES:
-        raise InvalidInputError(f"{owner[:40]!r} is not an owner", kind="bad_owner")
 
 
 def expired(scope: Scope, wanted: object) -> NotFoundError:

@@ -16,7 +16,7 @@ from tidelake.catalog.protocol import Catalog, TableInfo, new_id
 from tidelake.coverage.coverage_store import REPAIR, CoverageRules, CoverageStore
 from tidelake.coverage.entities import Coverage
 from tidelake.errors import CorruptError, InvalidInputError, NotFoundError
-from tidelake.model.snapshot import Commit, Extent, UpdateTable
+from tidelake.model.snapshot import Commit, Extent, Scope, UpdateTable
 
 _logger = logging.getLogger(__name__)
 
@@ -59,25 +59,27 @@ def repair(
     coverage_store: CoverageStore,
     *,
     thorough: bool = False,
+    user: str = "",
 ) -> RepairReport:
     """Check a table's coverage and mend it; ``thorough`` reads every row and compares.
 
     1. mend the coverage objects of extents; 2. unite what they and the hot rows say; 3. hold the united object against
     it, and commit a new one if need be. Killed at any step, it can be run again.
     """
-    head = catalog.head(info.scope)
+    scope = Scope(info.id, user)
+    head = catalog.head(scope)
     rules = coverage_store.rules(head)
     if rules is None:
         raise InvalidInputError("the table keeps no coverage", table=info, kind="no_coverage")
-    coverage_store.forget(info.scope)
+    coverage_store.forget(scope)
     mended: list[Mended] = []
-    extents = catalog.extents(info.scope, sequence=head.sequence)
+    extents = catalog.extents(scope, sequence=head.sequence)
     known = {extent.id: _mend(extent, coverage_store, rules, mended, thorough=thorough) for extent in extents}  # 1
     whole = coverage_store.all_of(head, lambda extent: known[extent.id])  # 2
     if head.coverage is not None and (reason := _wrong_united(coverage_store, head, rules, whole)):  # 3
         coverage_store.learn(head, whole)
-        commit = Commit(new_id(), info.scope, head.sequence, (UpdateTable(),), operation=REPAIR)
-        head = catalog.snapshot(info.scope, sequence=coordinator.commit(commit).sequence)
+        commit = Commit(new_id(), scope, head.sequence, (UpdateTable(),), operation=REPAIR)
+        head = catalog.snapshot(scope, sequence=coordinator.commit(commit).sequence)
         mended.append(Mended(head.coverage.key if head.coverage else "", "the coverage of extents", reason))
     for each in mended:
         _logger.warning("coverage was made again table=%s key=%s from=%s: %s", info, each.key, each.source, each.reason)

@@ -53,7 +53,7 @@ from tidelake.format.segment import (
 from tidelake.format.thrift import parse_struct
 from tidelake.model.predicate import Predicate
 from tidelake.model.schema import Column, Schema
-from tidelake.objects import ObjectStore, Tail
+from tidelake.objects import ObjectSink, ObjectStore, Tail
 from tidelake.pruning.statistics import NS_MAX, NS_MIN, ColumnStats, Stats
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class ParquetFormat:
         return ParquetReader(store, key, pickle.loads(ticket))
 
     def start_extent(
-        self, store: ObjectStore, key: str, schema: Schema, *, extent_id: str, options: WriteOptions | None = None
+        self, store: ObjectSink, key: str, schema: Schema, *, extent_id: str, options: WriteOptions | None = None
     ) -> BlockWriter:
         from tidelake.format.writing import BlockWriter  # brings compiled code, which reading does without
 

@@ -20,7 +20,7 @@ import xxhash
 from tidelake.errors import CorruptExtent, InvalidInputError, NotFoundError, SchemaError
 from tidelake.model.predicate import Predicate
 from tidelake.model.schema import Column, Schema
-from tidelake.objects import ObjectStore, Tail
+from tidelake.objects import ObjectSink, ObjectStore, Tail
 from tidelake.pruning.outcomes import may_match
 from tidelake.pruning.statistics import ColumnStats, Stats, column_from_json, column_to_json
 
@@ -136,7 +136,7 @@ class SegmentFormat(Protocol):
         """Go on reading where a reader's ticket was made, perhaps in another process; only what it is for."""
 
     def start_extent(
-        self, store: ObjectStore, key: str, schema: Schema, *, extent_id: str, options: WriteOptions | None = None
+        self, store: ObjectSink, key: str, schema: Schema, *, extent_id: str, options: WriteOptions | None = None
     ) -> ExtentWriter:
         """Begin an extent that will be stored under this key."""
 

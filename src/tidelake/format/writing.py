@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from tidelake.errors import InvalidInputError, SchemaError
 from tidelake.format.segment import ExtentWriteResult, WriteOptions, checked_vectors, time_column
 from tidelake.model.schema import Column, Schema
-from tidelake.objects import ObjectStore
+from tidelake.objects import ObjectSink
 from tidelake.pruning.collector import start_collect
 from tidelake.pruning.statistics import UNKNOWN, Stats, column_to_json
 
@@ -54,7 +54,7 @@ class BlockWriter:
 
     def __init__(
         self,
-        store: ObjectStore,
+        store: ObjectSink,
         key: str,
         schema: Schema,
         *,

@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tidelake.catalog.commit import Coordinator
-from tidelake.catalog.protocol import Catalog, StepHook, no_hook
+from tidelake.catalog.names import check_user
+from tidelake.catalog.protocol import Catalog, StepHook, TableInfo, no_hook
 from tidelake.errors import InvalidInputError, redacted
 from tidelake.handle.flusher import Flusher
 from tidelake.handle.leases import LeaseKeeper
 from tidelake.manifest.service import ManifestService
-from tidelake.model.snapshot import Snapshot
+from tidelake.model.settings import USER
+from tidelake.model.snapshot import Scope, Snapshot
 from tidelake.model.times import When, time_us
 from tidelake.objects import ObjectStore
 from tidelake.objects.protocol import DEADLINE_S
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     from tidelake.scan.extents import Footers
 else:
     coverage_store, extents = deferred("tidelake.coverage.coverage_store"), deferred("tidelake.scan.extents")
+
+TABLES_KEPT = 4096  # of which it is known whether they have users
 
 
 class AfterWrite(Protocol):
@@ -53,6 +57,7 @@ class LakeHandle:
     coordinator: Coordinator = field(init=False)
     leases: LeaseKeeper = field(init=False)
     manifests: ManifestService = field(init=False)
+    _have_users: dict[str, bool] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         manifests = ManifestService(
@@ -88,9 +93,27 @@ class LakeHandle:
         """Return the names of the tables."""
         return [str(info) for info in self.catalog.tables(namespace)]
 
-    def snapshot(self, name: str, *, as_of: When | None = None, snapshot: str | int | None = None) -> Snapshot:
-        """Return a table's newest snapshot, or the one at a time or with an id or a sequence."""
-        scope = self.catalog.table(name).scope
+    def has_users(self, info: TableInfo) -> bool:
+        """Whether a table has a scope for each user; asked of the catalog once, for it does not change."""
+        found = self._have_users.get(info.id)
+        if found is None:
+            if len(self._have_users) >= TABLES_KEPT:
+                self._have_users.clear()
+            found = self.catalog.head(info.scope).settings.get("scope") == USER
+            self._have_users[info.id] = found
+        return found
+
+    def scope(self, info: TableInfo, user: str | None = None) -> Scope:
+        """Return a table's scope, or one user's; InvalidInputError if a user is missing, unfit or one too many."""
+        if user is not None and not self.has_users(info):
+            raise InvalidInputError("the table is shared and has no users", table=info, kind="shared_table")
+        return info.scope if user is None else Scope(info.id, check_user(user))
+
+    def snapshot(
+        self, name: str, *, as_of: When | None = None, snapshot: str | int | None = None, user: str | None = None
+    ) -> Snapshot:
+        """Return a table's newest snapshot, or the one at a time or with an id or a sequence; or that of a user."""
+        scope = self.scope(self.catalog.table(name), user)
         if as_of is not None and snapshot is not None:
             raise InvalidInputError("give as_of or snapshot, not both")
         if as_of is not None:

@@ -30,6 +30,7 @@ LEASE_S = 60.0
 RENEW_S = LEASE_S / 2  # of a lease, when it is prolonged; by so much may the clocks of machines differ
 LINGER_S = 5.0  # after the last read: who reads on takes no new lease
 RETRY_S = 5.0  # after a lease that could not be prolonged
+LASTING_KEPT = 4096  # scopes with a lease for a time, after which those that ran out are forgotten
 NEARLY_ALL = 5 / 6  # of the time that a reader elsewhere wants
 CLOSING_S = 30.0  # how long close waits for what is under way
 
@@ -91,11 +92,15 @@ class LeaseKeeper:
         """Keep a snapshot retained while an object lives; NotFoundError (``expired``) if it is not any more."""
         if sequence == 0 or self._is_closed:
             return
-        leased = self._leased(scope)
-        with leased.lock:
-            self._take(scope, leased, sequence)
-            leased.uses[sequence] += 1
-            leased.used_s = self._clock_s()
+        while True:
+            leased = self._leased(scope)
+            with leased.lock:
+                if leased.is_forgotten:
+                    continue  # just now, by the thread that looks after leases
+                self._take(scope, leased, sequence)
+                leased.uses[sequence] += 1
+                leased.used_s = self._clock_s()
+                break
         weakref.finalize(holder, self._ended.append, (scope, sequence)).atexit = False
 
     def hold_for(self, scope: Scope, sequence: int, seconds: float) -> None:
@@ -116,6 +121,8 @@ class LeaseKeeper:
         except TidelakeError:  # read-only, or out of reach
             return
         with self._lock:
+            if len(self._lasting) >= LASTING_KEPT:
+                self._lasting = {held: each for held, each in self._lasting.items() if each[1] > now_s}
             self._lasting[scope] = (sequence, now_s + seconds)
 
     def let_go(self) -> None:
@@ -148,7 +155,7 @@ class LeaseKeeper:
                 scope, sequence = self._ended.popleft()
             except IndexError:  # another thread was faster
                 return
-            with (leased := self._scopes[scope]).lock:
+            with (leased := self._scopes[scope]).lock:  # it is there while anything is used
                 leased.uses[sequence] -= 1
                 if leased.uses[sequence] <= 0:
                     del leased.uses[sequence]
@@ -192,6 +199,7 @@ class LeaseKeeper:
             with leased.lock:
                 now_s = self._clock_s()
                 if leased.sequence is None:
+                    self._forget(scope, leased)
                     continue
                 if not leased.uses and now_s - leased.used_s >= linger_s:
                     self._give_back(scope, leased)
@@ -199,6 +207,13 @@ class LeaseKeeper:
                     leased.until_s - now_s <= RENEW_S or (not linger_s and leased.sequence < min(leased.uses))
                 ):  # at once also from what is used no more up to what is
                     self._prolong(scope, leased)
+
+    def _forget(self, scope: Scope, leased: _Leased) -> None:
+        """Keep nothing of a scope that nobody reads, under its lock."""
+        if not leased.uses and self._clock_s() >= leased.retry_s:
+            leased.is_forgotten = True
+            with self._lock:
+                self._scopes.pop(scope, None)
 
     def _prolong(self, scope: Scope, leased: _Leased) -> None:
         try:
@@ -235,6 +250,7 @@ class _Leased:
     until_s: float = 0.0
     used_s: float = 0.0  # when something was last asked for
     retry_s: float = 0.0  # before which no lease is asked for: it would not be given
+    is_forgotten: bool = False  # another takes its place
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 

@@ -6,7 +6,7 @@ flushes and alters takes a handle, see ``write``.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Unpack
 
@@ -48,16 +48,26 @@ class TableHandle:
     info: TableInfo
     past: Snapshot | None = None  # the snapshot that it is pinned to
     held: Held | None = None  # keeps that snapshot retained
+    user: str = ""  # whose rows; "" for a shared table, or a table of users as such, which has no rows
 
     @classmethod
     def open(
-        cls, lake: LakeHandle, name: str, *, as_of: When | None = None, snapshot: str | int | None = None
+        cls,
+        lake: LakeHandle,
+        name: str,
+        *,
+        as_of: When | None = None,
+        snapshot: str | int | None = None,
+        user: str | None = None,
     ) -> TableHandle:
-        """Hold a table as it is, or as it was at a time or a snapshot (id or sequence)."""
+        """Hold a table as it is, or as it was at a time or a snapshot (id or sequence); or that of one user."""
         info = lake.catalog.table(name)
-        past = None if as_of is None and snapshot is None else lake.snapshot(name, as_of=as_of, snapshot=snapshot)
         lake.coverage_store.know(info)
-        return cls(lake, info, past)
+        table = cls(lake, info, user=lake.scope(info, user).user)
+        if as_of is None and snapshot is None:
+            return table
+        table.check_user_given()
+        return replace(table, past=lake.snapshot(name, as_of=as_of, snapshot=snapshot, user=user))
 
     @property
     def name(self) -> str:
@@ -65,7 +75,47 @@ class TableHandle:
 
     @property
     def scope(self) -> Scope:
-        return self.info.scope
+        """The scope whose rows are read and written; InvalidInputError for a table of users as such."""
+        self.check_user_given()
+        return self.place
+
+    @property
+    def place(self) -> Scope:
+        """The scope that this handle stands for, whether it can have rows or not."""
+        return Scope(self.info.id, self.user)
+
+    @property
+    def whole(self) -> TableHandle:
+        """The table without a user, which can be described and altered."""
+        return self if not self.user else TableHandle(self.lake, self.info)
+
+    def of_user(self, user: str) -> TableHandle:
+        """Return the table of one user, at its newest snapshot."""
+        self.refuse_when_pinned()
+        if self.user:
+            raise InvalidInputError("this is one user's table already", table=self.name, kind="has_user")
+        return replace(self, user=self.lake.scope(self.info, user).user)
+
+    def users(self, after: str = "") -> Iterator[str]:
+        """Yield the ids of the users that have a scope, in their order, after one of them if told."""
+        if not self.lake.has_users(self.info):
+            raise InvalidInputError("the table is shared and has no users", table=self.name, kind="shared_table")
+        if self.user:
+            raise InvalidInputError("one user's table knows no others", table=self.name, kind="has_user")
+        return (scope.user for scope in self.catalog.scopes(self.info.id, after=after) if scope.user)
+
+    @property
+    def is_of_users(self) -> bool:
+        """Whether this is a table of users as such, without rows."""
+        return not self.user and self.lake.has_users(self.info)
+
+    def check_user_given(self) -> None:
+        """Raise InvalidInputError for a table of users as such."""
+        if self.is_of_users:
+            raise InvalidInputError(
+                "each user has a table of their own: give a user, as table.user(…) does", table=self.name,
+                kind="no_user",
+            )  # fmt: skip
 
     @property
     def catalog(self) -> Catalog:
@@ -93,8 +143,8 @@ class TableHandle:
 
     @property
     def snapshot(self) -> Snapshot:
-        """The snapshot that reads see now."""
-        return self.past or self.catalog.head(self.scope)
+        """The snapshot that reads see now; of a table of users as such, the one that has its schema."""
+        return self.past or self.catalog.head(self.place)
 
     @property
     def schema(self) -> Schema:
@@ -224,4 +274,5 @@ class TableHandle:
 
     def __repr__(self) -> str:
         past = "" if self.past is None else f" at snapshot {self.past.sequence}"
-        return f"TableHandle({self.name}{past} in {self.lake.where!r})"
+        user = f" of {self.user!r}" if self.user else ""
+        return f"TableHandle({self.name}{user}{past} in {self.lake.where!r})"

@@ -23,6 +23,7 @@ SHORTEST_S = 0.5
 FAILED_S = 300.0  # after a failure of the store or the catalog
 KEPT = 4096  # tables whose rest is remembered
 PARTING_S = 1.0  # that a process which is about to end gives it
+USERS_AT_ONCE = 8  # of a table, that are looked at in one step
 _resting: dict[Scope, float] = {}  # until when a table is not looked at again
 
 BACKGROUND: tuple[Kind, ...] = ("flush", "retain", "compact", "expire")
@@ -31,7 +32,7 @@ BACKGROUND: tuple[Kind, ...] = ("flush", "retain", "compact", "expire")
 def step(table: TableHandle) -> float | None:
     """Do one piece of what is due; return after how many seconds to come again, None if nothing is due."""
     began_s = time.monotonic()
-    if (until_s := _resting.get(table.scope, 0.0)) > began_s:
+    if (until_s := _resting.get(table.place, 0.0)) > began_s:
         return until_s - began_s
     try:
         is_more = _step(table)
@@ -43,13 +44,13 @@ def step(table: TableHandle) -> float | None:
         return rest_s
     if len(_resting) >= KEPT:
         _resting.clear()
-    _resting[table.scope] = time.monotonic() + rest_s  # looking costs too, where there are many extents
+    _resting[table.place] = time.monotonic() + rest_s  # looking costs too, where there are many extents
     return None
 
 
 def _step(table: TableHandle) -> bool:
     """Do one piece of what is due; say whether there was one."""
-    planned = plan(table.lake, [table.name], BACKGROUND)
+    planned = plan(table.lake, [table.name], BACKGROUND, users=USERS_AT_ONCE)
     taken = work_once(table.lake, BACKGROUND) if planned else None
     if taken is not None and taken.done.said:
         return True

@@ -34,6 +34,7 @@ from tidelake.coverage.sidecar import is_own, is_vouched
 from tidelake.errors import InvalidInputError, NotFoundError
 from tidelake.handle.lake_handle import LakeHandle
 from tidelake.maintain.inventory import PAGE, Inventory, paged, time_us_of
+from tidelake.model.settings import TableSettings
 from tidelake.model.times import duration_us
 from tidelake.objects import (
     DATA_FOLDER,
@@ -43,13 +44,16 @@ from tidelake.objects import (
     ObjectStore,
     empty_folders,
     is_job_folder,
+    is_manifest_key,
     is_own_folder,
     is_own_key,
     is_probe_key,
+    is_segment_table,
     is_sidecar_key,
     listing,
     remove_folders,
     remove_unfinished,
+    scope_folder,
     table_prefix,
     unfinished,
     unfit_reason,
@@ -167,6 +171,7 @@ class _Run:
     _rows: list[tuple[str, int, str, int]] = field(default_factory=list)
     _doomed: list[Garbage] = field(default_factory=list)  # of a dry run: what would be on the garbage list
     _prefixes: tuple[str, ...] = ()  # of the tables of a log
+    _segmented: tuple[str, ...] = ()  # folders of tables whose extents are segments
 
     @property
     def store(self) -> ObjectStore:
@@ -183,7 +188,8 @@ class _Run:
         catalog = self.lake.catalog
         infos = [*catalog.tables(), *catalog.dropped_tables(before_us=EVER)]
         self._prefixes = tuple(f"{table_prefix(info.namespace, info.name)}/" for info in infos)
-        for root in self.roots:
+        self._segmented = tuple(sorted({scope_folder(i.namespace, i.name) for i in infos if self._is_segmented(i)}))
+        for root in (*self.roots, *self._segmented):
             for page in paged(listing(self.store, root)):
                 found.add(page)
                 self.watch("listed", len(page))
@@ -198,7 +204,8 @@ class _Run:
                 pending = [each.key for each in catalog.pending(table_id=info.id)]
                 held = (k for page in catalog.named_keys(table_id=info.id) if page.why == "held" for k in page.keys)
                 since_us = info.dropped_us or 0
-                self._doomed += [Garbage(key, info.id, since_us, "dropped") for key in {*pending, *held}]
+                folder = [scope_folder(info.namespace, info.name)] if self._is_segmented(info) else []
+                self._doomed += [Garbage(key, info.id, since_us, "dropped") for key in {*pending, *held, *folder}]
         elif dropped:
             catalog.purge_tables(before_us=before_us)
         self.lake.at("collect.purged")
@@ -228,6 +235,9 @@ class _Run:
             for meta, why in doomed:
                 self._note(meta, why.reason, why.since_us)
             keys = list(dict.fromkeys([*by_key, *(meta.key for meta, _ in doomed)]))
+            for each in page:
+                if is_segment_table(each.key):
+                    self._delete_below_table(each, found)
             if not self.dry_run:
                 for some in paged(keys):
                     self.store.delete(some)
@@ -247,6 +257,7 @@ class _Run:
         orphans, named = sum(is_own_key(meta.key) for page in found.pages() for meta in page), listed - len(found)
         is_doubtful = not all_orphans and orphans >= DOUBT_OBJECTS and orphans > named
         for page in found.pages():
+            page = [meta for meta in page if not is_manifest_key(meta.key)]  # they go with their table
             own = [meta for meta in page if self._is_ours(meta.key)]
             self._leave_foreign(sorted({meta.key for meta in page} - {meta.key for meta in own}))
             old = [meta for meta in own if time_us_of(meta) < before_us]
@@ -264,7 +275,7 @@ class _Run:
 
     def tidy(self, before_us: int) -> None:
         """Remove unfinished writes of writers that are gone, and empty folders."""
-        for root in (*self.roots, LOG_FOLDER):
+        for root in (*self.roots, *self._segmented, LOG_FOLDER):
             for meta in unfinished(self.store, root):
                 if time_us_of(meta) >= before_us:
                     self.left["young"] += 1
@@ -274,7 +285,8 @@ class _Run:
                     self.left["writing"] += 1
         self.lake.at("collect.unfinished")
         if not self.dry_run:
-            remove_folders(self.store, filter(is_own_folder, empty_folders(self.store, DATA_FOLDER)))
+            for root in (DATA_FOLDER, *self._segmented):
+                remove_folders(self.store, filter(is_own_folder, empty_folders(self.store, root)))
         self.lake.at("collect.folders")
 
     def report(self) -> CollectReport:
@@ -321,6 +333,10 @@ class _Run:
         while page := catalog.garbage(before_us=before_us, limit=PAGE):
             yield page
 
+    def _is_segmented(self, info: TableInfo) -> bool:
+        """Whether the extents of a table are segments in folders of their own."""
+        return TableSettings.of(self.lake.catalog.settings(info.id)).is_segmented
+
     def _below(self, folders: Sequence[Garbage]) -> list[tuple[ObjectMeta, Garbage]]:
         """Return what lies in the folders of jobs that were given up, and nothing names by itself."""
         doomed: list[tuple[ObjectMeta, Garbage]] = []
@@ -336,6 +352,34 @@ class _Run:
                 metas = [meta for page in found.pages() for meta in page if is_own_key(meta.key)]
             doomed += [(meta, by_key[meta.key.rpartition("/")[0]]) for meta in metas]
         return doomed
+
+    def _delete_below_table(self, gone: Garbage, listed: Inventory | None) -> None:
+        """Delete what lies in the folder of a table that was purged, unless another table of its name is there by now.
+
+        That one has its objects there too; what is left of the other is found as what nothing names.
+        """
+        catalog = self.lake.catalog
+        with Inventory() as found:
+            for page in paged(listing(self.store, gone.key)):
+                found.add(page)
+            others = [*catalog.tables(), *catalog.dropped_tables(before_us=EVER)]  # asked after what was listed
+            alike = [
+                info for info in others if f"{info.namespace}/{info.name}" == gone.key and info.id != gone.table_id
+            ]
+            if any(map(self._is_segmented, alike)):
+                return
+            for some in paged(each.key for each in self._doomed):
+                found.forget(some)
+            for page in found.pages():
+                doomed = [meta for meta in page if is_own_key(meta.key) or is_manifest_key(meta.key)]
+                for meta in doomed:
+                    self._note(meta, gone.reason, gone.since_us)
+                if doomed and not self.dry_run:
+                    keys = [meta.key for meta in doomed]
+                    self.store.delete(keys)
+                    self._remove_emptied(keys)
+                    if listed is not None:
+                        listed.forget(keys)
 
     def _take_named(self, found: Inventory, pending: Sequence[Pending], table_id: str | None = None) -> int:
         """Take off the list what registrations, snapshots and the garbage list name, asked in this order.

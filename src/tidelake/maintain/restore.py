@@ -17,7 +17,6 @@ from tidelake.handle.table_handle import TableHandle
 from tidelake.maintain.rewrite import Rewrite, at_newest_head
 from tidelake.model.snapshot import AddExtent, AppendHot, Counts, Extent, Receipt, Snapshot
 from tidelake.model.times import When
-from tidelake.objects import extent_key
 
 MOST_NAMED = 10  # commits in a message
 
@@ -132,16 +131,14 @@ def _contribution(table: TableHandle, past: Snapshot, receipt: Receipt | None) -
 def _copied(rewrite: Rewrite, extent: Extent) -> Extent:
     """Copy an extent's object under a new name: an extent that left a table does not come back under its own."""
     table, extent_id = rewrite.table, new_id()
-    info, store = table.info, table.store
-    key = extent_key(info.namespace, info.name, extent_id, segment_format(extent.format).suffix)
-    rewrite.announce(key)
-    store.put(key, store.get(extent.key))
-    copy = replace(extent, id=extent_id, key=key, added_seq=0, removed_seq=None, coverage_key=None)
+    name = rewrite.name(extent_id, segment_format(extent.format).suffix)
+    name.put(name.key, table.store.get(extent.key))
+    copy = replace(extent, id=extent_id, key=name.key, added_seq=0, removed_seq=None, coverage_key=None)
     rules = table.coverage_store.rules(rewrite.head)
     if rules is None:
         return copy
     covered = table.coverage_store.of_extent(extent, rules)
-    covered_at = table.coverage_store.write_extent(info, extent_id, covered, rules)
+    covered_at = table.coverage_store.write_extent(table.info, extent_id, covered, rules)
     rewrite.announced(covered_at)
     return replace(copy, coverage_key=covered_at)
 
@@ -159,7 +156,7 @@ def _extents(
 
 def _retained(table: TableHandle, *, snapshot: int | str | None = None, as_of: When | None = None) -> Snapshot:
     try:
-        return table.lake.snapshot(table.name, snapshot=snapshot, as_of=as_of)
+        return table.lake.snapshot(table.name, snapshot=snapshot, as_of=as_of, user=table.user or None)
     except NotFoundError as error:
         raise NotFoundError(
             "the snapshot has expired, or never was: see history", table=table.name, snapshot=snapshot or as_of,

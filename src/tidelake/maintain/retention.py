@@ -19,6 +19,7 @@ from tidelake.model.settings import RETAINED_FROM, TableSettings
 from tidelake.model.snapshot import Extent, Fence, Snapshot
 from tidelake.scan.remaining import Remaining
 
+STEPS = 64  # in a retention, in which the limit of a table with users moves on
 TRIM_SHARE = 0.5  # of an extent's time that is before the limit, from which on its old rows are written off
 
 
@@ -27,7 +28,10 @@ def limit_ns(snapshot: Snapshot, at_us: int) -> int | None:
     settings = TableSettings.of(snapshot.settings)
     if settings.retention_us is None or settings.time is None:
         return None
-    return (at_us - settings.retention_us) * 1000
+    limit_us = at_us - settings.retention_us
+    if snapshot.scope.user:  # in steps, which all users share: the table notes the limit, and seldom
+        limit_us -= limit_us % max(1, settings.retention_us // STEPS)
+    return limit_us * 1000
 
 
 def too_old(table: TableHandle, head: Snapshot, before_ns: int) -> tuple[list[Extent], list[Extent]]:

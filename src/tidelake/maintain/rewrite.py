@@ -16,15 +16,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from tidelake.catalog.protocol import Pending, new_id
 from tidelake.errors import CommitUnknownError, ConflictError, StorageError
 from tidelake.handle.table_handle import TableHandle
+from tidelake.model.settings import TableSettings
 from tidelake.model.snapshot import (
     Action,
     AddExtent,
     AppendHot,
     Claim,
-    Commit,
     Counts,
     DropHot,
     Extent,
@@ -36,8 +35,9 @@ from tidelake.model.snapshot import (
     UpdateTable,
     count_of,
 )
-from tidelake.runtime.processes import process_name
 from tidelake.write.appender import Appender
+from tidelake.write.naming import ExtentName
+from tidelake.write.publish import publish
 
 REWRITE_TRIES = 20  # each lost to somebody who changed the same extents and was done with it
 FINAL = ("fenced", "rewritten")  # conflicts that no newer snapshot resolves
@@ -61,7 +61,8 @@ class Rewrite:
     _updates: list[Action] = field(default_factory=list)
     _writers: list[Appender] = field(default_factory=list)
     _finished: int = 0  # of the writers
-    _keys: list[str] = field(default_factory=list)  # of objects that no writer wrote
+    _names: list[ExtentName] = field(default_factory=list)  # of extents that no writer wrote
+    _keys: list[str] = field(default_factory=list)  # of other objects that no writer wrote
 
     def __post_init__(self) -> None:
         self.table.lake.leases.hold(self.head.scope, self.head.sequence, self)  # until all of it is read
@@ -81,7 +82,7 @@ class Rewrite:
 
     def writer(self, *, level: int = 0, keep_hot: bool = False, sort: bool = True) -> Appender:
         """Begin to write rows that are in the table already, in another form."""
-        writer = Appender(self.table, self.head, keep_hot=keep_hot, is_new=False, level=level, sort=sort)
+        writer = Appender(self.table, self.head, keep_hot=keep_hot, is_new=False, is_moved=True, level=level, sort=sort)
         self._writers.append(writer)
         return writer
 
@@ -109,10 +110,11 @@ class Rewrite:
         """Add what is not written by a writer."""
         self._added.extend(actions)
 
-    def announce(self, key: str) -> None:
-        """Register an object that is about to be written by hand."""
-        self.table.catalog.register_pending([Pending(key, self.table.scope, process_name())])
-        self._keys.append(key)
+    def name(self, extent_id: str, suffix: str) -> ExtentName:
+        """Name an extent that is about to be written by hand, and register it."""
+        settings = TableSettings.of(self.head.settings)
+        self._names.append(ExtentName.registered(self.table, settings, extent_id, suffix, is_moved=True))
+        return self._names[-1]
 
     def announced(self, key: str) -> None:
         """Take charge of an object that was registered elsewhere."""
@@ -137,11 +139,10 @@ class Rewrite:
             self.finish()
             self.table.at("rewrite.written")
             actions = (*self._updates, *self._added, *self._taken)
-            commit = Commit(
-                id or new_id(), self.head.scope, self.head.sequence, actions, operation=self.operation, key=key,
-                claims=tuple(claims()), fence=self.fence,
+            receipt = publish(
+                self.table, self.head, actions, operation=self.operation, id=id, key=key, claims=tuple(claims()),
+                fence=self.fence,
             )  # fmt: skip
-            receipt = self.table.coordinator.commit(commit)
             self.table.at("rewrite.committed")
         except BaseException:
             self.give_up()
@@ -154,9 +155,11 @@ class Rewrite:
         """Leave what was written to collection; the table stays as it is."""
         for writer in self._writers:
             writer.give_up()
-        if self._keys:
-            with suppress(StorageError, CommitUnknownError):  # the error that led here is the one to tell
+        with suppress(StorageError, CommitUnknownError):  # the error that led here is the one to tell
+            if self._keys:
                 self.table.catalog.release_pending(self._keys)
+            for name in self._names:
+                name.give_up()
 
 
 def at_newest_head(table: TableHandle, change: Callable[[Snapshot], Answer], *, tries: int = REWRITE_TRIES) -> Answer:

@@ -13,8 +13,8 @@ import pyarrow as pa
 from tidelake.errors import NotFoundError
 from tidelake.handle.lake_handle import LakeHandle
 from tidelake.handle.table_handle import TableHandle
-from tidelake.maintain.choice import depth_of, is_small
-from tidelake.maintain.units import due_in_table
+from tidelake.maintain.choice import SMALL_BYTES, SMALL_ROWS, depth_of, is_small
+from tidelake.maintain.units import due_in_table, due_of_users
 from tidelake.maintain.worker import PREFIX
 
 SCHEMA = pa.schema(
@@ -34,9 +34,11 @@ SCHEMA = pa.schema(
         pa.field("pending", pa.int64()),  # objects that writers announced
         pa.field("failed", pa.int64()),  # pieces of upkeep that were given up
         pa.field("due", pa.list_(pa.string())),
+        pa.field("users", pa.int64()),  # that have written; null for a shared table
     ]
 )
 MAX_GARBAGE = 1_000_000  # counted
+USERS_SHOWN = 100  # of whom it is told what is due
 
 
 def status(lake: LakeHandle) -> pa.Table:
@@ -57,7 +59,31 @@ def status(lake: LakeHandle) -> pa.Table:
     return pa.Table.from_pylist(rows, SCHEMA)
 
 
+def _row_of_users(table: TableHandle) -> dict[str, Any]:
+    """Return the row of a table of users: what all of them hold together, and what some of them need."""
+    found = table.catalog.totals(table.info.id, small_bytes=SMALL_BYTES, small_rows=SMALL_ROWS)
+    live = found.live
+    return {
+        "id": table.info.id,
+        "table": table.name,
+        "users": found.users,
+        "rows": live.rows + live.hot_rows,
+        "extents": live.extents,
+        "bytes": live.bytes + live.hot_bytes,
+        "small_extents": found.small_extents,
+        "overlap": None,
+        "hot_rows": live.hot_rows,
+        "hot_batches": live.hot_batches,
+        "snapshots": found.snapshots,
+        "oldest_snapshot": found.oldest_us,
+        "pins": found.pins,
+        "due": sorted({due.kind for due in due_of_users(table, limit=USERS_SHOWN)}),
+    }
+
+
 def _row(table: TableHandle) -> dict[str, Any]:
+    if table.is_of_users:
+        return _row_of_users(table)
     head = table.catalog.head(table.scope)
     extents = table.catalog.extents(table.scope, sequence=head.sequence, stats=())
     retained = table.catalog.retained(table.scope, before_us=0)

@@ -20,7 +20,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from tidelake.catalog.protocol import RECEIPTS_KEPT_US, now_us
+from tidelake.catalog.protocol import RECEIPTS_KEPT_US, DueScope, now_us
 from tidelake.errors import NotFoundError
 from tidelake.handle.lake_handle import LakeHandle
 from tidelake.handle.table_handle import TableHandle
@@ -34,6 +34,9 @@ from tidelake.scan.hot import acknowledged_us
 from tidelake.write.flush import flush
 
 Kind = Literal["flush", "retain", "compact", "expire", "collect"]
+USERS_AT_ONCE = 10_000  # whose due pieces are planned at once; the others are found by the next look
+LOOKS = 32  # at a scope, at most, while a snapshot or a row of it grows as old as it may
+
 KINDS: tuple[Kind, ...] = ("flush", "retain", "compact", "expire", "collect")  # in the order in which they help most
 
 
@@ -53,11 +56,13 @@ class Due:
     table: str  # "" for the whole lake
     reason: str
     payload: Mapping[str, Any] = field(default_factory=dict)
+    user: str = ""  # of a table with users
 
     @property
     def key(self) -> str:
         """What two pieces of the same work have in common."""
-        return f"{self.table or '*'}:{self.payload['extents'][0]}" if "extents" in self.payload else self.table or "*"
+        place = f"{self.table}/{self.user}" if self.user else self.table or "*"
+        return f"{place}:{self.payload['extents'][0]}" if "extents" in self.payload else place
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +76,17 @@ class Done:
 
 
 def due_in_lake(
-    lake: LakeHandle, tables: Collection[str] | None = None, kinds: Collection[str] = KINDS
+    lake: LakeHandle,
+    tables: Collection[str] | None = None,
+    kinds: Collection[str] = KINDS,
+    *,
+    users: int = USERS_AT_ONCE,
 ) -> Iterator[Due]:
     """Yield what upkeep some tables need now, or all of them, and the lake itself."""
     for name in lake.tables() if tables is None else tables:
         try:
-            yield from due_in_table(TableHandle.open(lake, name), kinds)
+            table = TableHandle.open(lake, name)
+            yield from due_of_users(table, kinds, limit=users) if table.is_of_users else due_in_table(table, kinds)
         except NotFoundError:
             if tables is not None:
                 raise  # it was named; of others, it was dropped meanwhile
@@ -84,11 +94,56 @@ def due_in_lake(
         yield Due("collect", "", reason)
 
 
+def due_of_users(table: TableHandle, kinds: Collection[str] = KINDS, *, limit: int = USERS_AT_ONCE) -> Iterator[Due]:
+    """Yield what upkeep the users of a table need now, a bounded number of them; others are not looked at.
+
+    A scope in which nothing is due is looked at again when something may be, or after its next commit.
+    """
+    catalog, before_us, found = table.catalog, now_us(), 0
+    after: DueScope | None = None
+    while found < limit and (page := catalog.due_scopes(table.info.id, before_us=before_us, after=after)):
+        for scope in page:
+            after = scope
+            one = table.of_user(scope.scope.user)
+            head = catalog.head(one.scope)
+            due = list(due_in_table(one, KINDS))
+            if not due:
+                catalog.look_again(scope, sequence=head.sequence, at_us=_next_look_us(one, head))
+            found += bool(due)
+            yield from (each for each in due if each.kind in kinds)
+            if found >= limit:
+                return
+
+
+def _next_look_us(table: TableHandle, head: Snapshot) -> int | None:
+    """Return when something may be due in a scope in which nothing is; None if nothing will be without a commit."""
+    settings, now = TableSettings.of(head.settings), now_us()
+    looks = []
+    hot = table.hot(head)
+    if hot and settings.flush_age_us is not None:
+        looks.append(min(map(acknowledged_us, hot)) + settings.flush_age_us)
+    retained = table.catalog.retained(table.scope, before_us=now)
+    if retained.snapshots > 1 and retained.oldest_us is not None:
+        looks.append(max(retained.oldest_us + settings.history_us, now + settings.history_us // LOOKS))
+    if settings.retention_us is not None and settings.time is not None:
+        extents = table.catalog.extents(table.scope, sequence=head.sequence, stats=())
+        times = [*(each.min_ts_ns for each in extents), *(each.min_ts_ns for each in hot)]
+        oldest = [each for each in times if each is not None]
+        if oldest:
+            due_us = min(oldest) // 1000 + settings.retention_us
+            looks.append(max(due_us, now + settings.retention_us // LOOKS))
+    return min(looks, default=None)
+
+
 def due_in_table(table: TableHandle, kinds: Collection[str] = KINDS) -> Iterator[Due]:
     """Yield what upkeep a table needs now."""
     head, now = table.catalog.head(table.scope), now_us()
+
+    def due(kind: Kind, reason: str, payload: Mapping[str, Any] | None = None) -> Due:
+        return Due(kind, table.name, reason, payload or {}, table.user)
+
     if "flush" in kinds and (old := _old_hot_rows(table, head, now)):
-        yield Due("flush", table.name, f"{old:,} hot rows are older than {TableSettings.of(head.settings).flush_age}")
+        yield due("flush", f"{old:,} hot rows are older than {TableSettings.of(head.settings).flush_age}")
     limit = retention.limit_ns(head, now)
     if "retain" in kinds and limit is not None:
         whole, trimmed = retention.too_old(table, head, limit)
@@ -96,16 +151,16 @@ def due_in_table(table: TableHandle, kinds: Collection[str] = KINDS) -> Iterator
         found = [f"{len(whole) + len(trimmed):,} extents hold rows"] if whole or trimmed else []
         found += [f"{hot:,} hot rows are"] if hot else []
         if found:
-            yield Due("retain", table.name, f"{' and '.join(found)} older than {head.settings['retention']}")
+            yield due("retain", f"{' and '.join(found)} older than {head.settings['retention']}")
     if "compact" in kinds:
         for run in compact.due_runs(table, head):
             ids = [extent.id for extent in run]
-            yield Due("compact", table.name, f"{len(run):,} extents are worth joining", {"extents": ids})
+            yield due("compact", f"{len(run):,} extents are worth joining", {"extents": ids})
     if "expire" in kinds:
         before_us = now - TableSettings.of(head.settings).history_us
         if (count := table.catalog.retained(table.scope, before_us=before_us).due) > 0:
             history = TableSettings.of(head.settings).history
-            yield Due("expire", table.name, f"{count:,} snapshots are older than {history}")
+            yield due("expire", f"{count:,} snapshots are older than {history}")
 
 
 def do(
@@ -115,7 +170,7 @@ def do(
     if due.kind == "collect":
         return _collected(lake)
     try:
-        table = TableHandle.open(lake, due.table)
+        table = TableHandle.open(lake, due.table, user=due.user or None)
     except NotFoundError:
         return Done(due.kind, due.table, "")
     match due.kind:

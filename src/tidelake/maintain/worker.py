@@ -21,7 +21,7 @@ from tidelake.catalog.work_queue import WorkUnit
 from tidelake.errors import ConflictError, TidelakeError
 from tidelake.handle.lake_handle import LakeHandle
 from tidelake.maintain import compact
-from tidelake.maintain.units import KINDS, CompactRun, Done, Due, do, due_in_lake
+from tidelake.maintain.units import KINDS, USERS_AT_ONCE, CompactRun, Done, Due, do, due_in_lake
 from tidelake.model.snapshot import Fence
 
 PREFIX = "upkeep."  # before a kind, in the queue, which has other work too
@@ -51,16 +51,22 @@ class MaintainReport:
         return "\n".join([*lines, *self.failed]) or "nothing is due"
 
 
-def plan(lake: LakeHandle, tables: Collection[str] | None = None, kinds: Collection[str] = KINDS) -> list[WorkUnit]:
+def plan(
+    lake: LakeHandle,
+    tables: Collection[str] | None = None,
+    kinds: Collection[str] = KINDS,
+    *,
+    users: int = USERS_AT_ONCE,
+) -> list[WorkUnit]:
     """Put what is due in the queue; a piece that is there already is not put there twice."""
     return [
         lake.catalog.work.enqueue(
             PREFIX + due.kind,
             due.key,
-            {"table": due.table, "reason": due.reason, **due.payload},
+            {"table": due.table, "reason": due.reason, **({"user": due.user} if due.user else {}), **due.payload},
             priority=-KINDS.index(due.kind),
         )
-        for due in due_in_lake(lake, tables, kinds)
+        for due in due_in_lake(lake, tables, kinds, users=users)
     ]
 
 
@@ -192,8 +198,9 @@ def _failed(lake: LakeHandle, unit: WorkUnit, due: Due, error: TidelakeError) ->
 
 def _due_of(unit: WorkUnit) -> Due:
     kind = unit.kind.removeprefix(PREFIX)
-    own = {name: value for name, value in unit.payload.items() if name not in ("table", "reason")}
-    return Due(kind, unit.payload["table"], unit.payload.get("reason", ""), own)  # type: ignore[arg-type]
+    own = {name: value for name, value in unit.payload.items() if name not in ("table", "reason", "user")}
+    told = unit.payload
+    return Due(kind, told["table"], told.get("reason", ""), own, told.get("user", ""))  # type: ignore[arg-type]
 
 
 @contextmanager

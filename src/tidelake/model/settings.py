@@ -13,6 +13,8 @@ from typing import Any
 from tidelake.model.times import duration_us
 
 FLUSH_AGE = "60s"  # or the age of the oldest: small extents cost more than they hold, old hot rows cost each reader
+# The hot rows of a user are few and read by that user alone: they may wait until they are worth an object of their own.
+USERS_FLUSH_AGE = "1d"
 FLUSH_OFF = "off"
 RETAINED_FROM = "retained_from"  # the time, in microseconds, before which the retention took rows away
 HISTORY = "7d"  # time to notice a mistake, and to take it back
@@ -21,6 +23,9 @@ PROMOTED = "promoted:"  # made of a path: the dynamic column and the path
 OVERFLOWED = "overflowed:"  # may have values in the overflow column
 DEMOTED = "demoted:"  # dynamic by now: the type it had, for people
 FORMATS = ("tlm", "parquet")  # of extents, by the names that ``format`` knows them under
+SEGMENT_FORMAT = "parquet"  # of segments, which others read beside a manifest
+SHARED, USER = "shared", "user"  # whose rows a table holds: everybody's in one, or each user's apart
+SCOPES = (SHARED, USER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +40,7 @@ class TableSettings:
     history: str = HISTORY  # how long older snapshots can be read
     cluster_by: tuple[str, ...] = ()  # columns by which compaction sorts rows before time
     upkeep: bool = True  # whether whoever writes does due upkeep by the way
+    scope: str = SHARED  # or ``user``: each user's rows are a table of their own
     series: Mapping[str, Any] = field(default_factory=dict)  # what a table that keeps coverage was told besides
 
     def to_json(self) -> dict[str, Any]:
@@ -50,6 +56,8 @@ class TableSettings:
             shape["cluster_by"] = list(self.cluster_by)
         if not self.upkeep:
             shape["upkeep"] = False
+        if self.scope != SHARED:
+            shape["scope"] = self.scope
         return shape | dict(self.series)
 
     @classmethod
@@ -63,7 +71,13 @@ class TableSettings:
             stored.get("history") or HISTORY,
             tuple(stored.get("cluster_by") or ()),
             stored.get("upkeep") is not False,
+            stored.get("scope") or SHARED,
         )
+
+    @property
+    def is_segmented(self) -> bool:
+        """Whether extents are numbered segments in a folder for each scope; see ``objects.keys``."""
+        return self.scope == USER
 
     @property
     def flush_age_us(self) -> int | None:

@@ -5,9 +5,17 @@ A key is a relative path of plain segments, and every store takes the same keys:
     catalog.sqlite                                                  the catalog of a lake folder; not an object
     data/{namespace}/{table}/extents/{id}{suffix}                   extents of a shared table
     data/{namespace}/{table}/extents/job-{id}/{id}{suffix}          extents and their coverage, of a Spark job
-    data/{namespace}/{table}/users/{user}/extents/{id}{suffix}      extents of one user
     data/{namespace}/{table}/coverage/extents/{id}.cov              what one extent covers
     data/{namespace}/{table}/coverage/table/{sequence}-{id}.cov     what a table covered at a sequence
+
+of tables with a scope for each user, or with a key, at the root of the store, in the folder of a scope::
+
+    {namespace}/{table}/                                            the scope of a shared table
+    {namespace}/{table}/{user}/                                     the scope of one user
+        batch-{number}.parquet                                      what was appended or flushed
+        compact-{id}.parquet                                        what was compacted or written again
+        job-{id}/{id}.parquet                                       extents and their coverage, of a Spark job
+        manifest.json, manifest-part-{text}.json                    what the scope holds, for others to read
 
 and, under the root of a table whose catalog is a transaction log::
 
@@ -34,29 +42,37 @@ LOG_CURRENT = f"{LOG_FOLDER}/CURRENT"
 TEMPORARY_PREFIX = ".tide-tmp-"
 PROBE_PREFIX = ".tide-probe-"
 DATA_FOLDER, COVERAGE_FOLDER = "data", "_coverage"
+OWN_FOLDERS = (DATA_FOLDER, COVERAGE_FOLDER, LOG_FOLDER)  # no namespaces of tables whose extents are segments
 
 MAX_KEY_BYTES = 1024  # S3's own limit, in which it counts a bucket's prefix too
 MAX_SEGMENT_BYTES = 255  # a file name can be no longer
 MAX_VERSION = 9_999_999_999  # ten digits, so that names sort as numbers do
 
 _ID, _NAME = "[0-9a-f]{32}", "[A-Za-z0-9_%-]+"
+_SCOPE = rf"(?!(?i:data|_coverage|_timeseries_log)/){_NAME}/{_NAME}(?:/{_NAME})?"  # the folder of a scope
 _OWN_KEY = re.compile(
     rf"""data/{_NAME}/{_NAME}/(?:
-        (?:users/{_NAME}/)?extents/(?:job-{_ID}/)?{_ID}\.(?:tlm|parquet)
+        extents/(?:job-{_ID}/)?{_ID}\.(?:tlm|parquet)
         | extents/job-{_ID}/{_ID}\.cov
         | coverage/(?:extents/{_ID}|table/[0-9]+-{_ID})\.cov
+    ) | {_SCOPE}/(?:
+        batch-[0-9]+\.parquet
+        | compact-{_ID}\.parquet
+        | job-{_ID}/{_ID}\.(?:parquet|cov)
     )""",
     re.VERBOSE,
 )
 _OWN_FOLDER = re.compile(
     rf"""data(?:/{_NAME}(?:/{_NAME}(?:
-        /(?:users/{_NAME}/)?extents(?:/job-{_ID})?
-        | /users(?:/{_NAME})?
+        /extents(?:/job-{_ID})?
         | /coverage(?:/extents|/table)?
-    )?)?)?""",
+    )?)?)? | {_SCOPE}(?:/job-{_ID})?""",
     re.VERBOSE,
 )
-_JOB_FOLDER = re.compile(rf"data/{_NAME}/{_NAME}/(?:users/{_NAME}/)?extents/job-{_ID}")
+_JOB_FOLDER = re.compile(rf"(?:data/{_NAME}/{_NAME}/extents|{_SCOPE})/job-{_ID}")
+_SEGMENT_TABLE = re.compile(rf"(?!(?i:data|_coverage|_timeseries_log)/){_NAME}/{_NAME}")
+_BATCH = re.compile(rf"({_SCOPE})/batch-([0-9]{{1,18}})\.parquet")
+_MANIFEST = re.compile(rf"{_SCOPE}/manifest(?:-part-[A-Za-z0-9_-]+)?\.json")
 _SIDECAR = re.compile(rf"_coverage/(?:segments/segcov-{_ID}|table/[0-9]+-tblcov-{_ID})\.roar")
 _UNFINISHED = re.compile(rf"(?:[^/]+/)*{re.escape(TEMPORARY_PREFIX)}[0-9a-f]{{16}}")
 _PROBE = re.compile(rf"data/{re.escape(PROBE_PREFIX)}[0-9a-f]{{16}}")
@@ -76,10 +92,42 @@ def table_prefix(namespace: str, table: str) -> str:
     return check_key(f"data/{_encoded(namespace)}/{_encoded(table)}")
 
 
-def extent_key(namespace: str, table: str, extent_id: str, suffix: str, *, user: str | None = None) -> str:
-    """Name an extent of a table, or of one user of it; a hostile name stays one segment."""
-    scope = "" if user is None else f"/users/{_encoded(user)}"
-    return check_key(f"{table_prefix(namespace, table)}{scope}/extents/{_encoded(extent_id)}{suffix}")
+def extent_key(namespace: str, table: str, extent_id: str, suffix: str) -> str:
+    """Name an extent of a table; a hostile name stays one segment."""
+    return check_key(f"{table_prefix(namespace, table)}/extents/{_encoded(extent_id)}{suffix}")
+
+
+def scope_folder(namespace: str, table: str, user: str = "") -> str:
+    """Name the folder of a scope whose extents are segments; a hostile name of a user stays one folder."""
+    if namespace.lower() in OWN_FOLDERS:
+        raise InvalidInputError(
+            f"tables of users and tables with a key cannot be in the namespace {namespace}: the lake's own objects are "
+            "in a folder of that name",
+            kind="bad_name",
+        )
+    own = f"/{user_folder(user)}" if user else ""
+    return check_key(f"{_encoded(namespace)}/{_encoded(table)}{own}")
+
+
+def user_folder(user: str) -> str:
+    """Name the folder of a user inside of a table's: percent-encoded but for letters, digits, _ and -."""
+    return _encoded(user)
+
+
+def batch_key(folder: str, number: int) -> str:
+    """Name the segment of a scope that was appended or flushed under a number."""
+    return check_key(f"{folder}/batch-{number}.parquet")
+
+
+def compact_key(folder: str, extent_id: str) -> str:
+    """Name a segment of a scope that was compacted or written again."""
+    return check_key(f"{folder}/compact-{_encoded(extent_id)}.parquet")
+
+
+def batch_number(key: str) -> tuple[str, int] | None:
+    """Return the folder and the number of a segment that has one; None for any other key."""
+    found = _BATCH.fullmatch(key)
+    return None if found is None else (found[1], int(found[2]))
 
 
 def log_commit_key(version: int) -> str:
@@ -125,6 +173,16 @@ def is_own_key(key: str) -> bool:
 def is_own_folder(folder: str) -> bool:
     """Whether a lake would name a folder of its objects so."""
     return _OWN_FOLDER.fullmatch(folder) is not None
+
+
+def is_manifest_key(key: str) -> bool:
+    """Whether an object beside the segments of a scope says what it holds; it is named by no catalog."""
+    return _MANIFEST.fullmatch(key) is not None
+
+
+def is_segment_table(folder: str) -> bool:
+    """Whether a folder could be that of a table whose extents are segments, with the folders of its users in it."""
+    return _SEGMENT_TABLE.fullmatch(folder) is not None
 
 
 def is_job_folder(key: str) -> bool:

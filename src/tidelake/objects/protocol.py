@@ -45,6 +45,13 @@ class Tail:
     size: int
 
 
+class ObjectSink(Protocol):
+    """What takes objects."""
+
+    def put(self, key: str, data: Data) -> None:
+        """Write an object."""
+
+
 class ObjectStore(Protocol):
     """The verbs every store has; a missing key is a NotFoundError, a bad one an InvalidInputError."""
 

@@ -24,7 +24,6 @@ from tidelake.ingest import Coerced
 from tidelake.model.schema import Schema
 from tidelake.model.settings import TableSettings
 from tidelake.model.snapshot import Action, Receipt, RemoveExtent, Snapshot, UpdateTable
-from tidelake.objects import extent_key
 from tidelake.scan.extents import scan
 from tidelake.spark import register, session
 from tidelake.spark.files import Bad, Piece, PieceReader, cut_pieces, list_files, sample_schema
@@ -44,6 +43,7 @@ from tidelake.spark.writing import (
 from tidelake.write.append import append
 from tidelake.write.create import create_table
 from tidelake.write.drift import exact_columns
+from tidelake.write.naming import job_folder
 from tidelake.write.stager import EXTENT_BYTES
 
 if TYPE_CHECKING:
@@ -333,8 +333,7 @@ def job_of(
 ) -> Job:
     """Return a job that writes to a table, with a folder of its own."""
     id = new_id()
-    info = table.info
-    folder = extent_key(info.namespace, info.name, f"job-{id}", "")
+    folder = job_folder(table, TableSettings.of(settings), id)
     place = Place.of_handle(table.lake)
     return Job(
         id, place, table.store.url, table.name, folder, snapshot.schema, dict(settings),

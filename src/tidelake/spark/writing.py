@@ -37,8 +37,8 @@ from tidelake.ingest import Coerced, Rules, coerce_arrow
 from tidelake.model.exact import has_inexact_longs, stream_has_inexact_longs
 from tidelake.model.schema import DataType, Schema, becoming_real, wider_type
 from tidelake.model.settings import TableSettings
-from tidelake.model.snapshot import Action, AddExtent, Commit, Extent, Receipt, RecordOffset, UpdateTable
-from tidelake.objects import ObjectStore, extent_key
+from tidelake.model.snapshot import Action, AddExtent, Extent, Receipt, RecordOffset, UpdateTable
+from tidelake.objects import ObjectStore
 from tidelake.pruning.plan import Question
 from tidelake.scan.extents import Footers
 from tidelake.scan.remaining import Remaining
@@ -48,6 +48,8 @@ from tidelake.spark.types import from_spark, own_names, widened
 from tidelake.write.appender import Appender
 from tidelake.write.drift import exact_columns, spilled_columns, with_promoted
 from tidelake.write.flush import FLUSH_BYTES, FLUSH_ROWS, flush
+from tidelake.write.naming import job_folder
+from tidelake.write.publish import publish
 from tidelake.write.stager import EXTENT_BYTES, Stager, conformed
 
 INLINE_BYTES = 1 << 20  # fewer rows of a task than this travel in its message: the driver joins them with others'
@@ -309,7 +311,7 @@ def plan_job(table: TableHandle, place: Place, schema: StructType, options: Mapp
         place=place,
         objects=table.store.url,
         table=table.name,
-        folder=extent_key(table.info.namespace, table.info.name, f"job-{id}", ""),
+        folder=job_folder(table, TableSettings.of(head.settings), id),
         schema=wider,
         settings=dict(head.settings),
         layout=table.catalog.layout,
@@ -350,8 +352,9 @@ def commit_written(
                 forget_folder(table, folder, ())
             return None
         whole = (*actions, *([offset] if offset else ()))
-        commit = Commit(job_id, scope, appender.head.sequence, whole, operation, key, appender.claims())
-        receipt = table.coordinator.commit(commit)
+        receipt = publish(
+            table, appender.head, whole, operation=operation, id=job_id, key=key, claims=appender.claims()
+        )
     except OverlapError as error:
         appender.give_up()
         found = happened(table, key, offset)

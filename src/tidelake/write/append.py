@@ -12,16 +12,16 @@ from collections.abc import Container
 from dataclasses import dataclass
 from typing import Any
 
-from tidelake.catalog.protocol import new_id
 from tidelake.errors import ConflictError, OverlapError
 from tidelake.handle.table_handle import TableHandle
 from tidelake.ingest import Rules, coerced_stream, is_rereadable
 from tidelake.model.settings import TableSettings
-from tidelake.model.snapshot import Commit, Receipt, Snapshot
+from tidelake.model.snapshot import Receipt, Snapshot
 from tidelake.write.alter import WIDENING_TRIES
 from tidelake.write.appender import Appender
 from tidelake.write.flush import see_to_flush
 from tidelake.write.promote import promote_settled
+from tidelake.write.publish import publish
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +68,8 @@ def _append(table: TableHandle, rows: Any, key: str | None, head: Snapshot, *, i
         actions = writer.finish()
         if not actions:
             return AppendReport(0, head.sequence, 0)
-        commit = Commit(new_id(), table.scope, head.sequence, tuple(actions), key=key, claims=writer.claims())
         is_offered = True
-        receipt = table.coordinator.commit(commit)
+        receipt = publish(table, head, actions, key=key, claims=writer.claims())
     except OverlapError as error:
         writer.give_up()
         if key is not None and (twin := table.catalog.receipt(table.scope, key=key)):

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from tidelake.catalog.protocol import Pending, new_id
+from tidelake.catalog.protocol import new_id
 from tidelake.coverage.entities import Coverage
 from tidelake.coverage.recorder import Recorder
 from tidelake.errors import CommitUnknownError, ConflictError, NotFoundError, OverlapError, StorageError
@@ -25,8 +25,6 @@ from tidelake.model.exact import is_exact_array
 from tidelake.model.schema import DataType, Schema, becoming_real
 from tidelake.model.settings import DEMOTED, OVERFLOWED, TableSettings
 from tidelake.model.snapshot import Action, AddExtent, AppendHot, Claim, Extent, HotBatch, Snapshot, UpdateTable
-from tidelake.objects import extent_key
-from tidelake.runtime.processes import process_name
 from tidelake.scan.hot import hot_payload
 from tidelake.write.drift import (
     WINDOW_ROWS,
@@ -42,6 +40,7 @@ from tidelake.write.drift import (
     tally_before,
     with_promoted,
 )
+from tidelake.write.naming import ExtentName
 from tidelake.write.stager import Stager, united
 
 HOT_ROWS = 1_000  # an append of at most so many rows…
@@ -60,13 +59,15 @@ class Appender:
     is_new: bool = True  # the rows are not in the table yet
     freed: Coverage | None = None  # what the same commit takes away and is held no more
     sort: bool = True  # the rows of an extent by time; else they stay as they come
+    is_moved: bool = False  # the rows were in an extent before
     level: int = 0  # how many times the rows were compacted, this time included
     rows: int = 0
     extents: int = 0
     overflowed: int = 0
     _stager: Stager = field(init=False)
     _actions: list[Action] = field(default_factory=list)
-    _keys: list[str] = field(default_factory=list)
+    _names: list[ExtentName] = field(default_factory=list)
+    _keys: list[str] = field(default_factory=list)  # of what else was written
     widened: Schema | None = None  # the schema that the rows need, if not the table's
     spilled: set[str] = field(default_factory=set)  # columns of which a value is in the overflow column
     _rounded: Counter[str] = field(default_factory=Counter)  # times that were finer than microseconds, by column
@@ -211,14 +212,16 @@ class Appender:
     def discard(self) -> None:
         """Delete what was written: no commit was tried with it. What cannot be deleted is left to collection."""
         with suppress(StorageError):
-            self.target.store.delete(self._keys)
+            self.target.store.delete([*self._keys, *(name.key for name in self._names if name.is_begun)])
         self.give_up()
 
     def give_up(self) -> None:
         """Leave what was written to collection; if that cannot be told now, its registration grows old."""
-        if self._keys:
-            with suppress(StorageError, CommitUnknownError):  # the error that led here is the one to tell
+        with suppress(StorageError, CommitUnknownError):  # the error that led here is the one to tell
+            if self._keys:
                 self.target.catalog.release_pending(self._keys)
+            for name in self._names:
+                name.give_up()
 
     def _is_small(self) -> bool:
         return self._stager.rows <= HOT_ROWS and self._stager.byte_size <= HOT_BYTES
@@ -242,10 +245,11 @@ class Appender:
         target = self.target
         judged = self._recorder.begin(self._stager.batches) if self._recorder else None
         extent_id = new_id()
-        key = extent_key(target.info.namespace, target.info.name, extent_id, self._stager.suffix)
-        target.catalog.register_pending([Pending(key, target.info.scope, process_name())])
+        name = ExtentName.registered(
+            target, self._stager.settings, extent_id, self._stager.suffix, is_moved=self.is_moved
+        )
+        self._names.append(name)
         target.at("extent.registered")
-        self._keys.append(key)
 
         def begin() -> None:
             """Go on only with rows that may be written; they were judged while they were encoded."""
@@ -253,7 +257,8 @@ class Appender:
                 judged()
             target.at("extent.begun")
 
-        extent = replace(self._stager.write(key, extent_id, self.schema, begin), level=self.level)
+        written = self._stager.write(name.key, extent_id, self.schema, begin, sink=name)
+        extent = replace(written, key=name.key, level=self.level)
         target.at("extent.written")
         if self._recorder and judged:
             covered_at = target.coverage_store.write_extent(target.info, extent_id, judged(), self._recorder.rules)

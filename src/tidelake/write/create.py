@@ -7,13 +7,26 @@ table: see ``handle``.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from tidelake.catalog.protocol import Catalog, TableInfo
+from tidelake.catalog.protocol import Catalog, TableInfo, parse_table_name
 from tidelake.errors import InvalidInputError, SchemaError
 from tidelake.model.schema import ENTITY_KINDS, DataType, Schema
-from tidelake.model.settings import FLUSH_AGE, FLUSH_OFF, FORMATS, HISTORY, TableSettings
+from tidelake.model.settings import (
+    FLUSH_AGE,
+    FLUSH_OFF,
+    FORMATS,
+    HISTORY,
+    SCOPES,
+    SEGMENT_FORMAT,
+    SHARED,
+    USER,
+    USERS_FLUSH_AGE,
+    TableSettings,
+)
 from tidelake.model.times import duration_us
+from tidelake.objects import scope_folder
 from tidelake.runtime.deferred import deferred
 
 buckets, schedules = deferred("tidelake.coverage.buckets"), deferred("tidelake.coverage.schedule")
@@ -30,33 +43,54 @@ def create_table(
     time: str | None = None,
     format: str | None = None,
     retention: str | None = None,
-    flush_age: str = FLUSH_AGE,
+    flush_age: str | None = None,
     promote: bool = False,
     history: str = HISTORY,
     cluster_by: Sequence[str] = (),
     upkeep: bool = True,
+    scope: str = SHARED,
     **series: Any,
 ) -> TableInfo:
     """Make a table as ``Lake.create_table`` says; ``series`` is what it tells of buckets, entities and coverage."""
     columns = schema if isinstance(schema, Schema) else Schema.of(schema)
     named = _time_of(columns, time)
+    age = flush_age or (USERS_FLUSH_AGE if scope == USER else FLUSH_AGE)
     settings = TableSettings(
         time=named,
         format=_known_format(format or catalog.layout.default_format),
         retention=retention,
-        flush_age=flush_age,
+        flush_age=age,
         promote=promote,
         history=history,
         cluster_by=_cluster_columns(columns, cluster_by),
         upkeep=upkeep,
+        scope=_known_scope(scope),
         series=_series_settings(columns, named, **series),
     )
-    for duration in (retention, history, None if flush_age == FLUSH_OFF else flush_age):
+    for duration in (retention, history, None if age == FLUSH_OFF else age):
         if duration is not None:
             duration_us(duration)
     if retention is not None and named is None:
         raise InvalidInputError("a retention needs a time column", table=name, kind="no_time")
+    if settings.is_segmented:
+        settings = _segmented(name, settings, format)
     return catalog.create_table(name, columns, settings.to_json())
+
+
+def _segmented(name: str, settings: TableSettings, format: str | None) -> TableSettings:
+    """Return the settings of a table whose extents are segments, which others read as Parquet."""
+    if format not in (None, SEGMENT_FORMAT):
+        raise InvalidInputError(
+            f"the segments of this table are {SEGMENT_FORMAT} files", format=format, table=name, kind="bad_format"
+        )
+    scope_folder(*parse_table_name(name))  # or the name is refused
+    return replace(settings, format=SEGMENT_FORMAT)
+
+
+def _known_scope(scope: str) -> str:
+    if scope not in SCOPES:
+        raise InvalidInputError(f"the scope of a table is one of {', '.join(SCOPES)}", found=scope, kind="bad_scope")
+    return scope
 
 
 def _cluster_columns(schema: Schema, names: Sequence[str]) -> tuple[str, ...]:

@@ -27,7 +27,7 @@ from tidelake.errors import SchemaError
 from tidelake.ingest import Coerced
 from tidelake.model.exact import are_exact, is_exact_array
 from tidelake.model.schema import OVERFLOW_COLUMN, DataType, Schema, narrowing, wider_type
-from tidelake.model.settings import OVERFLOWED, PROMOTED, columns_under
+from tidelake.model.settings import OVERFLOWED, PROMOTED, USER, columns_under
 from tidelake.model.snapshot import Extent, Snapshot
 from tidelake.pruning.statistics import column_from_json
 from tidelake.runtime.deferred import deferred
@@ -150,6 +150,8 @@ def exact_columns(catalog: Catalog, head: Snapshot, names: Iterable[str]) -> fro
     """Return those of some columns of which a double holds every value in a snapshot's extents and hot rows."""
     asked = set(names)
     longs = {column.name for column in head.schema if column.name in asked and column.type.kind == "long"}
+    if head.settings.get("scope") == USER:
+        return frozenset(asked - longs)  # other users have rows too, and nobody reads those of all of them
     inexact = set[str]()
     if longs and head.totals.extents:
         first = head.schema.columns[0].name  # every extent has it: where it has statistics, others have them

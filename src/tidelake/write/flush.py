@@ -11,16 +11,17 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
-from tidelake.catalog.protocol import new_id, now_us
+from tidelake.catalog.protocol import now_us
 from tidelake.catalog.work_queue import give_back_if_dead
 from tidelake.errors import ConflictError
 from tidelake.handle.table_handle import TableHandle
 from tidelake.model.settings import TableSettings
-from tidelake.model.snapshot import Action, Commit, DropHot, HotBatch, Snapshot
+from tidelake.model.snapshot import Action, DropHot, HotBatch, Snapshot
 from tidelake.runtime.processes import process_name
 from tidelake.scan.hot import acknowledged_us, hot_rows
 from tidelake.write.appender import Appender
 from tidelake.write.promote import promote_settled
+from tidelake.write.publish import publish
 
 FLUSH_ROWS = 50_000  # hot rows past which they are flushed at once…
 FLUSH_BYTES = 16 << 20  # …or their bytes
@@ -56,7 +57,7 @@ def see_to_flush(table: TableHandle, head: Snapshot) -> None:
             flush(table)
     elif fullness > 1:
         flusher.notice(table.scope, lambda: _flush_if_full(table), random.random() * SPREAD_S if is_crowded else 0.0)
-    elif age_us is not None:
+    elif age_us is not None and not table.user:  # of many users, upkeep finds those whose rows are old
         flusher.notice(table.scope, lambda: _flush_by_age(table, age_us), age_us / 1e6)
 
 
@@ -81,7 +82,7 @@ def _turn_to_flush(table: TableHandle) -> Iterator[bool]:
     if not table.coordinator.is_crowded(table.scope):
         yield True
         return
-    queue, kind = table.catalog.work, f"flush.{table.info.id}"
+    queue, kind = table.catalog.work, f"flush.{table.scope}"
     unit = queue.enqueue(kind, table.name, {"table": table.name}, max_attempts=1_000_000)
     give_back_if_dead(queue, unit)
     leased = queue.claim([kind], owner=process_name(), lease_us=FLUSH_LEASE_US)
@@ -132,8 +133,7 @@ def _flush_rows(table: TableHandle, head: Snapshot, hot: Sequence[HotBatch]) -> 
         drops: list[Action] = [DropHot(batch.id) for batch in hot]
         actions = (*writer.finish(), *drops)
         table.at("flush.written")
-        commit = Commit(new_id(), table.scope, head.sequence, actions, operation="flush")
-        receipt = table.coordinator.commit(commit)
+        receipt = publish(table, head, actions, operation="flush")
         table.at("flush.committed")
     except ConflictError:
         writer.give_up()

@@ -10,21 +10,32 @@ import io
 import os
 from contextlib import suppress
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
+from tidelake.catalog.names import check_user
 from tidelake.errors import AlreadyExistsError, InvalidInputError, NotFoundError
 from tidelake.handle.lake_handle import LakeHandle
 from tidelake.handle.table_handle import TableHandle
 from tidelake.ingest import FileRows, ReadOptions, first_rows, timed_schema
 from tidelake.model.schema import Schema
+from tidelake.model.settings import SHARED, USER
 from tidelake.write.append import AppendReport, append
 from tidelake.write.create import create_table
 
 FIRST_SEQUENCE = 1  # of a table that holds nothing yet
 
 
-def ingest(lake: LakeHandle, name: str, rows: Any, options: ReadOptions, *, key: str | None = None) -> AppendReport:
+def ingest(
+    lake: LakeHandle,
+    name: str,
+    rows: Any,
+    options: ReadOptions,
+    *,
+    key: str | None = None,
+    user: str | None = None,
+) -> AppendReport:
     """Append rows as ``Lake.ingest`` says; options but the time column's name are for files."""
     source = rows
     if isinstance(rows, str | os.PathLike):
@@ -36,9 +47,9 @@ def ingest(lake: LakeHandle, name: str, rows: Any, options: ReadOptions, *, key:
     elif not isinstance(rows, FileRows) and options != ReadOptions(time=options.time):
         raise InvalidInputError("these options are for files", got=type(rows).__name__, kind="bad_option")
     if not isinstance(source, FileRows):
-        return _ingest(lake, name, source, options.time, key)
+        return _ingest(lake, name, source, options.time, key, user)
     try:
-        report = _ingest(lake, name, source, options.time, key)
+        report = _ingest(lake, name, source, options.time, key, user)
     except BaseException:
         source.abandon()
         raise
@@ -46,16 +57,20 @@ def ingest(lake: LakeHandle, name: str, rows: Any, options: ReadOptions, *, key:
     return report if source.quarantine is None else replace(report, skipped=source.quarantine.count)
 
 
-def _ingest(lake: LakeHandle, name: str, rows: Any, time: str | None, key: str | None) -> AppendReport:
+def _ingest(
+    lake: LakeHandle, name: str, rows: Any, time: str | None, key: str | None, user: str | None
+) -> AppendReport:
     """Append rows to a table, which is made if need be; what fails or is stopped leaves none that was made."""
+    if user is not None:
+        check_user(user)
     try:
-        table = TableHandle.open(lake, name)
+        table = TableHandle.open(lake, name, user=user)
     except NotFoundError:
         rows, schema, found = _fitting(rows, time)
         try:
             with suppress(AlreadyExistsError):  # another writer was as fast
-                create_table(lake.catalog, name, schema, time=found)
-            return append(TableHandle.open(lake, name), rows, key=key)
+                create_table(lake.catalog, name, schema, time=found, scope=SHARED if user is None else USER)
+            return append(TableHandle.open(lake, name, user=user), rows, key=key)
         except BaseException:
             _drop_unused(lake, name)
             raise
@@ -73,5 +88,6 @@ def _fitting(rows: Any, time: str | None) -> tuple[Any, Schema, str]:
 def _drop_unused(lake: LakeHandle, name: str) -> None:
     """Drop a table that was made for rows which did not come, unless others have used it since."""
     with suppress(Exception):  # what went wrong before is what the caller hears of
-        if lake.snapshot(name).sequence == FIRST_SEQUENCE:
+        info = lake.catalog.table(name)
+        if lake.snapshot(name).sequence == FIRST_SEQUENCE and len(list(islice(lake.catalog.scopes(info.id), 2))) == 1:
             lake.catalog.drop_table(name)

@@ -22,7 +22,7 @@ from tidelake.model.settings import PROMOTED, TableSettings, columns_under
 from tidelake.model.snapshot import Snapshot
 from tidelake.pruning.plan import Question, make_plan
 from tidelake.scan.extents import prune_blocks, scan
-from tidelake.write.alter import widen
+from tidelake.write.alter import refuse_of_user, widen
 
 WINDOW_ROWS = 1_000
 STABLE_ROWS = 100
@@ -55,6 +55,7 @@ class Promotable:
 def promote(table: TableHandle, path: str, type: str | DataType, *, name: str | None = None) -> Schema:
     """Make a typed column of a dynamic path, as ``Table.promote`` says."""
     table.refuse_when_pinned()
+    refuse_of_user(table)
     kind = DataType.parse(type) if isinstance(type, str) else type
     snapshot = table.snapshot
     column, _, inner = path.partition(".")
@@ -72,6 +73,7 @@ def promote(table: TableHandle, path: str, type: str | DataType, *, name: str | 
 
 def promotable(table: TableHandle) -> list[Promotable]:
     """Return the dynamic paths that have settled on one type in the newest rows, the most frequent first."""
+    table.check_user_given()
     snapshot = table.snapshot
     promoted = {tuple(place) for _, place in columns_under(PROMOTED, snapshot.settings)}
     found: list[Promotable] = []
@@ -92,7 +94,7 @@ def promote_settled(table: TableHandle, head: Snapshot) -> None:
     with suppress(TidelakeError):  # tried again after the next extent
         for each in promotable(table):
             with suppress(SchemaError):  # the name is taken, or cannot be a column's
-                promote(table, each.path, each.type)
+                promote(table.whole, each.path, each.type)
 
 
 def settled_paths(column: str, values: pa.Array, *, known: Collection[str]) -> Iterator[Promotable]:

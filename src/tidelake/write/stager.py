@@ -16,7 +16,7 @@ from tidelake.format.segment import BLOCK_ROWS, ExtentWriteResult
 from tidelake.model.schema import Schema
 from tidelake.model.settings import TableSettings
 from tidelake.model.snapshot import Extent
-from tidelake.objects import ObjectStore
+from tidelake.objects import ObjectSink, ObjectStore
 from tidelake.scan.extents import widened
 
 EXTENT_ROWS = 4_000_000  # a longer append is cut into several extents…
@@ -62,12 +62,20 @@ class Stager:
             if self.rows >= EXTENT_ROWS or self.byte_size >= self.extent_bytes:
                 yield
 
-    def write(self, key: str, extent_id: str, schema: Schema, before_store: Callable[[], None] | None = None) -> Extent:
-        """Write what is staged as one extent, and return it as the catalog knows it."""
+    def write(
+        self,
+        key: str,
+        extent_id: str,
+        schema: Schema,
+        before_store: Callable[[], None] | None = None,
+        *,
+        sink: ObjectSink | None = None,
+    ) -> Extent:
+        """Write what is staged as one extent, to the store or another sink, and return it as the catalog knows it."""
         form = segment_format(self.settings.format)
         block_rows = self.block_rows or block_rows_for(self.batches, self.rows, schema)
         options = WriteOptions(time=self.settings.time, block_rows=block_rows, sort=self.sort)
-        writer = form.start_extent(self.store, key, schema, extent_id=extent_id, options=options)
+        writer = form.start_extent(sink or self.store, key, schema, extent_id=extent_id, options=options)
         for batch in self.batches:
             writer.append(conformed(batch, schema))
         self.batches, self.rows, self.byte_size = [], 0, 0

@@ -51,6 +51,7 @@ from tidelake.catalog.protocol import (
 )
 from tidelake.errors import AlreadyExistsError, InvalidInputError, NotFoundError, StorageError, TidelakeError
 from tidelake.model.schema import Schema
+from tidelake.model.settings import TableSettings
 from tidelake.model.snapshot import Commit, Receipt, Snapshot, keys_of
 from tidelake.objects import ObjectStore, open_store
 from tidelake.runtime.closing import Closing
@@ -96,6 +97,12 @@ class LogCatalog(LogSweeper, LogInventory, Closing):
         namespace, own = parse_table_name(name)
         if schema.version != 1:
             raise InvalidInputError("a table begins with version 1 of its schema", version=schema.version)
+        if TableSettings.of(settings).is_segmented:
+            raise InvalidInputError(
+                "a transaction log holds one shared table without a key: make tables of users in another lake",
+                table=name,
+                kind="no_segments",
+            )
         if not self.exists():
             self._journal.ensure_conditions()
             info = TableInfo(new_id(), namespace, own, self._clock())

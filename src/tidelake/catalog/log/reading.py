@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -24,7 +24,17 @@ from tidelake.catalog.log.state import (
     receipt_of,
     snapshot_of,
 )
-from tidelake.catalog.protocol import Changes, HotHeader, Interval, TableInfo, expired, intervals_of, parse_table_name
+from tidelake.catalog.protocol import (
+    Changes,
+    DueScope,
+    HotHeader,
+    Interval,
+    TableInfo,
+    TableTotals,
+    expired,
+    intervals_of,
+    parse_table_name,
+)
 from tidelake.errors import InvalidInputError, NotFoundError, UnavailableError
 from tidelake.model.predicate import Predicate
 from tidelake.model.schema import Schema
@@ -65,9 +75,32 @@ class LogReader:
                 raise NotFoundError("no such schema version", table=table_id, version=version)
             return state.schemas[version]
 
-    def scopes(self, table_id: str) -> Iterator[Scope]:
-        """Return every scope of a table that has a snapshot."""
-        yield from (info.scope for info in self.tables() if info.id == table_id)
+    def settings(self, table_id: str) -> Mapping[str, Any]:
+        """Return the table's settings as they are now, or were when it was dropped."""
+        state = self._journal.refresh()
+        if state is None or state.info.id != table_id:
+            raise NotFoundError("no such table", table=table_id, kind="no_table")
+        return state.head.settings
+
+    def scopes(self, table_id: str, *, after: str = "") -> Iterator[Scope]:
+        """Yield the scope of the table; it has no users."""
+        yield from (info.scope for info in self.tables() if info.id == table_id and not after)
+
+    def due_scopes(
+        self, table_id: str, *, before_us: int, after: DueScope | None = None, limit: int = 1000
+    ) -> list[DueScope]:
+        """Return none: the table has no users."""
+        return []
+
+    def look_again(self, due: DueScope, *, sequence: int, at_us: int | None) -> None:
+        """Note nothing: the table has no users."""
+
+    def totals(self, table_id: str, *, small_bytes: int = 0, small_rows: int = 0) -> TableTotals:
+        """Sum up what the table holds."""
+        with self._reading(Scope(table_id)) as state:
+            extents = state.extents.at(state.head.sequence)
+            small = sum(each.byte_size < small_bytes and each.row_count < small_rows for each in extents)
+            return TableTotals(0, state.head.totals, small, 0, None, len(state.pins))
 
     def head(self, scope: Scope) -> Snapshot:
         """Return the newest snapshot."""

@@ -31,6 +31,7 @@ from tidelake.catalog.log.leases import LogLeases
 from tidelake.catalog.log.reading import LogReader, check_scope, check_writable
 from tidelake.catalog.log.state import LogState, keys_held, keys_let_go
 from tidelake.catalog.log.work import LogWorkQueue, Proposal
+from tidelake.catalog.names import check_owner, check_pin_name
 from tidelake.catalog.protocol import (
     Clock,
     Expired,
@@ -39,8 +40,6 @@ from tidelake.catalog.protocol import (
     Pin,
     Readers,
     Retained,
-    check_owner,
-    check_pin_name,
     let_unused_go,
     new_id,
 )
@@ -95,6 +94,14 @@ class LogSweeper(LogReader):
             self._delete_announcements(done)
             raise
         self._announced.update(dict.fromkeys(done, version))
+
+    def register_segment(self, scope: Scope, *, folder: str, owner: str) -> str:
+        """Refuse: the layout beside a log has no numbered segments."""
+        raise InvalidInputError("a transaction log holds no numbered segments", folder=folder, kind="no_segments")
+
+    def forget_pending(self, keys: Collection[str]) -> None:
+        """Take registrations back whose names turned out to be other programs' objects: they are not garbage."""
+        self._delete_announcements(keys)
 
     def pending(self, *, table_id: str | None = None) -> list[Pending]:
         """List the objects that writers announced and did not commit yet, oldest first."""

@@ -9,8 +9,10 @@
                               ├─ extents, hot_batches      visible from added_seq up to, not including, removed_seq
                               │    └─ extent_columns       what is known of each column
                               ├─ receipts (commit id), commit_keys, offsets
-                              └─ pins (name), leases (owner), gaps   which snapshots stay, and where some are missing
+                              ├─ pins (name), leases (owner), gaps   which snapshots stay, and where some are missing
+                              └─ due_scopes                when upkeep is to look at a user's scope again
     pending, garbage ─ objects on their way in and on their way out
+    segments ─ the next number of each folder of numbered segments
     work_units
 
 A scope has a small integer id, so that indexes stay narrow. Bounds are int64 nanoseconds; an unknown one is stored as
@@ -243,6 +245,22 @@ CREATE TABLE garbage (
     PRIMARY KEY (key)
 ) KEYED;
 
+-- Kept when a table goes: another of its name must not use a number again.
+CREATE TABLE segments (
+    folder TEXT NOT NULL,
+    next_number BIGINT NOT NULL,
+    PRIMARY KEY (folder)
+) KEYED;
+
+-- Of users alone: a table's shared scope is looked at whenever its table is.
+CREATE TABLE due_scopes (
+    scope_id BIGINT NOT NULL,
+    table_id TEXT NOT NULL,
+    look_us BIGINT NOT NULL,
+    PRIMARY KEY (scope_id)
+) KEYED;
+CREATE INDEX due_scopes_by_time ON due_scopes (table_id, look_us, scope_id);
+
 CREATE TABLE work_units (
     id TEXT NOT NULL,
     kind TEXT NOT NULL,
@@ -267,6 +285,7 @@ CREATE UNIQUE INDEX open_work_units ON work_units (kind, key) WHERE state IN ('q
 # Tables that catalogs of the same version may lack, because an earlier program made them: see ``setup.add_later``.
 LATER = ("pins", "leases", "gaps")
 _LATER_COLUMNS = {("snapshots", "commits")}  # besides checksums; a name is that of no other column
+SCOPED = ("segments", "due_scopes")  # and later still: those that tables of users and tables with a key need
 
 _STATEMENTS = tuple(part.strip() for part in _LAYOUT.split(";") if part.strip())
 
@@ -283,7 +302,7 @@ def later_columns() -> list[tuple[str, str, str]]:
     return [
         (table, name, type)
         for text in _STATEMENTS
-        if "CREATE TABLE" in text and (table := _table_of(text)) not in LATER
+        if "CREATE TABLE" in text and (table := _table_of(text)) not in (*LATER, *SCOPED)
         for name, type in _COLUMN.findall(text)
         if name.endswith("checksum") or (table, name) in _LATER_COLUMNS
     ]

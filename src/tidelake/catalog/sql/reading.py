@@ -84,6 +84,7 @@ _gaps = """
     SELECT g.sequence, g.ended_us, g.checksum FROM gaps AS g WHERE g.scope_id = :scope_id AND g.sequence >= :after"""
 _schema = "SELECT b.body, b.checksum FROM schemas AS b WHERE b.table_id = :table_id AND b.version = :sequence"
 _settings = "SELECT b.body, b.checksum FROM settings AS b WHERE b.table_id = :table_id AND b.sequence = :sequence"
+_settings_seq = "SELECT settings_seq FROM tables WHERE id = :table_id"
 _settings_sequences = "SELECT sequence FROM settings WHERE table_id = :table_id ORDER BY sequence"
 _scopes = f"""
     SELECT id, user_id FROM scopes WHERE table_id = :table_id AND user_id > :user_id
@@ -164,11 +165,17 @@ class SqlReader:
                 found = _keep(self._schemas, (table_id, version), Schema.from_json(orjson.loads(body)))
         return found
 
-    def scopes(self, table_id: str) -> Iterator[Scope]:
-        """Return every scope of a table that has a snapshot."""
-        if self._database.query(_shared_scope, {"table_id": table_id}):
+    def settings(self, table_id: str) -> Mapping[str, Any]:
+        """Return a table's settings as they are now, or were when it was dropped."""
+        for (sequence,) in self._database.query(_settings_seq, {"table_id": table_id}):
+            return self._settings_at(table_id, sequence)
+        raise NotFoundError("no such table", table=table_id, kind="no_table")
+
+    def scopes(self, table_id: str, *, after: str = "") -> Iterator[Scope]:
+        """Yield every scope of a table that has a snapshot, the shared one first; or of the users after one."""
+        if not after and self._database.query(_shared_scope, {"table_id": table_id}):
             yield Scope(table_id)
-        user = ""
+        user = after
         while page := self._database.query(_scopes, {"table_id": table_id, "user_id": user}):
             yield from (Scope(table_id, row[1]) for row in page)
             user = page[-1][1]
@@ -485,7 +492,7 @@ class SqlReader:
             check_row(row[15], "an extent", place.scope_id, *row[:14])
         count, rows = transaction.rows(_counted, values)[0]
         check_count("extents", totals.extents, totals.rows, count, rows or 0)
-        self._sound_upto[place.scope_id, ""] = ordinal_of(place.head + 1, 0) - 1
+        _keep(self._sound_upto, (place.scope_id, ""), ordinal_of(place.head + 1, 0) - 1)
         if len(self._sound) >= KEPT:
             self._sound.clear()
         self._sound.add(key)
@@ -497,7 +504,7 @@ class SqlReader:
             upto = self._sound_upto.get((place.scope_id, name), -1)
             values = {"scope_id": place.scope_id, "after": upto, "names": orjson.dumps([name]).decode()}
             check_bounds(place.scope_id, transaction.rows(select_bounds, values))
-            self._sound_upto[place.scope_id, name] = ordinal_of(place.head + 1, 0) - 1
+            _keep(self._sound_upto, (place.scope_id, name), ordinal_of(place.head + 1, 0) - 1)
 
 
 @dataclass(frozen=True, slots=True)

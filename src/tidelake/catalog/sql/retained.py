@@ -18,14 +18,13 @@ from weakref import WeakSet
 
 import orjson
 
+from tidelake.catalog.names import check_owner, check_pin_name
 from tidelake.catalog.protocol import (
     Clock,
     Expired,
     Pin,
     Readers,
     Retained,
-    check_owner,
-    check_pin_name,
     let_unused_go,
 )
 from tidelake.catalog.sql import reading
@@ -33,6 +32,7 @@ from tidelake.catalog.sql import retained_statements as s
 from tidelake.catalog.sql import sweep_statements as sweeping
 from tidelake.catalog.sql.checksums import check_row, checksum_of
 from tidelake.catalog.sql.driver import Database, Row, Transaction, Violation
+from tidelake.catalog.sql.layout import SCOPED
 from tidelake.catalog.sql.reading import SqlReader
 from tidelake.catalog.sql.setup import add_later, has_later
 from tidelake.catalog.sql.shrinking import shrink
@@ -51,6 +51,7 @@ class SqlRetainer(SqlReader):
         self._clock = clock
         self.readers: WeakSet[Readers] = WeakSet()
         self._is_later = False  # the catalog is known to have the tables for it
+        self._is_scoped = False  # and those for scopes of users and numbered segments
 
     def pin(self, scope: Scope, name: str, sequence: int) -> Pin:
         """Keep a snapshot by a name until it is unpinned; AlreadyExistsError if another one has the name."""
@@ -198,16 +199,16 @@ class SqlRetainer(SqlReader):
             raise NotFoundError("no such snapshot", scope=scope, sequence=sequence)
         return scope_id
 
-    def _is_leased(self, transaction: Transaction, table_id: str) -> bool:
-        """Whether somebody reads a table; nobody begins to until the transaction ends."""
-        for (user,) in transaction.rows(s.users_of, {"table_id": table_id}):
-            self._guard(transaction, Scope(table_id, user), s.take_guard)
-        return bool(transaction.rows(s.leases_of_table, {"table_id": table_id, "now_us": self._clock()}))
-
     def _guard(self, transaction: Transaction, scope: Scope, statement: str) -> None:
         if not self._database.is_sqlite:
             for (scope_id,) in transaction.rows(reading.scope_id, _named(scope)):
                 transaction.rows(statement, {"guard": _GUARDS + scope_id})
+
+    def _ensure_scoped(self) -> None:
+        if not self._is_scoped:
+            if not has_later(self._database, self._database.query, SCOPED):
+                add_later(self._database, SCOPED)
+            self._is_scoped = True
 
     def _ensure_later(self) -> None:
         if not self._knows_later():

@@ -25,9 +25,6 @@ prolong_lease = f"""
     UPDATE leases SET until_us = :until_us
     WHERE owner = :owner AND {_OF_SCOPE} AND sequence <= :sequence AND until_us > :now_us"""
 drop_lease = f"DELETE FROM leases WHERE owner = :owner AND {_OF_SCOPE}"
-users_of = "SELECT user_id FROM scopes WHERE table_id = :table_id ORDER BY id"
-leases_of_table = """
-    SELECT 1 FROM leases WHERE until_us > :now_us AND scope_id IN (SELECT id FROM scopes WHERE table_id = :table_id)"""
 drop_old_leases = "DELETE FROM leases WHERE scope_id = :scope_id AND until_us <= :now_us"
 lowest_lease = "SELECT MIN(sequence) FROM leases WHERE scope_id = :scope_id"
 

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 
 from tidelake.catalog.protocol import Clock
 from tidelake.catalog.sql import layout
@@ -85,18 +85,19 @@ def _add_columns(database: Database) -> None:
         database.leave_out({column for table, column, _ in wanted if (table, column) not in found})
 
 
-def has_later(database: Database, rows: Callable[[str], list[Row]]) -> bool:
-    """Whether a catalog has the tables that came after its version's first."""
-    return bool(rows(_sqlite_has_later if database.is_sqlite else _postgres_has_later))
+def has_later(database: Database, rows: Callable[[str], list[Row]], tables: Sequence[str] = layout.LATER) -> bool:
+    """Whether a catalog has tables that came after its version's first."""
+    has_table = _sqlite_has_meta if database.is_sqlite else _postgres_has_meta
+    return bool(rows(has_table.replace("catalog_meta", tables[-1])))
 
 
-def add_later(database: Database) -> None:
-    """Give an older catalog the tables that came after its version's first; older processes do not mind."""
+def add_later(database: Database, tables: Sequence[str] = layout.LATER) -> None:
+    """Give an older catalog tables that came after its version's first; older processes do not mind."""
     with database.writing() as transaction:
         if not database.is_sqlite:
             transaction.rows(_opening, {"opening": _OPENING})
-        if not has_later(database, transaction.rows):
-            for statement in layout.creation(is_sqlite=database.is_sqlite, only=layout.LATER):
+        if not has_later(database, transaction.rows, tables):
+            for statement in layout.creation(is_sqlite=database.is_sqlite, only=tables):
                 transaction.run_text(statement)
 
 
@@ -120,9 +121,6 @@ _postgres_columns = """
 _postgres_has_meta = (
     "SELECT tablename FROM pg_tables WHERE tablename = 'catalog_meta' AND schemaname = current_schema()"
 )
-
-_sqlite_has_later = f"{_sqlite_tables} WHERE name = '{layout.LATER[-1]}'"
-_postgres_has_later = _postgres_has_meta.replace("catalog_meta", layout.LATER[-1])
 
 
 def _columns_named(names: Collection[str], *, is_sqlite: bool) -> str:

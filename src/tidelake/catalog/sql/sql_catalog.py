@@ -39,6 +39,7 @@ from tidelake.catalog.sql.driver import Database, Transaction, Violation, Writer
 from tidelake.catalog.sql.extent_listing import ordinal_of
 from tidelake.catalog.sql.inventory import SqlInventory
 from tidelake.catalog.sql.letters import Letters, may_be_posted
+from tidelake.catalog.sql.scopes import SqlScopes, note_due
 from tidelake.catalog.sql.setup import prepare
 from tidelake.catalog.sql.sweep import SqlSweeper
 from tidelake.catalog.sql.work import SqlWorkQueue, check_fence
@@ -60,7 +61,7 @@ from tidelake.runtime.closing import Closing
 from tidelake.runtime.forking import renew_after_fork
 
 
-class SqlCatalog(SqlSweeper, SqlInventory, Closing):
+class SqlCatalog(SqlSweeper, SqlInventory, SqlScopes, Closing):
     """A catalog in SQLite (a file's path) or PostgreSQL (its address); see the protocol. Threads may share it."""
 
     layout = LakeLayout()
@@ -123,6 +124,8 @@ class SqlCatalog(SqlSweeper, SqlInventory, Closing):
     def commit(self, commits: Sequence[Commit], *, onto: Snapshot, rebase: bool = False) -> list[Receipt]:
         """Publish commits of one scope, built on ``onto``, as its next snapshot; one receipt each, in order."""
         check_commits(commits, onto)
+        if onto.scope.user:
+            self._ensure_scoped()
         self._at("commit.begin")
         if rebase and self._letters is not None and may_be_posted(commits):
             receipts = self._commit_together(self._letters, commits, onto)
@@ -279,6 +282,8 @@ class SqlCatalog(SqlSweeper, SqlInventory, Closing):
             publish.write_table(transaction, fresh, onto, snapshot)
             publish.write_receipts(transaction, scope_id, fresh, receipts)
         publish.write_offsets(transaction, scope_id, fresh)
+        if snapshot.scope.user:
+            note_due(transaction, scope_id, fresh, snapshot)
         return answers_of(commits, replayed, receipts)
 
     def _swap(self, transaction: Transaction, onto: Snapshot, snapshot_id: str) -> int:

@@ -29,7 +29,7 @@ from tidelake.catalog.sql.setup import CHECKED_BYTES
 from tidelake.catalog.sql.sql_catalog import SqlCatalog
 from tidelake.errors import CorruptError, InvalidInputError
 from tidelake.model.predicate import Equals
-from tidelake.model.snapshot import AppendHot, Scope, UpdateTable
+from tidelake.model.snapshot import AppendHot, RecordOffset, Scope, UpdateTable
 
 FEW, MANY, PER_CHILD = 80, 10_000, 2_000
 LATER = {column for _, column, _ in later_columns()}  # what an older program neither reads nor writes
@@ -172,6 +172,72 @@ def test_a_bit_that_flips_in_the_text_of_a_key_is_corrupt(tmp_path: Path) -> Non
         assert publish(catalog, scope, AppendHot(hot()), key=key).replayed
 
 
+@pytest.mark.parametrize("store", SQL_STORES)
+@pytest.mark.parametrize("damage", ["batch = batch + 2", "batch = batch - 2", "stream = 'spork'", "batch_checksum = 0"])
+@pytest.mark.parametrize("forgotten", [False, True], ids=["with keys", "without keys"])
+def test_a_changed_offset_is_corrupt_and_its_rows_are_not_there_twice(
+    request: pytest.FixtureRequest, tmp_path: Path, store: str, damage: str, forgotten: bool
+) -> None:
+    with open_sql(place_of(store, request, tmp_path)) as catalog:
+        scope = catalog.create_table("t", COLUMNS, {}).scope
+        for batch in range(3, 6):
+            publish(catalog, scope, AppendHot(hot()), RecordOffset("spark", batch))
+        publish(catalog, scope, AppendHot(hot()), RecordOffset("other", 0))
+        if forgotten:
+            catalog.expire_receipts(before_us=2**60)
+        with catalog._database.writing() as transaction:
+            transaction.run_text(f"UPDATE offsets SET {damage} WHERE stream = 'spark'")
+        if damage == "batch_checksum = 0" and not forgotten:  # the key vouches for it
+            assert publish(catalog, scope, AppendHot(hot()), RecordOffset("spark", 5)).replayed
+            return
+        for batch in (2, 4, 6) if forgotten else (2, 6):
+            with pytest.raises(CorruptError, match="an offset cannot be read"):
+                publish(catalog, scope, AppendHot(hot()), RecordOffset("spark", batch))
+        with pytest.raises(CorruptError, match="an offset cannot be read"):
+            catalog.manifest(scope)
+        assert len(catalog.hot(scope)) == 4
+        assert not publish(catalog, scope, AppendHot(hot()), RecordOffset("other", 1)).replayed
+
+
+def test_a_bit_that_flips_in_an_offset_is_corrupt(tmp_path: Path) -> None:
+    """In a catalog that is too large to be checked when it is opened."""
+    file, stream = tmp_path / "catalog.sqlite", "a-stream-of-which-there-is-but-one"
+    with open_sql(str(file)) as catalog:
+        scope = catalog.create_table("t", COLUMNS, {}).scope
+        for each in ("a-stream-before", stream, "a-stream-which-is-after"):
+            publish(catalog, scope, AppendHot(hot()), RecordOffset(each, 100))
+        catalog.expire_receipts(before_us=2**60)
+        with catalog._database.writing() as transaction:
+            transaction.run_text(f"CREATE TABLE filler AS SELECT zeroblob({CHECKED_BYTES}) AS body")
+    (place,) = (found.start() for found in re.finditer(stream.encode(), file.read_bytes()))
+    for at, bit in itertools.product((0, 7, len(stream) - 1, len(stream), len(stream) + 5), range(8)):
+        with bit_of(file, (place + at) * 8 + bit), open_sql(str(file)) as catalog:
+            for batch in (99, 101):
+                with pytest.raises(CorruptError):
+                    publish(catalog, scope, AppendHot(hot()), RecordOffset(stream, batch))
+    with open_sql(str(file)) as catalog:
+        assert publish(catalog, scope, AppendHot(hot()), RecordOffset(stream, 99)).replayed
+        assert not publish(catalog, scope, AppendHot(hot()), RecordOffset(stream, 101)).replayed
+
+
+@pytest.mark.parametrize("store", SQL_STORES)
+def test_an_offset_that_an_older_process_raised_is_sound(
+    request: pytest.FixtureRequest, tmp_path: Path, store: str
+) -> None:
+    place = place_of(store, request, tmp_path)
+    with open_sql(place) as older, open_sql(place) as newer:
+        scope = older.create_table("t", COLUMNS, {}).scope
+        older._database.leave_out(LATER)
+        for catalog, batch in ((newer, 1), (older, 2), (newer, 3), (older, 9), (older, 10)):
+            assert not publish(catalog, scope, AppendHot(hot()), RecordOffset("s", batch)).replayed
+        assert newer.manifest(scope).offsets == {"s": 10}
+        newer.expire_receipts(before_us=2**60)  # the last that could vouch for it
+        assert newer.manifest(scope).offsets == {"s": 10}
+        assert publish(newer, scope, AppendHot(hot()), RecordOffset("s", 10)).replayed
+        assert not publish(older, scope, AppendHot(hot()), RecordOffset("s", 11)).replayed
+        assert older.manifest(scope).offsets == newer.manifest(scope).offsets == {"s": 11}
+
+
 @contextmanager
 def bit_of(file: Path, bit: int) -> Iterator[None]:
     """Turn a bit of a large file for a while."""
@@ -199,7 +265,8 @@ def test_a_catalog_without_checksums_is_read_and_gets_them(
         _without_checksums(older)
         with open_sql(place) as newer:
             assert _ask(newer, scope) == expected
-            publish(newer, scope, AppendHot(hot()))
+            publish(newer, scope, AppendHot(hot()), RecordOffset("s", 1))
+            assert newer.manifest(scope).offsets == {"s": 1}
             assert len(newer.hot(scope)) == 3
             with newer._database.writing() as transaction:
                 transaction.run_text("UPDATE hot_batches SET min_ts_ns = min_ts_ns + 1 WHERE checksum IS NULL")
@@ -305,7 +372,7 @@ def test_a_catalog_without_checksums_of_keys_gets_them(
 def _fill(catalog: SqlCatalog) -> Scope:
     scope = catalog.create_table("t", COLUMNS, {"a": 1}).scope
     publish(catalog, scope, AppendHot(hot()))
-    publish(catalog, scope, AppendHot(hot()))
+    publish(catalog, scope, AppendHot(hot()), RecordOffset("s", 0))
     append(catalog, scope, stats={"level": {"min": 1, "max": 3}}, times=(0, 999))
     append(catalog, scope, stats={"level": {"min": 50, "max": 60}}, times=(5000, 5999))
     publish(catalog, scope, UpdateTable(None, {"b": "a"}))

@@ -1,9 +1,10 @@
 """Guard the rows of the SQL catalog by checksums, and say plainly when one is damaged.
 
 Every row that an answer is made of, and that never changes once written, carries the XXH3 checksum of its kind, its key
-and its values. A row of an older version has none and is taken as it is. Rows that change (a table's, a scope's, when
-an extent was removed) have none; they are held against those that do: a head must be the snapshot that its scope names,
-and what is listed must be as much as the snapshot counts.
+and its values, and so does a stream's, which changes: see ``offsets``. A row of an older version has none and is taken
+as it is. Other rows that change (a table's, a scope's, when an extent was removed) have none; they are held against
+those that do: a head must be the snapshot that its scope names, and what is listed must be as much as the snapshot
+counts.
 
 It does not read the database.
 """

@@ -197,6 +197,7 @@ CREATE TABLE offsets (
     scope_id BIGINT NOT NULL,
     stream TEXT NOT NULL,
     batch BIGINT NOT NULL,
+    batch_checksum BIGINT,
     PRIMARY KEY (scope_id, stream)
 ) KEYED;
 

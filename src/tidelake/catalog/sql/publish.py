@@ -19,6 +19,7 @@ from tidelake.catalog.sql import sweep_statements as sweeping
 from tidelake.catalog.sql.checksums import check_row, checksum_of, damaged, decoding, snapshot_checksum
 from tidelake.catalog.sql.driver import Row, Transaction
 from tidelake.catalog.sql.extent_listing import MAX_NS, MIN_NS, extent_to_row, ordinal_of, stats_to_rows
+from tidelake.catalog.sql.offsets import offsets_of
 from tidelake.errors import ConflictError
 from tidelake.model.codec import dumps
 from tidelake.model.schema import Schema
@@ -66,7 +67,7 @@ def find_replayed(
         before |= {("key", key): receipt for key, receipt in receipts_of(transaction, scope_id, keys).items()}
     last: dict[str, int] = {}
     if streams := [action.stream for commit in commits for action in _of(commit, RecordOffset)]:
-        last = dict(transaction.rows(s.offsets, {"scope_id": scope_id, **listed(streams=streams)}))
+        last = offsets_of(transaction, scope_id, streams)
     found: dict[int, Receipt | int] = {}
     here: dict[tuple[str, str], int] = {}
     for at, commit in enumerate(commits):
@@ -254,14 +255,6 @@ def write_receipts(
     for commit in commits:
         marked = {"scope_id": scope_id, "commit_id": commit.id, "committed_us": receipts[commit.id].committed_us}
         transaction.change_many(s.insert_key, [_key_row(key, marked) for key in keys_of(commit)])
-
-
-def write_offsets(transaction: Transaction, scope_id: int, commits: Sequence[Commit]) -> None:
-    """Write how far streams are."""
-    for action in (action for commit in commits for action in _of(commit, RecordOffset)):
-        offset = {"scope_id": scope_id, "stream": action.stream, "batch": action.batch}
-        if not transaction.change(s.raise_offset, offset):
-            transaction.change(s.insert_offset, offset)
 
 
 def receipt_from(row: Row) -> Receipt:

@@ -38,8 +38,6 @@ added_extents, added_hot = (
     f"SELECT id FROM {of} WHERE scope_id = :scope_id AND ordinal >= :first AND ordinal < :last ORDER BY ordinal"
     for of in ("extents", "hot_batches")
 )
-offsets = "SELECT stream, batch FROM offsets WHERE scope_id = :scope_id AND stream AMONG :streams AS TEXT"
-raise_offset = "UPDATE offsets SET batch = :batch WHERE scope_id = :scope_id AND stream = :stream"
 
 _END = "removed_seq = :sequence WHERE scope_id = :scope_id AND id AMONG :ids AS TEXT AND removed_seq IS NULL"
 remove_extents = f"UPDATE extents SET {_END} RETURNING id, row_count, byte_size"
@@ -55,7 +53,6 @@ insert_column = insert_into("extent_columns")
 insert_hot = insert_into("hot_batches", "removed_seq")
 insert_receipt = insert_into("receipts")
 insert_key = insert_into("commit_keys")
-insert_offset = insert_into("offsets")
 
 insert_table = insert_into("tables")
 drop_table = """

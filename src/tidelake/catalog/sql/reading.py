@@ -42,6 +42,7 @@ from tidelake.catalog.sql.extent_listing import (
     stats_parameters,
     values_of,
 )
+from tidelake.catalog.sql.offsets import offsets_of
 from tidelake.catalog.sql.setup import has_later
 from tidelake.errors import InvalidInputError, NotFoundError
 from tidelake.model.predicate import Predicate
@@ -106,7 +107,6 @@ _counted = """
     SELECT count(*), sum(row_count) FROM extents WHERE scope_id = :scope_id AND added_seq <= :sequence
     AND (removed_seq IS NULL OR removed_seq > :sequence)"""
 _extents_after = f"SELECT {EXTENT_COLUMNS} FROM extents AS e WHERE e.scope_id = :scope_id AND e.ordinal > :after"
-_offsets = "SELECT stream, batch FROM offsets WHERE scope_id = :scope_id"
 _live = " UNION ALL ".join(
     f"SELECT id FROM {of} WHERE scope_id = :scope_id AND id AMONG :ids AS TEXT AND removed_seq IS NULL"
     for of in ("extents", "hot_batches")
@@ -275,7 +275,7 @@ class SqlReader:
                 snapshot,
                 {extent.id: extent for extent in self._listed(transaction, place, (), values, None)},
                 {batch.id: batch for batch in self._hot(transaction, place)},
-                dict(transaction.rows(_offsets, {"scope_id": place.scope_id})),
+                offsets_of(transaction, place.scope_id),
             )
 
     def changes(self, scope: Scope, *, after: int, upto: int) -> Changes:

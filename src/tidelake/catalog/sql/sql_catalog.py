@@ -39,6 +39,7 @@ from tidelake.catalog.sql.driver import Database, Transaction, Violation, Writer
 from tidelake.catalog.sql.extent_listing import ordinal_of
 from tidelake.catalog.sql.inventory import SqlInventory
 from tidelake.catalog.sql.letters import Letters, may_be_posted
+from tidelake.catalog.sql.offsets import seal_offsets, write_offsets
 from tidelake.catalog.sql.scopes import SqlScopes, note_due
 from tidelake.catalog.sql.setup import prepare
 from tidelake.catalog.sql.sweep import SqlSweeper
@@ -48,6 +49,7 @@ from tidelake.model.schema import Schema
 from tidelake.model.snapshot import (
     Commit,
     Receipt,
+    RecordOffset,
     Scope,
     Snapshot,
     advance,
@@ -232,6 +234,7 @@ class SqlCatalog(SqlSweeper, SqlInventory, SqlScopes, Closing):
     def expire_receipts(self, *, before_us: int) -> int:
         """Forget ids and keys of commits before a time, so that a later replay of them is a new commit."""
         with self._database.writing() as transaction:
+            seal_offsets(transaction)
             transaction.change(s.expire_keys, {"before_us": before_us})
             return transaction.change(s.expire_receipts, {"before_us": before_us})
 
@@ -281,7 +284,8 @@ class SqlCatalog(SqlSweeper, SqlInventory, SqlScopes, Closing):
             publish.write_added(transaction, scope_id, fresh, snapshot.sequence)
             publish.write_table(transaction, fresh, onto, snapshot)
             publish.write_receipts(transaction, scope_id, fresh, receipts)
-        publish.write_offsets(transaction, scope_id, fresh)
+        moved = (action for commit in fresh for action in commit.actions if isinstance(action, RecordOffset))
+        write_offsets(transaction, scope_id, moved)
         if snapshot.scope.user:
             note_due(transaction, scope_id, fresh, snapshot)
         return answers_of(commits, replayed, receipts)

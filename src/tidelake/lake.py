@@ -119,6 +119,7 @@ class Lake(Closing):
         cluster_by: Sequence[str] = (),
         upkeep: bool = True,
         scope: str = SHARED,
+        key: str | Sequence[str] = (),
         bucket: str | int | None = None,
         entity: str | Sequence[str] = (),
         coverage: str | None = None,
@@ -138,6 +139,9 @@ class Lake(Closing):
         sorts by the ``cluster_by`` columns before time; whoever writes does due upkeep by the way unless ``upkeep`` is
         False.
 
+        With a ``key``, an append takes the place of rows with the same values in those columns, and readers see the
+        newest.
+
         With a ``bucket`` the table knows which time windows it holds of each ``entity``: ``coverage="exclusive"``
         refuses one that is held, ``"track"``, the default, takes it. An ``index`` of whole numbers may take the time's
         place. The format is ``tlm``, or in a transaction log ``parquet``, unless told otherwise.
@@ -155,6 +159,7 @@ class Lake(Closing):
             cluster_by=cluster_by,
             upkeep=upkeep,
             scope=scope,
+            key=key,
             bucket=bucket,
             entity=entity,
             coverage=coverage,

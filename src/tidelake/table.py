@@ -16,7 +16,8 @@ import pyarrow as pa
 
 from tidelake.coverage.repair import RepairReport, repair
 from tidelake.coverage.verbs import Series
-from tidelake.dynamic.forms import table_in_form
+from tidelake.dynamic.forms import check_form, stream_in_form, table_in_form
+from tidelake.handle.changes import changes
 from tidelake.handle.table_handle import TableHandle
 from tidelake.logical.frames import pandas_frame
 from tidelake.model.predicate import Predicate
@@ -26,11 +27,14 @@ from tidelake.model.times import When
 from tidelake.pruning.plan import ScanPlan
 from tidelake.runtime.deferred import deferred
 from tidelake.scan.extents import without_cases
+from tidelake.scan.lookup import Found
 from tidelake.scan.questions import Columns
+from tidelake.write import upsert as upserting
 from tidelake.write.alter import add_column
 from tidelake.write.append import AppendReport, append
 from tidelake.write.flush import FlushReport, flush
 from tidelake.write.promote import Promotable, promotable, promote
+from tidelake.write.upsert import DeleteKeysReport
 
 if TYPE_CHECKING:
     import duckdb
@@ -118,12 +122,38 @@ class Table:
             table.info, table.catalog, table.coordinator, table.coverage_store, thorough=thorough, user=table.scope.user
         )
 
-    def append(self, rows: Any, *, key: str | None = None) -> AppendReport:
+    def append(self, rows: Any, *, key: str | None = None, insert_only: bool = False) -> AppendReport:
         """Append rows: an Arrow stream or table, a list of dicts, NDJSON bytes, or the path of a file.
 
-        With a key, a second append of the same key changes nothing and gets the first answer.
+        With an idempotency key, a second append of the same key changes nothing and gets the first answer. If the
+        table was made with key columns, rows take the place of those with the same values there; with ``insert_only``
+        an append that has a key which is there already is an AlreadyExistsError, and nothing is appended.
         """
-        return append(self.handle, rows, key=key)
+        return append(self.handle, rows, key=key, insert_only=insert_only)
+
+    def get(self, key: Any) -> dict[str, Any] | None:
+        """Return the row with a key, or None: a value, a tuple of values, or a dict of the key columns."""
+        return upserting.get(self.handle, key)
+
+    def exists(self, keys: Any) -> list[Found]:
+        """Say of each of some keys whether it is there, and who knew: hot rows, the manifest, or the extents."""
+        return upserting.find(self.handle, keys)
+
+    def delete_keys(self, keys: Any, *, key: str | None = None) -> DeleteKeysReport:
+        """Delete the rows with these keys, each given as in ``get``; those that are not there are passed over.
+
+        With an idempotency key, a second deletion of the same key changes nothing and gets the first answer.
+        """
+        return upserting.delete_keys(self.handle, keys, key=key)
+
+    def changes(self, since: int | str | None = None, *, dynamic: str = "json") -> pa.RecordBatchReader:
+        """Stream what has changed since a snapshot (number or id), or at all: one row for each key that changed.
+
+        The column ``_op`` is ``insert``, ``update`` or ``delete``; a deleted row has its key alone. Ask again from the
+        snapshot that the table was at to go on. The table needs key columns, and the snapshot must not have expired.
+        """
+        check_form(dynamic)
+        return stream_in_form(changes(self.handle, since), dynamic)
 
     def flush(self) -> FlushReport:
         """Turn the hot rows into an extent. If another flush is faster, there is nothing left to do."""
@@ -289,8 +319,7 @@ class Table:
     def __len__(self) -> int:
         """Return how many rows the table has."""
         self.handle.check_user_given()
-        totals = self.snapshot.totals
-        return totals.rows + totals.hot_rows
+        return self.handle.count_rows()
 
     def __bool__(self) -> bool:
         """A table is something, also without rows."""

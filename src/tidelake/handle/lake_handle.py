@@ -28,10 +28,12 @@ from tidelake.runtime.deferred import deferred
 if TYPE_CHECKING:
     from tidelake.coverage import coverage_store
     from tidelake.coverage.coverage_store import CoverageStore
-    from tidelake.scan import extents
+    from tidelake.scan import extents, versions
     from tidelake.scan.extents import Footers
+    from tidelake.scan.versions import Versions
 else:
     coverage_store, extents = deferred("tidelake.coverage.coverage_store"), deferred("tidelake.scan.extents")
+    versions = deferred("tidelake.scan.versions")
 
 TABLES_KEPT = 4096  # of which it is known whether they have users
 
@@ -83,6 +85,11 @@ class LakeHandle:
     def footers(self) -> Footers:
         """The footers of extents that this process has read."""
         return extents.Footers(self.store)
+
+    @cached_property
+    def versions(self) -> Versions:
+        """What this process knows of rows that newer versions hide."""
+        return versions.Versions(self.footers)
 
     @cached_property
     def coverage_store(self) -> CoverageStore:

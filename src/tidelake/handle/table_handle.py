@@ -20,7 +20,7 @@ from tidelake.errors import InvalidInputError, NotFoundError
 from tidelake.handle.lake_handle import LakeHandle
 from tidelake.handle.leases import Held
 from tidelake.model.predicate import Predicate
-from tidelake.model.schema import Schema
+from tidelake.model.schema import DELETED_COLUMN, Schema
 from tidelake.model.snapshot import Extent, HotBatch, Scope, Snapshot
 from tidelake.model.times import When
 from tidelake.objects import ObjectStore
@@ -35,9 +35,11 @@ from tidelake.pruning.plan import (
 )
 from tidelake.scan.alternatives import understood
 from tidelake.scan.extents import Footers, prune_blocks, scan_shown
+from tidelake.scan.extents import scan as scan_stored
 from tidelake.scan.listing_cache import listings_of
 from tidelake.scan.misfits import with_warnings
 from tidelake.scan.questions import Columns, Selection, question_of
+from tidelake.scan.versions import Dead, keys_of, on_key, without_dead
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -200,7 +202,8 @@ class TableHandle:
     ) -> ScanPlan:
         """Plan as far as the catalog alone can tell: which extents, not yet which blocks; no object is read.
 
-        Extents come with the statistics of the columns that ``where`` asks about, and of those in ``stats``.
+        But for a table with a key, whose keys say which rows are hidden. Extents come with the statistics of the
+        columns that ``where`` asks about, and of those in ``stats``.
         """
         snapshot, held = self._in_use()
         question = self._question_at(snapshot, columns, where, **asked)
@@ -216,7 +219,9 @@ class TableHandle:
                 where=for_catalog(question),
                 stats=judged,
             )
-        return make_plan(self.name, snapshot, question, listed, self.hot(snapshot), held)
+        hot = self.hot(snapshot)
+        plan = make_plan(self.name, snapshot, question, listed, hot, held)
+        return without_dead(plan, self._dead(plan, hot)) if snapshot.is_keyed else plan
 
     def plan(
         self,
@@ -230,7 +235,10 @@ class TableHandle:
         plan = self.outline(columns, where, **asked)
         if not prune:
             listed = self.catalog.extents(self.scope, sequence=plan.snapshot.sequence)
-            whole = without_pruning(plan, listed, self.hot(plan.snapshot))
+            hot = self.hot(plan.snapshot)
+            whole = without_pruning(plan, listed, hot)
+            if plan.snapshot.is_keyed:
+                whole = without_dead(whole, self._dead(replace(plan, question=replace(plan.question, where=None)), hot))
             return with_warnings(prune_blocks(whole, self.footers, prune=False))
         return with_warnings(prune_blocks(plan, self.footers))
 
@@ -247,6 +255,35 @@ class TableHandle:
         check_form(dynamic)
         plan = self.plan(columns, where, prune=prune, **asked)
         return stream_in_form(scan_shown(plan, self.footers), dynamic)
+
+    def stored_rows(
+        self, columns: Columns, where: Predicate | str | None = None, **asked: Unpack[Selection]
+    ) -> pa.RecordBatchReader:
+        """Stream the rows that match, in the types that they are stored in."""
+        plan = self.plan(columns, where, **asked)
+        return scan_stored(plan, self.footers)
+
+    def count_rows(self) -> int:
+        """Return how many rows there are; of a table with a key, those that are not hidden."""
+        snapshot, dead = self.dead()
+        return snapshot.totals.rows + snapshot.totals.hot_rows - sum(map(len, dead.values()))
+
+    def dead(self) -> tuple[Snapshot, Dead]:
+        """Return the snapshot that reads see now, and the positions of all its rows that newer versions hide."""
+        snapshot, held = self._in_use()
+        question = self._question_at(snapshot, (), None)
+        plan = make_plan(self.name, snapshot, question, (), (), held)
+        return snapshot, self._dead(plan, self.hot(snapshot)) if snapshot.is_keyed else {}
+
+    def _dead(self, plan: ScanPlan, hot: Sequence[HotBatch]) -> Dead:
+        """Return the positions of rows that newer versions hide, at least of those that a plan's question may want."""
+        snapshot, keys = plan.snapshot, keys_of(plan.snapshot)
+        where = on_key(plan.question, keys)
+        extents = self.catalog.extents(
+            self.scope, sequence=snapshot.sequence, where=where, stats=(*keys, DELETED_COLUMN)
+        )
+        with plan.reading:
+            return self.lake.versions.dead_in(snapshot, extents, hot, where)
 
     def _question_at(
         self,

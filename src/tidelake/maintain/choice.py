@@ -34,16 +34,28 @@ def runs_of(
     With a window, as tables with a retention have it, extents of different windows are not joined: so whole extents
     become old at once.
     """
-    limit = max(1, rows.bit_length())
-    able = [extent for extent in in_time_order(extents) if extent.level < limit]
-    runs: list[tuple[Extent, ...]] = []
-    for stretch in _stretches(able, window_ns):
-        runs.extend(tuple(run) for run in _worthwhile(stretch, fewest) if len(run) >= fewest)
+    able = fresh_enough(in_time_order(extents), rows)
+    runs = small_runs(able, fewest, window_ns)
     taken = {extent.id for run in runs for extent in run}
-    for knot in _knots([extent for extent in able if extent.id not in taken]):
-        for part in _parts(knot):
-            runs.extend(tuple(run) for run in _worthwhile(part, 2) if depth_of(run) > 1)
-    return runs
+    return runs + deep_runs([extent for extent in able if extent.id not in taken])
+
+
+def fresh_enough(extents: Sequence[Extent], rows: int) -> list[Extent]:
+    """Return the extents that were not compacted as often as the table's rows have binary digits."""
+    limit = max(1, rows.bit_length())
+    return [extent for extent in extents if extent.level < limit]
+
+
+def small_runs(ordered: Sequence[Extent], fewest: int, window_ns: int | None = None) -> list[tuple[Extent, ...]]:
+    """Return runs of small extents that follow each other."""
+    stretches = _stretches(ordered, window_ns)
+    return [tuple(run) for held in stretches for run in _worthwhile(held, fewest) if len(run) >= fewest]
+
+
+def deep_runs(ordered: Sequence[Extent]) -> list[tuple[Extent, ...]]:
+    """Return runs of extents, in time order, that overlap each other deeper than a reader should have to look."""
+    parts = (part for knot in _knots(ordered) for part in _parts(knot))
+    return [tuple(run) for part in parts for run in _worthwhile(part, 2) if depth_of(run) > 1]
 
 
 def depth_of(extents: Sequence[Extent]) -> int:

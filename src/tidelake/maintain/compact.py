@@ -21,9 +21,11 @@ import pyarrow.compute as pc
 from tidelake.errors import ConflictError, CorruptError
 from tidelake.handle.table_handle import TableHandle
 from tidelake.maintain.choice import FEWEST, runs_of
+from tidelake.maintain.keyed import newest_of_run
 from tidelake.maintain.rewrite import Rewrite
+from tidelake.maintain.suffix import keyed_runs
 from tidelake.model.predicate import TimeRange
-from tidelake.model.schema import Schema
+from tidelake.model.schema import SEQ_COLUMN, Schema
 from tidelake.model.settings import TableSettings
 from tidelake.model.snapshot import Extent, Fence, Snapshot
 from tidelake.model.times import duration_us
@@ -31,6 +33,7 @@ from tidelake.pruning.plan import Question
 from tidelake.scan.evaluate import select
 from tidelake.scan.extents import Footers
 from tidelake.scan.remaining import Remaining
+from tidelake.scan.versions import keys_of
 from tidelake.write.stager import EXTENT_BYTES
 
 SLICE_BYTES = EXTENT_BYTES  # of rows in memory that are sorted at once
@@ -91,11 +94,20 @@ def compact(table: TableHandle, *, fewest: int = 2) -> CompactReport:
 
 def due_runs(table: TableHandle, head: Snapshot, *, fewest: int = FEWEST) -> list[tuple[Extent, ...]]:
     """Return the runs of a snapshot that are worth compacting."""
+    if head.is_keyed:
+        return _keyed_runs(table, head, fewest)
     listed = table.catalog.extents(table.scope, sequence=head.sequence, stats=())
     retention = TableSettings.of(head.settings).retention
     window_ns = duration_us(retention) * 1000 // WINDOWS_KEPT if retention else None
     rows = head.totals.rows + head.totals.hot_rows
     return runs_of(listed, rows=rows, fewest=fewest, window_ns=window_ns)
+
+
+def _keyed_runs(table: TableHandle, head: Snapshot, fewest: int) -> list[tuple[Extent, ...]]:
+    first_key, *_ = keys_of(head)
+    listed = table.catalog.extents(table.scope, sequence=head.sequence, stats=(first_key, SEQ_COLUMN))
+    rows = head.totals.rows + head.totals.hot_rows
+    return keyed_runs(listed, first_key, rows=rows, is_user=bool(table.scope.user), fewest=fewest)
 
 
 def compact_run(
@@ -115,7 +127,13 @@ def compact_run(
     rewrite = Rewrite(table, head, "compact", fence)
     rewrite.take_away(run)
     try:
-        rows = (write or _write_here)(rewrite, run)
+        if head.is_keyed:
+            writer = rewrite.writer(level=level_of(run))
+            for batch in newest_of_run(table, head, run):
+                writer.take_batch(batch)
+            rows = sum(extent.row_count for extent in run)  # of which the newest versions stay
+        else:
+            rows = (write or _write_here)(rewrite, run)
         if rows != sum(extent.row_count for extent in run):  # before anything is published
             raise CorruptError(
                 "a compaction would change the table: keep its extents, and tell us",

@@ -17,6 +17,7 @@ from tidelake.handle.table_handle import TableHandle
 from tidelake.ingest import Rules, coerced_stream, is_rereadable
 from tidelake.maintain import expire as expiring
 from tidelake.maintain.expire import PurgeReport
+from tidelake.maintain.keyed import hide_rows, newest_of_run
 from tidelake.maintain.rewrite import REWRITE_TRIES, Rewrite, at_newest_head
 from tidelake.model.predicate import Predicate
 from tidelake.model.settings import TableSettings
@@ -27,6 +28,7 @@ from tidelake.pruning.plan import Block, Question, ScanPlan, stats_of
 from tidelake.scan.extents import prune_blocks
 from tidelake.scan.remaining import Remaining
 from tidelake.write.appender import Appender
+from tidelake.write.flush import flush
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,8 @@ def delete(
         raise InvalidInputError("all=True deletes every row: leave the condition and the range out", table=table.name)
 
     def attempt(head: Snapshot) -> DeleteReport:
+        if head.is_keyed and not all:
+            return _hidden(table, head, where, start, end, fence, dry_run=dry_run)
         rewrite = Rewrite(table, head, "delete", fence)
         rows = take_rows(rewrite, where, start=start, end=end, write=not dry_run)
         if not rows:
@@ -104,7 +108,47 @@ def delete(
         return DeleteReport(rows, removed.extents, added.extents, smaller, receipt.sequence)
 
     report = at_newest_head(table, attempt)
-    return replace(report, purged=expiring.purge(table)) if purge and not dry_run else report
+    if not purge or dry_run:
+        return report
+    if table.catalog.head(table.scope).is_keyed and not all:
+        rewritten(table)
+    return replace(report, purged=expiring.purge(table))
+
+
+def _hidden(
+    table: TableHandle,
+    head: Snapshot,
+    where: Predicate | str | None,
+    start: When | None,
+    end: When | None,
+    fence: Fence | None,
+    *,
+    dry_run: bool,
+) -> DeleteReport:
+    """Hide the rows of a table with a key that match: an older version would come back for one that is taken out."""
+    if dry_run:
+        pinned = replace(table, past=head)
+        rows = sum(batch.num_rows for batch in pinned.stored_rows((), where, start=start, end=end))
+        return DeleteReport(rows, 0, 0, 0, head.sequence)
+    rows, writer, receipt = hide_rows(table, head, "delete", where, start=start, end=end, fence=fence)
+    return DeleteReport(rows, 0, writer.extents, 0, head.sequence if receipt is None else receipt.sequence)
+
+
+def rewritten(table: TableHandle) -> None:
+    """Write the newest versions of all rows of a table with a key again, so that hidden ones are in no extent."""
+    flush(table)
+
+    def attempt(head: Snapshot) -> None:
+        extents = table.catalog.extents(table.scope, sequence=head.sequence)
+        rewrite = Rewrite(table, head, "compact")
+        rewrite.take_away(extents)
+        writer = rewrite.writer(level=max((extent.level for extent in extents), default=0) + 1)
+        for batch in newest_of_run(table, head, extents, keep_idle=False):
+            writer.take_batch(batch)
+        if not rewrite.is_empty:
+            rewrite.commit()
+
+    at_newest_head(table, attempt)
 
 
 def replace_rows(
@@ -122,6 +166,8 @@ def replace_rows(
         return ReplaceReport(receipt.rows, 0, receipt.extents, receipt.sequence, replayed=True)
 
     def attempt(head: Snapshot) -> ReplaceReport:
+        if head.is_keyed:
+            return _replaced(table, head, rows, where, start, end, key)
         rewrite = Rewrite(table, head, "replace")
         try:
             gone = take_rows(rewrite, where, start=start, end=end)
@@ -140,6 +186,32 @@ def replace_rows(
         return ReplaceReport(writer.rows, gone, rewrite.added.extents, receipt.sequence, receipt.replayed)
 
     return at_newest_head(table, attempt, tries=REWRITE_TRIES if is_rereadable(rows) else 1)
+
+
+def _replaced(
+    table: TableHandle,
+    head: Snapshot,
+    rows: Any,
+    where: Predicate | str | None,
+    start: When,
+    end: When,
+    key: str | None,
+) -> ReplaceReport:
+    """Hide the rows of a range of a table with a key, and append others after them, in one commit."""
+    _, question = replace(table, past=head).question((), where, start=start, end=end)
+    remaining = Remaining.of(question, head.schema, table.footers)
+    taken = 0
+
+    def newcomers(writer: Appender) -> None:
+        nonlocal taken
+        before = writer.rows
+        _take_new(writer, rows, remaining)
+        taken = writer.rows - before
+
+    gone, writer, receipt = hide_rows(table, head, "replace", where, start=start, end=end, newcomers=newcomers, key=key)
+    if receipt is None:
+        return ReplaceReport(0, 0, 0, head.sequence)
+    return ReplaceReport(taken, gone, writer.extents, receipt.sequence, receipt.replayed)
 
 
 def _take_new(writer: Appender, rows: Any, remaining: Remaining) -> None:

@@ -14,6 +14,7 @@ from tidelake.catalog.protocol import HotHeader, now_us
 from tidelake.errors import InvalidInputError
 from tidelake.handle.table_handle import TableHandle
 from tidelake.maintain.delete import DeleteReport
+from tidelake.maintain.keyed import hide_rows
 from tidelake.maintain.rewrite import Rewrite, at_newest_head
 from tidelake.model.settings import RETAINED_FROM, TableSettings
 from tidelake.model.snapshot import Extent, Fence, Snapshot
@@ -61,6 +62,9 @@ def retain(table: TableHandle, *, at_us: int | None = None, fence: Fence | None 
         if before_ns is None:
             return DeleteReport(0, 0, 0, 0, head.sequence)
         pinned = replace(table, past=head)
+        if head.is_keyed:
+            hidden, writer, receipt = hide_rows(table, head, "retain", end=before_ns, fence=fence)
+            return DeleteReport(hidden, 0, writer.extents, 0, head.sequence if receipt is None else receipt.sequence)
         whole, trimmed = too_old(pinned, head, before_ns)
         hot = pinned.hot(head, [batch.id for batch in old_hot(pinned, head, before_ns)])
         if not (whole or trimmed or hot):

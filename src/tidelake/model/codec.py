@@ -6,7 +6,9 @@ unknown field and a value of the wrong type, so that what is read is what was wr
     {"tidelake": "commit", "version": 1, "id": "…", "actions": [{"type": "AddExtent", "extent": {…}}], …}
 
 A field may be a scalar, bytes (base64), a tuple, a mapping with text keys, a value, or a union of values told apart by
-``type``. It does not evolve a stored shape: a new shape is a new version, and its reader is written by hand.
+``type``. A field that came later (``LATER``) is left out while it has its default, so that what does not use it is
+stored as before. It does not evolve a stored shape otherwise: a new shape is a new version, and its reader is written
+by hand.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from tidelake.model.schema import Schema
 
 Value = TypeVar("Value")
 Json: TypeAlias = Any  # what orjson writes and reads
+LATER = {"later": True}  # the metadata of a field that older documents do not have
 
 
 def to_document(name: str, version: int, value: Any) -> dict[str, Json]:
@@ -62,8 +65,8 @@ def to_json(value: Any) -> Json:
     if isinstance(value, Schema):
         return value.to_json()
     if is_dataclass(value):
-        shapes = _shapes(cast(Any, type(value)))
-        return {name: _tagged(getattr(value, name), shape) for name, shape in shapes.items()}
+        shapes, unused = _shapes(cast(Any, type(value))), _unused(value)
+        return {name: _tagged(getattr(value, name), shape) for name, shape in shapes.items() if name not in unused}
     if isinstance(value, Mapping):
         return {str(key): to_json(held) for key, held in value.items()}
     if isinstance(value, list | tuple):
@@ -95,6 +98,16 @@ def _shapes(kind: type[Any]) -> dict[str, _Shape]:
     return {field.name: _shape(hints[field.name]) for field in fields(kind)}
 
 
+@cache
+def _later(kind: Any) -> dict[str, Any]:
+    """Return the fields that came later, with their defaults."""
+    return {field.name: field.default for field in fields(kind) if field.metadata.get("later")}
+
+
+def _unused(value: Any) -> set[str]:
+    return {name for name, default in _later(cast(Any, type(value))).items() if getattr(value, name) == default}
+
+
 def _shape(hint: Any) -> _Shape:
     if hint is Any:
         return _Shape((), any=True)
@@ -121,10 +134,9 @@ def _read_value(kind: Any, value: Json, where: str) -> Any:
     shapes = _shapes(kind)
     if not isinstance(value, Mapping):
         raise _wrong(where, "not an object")
-    if value.keys() != shapes.keys():
-        odd = sorted(set(value) ^ set(shapes))
+    if odd := sorted((value.keys() ^ shapes.keys()) - (_later(kind).keys() - value.keys())):
         raise _wrong(where, f"missing or unknown field {odd[0]!r}")
-    held = {name: _read(shape, value[name], f"{where}.{name}") for name, shape in shapes.items()}
+    held = {name: _read(shape, value[name], f"{where}.{name}") for name, shape in shapes.items() if name in value}
     try:
         return kind(**held)
     except InvalidInputError as error:

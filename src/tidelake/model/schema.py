@@ -28,6 +28,8 @@ Scalar = TypeVar("Scalar", bool, int, str)
 MAX_COLUMNS = 10_000  # a wider table is a mistake in the data, and every footer repeats the names
 MAX_NAME_BYTES = 255  # names become file and SQL identifiers
 OVERFLOW_COLUMN = "_overflow"  # the dynamic column of values that fit no other
+SEQ_COLUMN, DELETED_COLUMN = "_seq", "_deleted"  # of tables with a key: which version of it, and whether a tombstone
+HIDDEN_IDS = {SEQ_COLUMN: 2_000_000_001, DELETED_COLUMN: 2_000_000_002}  # far from those that a table gives
 ENTITY_KINDS = ("string", "int", "long", "bool")  # of columns whose values can name an entity
 MAX_DIMENSION = 65_536  # 256 KiB a value: no embedding is longer
 
@@ -247,6 +249,13 @@ class Schema:
                 next_id += 1
         widened = tuple(columns.values())
         return self if widened == self.columns else Schema(widened, self.version + 1)
+
+    def with_hidden(self, names: Iterable[str]) -> Schema:
+        """Return this schema with hidden columns of a table with a key, which extents may store and readers name."""
+        kinds: dict[str, Kind] = {SEQ_COLUMN: "long", DELETED_COLUMN: "bool"}
+        wanted = [name for name in HIDDEN_IDS if name in set(names) and name not in self]
+        added = (Column(HIDDEN_IDS[name], name, DataType(kinds[name])) for name in wanted)
+        return Schema((*self.columns, *added), self.version) if wanted else self
 
     def to_json(self) -> dict[str, Any]:
         """Return the stored shape; see from_json. A logical type has a key of its own, which old readers pass over."""

@@ -41,6 +41,7 @@ class TableSettings:
     cluster_by: tuple[str, ...] = ()  # columns by which compaction sorts rows before time
     upkeep: bool = True  # whether whoever writes does due upkeep by the way
     scope: str = SHARED  # or ``user``: each user's rows are a table of their own
+    key: tuple[str, ...] = ()  # columns whose values name a row: a later one with the same takes its place
     series: Mapping[str, Any] = field(default_factory=dict)  # what a table that keeps coverage was told besides
 
     def to_json(self) -> dict[str, Any]:
@@ -58,6 +59,8 @@ class TableSettings:
             shape["upkeep"] = False
         if self.scope != SHARED:
             shape["scope"] = self.scope
+        if self.key:
+            shape["key"] = list(self.key)
         return shape | dict(self.series)
 
     @classmethod
@@ -72,12 +75,13 @@ class TableSettings:
             tuple(stored.get("cluster_by") or ()),
             stored.get("upkeep") is not False,
             stored.get("scope") or SHARED,
+            tuple(stored.get("key") or ()),
         )
 
     @property
     def is_segmented(self) -> bool:
         """Whether extents are numbered segments in a folder for each scope; see ``objects.keys``."""
-        return self.scope == USER
+        return self.scope == USER or bool(self.key)
 
     @property
     def flush_age_us(self) -> int | None:

@@ -14,7 +14,8 @@ that turn one snapshot into the next. Several commits may share one snapshot; ea
    later version. A long column becomes real only on top of the very rows that were looked at, and rows with whole
    numbers that no double holds are not added to a column that is real by then: both are a ConflictError;
 4. a claim on a time window that is held by now is an OverlapError;
-5. what is pinned once, the identity of a table of one entity, is not pinned to anything else.
+5. what is pinned once, the identity of a table of one entity, is not pinned to anything else;
+6. a commit that is exact, such as one whose keys were looked for and not found, holds on its base alone.
 
 The schema and the settings belong to the table, so only its shared scope (``user == ""``) changes them; a user's
 snapshots follow. Ids and times are arguments. It does not read or write anything.
@@ -30,7 +31,7 @@ from pyroaring import BitMap64
 
 from tidelake.errors import ConflictError, InvalidInputError, OverlapError, SchemaError, TidelakeError
 from tidelake.model import codec
-from tidelake.model.codec import Json
+from tidelake.model.codec import LATER, Json
 from tidelake.model.exact import has_inexact_longs, stream_has_inexact_longs
 from tidelake.model.schema import Schema, alike_but_for_case, becoming_real
 
@@ -69,6 +70,7 @@ class Extent:
     coverage_key: str | None = None
     added_seq: int = 0  # the snapshot that added it; 0 before it is committed
     removed_seq: int | None = None
+    first_seq: int | None = field(default=None, metadata=LATER)  # of its rows' versions; None if the table has no key
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,7 @@ class HotBatch:
     schema_version: int
     added_seq: int = 0
     removed_seq: int | None = None
+    first_seq: int | None = field(default=None, metadata=LATER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +139,12 @@ class Snapshot:
     added: Counts = Counts()
     removed: Counts = Counts()
     coverage: UnitedCoverage | None = None
+    next_seq: int = field(default=0, metadata=LATER)  # the version of the next row of a table with a key
+
+    @property
+    def is_keyed(self) -> bool:
+        """Whether rows have versions, of which the newest counts."""
+        return bool(self.settings.get("key"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,6 +281,7 @@ class Commit:
     key: str | None = None
     claims: tuple[Claim, ...] = ()
     fence: Fence | None = None
+    is_exact: bool = field(default=False, metadata=LATER)  # it holds on its base alone, and is not rebased
 
     def __post_init__(self) -> None:
         if not self.id or not self.actions:
@@ -359,6 +369,8 @@ def rebase(
     """
     if commit.scope != onto.scope:
         raise InvalidInputError("a commit belongs to one scope", commit=commit.scope, snapshot=onto.scope)
+    if commit.is_exact and not (is_first and commit.base == onto.sequence):
+        raise ConflictError("the table has changed since it was looked at", commit=commit.id, kind="moved")
     for taken in inputs_of(commit):
         if taken not in live:
             raise ConflictError("an input is no longer live", commit=commit.id, input=taken, kind="not_live")
@@ -436,14 +448,39 @@ def advance(
         added=added,
         removed=removed,
         coverage=coverage,
+        next_seq=snapshot.next_seq + (added.rows + added.hot_rows if snapshot.is_keyed else 0),
     )
+
+
+def numbered(commits: Sequence[Commit], onto: Snapshot) -> Sequence[Commit]:
+    """Give the rows that commits add to a table with a key their versions, in the order of the commits.
+
+    What has versions already, because it was in the table before, keeps them.
+    """
+    if not onto.is_keyed:
+        return commits
+    at, given = onto.next_seq, []
+    for commit in commits:
+        actions: list[Action] = []
+        for action in commit.actions:
+            if isinstance(action, AddExtent):
+                first = at if action.extent.first_seq is None else action.extent.first_seq
+                at += action.extent.row_count
+                action = AddExtent(replace(action.extent, first_seq=first))
+            elif isinstance(action, AppendHot):
+                first = at if action.batch.first_seq is None else action.batch.first_seq
+                at += action.batch.rows
+                action = AppendHot(replace(action.batch, first_seq=first))
+            actions.append(action)
+        given.append(replace(commit, actions=tuple(actions)))
+    return given
 
 
 def apply(manifest: Manifest, commits: Sequence[Commit], *, snapshot_id: str, at_us: int) -> Manifest:
     """Return the manifest that follows, strictly: what is added is new, what is taken away is live."""
     sequence, removed = manifest.snapshot.sequence + 1, Counts()
     extents, hot, offsets = dict(manifest.extents), dict(manifest.hot), dict(manifest.offsets)
-    for action in (action for commit in commits for action in commit.actions):
+    for action in (action for commit in numbered(commits, manifest.snapshot) for action in commit.actions):
         match action:
             case AddExtent(extent):
                 _check_new(extent.id, extents, hot)

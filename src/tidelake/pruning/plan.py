@@ -59,6 +59,8 @@ class Block:
     byte_size: int
     needed_bytes: int
     proven: bool = False
+    first_row: int = 0  # its position in the extent
+    dead: Any = field(default=None, compare=False, repr=False)  # positions in the block of rows that nobody sees
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,7 @@ class ExtentTask:
 
     extent: Extent
     blocks: tuple[Block, ...] | None = None
+    dead: Any = field(default=None, compare=False, repr=False)  # positions of rows that newer versions hide
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +103,7 @@ class ScanPlan:
     stages: tuple[Stage, ...]
     warnings: tuple[str, ...] = ()  # of values that do not fit their column, so far as statistics tell
     held: Held | None = field(default=None, compare=False)
+    dead_hot: Mapping[str, Any] = field(default_factory=dict, compare=False)  # positions by the id of a hot batch
 
     @property
     def reading(self) -> AbstractContextManager[None]:
@@ -177,7 +181,7 @@ def without_pruning(plan: ScanPlan, extents: Sequence[Extent], hot: Sequence[Hot
 
 def with_blocks(plan: ScanPlan, blocks: Mapping[str, Sequence[Block]]) -> ScanPlan:
     """Take the blocks of each extent that are left, by its id; an extent without any drops out."""
-    tasks = [ExtentTask(task.extent, tuple(kept)) for task in plan.tasks if (kept := blocks[task.extent.id])]
+    tasks = [replace(task, blocks=tuple(kept)) for task in plan.tasks if (kept := blocks[task.extent.id])]
     held = [block for task in tasks for block in task.blocks or ()]
     rows = sum(block.stats.rows for block in held)
     by_block = Stage("block statistics", len(tasks), rows, sum(block.byte_size for block in held), len(held))

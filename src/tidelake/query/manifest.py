@@ -20,7 +20,6 @@ from sqlglot import exp
 from tidelake.logical import shown
 from tidelake.model.logical_types import Logical
 from tidelake.model.schema import DataType
-from tidelake.model.snapshot import Extent
 from tidelake.pruning.outcomes import TRUE, outcomes
 from tidelake.pruning.plan import ExtentTask, Question, ScanPlan, Stage, stats_of
 from tidelake.pruning.statistics import ColumnStats
@@ -97,13 +96,13 @@ def from_manifest(shape: Shape, table: Scannable) -> Answered:
     own = shape.reference.spelled
     columns = [own[name] for name in shape.columns]
     where = None if shape.where is None else shape.where.predicate
-    if where is None and not columns:
+    if where is None and not columns and not table.snapshot.is_keyed:
         return _all_rows(shape, table)
     plan = table.outline(columns, where, stats=columns)
     left: list[ExtentTask] = []
     parts: list[Sequence[Any]] = []
     for task in plan.tasks:
-        found = _part(shape, task.extent, plan)
+        found = _part(shape, task, plan)
         if found is None:
             left.append(task)
         else:
@@ -200,15 +199,21 @@ def _is_constant(node: exp.Expr | None) -> bool:
     return isinstance(node, exp.Literal)
 
 
-def _part(shape: Shape, extent: Extent, plan: ScanPlan) -> Sequence[Any] | None:
-    """Return what one extent adds, if its statistics prove that all its rows are wanted and know each value."""
+def _part(shape: Shape, task: ExtentTask, plan: ScanPlan) -> Sequence[Any] | None:
+    """Return what one extent adds, if its statistics prove that all its rows are wanted and know each value.
+
+    Where newer versions hide some of its rows, statistics only know how many are left.
+    """
+    extent, hidden = task.extent, 0 if task.dead is None else len(task.dead)
+    if hidden and any(each.column is not None for each in shape.outputs):
+        return None
     stats = stats_of(extent, plan.question)
     if plan.question.where is not None and outcomes(plan.question.where, stats) != TRUE:
         return None
     values: list[Any] = []
     for each in shape.outputs:
         if each.column is None:
-            values.append(extent.row_count)
+            values.append(extent.row_count - hidden)
             continue
         known = stats.columns[shape.reference.spelled[each.column]]
         found = _known_value(each, known, extent.row_count, shape.reference.types[each.column])

@@ -16,7 +16,7 @@ from tidelake.dynamic import cbor
 from tidelake.errors import QueryError, SchemaError
 from tidelake.model.expression import Distance, parse_where
 from tidelake.model.predicate import DynamicPathExists, Predicate, columns_of
-from tidelake.model.schema import OVERFLOW_COLUMN, DataType, Schema
+from tidelake.model.schema import HIDDEN_IDS, OVERFLOW_COLUMN, DataType, Schema
 from tidelake.model.settings import OVERFLOWED, PROMOTED, columns_under
 from tidelake.model.snapshot import Snapshot
 from tidelake.pruning.outcomes import may_match
@@ -41,16 +41,23 @@ def understood(
     names = [name for name in columns or () if isinstance(name, str)]
     names += [] if where is None or isinstance(where, str) else columns_of(where)
     for name in names:
-        snapshot = with_overflowed(catalog, snapshot, name) or snapshot
+        snapshot = showing(catalog, snapshot, name) or snapshot
     while isinstance(where, str):
         try:
             return snapshot, parse_where(where, columns=snapshot.schema.names)
         except QueryError as error:
-            found = with_overflowed(catalog, snapshot, error.unknown) if error.unknown else None
+            found = showing(catalog, snapshot, error.unknown) if error.unknown else None
             if found is None:
                 raise nor_in_overflow(error, [snapshot.schema]) from None
             snapshot = found
     return snapshot, where
+
+
+def showing(catalog: Catalog, snapshot: Snapshot, name: str) -> Snapshot | None:
+    """Return a snapshot that shows as a column what is none until it is named; None if there is nothing of the name."""
+    if snapshot.is_keyed and name in HIDDEN_IDS and name not in snapshot.schema:
+        return replace(snapshot, schema=snapshot.schema.with_hidden([name]))
+    return with_overflowed(catalog, snapshot, name)
 
 
 def with_overflowed(catalog: Catalog, snapshot: Snapshot, name: str) -> Snapshot | None:

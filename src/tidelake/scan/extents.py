@@ -27,19 +27,20 @@ from tidelake.errors import CorruptError
 from tidelake.format import ExtentReader, segment_format
 from tidelake.logical import shown
 from tidelake.model.predicate import Predicate, columns_of
-from tidelake.model.schema import DYNAMIC_FIELD, Column, DataType, Schema, told_apart
+from tidelake.model.schema import DELETED_COLUMN, DYNAMIC_FIELD, SEQ_COLUMN, Column, DataType, Schema, told_apart
 from tidelake.model.snapshot import Extent, HotBatch
 from tidelake.objects import ObjectStore
 from tidelake.pruning.plan import Block, ExtentTask, Question, ScanPlan, surviving, with_blocks
 from tidelake.runtime.forking import renew_after_fork
 from tidelake.scan.evaluate import measured, select, stretch
-from tidelake.scan.hot import read_hot
+from tidelake.scan.hot import hot_groups
 
 READ_THREADS = max(2, min(8, os.cpu_count() or 2))
 MEMORY_BUDGET = 256 << 20  # bytes of blocks in memory ahead of the consumer, as stored
 FOOTERS_KEPT = 4096  # opened extents; a footer is a few dozen kilobytes
 LAST_NS = 2**63
 LATE_BYTES = 256 << 10  # columns of a block that are read in a second step, if at all: a request costs about as much
+_HIDDEN = frozenset((SEQ_COLUMN, DELETED_COLUMN))
 _ROW = "\0row"  # no column's name: control characters are refused
 
 Alternatives: TypeAlias = tuple[tuple[str, str], ...]
@@ -90,6 +91,7 @@ def prune_blocks(plan: ScanPlan, footers: Footers, *, prune: bool = True) -> Sca
     def blocks_of(task: ExtentTask) -> list[Block]:
         infos = footers.open(task.extent).metadata().blocks
         stats = [info.stats for info in infos]
+        first_rows = np.cumsum([0, *(each.rows for each in stats)])
         kept = surviving(plan.question, task.extent, stats) if prune else dict.fromkeys(range(len(infos)), False)
         return [
             Block(
@@ -98,6 +100,8 @@ def prune_blocks(plan: ScanPlan, footers: Footers, *, prune: bool = True) -> Sca
                 byte_size=sum(piece.length for piece in infos[number].pieces.values()),
                 needed_bytes=sum(piece.length for name, piece in infos[number].pieces.items() if name in needed),
                 proven=proven,
+                first_row=int(first_rows[number]),
+                dead=_dead_between(task.dead, int(first_rows[number]), int(first_rows[number + 1])),
             )
             for number, proven in kept.items()
         ]
@@ -205,7 +209,7 @@ def _pieces(plan: ScanPlan, footers: Footers) -> list[_Piece]:
     ]
     if plan.hot:
         size = sum(len(batch.payload) for batch in plan.hot)
-        pieces.append(_Piece(partial(reading.hot, plan.hot), size, None))
+        pieces.append(_Piece(partial(reading.hot, plan.hot, plan.dead_hot), size, None))
     return pieces
 
 
@@ -234,7 +238,7 @@ class Shape:
     def conformed(self, batch: pa.RecordBatch, written: Sequence[str], rows: int) -> pa.RecordBatch:
         """Return columns that were read as the table has them now: absent ones are null, spread ones are united."""
         if not self.columns:
-            return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
+            return _bare(rows)
         arrays = []
         for column in self.columns:
             wanted = column.type.arrow
@@ -267,31 +271,36 @@ class _Reading:
 
     def block(self, extent: Extent, block: Block) -> pa.RecordBatch:
         """Read the wanted rows of a block."""
-        reader = self.footers.open(extent)
+        reader = _Stored(self.footers.open(extent), extent.first_seq, block)
         if block.proven or self.where is None:
-            return _loaded(reader, block, self.whole)
-        pieces = reader.metadata().blocks[block.number].pieces
+            return reader.loaded(self.whole)
+        pieces = reader.reader.metadata().blocks[block.number].pieces
         if sum(pieces[column.name].length for column in self.rest.columns if column.name in pieces) < LATE_BYTES:
-            return select(self.where, _loaded(reader, block, self.whole))
-        return self._late(reader, block, self.where)
+            return select(self.where, reader.loaded(self.whole))
+        return self._late(reader, self.where)
 
-    def _late(self, reader: ExtentReader, block: Block, where: Predicate) -> pa.RecordBatch:
+    def _late(self, reader: _Stored, where: Predicate) -> pa.RecordBatch:
         """Read what the predicate looks at, and the rest only where a row matches."""
-        asked = _loaded(reader, block, self.asked)
+        asked = reader.loaded(self.asked)
         found = select(where, asked.append_column(_ROW, pa.array(np.arange(asked.num_rows))))
         if found.num_rows:
-            others = _rows_of(_loaded(reader, block, self.rest), found.column(_ROW))
+            others = _rows_of(reader.loaded(self.rest), found.column(_ROW))
         else:
             others = pa.RecordBatch.from_pylist([], self.rest.arrow)
         parts = {column.name: found for column in self.asked.columns} | {c.name: others for c in self.rest.columns}
         arrays = [parts[name].column(name) for name in self.whole.arrow.names]
         return pa.RecordBatch.from_arrays(arrays, schema=self.whole.arrow)
 
-    def hot(self, hot: Sequence[HotBatch]) -> pa.RecordBatch:
+    def hot(self, hot: Sequence[HotBatch], dead: Mapping[str, Any]) -> pa.RecordBatch:
         """Read all hot rows at once; those of one schema are joined before anything else is done to them."""
-        parts = [
-            self.whole.conformed(rows, written, rows.num_rows) for written, rows in read_hot(hot, self.whole.written)
-        ]
+        parts = []
+        for written, rows, batches in hot_groups(hot, self.whole.written):
+            batch = self.whole.conformed(rows, written, rows.num_rows)
+            if _HIDDEN.intersection(batch.schema.names):
+                batch = _with_hidden(batch, np.concatenate([_counted(each.first_seq, each.rows) for each in batches]))
+            at = np.cumsum([0, *(each.rows for each in batches)])
+            gone = [at[n] + dead[each.id] for n, each in enumerate(batches) if each.id in dead]
+            parts.append(_without(batch, np.concatenate(gone) if gone else None))
         joined = _joined(parts)
         return joined if self.where is None else select(self.where, joined)
 
@@ -303,9 +312,61 @@ def _rows_of(batch: pa.RecordBatch, ascending: pa.Array) -> pa.RecordBatch:
     return stretch(batch, first, last + 1) if are_neighbours else batch.take(ascending)
 
 
-def _loaded(reader: ExtentReader, block: Block, shape: Shape) -> pa.RecordBatch:
-    written = reader.metadata().schema.names
-    return shape.conformed(reader.read_block(block.number, shape.written(written)), written, block.stats.rows)
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """One block of an open extent, without the rows that newer versions hide."""
+
+    reader: ExtentReader
+    first_seq: int | None
+    block: Block
+
+    def loaded(self, shape: Shape) -> pa.RecordBatch:
+        """Read some columns of it, as the table has them now."""
+        block, written = self.block, self.reader.metadata().schema.names
+        read = self.reader.read_block(block.number, shape.written(written))
+        batch = shape.conformed(read, written, block.stats.rows)
+        if _HIDDEN.intersection(batch.schema.names):
+            first = None if self.first_seq is None else self.first_seq + block.first_row
+            batch = _with_hidden(batch, _counted(first, batch.num_rows))
+        return _without(batch, block.dead)
+
+
+def _counted(first_seq: int | None, rows: int) -> Any:
+    """Return versions that are not stored: from the first on, row by row."""
+    return np.arange(rows) + (first_seq or 0)
+
+
+def _with_hidden(batch: pa.RecordBatch, seqs: Any) -> pa.RecordBatch:
+    """Fill hidden columns where they are not stored: versions are counted, and nothing is deleted."""
+    for name, filling in ((SEQ_COLUMN, pa.array(seqs, pa.int64())), (DELETED_COLUMN, pa.scalar(False))):
+        if name in batch.schema.names and batch.column(name).null_count:
+            at = batch.schema.names.index(name)
+            batch = batch.set_column(at, batch.schema.field(at), pc.coalesce(batch.column(name), filling))
+    return batch
+
+
+def _without(batch: pa.RecordBatch, dead: Any) -> pa.RecordBatch:
+    """Leave rows out by their positions."""
+    if dead is None or not len(dead):
+        return batch
+    if not batch.num_columns:
+        return _bare(batch.num_rows - len(dead))
+    alive = np.ones(batch.num_rows, np.bool_)
+    alive[dead] = False
+    return batch.filter(pa.array(alive))
+
+
+def _bare(rows: int) -> pa.RecordBatch:
+    """Return rows without columns."""
+    return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
+
+
+def _dead_between(dead: Any, first: int, end: int) -> Any:
+    """Return which positions of an extent lie in a block, counted from its beginning."""
+    if dead is None:
+        return None
+    low, high = np.searchsorted(dead, (first, end))
+    return dead[low:high] - first if high > low else None
 
 
 def widened(array: pa.Array, kind: DataType) -> pa.Array:

@@ -33,6 +33,13 @@ def read_hot(
     batches: Sequence[HotBatch], wanted: Callable[[Sequence[str]], Sequence[str]]
 ) -> list[tuple[list[str], pa.RecordBatch]]:
     """Read hot rows: for each schema among them, the columns that were written and the rows with those ``wanted``."""
+    return [(names, rows) for names, rows, _ in hot_groups(batches, wanted)]
+
+
+def hot_groups(
+    batches: Sequence[HotBatch], wanted: Callable[[Sequence[str]], Sequence[str]]
+) -> list[tuple[list[str], pa.RecordBatch, list[HotBatch]]]:
+    """Read hot rows as ``read_hot`` does, and say which batches they come from, in their order."""
     alike: dict[bytes, list[tuple[HotBatch, pa.Buffer]]] = {}
     for batch in batches:
         message, rows = _parted(batch)
@@ -42,7 +49,7 @@ def read_hot(
         schema = _schema_of(message, several[0][0])
         names = set(wanted(schema.names))
         fields = [at for at, name in enumerate(schema.names) if name in names]
-        found.append((schema.names, _decoded(message, several, fields)))
+        found.append((schema.names, _decoded(message, several, fields), [batch for batch, _ in several]))
     return found
 
 

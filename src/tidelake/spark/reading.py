@@ -148,10 +148,10 @@ def cut_splits(plan: ScanPlan, footers: Footers, split_bytes: int | None = None)
     question = plan.question
     others = {column for name in question.needed for column, _ in question.alternatives.get(name, ())}
     columns = others | set(question.needed)
-    bare = replace(plan, snapshot=replace(plan.snapshot, settings={}), tasks=(), hot=(), stages=())
+    bare = replace(plan, snapshot=replace(plan.snapshot, settings={}), tasks=(), hot=(), stages=(), dead_hot={})
     splits: list[InputPartition] = [_split_of(bare, run, footers, columns) for run in runs if run]
     if plan.hot:
-        splits.append(Split(replace(bare, hot=plan.hot), {}))
+        splits.append(Split(replace(bare, hot=plan.hot, dead_hot=plan.dead_hot), {}))
     return splits
 
 

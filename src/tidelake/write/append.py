@@ -12,7 +12,9 @@ from collections.abc import Container
 from dataclasses import dataclass
 from typing import Any
 
-from tidelake.errors import ConflictError, OverlapError
+import pyarrow as pa
+
+from tidelake.errors import AlreadyExistsError, ConflictError, InvalidInputError, OverlapError
 from tidelake.handle.table_handle import TableHandle
 from tidelake.ingest import Rules, coerced_stream, is_rereadable
 from tidelake.model.settings import TableSettings
@@ -22,6 +24,7 @@ from tidelake.write.appender import Appender
 from tidelake.write.flush import see_to_flush
 from tidelake.write.promote import promote_settled
 from tidelake.write.publish import publish
+from tidelake.write.upsert import are_new
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +37,13 @@ class AppendReport:
     replayed: bool = False
     overlap: int = 0  # rows in time windows that were already held
     overflowed: int = 0  # values that fitted no column
+    superseded: int = 0  # rows that a later one of the same append, with the same key, took the place of
     skipped: int = 0  # rows of a file that were passed over, and are in its quarantine file
     changes: tuple[str, ...] = ()  # what became of columns whose values changed their type
     commit: str = ""  # the id of its commit, for ``undo``; empty if there were no rows
 
 
-def append(table: TableHandle, rows: Any, *, key: str | None = None) -> AppendReport:
+def append(table: TableHandle, rows: Any, *, key: str | None = None, insert_only: bool = False) -> AppendReport:
     """Append rows as ``Table.append`` says; a second append of the same key changes nothing."""
     table.refuse_when_pinned()
     if key is not None and (receipt := table.catalog.receipt(table.scope, key=key)):
@@ -47,29 +51,40 @@ def append(table: TableHandle, rows: Any, *, key: str | None = None) -> AppendRe
     head = table.coordinator.head(table.scope)  # perhaps not the newest: the commit is rebased
     for _ in range(WIDENING_TRIES if is_rereadable(rows) else 0):
         try:
-            return _append(table, rows, key, head)
+            return _append(table, rows, key, head, insert_only)
         except ConflictError as error:  # another writer gave a new field another type: fit the rows to that one
             if error.kind != "schema":
                 raise
             head = table.catalog.head(table.scope)
     # What is read once is tried once: while nobody has put rows here, nobody is likely to forbid what it needs.
     is_new = not is_rereadable(rows) and not head.totals.rows + head.totals.hot_rows
-    return _append(table, rows, key, head, is_last=not is_new)
+    return _append(table, rows, key, head, insert_only, is_last=not is_new)
 
 
-def _append(table: TableHandle, rows: Any, key: str | None, head: Snapshot, *, is_last: bool = False) -> AppendReport:
+def _append(
+    table: TableHandle, rows: Any, key: str | None, head: Snapshot, insert_only: bool, *, is_last: bool = False
+) -> AppendReport:
+    if insert_only and not head.is_keyed:
+        raise InvalidInputError("insert_only needs a table with a key", table=table.name, kind="no_key")
     writer = Appender(table, head)
+    keys: list[pa.RecordBatch] = []  # of rows that must be new
     exact: Container[str] = frozenset() if is_last else writer  # what others may forbid is not tried for ever
     rules = Rules(time=TableSettings.of(head.settings).time, exact=exact)
     is_offered = False
     try:
         for coerced in coerced_stream(rows, head.schema, rules):
             writer.take(coerced)
+            if insert_only:
+                keys.append(coerced.batch.select(list(writer.key)))
         actions = writer.finish()
         if not actions:
             return AppendReport(0, head.sequence, 0)
         is_offered = True
-        receipt = publish(table, head, actions, key=key, claims=writer.claims())
+        check = are_new(table, keys) if insert_only else None
+        receipt = publish(table, head, actions, key=key, claims=writer.claims(), check=check)
+    except AlreadyExistsError:
+        writer.discard()
+        raise
     except OverlapError as error:
         writer.give_up()
         if key is not None and (twin := table.catalog.receipt(table.scope, key=key)):
@@ -85,10 +100,11 @@ def _append(table: TableHandle, rows: Any, key: str | None, head: Snapshot, *, i
         writer.give_up()
         return _replay(receipt)
     report = AppendReport(
-        writer.rows,
+        writer.rows - writer.superseded,
         receipt.sequence,
         writer.extents,
         overlap=writer.overlap,
+        superseded=writer.superseded,
         overflowed=writer.overflowed,
         changes=writer.changes(),
         commit=receipt.commit_id,

@@ -22,7 +22,7 @@ from tidelake.errors import CommitUnknownError, ConflictError, NotFoundError, Ov
 from tidelake.handle.table_handle import TableHandle
 from tidelake.ingest import Coerced
 from tidelake.model.exact import is_exact_array
-from tidelake.model.schema import DataType, Schema, becoming_real
+from tidelake.model.schema import SEQ_COLUMN, DataType, Schema, becoming_real
 from tidelake.model.settings import DEMOTED, OVERFLOWED, TableSettings
 from tidelake.model.snapshot import Action, AddExtent, AppendHot, Claim, Extent, HotBatch, Snapshot, UpdateTable
 from tidelake.scan.hot import hot_payload
@@ -40,6 +40,7 @@ from tidelake.write.drift import (
     tally_before,
     with_promoted,
 )
+from tidelake.write.keyed import BLOCK_ROWS, check_keys, in_key_order, newest_rows, newest_versions
 from tidelake.write.naming import ExtentName
 from tidelake.write.stager import Stager, united
 
@@ -64,6 +65,8 @@ class Appender:
     rows: int = 0
     extents: int = 0
     overflowed: int = 0
+    superseded: int = 0  # rows that a later one with the same key took the place of
+    key: tuple[str, ...] = ()
     _stager: Stager = field(init=False)
     _actions: list[Action] = field(default_factory=list)
     _names: list[ExtentName] = field(default_factory=list)
@@ -76,7 +79,11 @@ class Appender:
     _exact: dict[str, bool] = field(default_factory=dict)  # long columns of the table that were looked at
 
     def __post_init__(self) -> None:
-        self._stager = Stager(self.target.store, TableSettings.of(self.head.settings), sort=self.sort)
+        settings = TableSettings.of(self.head.settings)
+        self.key = settings.key
+        self._stager = Stager(
+            self.target.store, settings, sort=self.sort and not self.key, block_rows=BLOCK_ROWS if self.key else None
+        )
         self._recorder = Recorder.of(
             self.target.coverage_store, self.head, self.target.name, is_new=self.is_new, freed=self.freed
         )
@@ -123,6 +130,8 @@ class Appender:
 
     def take(self, coerced: Coerced) -> None:
         """Stage rows, with the schema they needed."""
+        if self.key:
+            check_keys(coerced.batch, self.key, self.head.schema, coerced.schema, first_row=self.rows)
         self.widened = coerced.schema
         self.overflowed += coerced.overflowed
         self._rounded.update(coerced.rounded)
@@ -227,7 +236,7 @@ class Appender:
         return self._stager.rows <= HOT_ROWS and self._stager.byte_size <= HOT_BYTES
 
     def _hot_batch(self) -> HotBatch:
-        rows = united(self._stager.batches, self.schema)
+        rows = self._distinct(united(self._stager.batches, self._stored_schema()))
         if self._recorder:
             self._recorder.take([rows])
         low, high = self._time_bounds(rows)
@@ -237,12 +246,32 @@ class Appender:
         time = TableSettings.of(self.head.settings).time
         if time is None:
             return None, None
-        times = rows.column(time).view(pa.int64()).to_numpy(zero_copy_only=False)  # a row always has a time
+        if rows.column(time).null_count:  # tombstones have none
+            return None, None
+        times = rows.column(time).view(pa.int64()).to_numpy(zero_copy_only=False)
         low, high = int(times.min()) * 1000, int(times.max()) * 1000
         return (low, high) if low >= -(2**63) and high < 2**63 else (None, None)
 
+    def _stored_schema(self) -> Schema:
+        """Return the schema with the hidden columns that staged rows have."""
+        if not self.key:
+            return self.schema
+        return self.schema.with_hidden({name for batch in self._stager.batches for name in batch.schema.names})
+
+    def _distinct(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Keep one row of each key, if the table has one: the last, or the newest where versions are known."""
+        if not self.key:
+            return rows
+        kept = newest_versions(rows, self.key) if SEQ_COLUMN in rows.schema.names else newest_rows(rows, self.key)
+        self.superseded += rows.num_rows - kept.num_rows
+        return kept
+
     def _write_extent(self) -> None:
         target = self.target
+        stored = self._stored_schema()
+        if self.key:
+            rows = self._distinct(united(self._stager.batches, stored))
+            self._stager.batches = [in_key_order(rows, self.key)]
         judged = self._recorder.begin(self._stager.batches) if self._recorder else None
         extent_id = new_id()
         name = ExtentName.registered(
@@ -257,7 +286,7 @@ class Appender:
                 judged()
             target.at("extent.begun")
 
-        written = self._stager.write(name.key, extent_id, self.schema, begin, sink=name)
+        written = self._stager.write(name.key, extent_id, stored, begin, sink=name)
         extent = replace(written, key=name.key, level=self.level)
         target.at("extent.written")
         if self._recorder and judged:

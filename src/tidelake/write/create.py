@@ -12,7 +12,7 @@ from typing import Any
 
 from tidelake.catalog.protocol import Catalog, TableInfo, parse_table_name
 from tidelake.errors import InvalidInputError, SchemaError
-from tidelake.model.schema import ENTITY_KINDS, DataType, Schema
+from tidelake.model.schema import ENTITY_KINDS, HIDDEN_IDS, DataType, Schema
 from tidelake.model.settings import (
     FLUSH_AGE,
     FLUSH_OFF,
@@ -32,6 +32,7 @@ from tidelake.runtime.deferred import deferred
 buckets, schedules = deferred("tidelake.coverage.buckets"), deferred("tidelake.coverage.schedule")
 
 MODES = ("exclusive", "track", "off")
+KEY_KINDS = ("int", "long", "string", "bool", "timestamp")
 RESERVED = ("start", "end", "buckets")  # columns of what is answered about coverage
 
 
@@ -49,6 +50,7 @@ def create_table(
     cluster_by: Sequence[str] = (),
     upkeep: bool = True,
     scope: str = SHARED,
+    key: str | Sequence[str] = (),
     **series: Any,
 ) -> TableInfo:
     """Make a table as ``Lake.create_table`` says; ``series`` is what it tells of buckets, entities and coverage."""
@@ -65,6 +67,7 @@ def create_table(
         cluster_by=_cluster_columns(columns, cluster_by),
         upkeep=upkeep,
         scope=_known_scope(scope),
+        key=_key_columns(catalog, columns, key, series),
         series=_series_settings(columns, named, **series),
     )
     for duration in (retention, history, None if age == FLUSH_OFF else age):
@@ -91,6 +94,34 @@ def _known_scope(scope: str) -> str:
     if scope not in SCOPES:
         raise InvalidInputError(f"the scope of a table is one of {', '.join(SCOPES)}", found=scope, kind="bad_scope")
     return scope
+
+
+def _key_columns(
+    catalog: Catalog, schema: Schema, names: str | Sequence[str], series: Mapping[str, Any]
+) -> tuple[str, ...]:
+    """Return the columns that name a row, checked."""
+    key = (names,) if isinstance(names, str) else tuple(names)
+    if not key:
+        return ()
+    if not catalog.layout.keeps_hot_rows:
+        raise InvalidInputError(
+            "a table of a transaction log has no key: its layout knows no versions of rows", kind="no_keys_here"
+        )
+    if len(set(key)) != len(key):
+        raise SchemaError("a key names a column once", columns=", ".join(key))
+    for name in key:
+        if schema[name].type.kind not in KEY_KINDS:
+            raise SchemaError(
+                f"a key column is one of {', '.join(KEY_KINDS)}", column=name, type=schema[name].type, kind="bad_key"
+            )
+    if taken := [name for name in HIDDEN_IDS if name in schema]:
+        raise SchemaError("a table with a key gives this column itself", column=taken[0], kind="bad_key")
+    if series.get("bucket") is not None:
+        raise InvalidInputError(
+            "a table with a key keeps no coverage: its rows change places, and what they covered with them",
+            kind="bad_key",
+        )
+    return key
 
 
 def _cluster_columns(schema: Schema, names: Sequence[str]) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ from tidelake.model.snapshot import Action, DropHot, HotBatch, Snapshot
 from tidelake.runtime.processes import process_name
 from tidelake.scan.hot import acknowledged_us, hot_rows
 from tidelake.write.appender import Appender
+from tidelake.write.keyed import hot_versions
 from tidelake.write.promote import promote_settled
 from tidelake.write.publish import publish
 
@@ -128,7 +129,7 @@ def _flush_rows(table: TableHandle, head: Snapshot, hot: Sequence[HotBatch]) -> 
     table.at("flush.listed")
     writer = Appender(table, head, keep_hot=False, is_new=False)
     try:
-        for batch in hot_rows(hot):
+        for batch in hot_versions(hot) if head.is_keyed else hot_rows(hot):
             writer.take_batch(batch)
         drops: list[Action] = [DropHot(batch.id) for batch in hot]
         actions = (*writer.finish(), *drops)
@@ -142,4 +143,4 @@ def _flush_rows(table: TableHandle, head: Snapshot, hot: Sequence[HotBatch]) -> 
         writer.give_up()
         raise
     promote_settled(table, head)
-    return FlushReport(writer.rows, writer.extents, receipt.sequence)
+    return FlushReport(writer.rows - writer.superseded, writer.extents, receipt.sequence)

@@ -8,13 +8,16 @@ rebased: so two users that widen a table in different ways fare as two writers o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from tidelake.catalog.protocol import new_id
 from tidelake.errors import ConflictError
 from tidelake.handle.table_handle import TableHandle
 from tidelake.model.schema import becoming_real
 from tidelake.model.snapshot import Action, Claim, Commit, Fence, Receipt, Snapshot, UpdateTable, inputs_of, rebase
+
+EXACT_TRIES = 50  # each lost to another commit of the same scope
 
 
 def publish(
@@ -27,13 +30,38 @@ def publish(
     key: str | None = None,
     claims: tuple[Claim, ...] = (),
     fence: Fence | None = None,
+    is_exact: bool = False,
+    check: Callable[[Snapshot], None] | None = None,
 ) -> Receipt:
-    """Commit actions that were built on a head, and give the receipt."""
+    """Commit actions that were built on a head, and give the receipt.
+
+    What is exact is committed on top of that head or not at all. With a check, it is committed on top of the newest
+    snapshot for which the check does not raise.
+    """
     own = id or new_id()
     if head.scope.user:
         actions = _after_table(table, actions)
-    commit = Commit(own, head.scope, head.sequence, tuple(actions), operation, key, claims, fence)
-    return table.coordinator.commit(commit)
+    commit = Commit(own, head.scope, head.sequence, tuple(actions), operation, key, claims, fence, is_exact)
+    return table.coordinator.commit(commit) if check is None else _checked(table, commit, check)
+
+
+def _checked(table: TableHandle, commit: Commit, check: Callable[[Snapshot], None]) -> Receipt:
+    """Commit on top of a snapshot for which a check did not raise, the newest there is."""
+    for left in reversed(range(EXACT_TRIES)):
+        before = table.catalog.receipt(table.scope, commit_id=commit.id)
+        if before is None and commit.key is not None:
+            before = table.catalog.receipt(table.scope, key=commit.key)
+        if before is not None:
+            return before
+        head = table.catalog.head(table.scope)
+        check(head)
+        live = table.catalog.live(table.scope, inputs_of(commit))
+        try:
+            return table.coordinator.commit(replace(rebase(commit, head, live=live), is_exact=True))
+        except ConflictError as error:
+            if error.kind != "moved" or not left:
+                raise
+    raise AssertionError("the last try returns or raises")
 
 
 def _after_table(table: TableHandle, actions: Sequence[Action]) -> Sequence[Action]:

@@ -35,6 +35,11 @@ def checksum_of(kind: str, *values: Any) -> int:
     return xxhash.xxh3_64_intdigest(orjson.dumps((kind, *values), default=_hashed)) & _MASK | _MARK
 
 
+def if_known(value: Any) -> tuple[Any, ...]:
+    """Return a value that came later than its checksum: where there is none, the checksum is as it was."""
+    return () if value is None else (value,)
+
+
 def snapshot_checksum(scope: Scope, settings: Mapping[str, Any], row: Sequence[Any]) -> int:
     """Return the checksum of a snapshot's row, with the settings it has if they are the table's of its time."""
     return checksum_of("a snapshot", *_snapshot_key(scope, settings), *row)

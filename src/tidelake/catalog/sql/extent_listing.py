@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 
 from tidelake.catalog.protocol import Interval, Sort, sort_of
-from tidelake.catalog.sql.checksums import check_row, checksum_of, decoding
+from tidelake.catalog.sql.checksums import check_row, checksum_of, decoding, if_known
 from tidelake.catalog.sql.driver import Row
 from tidelake.errors import InvalidInputError
 from tidelake.model.codec import dumps
@@ -35,7 +35,7 @@ _SPANS = {
 EXTENT_COLUMNS = """
     e.ordinal, e.id, e."key", e.format, e.byte_size, e.row_count, e.block_count, e.min_ts_ns, e.max_ts_ns,
     e.schema_version, e.present_paths, e.level, e.coverage_key, e.added_seq, e.removed_seq,
-    e.checksum"""  # of extents AS e
+    e.checksum, e.first_seq"""  # of extents AS e
 
 select_stats = """
     SELECT c.ordinal, c.name, c.body, c.checksum FROM extent_columns AS c
@@ -113,8 +113,9 @@ def extent_to_row(extent: Extent, *, scope_id: int, sequence: int, position: int
         "coverage_key": extent.coverage_key,
         "added_seq": sequence,
     }
-    checksum = checksum_of("an extent", scope_id, *row.values())
-    return {"scope_id": scope_id, "span": span_of(low, high), "checksum": checksum, **row}
+    first = extent.first_seq
+    checksum = checksum_of("an extent", scope_id, *row.values(), *if_known(first))
+    return {"scope_id": scope_id, "span": span_of(low, high), "checksum": checksum, **row, "first_seq": first}
 
 
 def stats_to_rows(extent: Extent, *, scope_id: int, sequence: int, position: int) -> Iterator[dict[str, Any]]:
@@ -140,10 +141,15 @@ def check_bounds(scope_id: int, rows: Iterable[Row]) -> None:
         check_row(checksum, "bounds", scope_id, ordinal, name, *bounds)
 
 
+def check_extent(scope_id: int, row: Row) -> None:
+    """Hold a row of ``EXTENT_COLUMNS`` against its checksum."""
+    check_row(row[15], "an extent", scope_id, *row[:14], *if_known(row[16]))
+
+
 def rows_to_extents(scope_id: int, rows: Sequence[Row], stats: Mapping[int, Mapping[str, Any]]) -> list[Extent]:
     """Read the rows of extents, with the statistics known of each ordinal; CorruptError if one is damaged."""
     for row in rows:
-        check_row(row[15], "an extent", scope_id, *row[:14])
+        check_extent(scope_id, row)
     with decoding("an extent"):
         return [_extent_of(row, stats.get(row[0], {})) for row in rows]
 
@@ -165,6 +171,7 @@ def _extent_of(row: Row, column_stats: Mapping[str, Any]) -> Extent:
         coverage_key=row[12],
         added_seq=row[13],
         removed_seq=row[14],
+        first_seq=row[16],
     )
 
 

@@ -128,6 +128,7 @@ CREATE TABLE extents (
     coverage_key TEXT,
     present_paths TEXT NOT NULL,
     checksum BIGINT,
+    first_seq BIGINT,
     PRIMARY KEY (scope_id, ordinal),
     UNIQUE (scope_id, id)
 ) KEYED;
@@ -164,6 +165,7 @@ CREATE TABLE hot_batches (
     removed_seq BIGINT,
     payload BYTES NOT NULL,
     checksum BIGINT,
+    first_seq BIGINT,
     PRIMARY KEY (scope_id, ordinal),
     UNIQUE (scope_id, id)
 );
@@ -285,8 +287,9 @@ CREATE UNIQUE INDEX open_work_units ON work_units (kind, key) WHERE state IN ('q
 
 # Tables that catalogs of the same version may lack, because an earlier program made them: see ``setup.add_later``.
 LATER = ("pins", "leases", "gaps")
-_LATER_COLUMNS = {("snapshots", "commits")}  # besides checksums; a name is that of no other column
 SCOPED = ("segments", "due_scopes")  # and later still: those that tables of users and tables with a key need
+# Besides checksums; no column that was there at first has such a name.
+_LATER_COLUMNS = {("snapshots", "commits"), ("extents", "first_seq"), ("hot_batches", "first_seq")}
 
 _STATEMENTS = tuple(part.strip() for part in _LAYOUT.split(";") if part.strip())
 

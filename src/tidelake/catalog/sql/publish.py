@@ -16,7 +16,7 @@ from tidelake.catalog.commit import passed_over
 from tidelake.catalog.contributions import Share
 from tidelake.catalog.sql import publish_statements as s
 from tidelake.catalog.sql import sweep_statements as sweeping
-from tidelake.catalog.sql.checksums import check_row, checksum_of, damaged, decoding, snapshot_checksum
+from tidelake.catalog.sql.checksums import check_row, checksum_of, damaged, decoding, if_known, snapshot_checksum
 from tidelake.catalog.sql.driver import Row, Transaction
 from tidelake.catalog.sql.extent_listing import MAX_NS, MIN_NS, extent_to_row, ordinal_of, stats_to_rows
 from tidelake.catalog.sql.offsets import offsets_of
@@ -296,9 +296,10 @@ def _hot_row(batch: HotBatch, scope_id: int, sequence: int, position: int) -> di
         "schema_version": batch.schema_version,
         "added_seq": sequence,
     }
-    ordinal = ordinal_of(sequence, position)
-    checksum = checksum_of("a hot batch", scope_id, ordinal, *row.values())
-    return {"scope_id": scope_id, "ordinal": ordinal, "bytes": len(batch.payload), "checksum": checksum, **row}
+    ordinal, first = ordinal_of(sequence, position), batch.first_seq
+    checksum = checksum_of("a hot batch", scope_id, ordinal, *row.values(), *if_known(first))
+    own = {"scope_id": scope_id, "ordinal": ordinal, "bytes": len(batch.payload), "checksum": checksum}
+    return {**own, **row, "first_seq": first}
 
 
 def _of(commit: Commit, kind: type[ActionT]) -> list[ActionT]:
@@ -308,4 +309,5 @@ def _of(commit: Commit, kind: type[ActionT]) -> list[ActionT]:
 def _counts_to_text(snapshot: Snapshot) -> str:
     """Return a snapshot's counts as they are stored."""
     parts = (snapshot.totals, snapshot.added, snapshot.removed)
-    return orjson.dumps([[getattr(part, name) for name in _COUNTS] for part in parts]).decode()
+    counts = [[getattr(part, name) for name in _COUNTS] for part in parts]
+    return orjson.dumps([*counts, [snapshot.next_seq]] if snapshot.next_seq else counts).decode()

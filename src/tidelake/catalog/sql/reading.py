@@ -25,6 +25,7 @@ from tidelake.catalog.sql.checksums import (
     check_snapshot,
     damaged,
     decoding,
+    if_known,
 )
 from tidelake.catalog.sql.driver import Database, Row, Transaction
 from tidelake.catalog.sql.extent_listing import (
@@ -32,6 +33,7 @@ from tidelake.catalog.sql.extent_listing import (
     MAX_NS,
     MIN_NS,
     check_bounds,
+    check_extent,
     in_order,
     ordinal_of,
     rows_to_extents,
@@ -58,7 +60,7 @@ _SNAPSHOT_COLUMNS = """
     n.coverage_as_of, n.checksum"""  # of snapshots AS n
 _HOT_COLUMNS = """
     h.id, h.rows, h.payload, h.min_ts_ns, h.max_ts_ns, h.schema_version, h.added_seq, h.removed_seq, h.ordinal,
-    h.checksum"""  # of hot_batches AS h
+    h.checksum, h.first_seq"""  # of hot_batches AS h
 
 _tables = f"""
     SELECT {_TABLE_COLUMNS} FROM tables
@@ -489,7 +491,7 @@ class SqlReader:
         values = {"scope_id": place.scope_id, "sequence": place.sequence}
         upto = self._sound_upto.get((place.scope_id, ""), -1)
         for row in transaction.rows(_extents_after, {**values, "after": upto}):
-            check_row(row[15], "an extent", place.scope_id, *row[:14])
+            check_extent(place.scope_id, row)
         count, rows = transaction.rows(_counted, values)[0]
         check_count("extents", totals.extents, totals.rows, count, rows or 0)
         _keep(self._sound_upto, (place.scope_id, ""), ordinal_of(place.head + 1, 0) - 1)
@@ -526,19 +528,21 @@ class _Place:
 def _snapshot_of(scope: Scope, row: Row, schema: Schema, settings: Mapping[str, Any]) -> Snapshot:
     check_snapshot(scope, settings, row)
     with decoding("a snapshot"):
-        totals, added, removed = _counts_of(row[6])
+        totals, added, removed, next_seq = _counts_of(row[6])
     coverage = None if row[7] is None else UnitedCoverage(row[7], row[8])
-    return Snapshot(scope, row[0], row[1], row[2], row[3], row[4], schema, settings, totals, added, removed, coverage)
+    header = Snapshot(scope, row[0], row[1], row[2], row[3], row[4], schema, settings, totals, added, removed, coverage)
+    return replace(header, next_seq=next_seq) if next_seq else header
 
 
-def _counts_of(text: str) -> tuple[Counts, Counts, Counts]:
-    totals, added, removed = (Counts(*each) for each in orjson.loads(text))
-    return totals, added, removed
+def _counts_of(text: str) -> tuple[Counts, Counts, Counts, int]:
+    totals, added, removed, *rest = orjson.loads(text)
+    ((next_seq,),) = rest or [[0]]
+    return Counts(*totals), Counts(*added), Counts(*removed), next_seq
 
 
 def _batches_of(scope_id: int, rows: Sequence[Row]) -> list[HotBatch]:
     for row in rows:
-        check_row(row[9], "a hot batch", scope_id, row[8], *row[:7])
+        check_row(row[9], "a hot batch", scope_id, row[8], *row[:7], *if_known(row[10]))
     with decoding("a hot batch"):
         return [_batch_of(row) for row in rows]
 
@@ -553,6 +557,7 @@ def _batch_of(row: Row) -> HotBatch:
         schema_version=row[5],
         added_seq=row[6],
         removed_seq=row[7],
+        first_seq=row[10],
     )
 
 

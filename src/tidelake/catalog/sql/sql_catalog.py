@@ -56,6 +56,7 @@ from tidelake.model.snapshot import (
     empty_snapshot,
     first_snapshot,
     gather,
+    numbered,
     receipt_of,
 )
 from tidelake.objects.protocol import DEADLINE_S
@@ -281,7 +282,7 @@ class SqlCatalog(SqlSweeper, SqlInventory, SqlScopes, Closing):
         receipts = {commit.id: receipt_of(commit, snapshot) for commit in fresh}
         with transaction.sent_together():
             publish.write_snapshot(transaction, scope_id, snapshot, fresh)
-            publish.write_added(transaction, scope_id, fresh, snapshot.sequence)
+            publish.write_added(transaction, scope_id, numbered(fresh, onto), snapshot.sequence)
             publish.write_table(transaction, fresh, onto, snapshot)
             publish.write_receipts(transaction, scope_id, fresh, receipts)
         moved = (action for commit in fresh for action in commit.actions if isinstance(action, RecordOffset))

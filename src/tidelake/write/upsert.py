@@ -1,0 +1,160 @@
+"""Read, check and delete rows of a table by their keys.
+
+A deletion appends tombstones, which hide what was there from its commit on. What depends on rows that are in the table,
+such as that a key is new, is looked up at one snapshot and committed on top of that very snapshot: if it is the newest
+no more, it is looked up again. It does not find rows itself: see ``scan.lookup``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from tidelake.dynamic.forms import stream_in_form
+from tidelake.errors import AlreadyExistsError, InvalidInputError
+from tidelake.handle.table_handle import TableHandle
+from tidelake.ingest import Rules, coerced_stream
+from tidelake.model.predicate import Predicate
+from tidelake.model.schema import DELETED_COLUMN, Schema
+from tidelake.model.snapshot import Extent, Snapshot
+from tidelake.pruning.plan import make_plan
+from tidelake.scan.extents import scan_shown
+from tidelake.scan.lookup import Found, Lookup, key_columns, only_row
+from tidelake.scan.versions import keys_of
+from tidelake.write.appender import Appender
+from tidelake.write.flush import see_to_flush
+from tidelake.write.keyed import tombstones
+from tidelake.write.publish import publish
+
+SHOWN_KEYS = 5  # in an error
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteKeysReport:
+    """What a deletion of keys did."""
+
+    keys: int  # that are no more, whether they were there or not
+    snapshot: int
+    replayed: bool = False
+
+
+def asked_keys(snapshot: Snapshot, keys: Any) -> pa.RecordBatch:
+    """Return keys as rows of the key columns: from scalars, tuples, mappings, or anything that rows come from."""
+    names = keys_of(snapshot)
+    if not names:
+        raise InvalidInputError("the table has no key: make it with key=[…]", kind="no_key")
+    if isinstance(keys, str | bytes | int | Mapping) or not isinstance(keys, Iterable):
+        keys = [keys]
+    if not hasattr(keys, "__arrow_c_stream__"):
+        keys = [_as_mapping(key, names) for key in keys]
+        if not keys:
+            return pa.RecordBatch.from_pylist([], pa.schema([snapshot.schema.arrow.field(name) for name in names]))
+    own = Schema(tuple(snapshot.schema[name] for name in names))
+    batches = []
+    for coerced in coerced_stream(keys, own, Rules(time=None)):
+        if coerced.schema.names != own.names:
+            odd = [name for name in coerced.schema.names if name not in own]
+            raise InvalidInputError("a key has its key columns alone", unexpected=", ".join(odd), kind="bad_key")
+        for name in names:
+            if coerced.schema[name].type != own[name].type or coerced.batch.column(name).null_count:
+                raise InvalidInputError(f"a key is of type {own[name].type} and not null", column=name, kind="bad_key")
+        batches.append(coerced.batch.select(list(names)))
+    whole = pa.Table.from_batches(batches, own.arrow).combine_chunks().to_batches()
+    return whole[0] if whole else pa.RecordBatch.from_pylist([], own.arrow)
+
+
+def find(table: TableHandle, keys: Any) -> list[Found]:
+    """Look keys up in the snapshot that reads see now."""
+    snapshot = table.snapshot
+    return found_at(table, snapshot, asked_keys(snapshot, keys))
+
+
+def found_at(table: TableHandle, snapshot: Snapshot, asked: pa.RecordBatch) -> list[Found]:
+    """Look keys up in a snapshot."""
+    if not asked.num_rows:
+        return []
+    names = keys_of(snapshot)
+    lookup = Lookup(snapshot.schema, names, table.footers, table.hot(snapshot))
+    columns = key_columns(asked, names)
+    return lookup.find(columns, _candidates(table, snapshot, lookup.condition(columns)))
+
+
+def _candidates(table: TableHandle, snapshot: Snapshot, where: Predicate) -> list[Extent]:
+    """List the extents that may have some keys, by the bounds that the catalog has."""
+    if not snapshot.totals.extents:
+        return []
+    stats = (*keys_of(snapshot), DELETED_COLUMN)
+    return table.catalog.extents(table.scope, sequence=snapshot.sequence, where=where, stats=stats)
+
+
+def get(table: TableHandle, key: Any) -> dict[str, Any] | None:
+    """Return the newest version of one row, or None if there is none."""
+    pinned = table.pinned()
+    snapshot = pinned.snapshot
+    asked = asked_keys(snapshot, [key])
+    names = keys_of(snapshot)
+    hot = pinned.hot(snapshot)
+    lookup = Lookup(snapshot.schema, names, pinned.footers, hot)
+    columns = key_columns(asked, names)
+    extents = _candidates(pinned, snapshot, lookup.condition(columns))
+    (found,) = lookup.find(columns, extents)
+    if not found:
+        return None
+    _, question = pinned.question()
+    plan = only_row(make_plan(pinned.name, snapshot, question, extents, hot, pinned.held), pinned.footers, found)
+    rows: list[dict[str, Any]] = stream_in_form(scan_shown(plan, pinned.footers), "json").read_all().to_pylist()
+    return rows[0]
+
+
+def delete_keys(table: TableHandle, keys: Any, *, key: str | None = None) -> DeleteKeysReport:
+    """Write tombstones for keys, as ``Table.delete_keys`` says."""
+    table.refuse_when_pinned()
+    if key is not None and (receipt := table.catalog.receipt(table.scope, key=key)):
+        return DeleteKeysReport(receipt.rows, receipt.sequence, replayed=True)
+    head = table.coordinator.head(table.scope)
+    asked = asked_keys(head, keys)
+    if not asked.num_rows:
+        return DeleteKeysReport(0, head.sequence)
+    writer = Appender(table, head)
+    try:
+        writer.take_batch(tombstones({name: asked.column(name) for name in asked.schema.names}, head.schema))
+        receipt = publish(table, head, writer.finish(), operation="delete", key=key)
+    except BaseException:
+        writer.give_up()
+        raise
+    if receipt.replayed:
+        writer.give_up()
+        return DeleteKeysReport(receipt.rows, receipt.sequence, replayed=True)
+    see_to_flush(table, head)
+    return DeleteKeysReport(writer.rows - writer.superseded, receipt.sequence)
+
+
+def are_new(table: TableHandle, keys: Sequence[pa.RecordBatch]) -> Callable[[Snapshot], None]:
+    """Return what raises AlreadyExistsError, which names some, if one of these keys is in a snapshot."""
+
+    def check(head: Snapshot) -> None:
+        asked = pa.Table.from_batches(keys).combine_chunks().to_batches()[0]
+        held = [row for row, found in enumerate(found_at(table, head, asked)) if found]
+        if held:
+            some = asked.take(pa.array(held[:SHOWN_KEYS])).to_pylist()
+            shown = "; ".join(", ".join(f"{name}={value!r}" for name, value in row.items()) for row in some)
+            raise AlreadyExistsError(
+                f"{len(held):,} of the keys are there already: {shown}", table=table.name, keys=len(held),
+                kind="key_exists",
+            )  # fmt: skip
+
+    return check
+
+
+def _as_mapping(key: Any, names: Sequence[str]) -> Mapping[str, Any]:
+    if isinstance(key, Mapping):
+        if key.keys() != set(names):
+            raise InvalidInputError("a key has its key columns alone", wanted=", ".join(names), kind="bad_key")
+        return key
+    values = tuple(key) if isinstance(key, tuple | list) else (key,)
+    if len(values) != len(names):
+        raise InvalidInputError("a key has a value for each key column", wanted=", ".join(names), kind="bad_key")
+    return dict(zip(names, values, strict=True))

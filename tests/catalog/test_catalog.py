@@ -28,6 +28,7 @@ from tidelake.catalog.log.log_catalog import open_log_catalog
 from tidelake.catalog.protocol import Catalog, Changes, Expired, HotHeader, Pending, StaleHead, new_id
 from tidelake.errors import AlreadyExistsError, ConflictError, InvalidInputError, NotFoundError, SchemaError
 from tidelake.model.predicate import And, Equals, InSet, Not, Or, Predicate, Range, StringHas, TimeRange
+from tidelake.model.rebase import rebase
 from tidelake.model.schema import DataType
 from tidelake.model.snapshot import (
     Action,
@@ -46,7 +47,6 @@ from tidelake.model.snapshot import (
     UpdateCoverage,
     UpdateTable,
     apply,
-    rebase,
 )
 
 

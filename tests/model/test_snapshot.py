@@ -10,6 +10,7 @@ import pytest
 
 from tests.support.catalogs import SCHEMA, commit_of, extent, hot
 from tidelake.errors import ConflictError, CorruptError, InvalidInputError, OverlapError, SchemaError
+from tidelake.model.rebase import gather, rebase
 from tidelake.model.schema import DataType, Schema
 from tidelake.model.snapshot import (
     Action,
@@ -33,10 +34,8 @@ from tidelake.model.snapshot import (
     empty_snapshot,
     first_snapshot,
     from_document,
-    gather,
     keys_of,
     make_id,
-    rebase,
     receipt_of,
     to_document,
 )

@@ -10,6 +10,7 @@ from typing import Any
 
 from tests.support.protocol_world import Cast, Role, Roles
 from tidelake.model import snapshot
+from tidelake.model.rebase import rebase
 from tidelake.model.snapshot import AddExtent, Commit, Manifest, RemoveExtent, Snapshot
 
 WRITER: tuple[str, Role] = ("a", "writer")
@@ -31,7 +32,7 @@ LEASED: Roles = (WRITER, ("c", "leased compactor"), ("d", "leased compactor"))
 
 def _rebase_without_removals(commit: Commit, onto: Snapshot, **known: Any) -> Commit:
     kept = tuple(action for action in commit.actions if not isinstance(action, RemoveExtent))
-    return replace(snapshot.rebase(commit, onto, **known), actions=kept)
+    return replace(rebase(commit, onto, **known), actions=kept)
 
 
 def _rebase_without_asking(commit: Commit, onto: Snapshot, **known: Any) -> Commit:

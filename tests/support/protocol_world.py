@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
+from tidelake.model import rebase as rebasing
 from tidelake.model import snapshot
 from tidelake.model.schema import Schema
 from tidelake.model.snapshot import Commit, Manifest, Scope
@@ -107,7 +108,7 @@ class Rules:
     heeds_retained: bool = True
     forgets_last: bool = True
     # the pure functions
-    rebase: Callable[..., Commit] = snapshot.rebase
+    rebase: Callable[..., Commit] = rebasing.rebase
     apply: Callable[..., Manifest] = snapshot.apply
 
 

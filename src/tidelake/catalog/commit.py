@@ -43,6 +43,7 @@ from tidelake.errors import (
     TidelakeError,
     UnavailableError,
 )
+from tidelake.model.rebase import gather
 from tidelake.model.snapshot import (
     Commit,
     Counts,
@@ -52,7 +53,6 @@ from tidelake.model.snapshot import (
     Snapshot,
     UpdateCoverage,
     advance,
-    gather,
     inputs_of,
     keys_of,
     nothing_held,

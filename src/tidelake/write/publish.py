@@ -14,8 +14,9 @@ from dataclasses import replace
 from tidelake.catalog.protocol import new_id
 from tidelake.errors import ConflictError
 from tidelake.handle.table_handle import TableHandle
+from tidelake.model.rebase import rebase
 from tidelake.model.schema import becoming_real
-from tidelake.model.snapshot import Action, Claim, Commit, Fence, Receipt, Snapshot, UpdateTable, inputs_of, rebase
+from tidelake.model.snapshot import Action, Claim, Commit, Fence, Receipt, Snapshot, UpdateTable, inputs_of
 
 EXACT_TRIES = 50  # each lost to another commit of the same scope
 

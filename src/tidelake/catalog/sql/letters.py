@@ -40,7 +40,7 @@ _DIGEST_BYTES = 8
 
 def may_be_posted(commits: Sequence[Commit]) -> bool:
     """Whether somebody else may commit these: appends, which need no judgement but the head's and share a snapshot."""
-    return not any(commit.claims or commit.fence or inputs_of(commit) for commit in commits)
+    return not any(commit.claims or commit.fence or commit.is_exact or inputs_of(commit) for commit in commits)
 
 
 class Letters:

@@ -45,6 +45,7 @@ from tidelake.catalog.sql.setup import prepare
 from tidelake.catalog.sql.sweep import SqlSweeper
 from tidelake.catalog.sql.work import SqlWorkQueue, check_fence
 from tidelake.errors import AlreadyExistsError, ConflictError, CorruptError, InvalidInputError, NotFoundError
+from tidelake.model.rebase import gather
 from tidelake.model.schema import Schema
 from tidelake.model.snapshot import (
     Commit,
@@ -55,7 +56,6 @@ from tidelake.model.snapshot import (
     advance,
     empty_snapshot,
     first_snapshot,
-    gather,
     numbered,
     receipt_of,
 )

@@ -53,12 +53,15 @@ def rows(first: int, count: int, hour: float, hours: float = 1) -> list[dict[str
 
 
 def filled(lake: Lake) -> None:
-    """Make a table of extents and hot rows, some of them old, with a pin, garbage, and a table that was dropped."""
+    """Make a table of extents and hot rows, some of them old, with a pin, garbage, and a table that was dropped.
+
+    Retention ends at hour 6 if the clock stands still, and later as it goes on: no row lies within the hours after.
+    """
     table = lake.create_table(
         TABLE, COLUMNS, time="ts", bucket="1h", retention="6h", history="100ms", flush_age="100ms", upkeep=False
     )
     table.append(rows(0, 20, 1))
-    table.append(rows(100, 20, 4, 3))
+    table.append([*rows(100, 10, 4, 1.9), *rows(110, 10, 8.5, 0.4)])
     table.delete("id == 3")
     table.expire("0s")
     table.pin("kept")

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +14,11 @@ import pytest
 
 import tidelake
 from tidelake import Lake, Table
+from tidelake.catalog.protocol import new_id
 from tidelake.catalog.sql.sql_catalog import SqlCatalog
 from tidelake.errors import ConflictError, InvalidInputError, NotFoundError
 from tidelake.maintain.rewrite import REWRITE_TRIES, at_newest_head
-from tidelake.model.snapshot import Snapshot
+from tidelake.model.snapshot import Commit, RemoveExtent, Snapshot
 
 BASE = 1_700_000_000
 
@@ -252,3 +257,50 @@ def test_what_is_purged_is_in_no_file_any_more(lake: Lake) -> None:
 
 def planted(lake: Lake) -> list[Path]:
     return [path for path in Path(lake.where).rglob("*") if path.is_file() and b"PLANTED" in path.read_bytes()]
+
+
+@pytest.fixture
+def no_collector() -> Iterator[None]:
+    """Have nothing let go by Python's garbage collector, which comes at its own time."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("no_collector")
+def test_a_purge_is_not_held_up_by_the_rewrite_it_is_part_of(lake: Lake, table: Table) -> None:
+    with tidelake.connect(lake.where) as other:
+        other.table("t").append(rows(15_000, 1))
+        table.append([{**row, "fresh": 1} for row in rows(20_000, 3)])  # a schema that the other has not seen
+        report = other.table("t").delete("v == 0", purge=True)
+        assert report.purged is not None
+        assert report.purged.held_by == ()
+        assert [each.sequence for each in table.history()] == [report.snapshot]
+
+
+class _Local:
+    """Something that a caller has, and lets go of when it returns."""
+
+
+@pytest.mark.usefixtures("no_collector")
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_change_that_is_tried_again_or_refused_keeps_nothing_of_its_caller(
+    lake: Lake, table: Table, fails: bool
+) -> None:
+    with tidelake.connect(lake.where) as other:
+        other.table("t").append(rows(15_000, 1))
+        table.append([{**row, "fresh": 1} for row in rows(20_000, 3)])  # a schema that the other has not seen
+
+        def change() -> weakref.ref[_Local]:
+            mine = _Local()
+            if fails:
+                with suppress(ConflictError):
+                    other.handle.coordinator.commit(
+                        Commit(new_id(), table.handle.scope, 1, (RemoveExtent("none"),), operation="delete")
+                    )
+            else:
+                other.table("t").delete("v == 0")
+            return weakref.ref(mine)
+
+        assert change()() is None

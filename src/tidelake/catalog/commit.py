@@ -380,10 +380,14 @@ class _Ticket:
         self.error = error
 
     def answer(self) -> Receipt:
-        """Return the receipt, or raise the error."""
-        if self.receipt is None:
-            raise self.error or AssertionError("a ticket is settled before it is answered")
-        return self.receipt
+        """Return the receipt, or raise the error, once: who handles it lets go of all that its traceback holds."""
+        if self.receipt is not None:
+            return self.receipt
+        error, self.error = self.error, None
+        try:
+            raise error or AssertionError("a ticket is settled before it is answered")
+        finally:
+            del error
 
 
 def check_commits(commits: Sequence[Commit], onto: Snapshot) -> None:
@@ -408,7 +412,7 @@ def refitted(commits: Sequence[Commit], onto: Snapshot) -> list[Commit]:
     """Rebase commits onto a snapshot; whether what they take away is live shows when it is taken."""
     accepted, refused = gather(commits, onto, live={item for commit in commits for item in inputs_of(commit)})
     if refused:
-        raise refused[0][1]
+        raise refused.pop(0)[1]
     return accepted
 
 

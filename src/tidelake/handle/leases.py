@@ -82,6 +82,7 @@ class LeaseKeeper:
         """Be another owner in a forked child: leases and the thread stay with the parent."""
         self.owner = f"{os.getpid()}-{new_id()}"
         self._lock = threading.Lock()
+        self._heeding = threading.Lock()
         self._woken = threading.Event()
         self._thread: threading.Thread | None = None
         self._is_closed = False
@@ -149,16 +150,14 @@ class LeaseKeeper:
         return leased
 
     def _heed(self) -> None:
-        """Take what has ended off the lists."""
-        while self._ended:
-            try:
+        """Take all that has ended off the lists, and wait for another thread that is about to."""
+        with self._heeding:
+            while self._ended:
                 scope, sequence = self._ended.popleft()
-            except IndexError:  # another thread was faster
-                return
-            with (leased := self._scopes[scope]).lock:  # it is there while anything is used
-                leased.uses[sequence] -= 1
-                if leased.uses[sequence] <= 0:
-                    del leased.uses[sequence]
+                with (leased := self._scopes[scope]).lock:  # it is there while anything is used
+                    leased.uses[sequence] -= 1
+                    if leased.uses[sequence] <= 0:
+                        del leased.uses[sequence]
 
     def _take(self, scope: Scope, leased: _Leased, sequence: int) -> None:
         """Have a lease at a sequence or below it, if the catalog gives one."""

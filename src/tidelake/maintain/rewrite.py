@@ -45,7 +45,11 @@ FINAL = ("fenced", "rewritten")  # conflicts that no newer snapshot resolves
 Answer = TypeVar("Answer")
 
 
-@dataclass(slots=True, weakref_slot=True, eq=False)
+class _InUse:
+    """Stands for the snapshot that a rewrite reads, which is leased as long as this lives."""
+
+
+@dataclass(slots=True, eq=False)
 class Rewrite:
     """A change of one table at one snapshot, until it is committed or given up."""
 
@@ -63,9 +67,10 @@ class Rewrite:
     _finished: int = 0  # of the writers
     _names: list[ExtentName] = field(default_factory=list)  # of extents that no writer wrote
     _keys: list[str] = field(default_factory=list)  # of other objects that no writer wrote
+    _in_use: _InUse | None = field(default_factory=_InUse)
 
     def __post_init__(self) -> None:
-        self.table.lake.leases.hold(self.head.scope, self.head.sequence, self)  # until all of it is read
+        self.table.lake.leases.hold(self.head.scope, self.head.sequence, self._in_use)  # until all of it is read
 
     @property
     def is_empty(self) -> bool:
@@ -149,10 +154,12 @@ class Rewrite:
             raise
         if receipt.replayed:
             self.give_up()
+        self._in_use = None  # whoever expires snapshots next must not wait for this one's end
         return receipt
 
     def give_up(self) -> None:
         """Leave what was written to collection; the table stays as it is."""
+        self._in_use = None
         for writer in self._writers:
             writer.give_up()
         with suppress(StorageError, CommitUnknownError):  # the error that led here is the one to tell

@@ -82,7 +82,7 @@ def gather(
             settings = settings_after(fitted.actions, onto.settings)
             onto = replace(onto, schema=schema_after(fitted.actions, onto.schema), settings=settings)
         except TidelakeError as error:
-            refused.append((commit, error))
+            refused.append((commit, error.with_traceback(None)))  # which would keep all callers' frames alive
             continue
         accepted.append(fitted)
         taken.update(inputs_of(commit))

@@ -3,9 +3,9 @@
 Every process notes what it is about to do and what was acknowledged. At the end each append and each change of it is
 there wholly or not at all, and certainly if it was acknowledged; nothing is doubled; no reader missed an object of a
 snapshot that it held; and once all is quiet, a collection leaves exactly what snapshots hold, and a query costs what it
-costs on a lake that has no history. A cycle is one whole round of upkeep: flush, compact, retain, do what a worker finds
-to do, expire, collect. ``TIDELAKE_SOAK_SECONDS`` says how long: on SQLite 20 minutes unless it is set, on the others a
-quarter of that. It does not assert how long anything takes, but compares processor time of two lakes in turns.
+costs on a lake that has no history. A cycle is one whole round of upkeep: flush, compact, retain, do what a worker
+finds to do, expire, collect. ``TIDELAKE_SOAK_SECONDS`` says how long: on SQLite 20 minutes unless it is set, on the
+others a quarter of that. It does not assert how long anything takes: it compares processor time of two lakes in turns.
 """
 
 from __future__ import annotations
@@ -39,8 +39,9 @@ START = int(time.time()) // 3600 * 3600
 DAY = 86_400
 FIXED = 50_000  # rows that nobody changes, numbered below 0
 STRIDE = 10_000  # between the numbers of two appends
+AT_ONCE = 20  # appends that one delete is for: more than come meanwhile, so that the table stays as large as it is
 REPLACED = 5_000  # more than this is the number of a row that came in another's place
-LEASE_S = 5.0
+LEASE_S = 20.0  # so long that a process which waits for a busy machine has time to prolong it
 SECONDS = float(os.environ.get("TIDELAKE_SOAK_SECONDS", "1200"))
 WITHIN_S = 120
 QUERIES = 200
@@ -102,10 +103,10 @@ def write(worker: Worker) -> None:
     """Append hot or cold; half of the time with a key, and then again if it was not acknowledged."""
     first = int(worker.notes.stem) * 10**9 + worker.counts["appends"] * STRIDE
     worker.counts["appends"] += 1
-    size = worker.chance.choice((1, 3, 20, 1100, 2500))
+    size = worker.chance.choice((1, 3, 20, 1100))
     worker.note("?", first, size)
     append(worker, first, size)
-    time.sleep(0.05 * worker.chance.random())
+    time.sleep(0.4 * worker.chance.random())
 
 
 def append(worker: Worker, first: int, size: int) -> None:
@@ -138,7 +139,7 @@ def change(worker: Worker) -> None:
     for mark, first, size in noted(worker.folder):
         known.setdefault((first, size), set()).add(mark)
     able = [each for each, marks in known.items() if "+" in marks and not marks & {"d?", "r?"}]
-    chosen = worker.chance.sample(able, min(len(able), 1 + len(able) // 4))
+    chosen = worker.chance.sample(able, min(len(able), AT_ONCE))
     doomed = [each for each in chosen if worker.chance.random() < 0.8 or is_old(each[0])]
     for first, size in doomed:
         worker.note("d?", first, size)

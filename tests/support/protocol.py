@@ -1,10 +1,11 @@
 """Model the commit protocol and upkeep as a small world, and visit every state it can get into.
 
 Writers append one row each, compactors merge all that is live, deleters take the first row away, restorers publish the
-first snapshot again, expiry lets snapshots go and a collector deletes. ``protocol_readers`` has those who read,
-``protocol_upkeep`` Spark jobs and collections with all their steps, ``protocol_catalog`` the catalog. A step is one
-thing that others can see. Between any two steps anybody else may act, anybody may crash, and a commit may arrive whose
-sender has stopped waiting for the answer::
+first snapshot again, flushers turn hot rows into an extent, uniters unite coverage. ``protocol_catalog`` has the
+catalog, ``protocol_expiry`` expiry and a collector that deletes, ``protocol_letters`` writers that wait for their turn,
+``protocol_queue`` pieces of work, ``protocol_readers`` those who read, ``protocol_upkeep`` Spark jobs and collections
+with all their steps. A step is one thing that others can see. Between any two steps anybody else may act, anybody may
+crash, and a commit may arrive whose sender has stopped waiting for the answer::
 
     idle ─▶ claimed ─▶ registered ─▶ ready ──commit──▶ receipted ─▶ done
            (leased only)              ▲ │ stale ─▶ behind ─▶ rebase
@@ -26,11 +27,11 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable
 
+from tests.support import protocol_letters as letters
+from tests.support import protocol_queue as queue
 from tests.support import protocol_readers as readers
 from tests.support import protocol_upkeep as upkeep
 from tests.support.protocol_catalog import (
-    bound_of,
-    expire,
     is_retained,
     publish,
     read_history,
@@ -39,14 +40,17 @@ from tests.support.protocol_catalog import (
     rows_of,
     visible,
 )
+from tests.support.protocol_expiry import steps_of_expiry, steps_of_sweep
 from tests.support.protocol_failure import COMMITTING, OVER, steps_of_failure
 from tests.support.protocol_world import (
     DOOMED,
+    HOT,
+    HOT_SEED,
     RULES,
+    UNITED,
     Actor,
     Cast,
     Exploration,
-    Names,
     Next,
     Phase,
     Plan,
@@ -55,6 +59,7 @@ from tests.support.protocol_world import (
     Step,
     Turn,
     World,
+    cold,
     plan_of,
     release,
     set_actor,
@@ -143,7 +148,11 @@ def _endless(parents: dict[World, World | None], cast: Cast, rules: Rules) -> Wo
 def first_world(cast: Cast) -> World:
     """Return the state before anything has happened: one snapshot with one row."""
     actors = tuple(Actor("idle", 1) for _ in cast.roles)
-    return World(actors, cast.crashes, cast.losses, cast.abandons, cast.stalls)
+    start = World(actors, cast.crashes, cast.losses, cast.abandons, cast.stalls, revivals=cast.revivals)
+    if cast.starts_hot:
+        held = frozenset({HOT_SEED})
+        start = start._replace(extents=frozenset({(HOT_SEED, 1, 0)}), published=((1, held),), objects=frozenset())
+    return start._replace(unit=("queued", 0, "")) if cast.tries else start
 
 
 def next_steps(world: World, cast: Cast, rules: Rules, *, shortcuts: bool = True) -> Next:
@@ -162,18 +171,20 @@ def next_steps(world: World, cast: Cast, rules: Rules, *, shortcuts: bool = True
         if urgent is not None and at != urgent:
             continue
         actor = world.actors[at]
-        turn = Turn(world, at, name, role, rules, readers.process_of(cast, name), cast.attempts)
+        turn = Turn(world, at, name, role, rules, readers.process_of(cast, name), cast)
         yield from _ACTS[actor.phase](turn, actor)
         if world.crashes and actor.phase not in ("idle", "done", "gone"):
-            yield Step(name, "crashes"), set_actor(world, at, _crashed(role, actor))._replace(crashes=world.crashes - 1)
+            crashed = set_actor(world, at, _crashed(role, actor))._replace(crashes=world.crashes - 1)
+            yield Step(name, "crashes"), crashed._replace(turn="") if world.turn == name else crashed
     if urgent is None:
         for plan in world.network:
             after, answer = publish(world._replace(network=world.network - {plan}), plan, rules)
             yield Step("the network", "delivers late", "", plan, answer), after
         yield from upkeep.steps_of_tasks(world)
         yield from readers.steps_of_leases(world, cast, rules)
-        yield from _expire(world, rules)
-        yield from _sweep(world, cast, rules)
+        yield from queue.steps_of_persons(world, rules.keeps_token)
+        yield from steps_of_expiry(world, cast, rules)
+        yield from steps_of_sweep(world, cast, rules)
 
 
 def violation(world: World, cast: Cast) -> str | None:
@@ -214,12 +225,17 @@ def stuck(world: World, cast: Cast) -> str | None:
     for (name, role), actor in zip(cast.roles, world.actors, strict=True):
         if world.failure and actor.phase not in OVER:
             return f"{name} never ends: {actor.phase}"
-        if not world.failure and role in ("writer", "job") and actor.phase != "done":
+        is_told = cast.letters and actor.phase == "gone"  # that it did not happen, or that it is not known
+        if not world.failure and role in ("writer", "hot writer", "job") and actor.phase != "done" and not is_told:
             return f"{name} is stuck: {actor.phase}"
     if world.failure:
         return None
     if world.leases:
         return f"the lease of {min(world.leases)[0]} never ends"
+    if world.unit[0] in ("queued", "leased"):
+        return f"the work is never over: {world.unit[0]}"
+    if world.turn:
+        return f"the turn of {world.turn} is never over"
     if cast.collects:
         _, reachable = read_history(world.extents, world.published)
         if left := (world.objects - reachable) | world.pending | world.garbage:
@@ -238,11 +254,13 @@ def _start(turn: Turn, actor: Actor) -> Next:
             token = world.token + 1
             claimed = turn.to(actor._replace(phase="claimed", token=token))
             yield Step(turn.name, "leases the work with token", token), claimed._replace(token=token)
+        case "worker":
+            yield from queue.claim(turn, actor)
         case "job":
             yield from upkeep.open_folder(turn, actor)
         case "collector":
             yield from upkeep.list_store(turn, actor)
-        case "reader" | "reader of a pin" | "reader as of 2" | "deleter":
+        case "reader" | "reader of a pin" | "reader as of 2" | "deleter" | "flusher":
             yield from readers.ask(turn, actor)
         case "restorer":
             if world.head > 1:
@@ -253,7 +271,7 @@ def _start(turn: Turn, actor: Actor) -> Next:
 
 def _go_on(turn: Turn, actor: Actor) -> Next:
     """Work on the snapshot that was the head."""
-    if turn.role not in ("deleter", "restorer"):
+    if turn.role not in ("deleter", "restorer", "flusher"):
         yield from readers.keep(turn, actor)
     elif is_retained(turn.world, actor.sequence):
         yield from _register(turn, actor)
@@ -267,14 +285,22 @@ def _register(turn: Turn, actor: Actor) -> Next:
     own = f"{turn.name}{actor.attempt}"
     plan = _plan(turn, actor, own if rules.names_anew else turn.name)
     if plan is None:
+        if turn.role == "worker":
+            yield Step(turn.name, "finds nothing to do"), turn.to(actor._replace(phase="finished"))
         return
     if not (plan.adds or plan.removes):
-        yield Step(turn.name, "finds nothing to do"), turn.to(Actor("gone" if plan.id == "expired" else "done", 0))
+        idle = turn.to(Actor("gone" if plan.id == "expired" else "done", 0))
+        if turn.role == "deleter":
+            idle = idle._replace(deleted=world.deleted | {(DOOMED, plan.base)})
+        yield Step(turn.name, "finds nothing to do"), idle
         return
     after = turn.to(actor._replace(phase="registered", plan=plan._replace(id=own)))
     what = " ".join(plan.adds)
-    if rules.registers_first:
-        announced = after._replace(pending=world.pending.union(plan.adds))
+    if not cold(plan.adds) and plan.adds:
+        hot = set_actor(after, turn.at, after.actors[turn.at]._replace(phase="ready"))
+        yield Step(turn.name, f"plans at snapshot {plan.base} to keep hot", what), hot
+    elif rules.registers_first:
+        announced = after._replace(pending=world.pending.union(cold(plan.adds)))
         yield Step(turn.name, f"plans at snapshot {plan.base} and registers", what), announced
     else:
         yield Step(turn.name, f"plans at snapshot {plan.base} and writes", what), _written(after, plan)
@@ -287,37 +313,49 @@ def _plan(turn: Turn, actor: Actor, named: str) -> Plan | None:
     live = visible(world.extents, base)
     newest = live if turn.rules.plans_at_one_head else visible(world.extents, world.head)
     match turn.role:
-        case "compactor" | "leased compactor":
-            merged = (f"{named}/{rows_in(live)}",)
-            return Plan(named, base, merged, live, token=actor.token, reads=live) if len(live) > 1 else None
+        case "compactor" | "leased compactor" | "worker":
+            small = tuple(name for name in cold(live) if rows_of(name))
+            merged = (f"{named}/{rows_in(small)}",)
+            return Plan(named, base, merged, small, token=actor.token, reads=small) if len(small) > 1 else None
+        case "flusher":
+            warm, meant = (tuple(name for name in each if HOT in name) for each in (live, newest))
+            return Plan(named, base, (f"{named}/{rows_in(warm)}",), meant) if warm else None
+        case "uniter":
+            return Plan(named, base, (f"{named}{UNITED}{base}/",), reads=cold(live))
         case "deleter":
             touched, meant = (tuple(e for e in each if DOOMED in rows_of(e)) for each in (live, newest))
+            if not turn.rules.deletes_hot:
+                touched, meant = cold(touched), cold(meant)
             kept = rows_in(touched).replace(DOOMED, "")
             added = (f"{named}/{kept}",) if kept else ()
-            return Plan(named, base, added, meant, reads=touched, takes=DOOMED if touched else "")
+            return Plan(named, base, added, meant, reads=cold(touched), takes=DOOMED if touched else "")
         case "restorer" if not is_retained(world, 1):
             return Plan("expired", base, ())
         case "restorer":
-            then = visible(world.extents, 1)
+            then = (*visible(world.extents, 1), *(name for name in live if not rows_of(name)))
             back = tuple(name for name in then if name not in live)
             gone = tuple(name for name in newest if name not in then)
             copies = tuple(f"{named}/{rows_of(name)}" for name in back) if turn.rules.copies_anew else back
             was, wanted = Counter(rows_in(live)), Counter(rows_in(then))
             takes, gives = ("".join(each.elements()) for each in (was - wanted, wanted - was))
-            return Plan(named, base, copies, gone, reads=back, takes=takes, gives=gives)
-    key = turn.name if turn.role == "writer" else None
-    return Plan(named, base, (f"{named}/{turn.name}",), key=key, gives=turn.name)
+            return Plan(named, base, copies, gone, reads=cold(back), takes=takes, gives=gives)
+    key = turn.name if turn.role in ("writer", "hot writer") else None
+    kind = HOT if turn.role == "hot writer" else ""
+    return Plan(named, base, (f"{named}{kind}/{turn.name}",), key=key, gives=turn.name)
 
 
 def _write(turn: Turn, actor: Actor) -> Next:
     world, plan, rules = turn.world, plan_of(actor), turn.rules
     if not world.objects.issuperset(plan.reads):
-        over = Actor("idle", actor.attempt + 1) if turn.role == "deleter" else Actor("gone", 0)
-        yield Step(turn.name, "finds an input deleted"), turn.give_up(plan, over)
+        over = Actor("idle", actor.attempt + 1) if turn.role in ("deleter", "worker") else Actor("gone", 0)
+        given_up = turn.give_up(plan, over)
+        if turn.role == "worker":
+            given_up = queue.failed(turn, actor, given_up)
+        yield Step(turn.name, "finds an input deleted"), given_up
         return
     after = turn.to(actor._replace(phase="ready"))
     if not rules.registers_first:
-        yield Step(turn.name, "registers", plan.adds), after._replace(pending=world.pending.union(plan.adds))
+        yield Step(turn.name, "registers", plan.adds), after._replace(pending=world.pending.union(cold(plan.adds)))
         return
     after = _written(after, plan)
     if not rules.stays_registered:
@@ -331,6 +369,9 @@ def _write(turn: Turn, actor: Actor) -> Next:
 
 def _commit(turn: Turn, actor: Actor) -> Next:
     world, plan, rules = turn.world, plan_of(actor), turn.rules
+    if turn.cast.letters and "writer" in turn.role:
+        yield from letters.wait(turn, actor)
+        return
     if world.losses:
         sent = turn.to(actor._replace(phase="unknown", unsure=True))
         sent = sent._replace(network=world.network | {plan}, losses=world.losses - 1)
@@ -399,6 +440,8 @@ def _face_refusal(turn: Turn, actor: Actor) -> Next:
     if turn.role == "job":
         over = upkeep.given_up(turn, actor)
     denied = turn.give_up(plan, over)._replace(denied=world.denied | {plan.id})
+    if turn.role == "worker":
+        denied = queue.failed(turn, actor, denied)
     yield Step(turn.name, "says that it did not happen:", plan.id), denied
 
 
@@ -408,6 +451,8 @@ def _acknowledge(turn: Turn, actor: Actor) -> Next:
         yield Step(turn.name, "records its key", plan.key), world._replace(keys=world.keys | {(plan.key, plan.id)})
         return
     over = actor._replace(phase="settling") if turn.role == "job" else Actor("done", 0)
+    if turn.role == "worker":
+        over = Actor("finished", actor.attempt, token=actor.token)
     after = turn.give_up(plan, over)  # after a replay, an extent is left that nobody wants
     if "writer" in turn.role or turn.role == "job":
         after = after._replace(acknowledged=world.acknowledged | {(turn.name, actor.sequence)})
@@ -446,6 +491,11 @@ _ACTS: dict[Phase, Callable[[Turn, Actor], Next]] = {
     "deleting": upkeep.delete_page,
     "forgetting": upkeep.forget_page,
     "orphans": upkeep.delete_orphans,
+    "put": readers.look_again,
+    "finished": queue.complete,
+    "turned": letters.take,
+    "taking": letters.commit_all,
+    "posted": letters.come_to_turn,
 }
 
 
@@ -470,54 +520,8 @@ def _is_private(world: World, actor: Actor, cast: Cast) -> bool:
             return False
 
 
-def _expire(world: World, rules: Rules) -> Next:
-    """Let the oldest snapshot go, or those that are not pinned any more."""
-    who, oldest = "expiry", bound_of(world, rules)
-    if not rules.expires_at_once and not world.looked:
-        yield Step(who, "looks how far it may go:", oldest), world._replace(looked=oldest)
-        return
-    oldest = world.looked or oldest
-    pinned = {sequence for _, sequence in world.pins} if rules.heeds_pins else ()
-    unwanted = any(each < oldest and each not in pinned for each, _ in world.published)
-    if rules.expires_below_head and oldest <= world.oldest and not unwanted:
-        return
-    after = expire(world, oldest, rules)
-    yield Step(who, "lets go of snapshots before", oldest), after
-
-
-def _sweep(world: World, cast: Cast, rules: Rules) -> Next:
-    """Give up registrations, and delete what is garbage, one object at a time, where no collection takes part."""
-    who = "the collector"
-    if world.abandons:
-        for name in sorted(world.pending):
-            yield Step(who, "abandons", name), release(world, name)._replace(abandons=world.abandons - 1)
-    if cast.collects:
-        return
-    if not world.listed:
-        for name in sorted(_collectable(world, rules)):
-            yield Step(who, "lists", name), world._replace(listed=name)
-        return
-    name = world.listed
-    is_unwritten = any(actor.phase == "registered" and name in plan_of(actor).adds for actor in world.actors)
-    overtaken = world.overtaken | {name} if is_unwritten else world.overtaken
-    deleted = world._replace(listed="", objects=world.objects - {name}, overtaken=overtaken)
-    yield Step(who, "deletes and forgets", name), deleted._replace(garbage=world.garbage - {name})
-    if world.crashes:
-        half = deleted if rules.forgets_last else world._replace(listed="", garbage=world.garbage - {name})
-        yield Step(who, "crashes half way through", name), half._replace(crashes=world.crashes - 1)
-
-
-def _collectable(world: World, rules: Rules) -> Names:
-    found = world.garbage
-    if not rules.heeds_pending:
-        found |= world.objects - {name for name, _, _ in world.extents}
-    if not rules.heeds_retained:
-        found |= {name for name, _, gone in world.extents if gone}
-    return found
-
-
 def _written(world: World, plan: Plan) -> World:
-    return world._replace(objects=world.objects.union(plan.adds))
+    return world._replace(objects=world.objects.union(cold(plan.adds)))
 
 
 def _way_to(world: World, parents: dict[World, World | None], cast: Cast, rules: Rules) -> tuple[Step, ...]:

@@ -25,6 +25,12 @@ PINNER: tuple[str, Role] = ("p", "reader of a pin")
 READER: tuple[str, Role] = ("r", "reader")
 SECOND: tuple[str, Role] = ("q", "reader")
 HISTORIAN: tuple[str, Role] = ("t", "reader as of 2")
+HOT_WRITER: tuple[str, Role] = ("a", "hot writer")
+FLUSHER: tuple[str, Role] = ("f", "flusher")
+UNITER: tuple[str, Role] = ("u", "uniter")
+OTHER_UNITER: tuple[str, Role] = ("v", "uniter")
+WORKER: tuple[str, Role] = ("w", "worker")
+COWORKER: tuple[str, Role] = ("x", "worker")
 ALL: Roles = (WRITER, ("b", "writer without key"), COMPACTOR)
 RIVALS: Roles = (WRITER, COMPACTOR, ("d", "compactor"))
 LEASED: Roles = (WRITER, ("c", "leased compactor"), ("d", "leased compactor"))
@@ -223,6 +229,85 @@ BUGS: dict[str, tuple[dict[str, Any], Cast, str]] = {
         {"leaves_named": False},
         Cast((JOB, COLLECTOR), losses=1, abandons=1, attempts=1),
         "which is deleted",
+    ),
+    # hot rows and coverage
+    "hot rows that are flushed are forgotten at once": (
+        {"marks_flushed": False},
+        Cast((HOT_WRITER, FLUSHER)),
+        "held",
+    ),
+    "a flush plans at two heads": (
+        {"plans_at_one_head": False},
+        Cast((HOT_WRITER, ("b", "hot writer"), FLUSHER)),
+        "was to take",
+    ),
+    "a flush takes hot rows away in one commit and adds in another": (
+        {"adds_with_removal": False},
+        Cast((HOT_WRITER, FLUSHER)),
+        "was to take",
+    ),
+    "a delete passes over hot rows": (
+        {"deletes_hot": False},
+        Cast((WRITER, DELETER), starts_hot=True),
+        "which was to be without it",
+    ),
+    "united coverage is replaced by an older one": (
+        {"keeps_newer_coverage": False},
+        Cast((WRITER, UNITER, OTHER_UNITER)),
+        "held",
+    ),
+    "united coverage that came too late is on no list": (
+        {"leaves_late_coverage": False},
+        Cast((WRITER, UNITER, OTHER_UNITER)),
+        "nobody will ever collect",
+    ),
+    # leases beside a log
+    "a reader of a log does not look again once its lease is there": (
+        {"looks_again": False},
+        Cast((DELETER, READER), log=True),
+        "deleted",
+    ),
+    "a collector offers what was given up after a lease": (
+        {"heeds_versions": False},
+        Cast((DELETER, READER), log=True),
+        "deleted",
+    ),
+    "a collector looks for leases before it reads the log": (
+        {"reads_log_first": False},
+        Cast((DELETER, READER), log=True),
+        "deleted",
+    ),
+    # the queue of work
+    "a piece of work is leased for ever when its last owner is gone": (
+        {"buries_last": False},
+        Cast((WRITER, WORKER, COWORKER), crashes=1, tries=1),
+        "never over",
+    ),
+    "who had a piece that is dead may still commit": (
+        {"fences_dead": False},
+        Cast((WRITER, WORKER, COWORKER), tries=1),
+        "after its lease was lost",
+    ),
+    "a piece that is revived has its old tokens again": (
+        {"keeps_token": False},
+        Cast((WRITER, WORKER, COWORKER), tries=1, revivals=1),
+        "after its lease was lost",
+    ),
+    # letters
+    "a letter is committed and then taken": (
+        {"takes_before_commit": False, "rebases_itself": True},
+        Cast((WRITER, ("b", "hot writer")), letters=True),
+        "and it did",
+    ),
+    "a letter that is gone is taken for committed": (
+        {"looks_for_taken": False, "rebases_itself": True},
+        Cast((WRITER, OTHER), letters=True, crashes=1),
+        "the acknowledged row",
+    ),
+    "who gives up and finds its letter gone says that it did not happen": (
+        {"is_unsure_of_taken": False, "rebases_itself": True},
+        Cast((WRITER, OTHER), letters=True),
+        "and it did",
     ),
     # the collector
     "an inventory asks the catalog before it lists the store": (

@@ -1,21 +1,25 @@
 """Do in the protocol's model what the catalog does: show, publish and expire, each in one transaction.
 
-Extents have the sequence that added and the one that removed them, as in the SQL catalog. A snapshot is retained while
-it is pinned or not older than ``oldest``, which expiry moves on, and while it is not older than any lease. Rebasing and
-applying are the engine's own functions. An observer notes what each commit was meant to do and what it did, in fields
-that no step reads. It does not say who acts when: see ``protocol``.
+Extents have the sequence that added and the one that removed them, as in the SQL catalog; so have hot batches, which
+are no objects, and the united coverage of a table, which has no rows. A snapshot is retained while it is pinned or not
+older than ``oldest``, which expiry moves on, and while it is not older than any lease. Rebasing and applying are the
+engine's own functions. An observer notes what each commit was meant to do and what it did, in fields that no step
+reads. It does not say who acts when: see ``protocol``.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import cache
 
 from tests.support.protocol_world import (
+    HOT,
     SCHEMA,
     SCOPE,
     UNIT,
+    UNITED,
     Answer,
     Held,
     Names,
@@ -23,9 +27,25 @@ from tests.support.protocol_world import (
     Published,
     Rules,
     World,
+    cold,
 )
 from tidelake.errors import TidelakeError
-from tidelake.model.snapshot import Action, AddExtent, Commit, Extent, Fence, Manifest, RemoveExtent, Snapshot
+from tidelake.model.snapshot import (
+    Action,
+    AddExtent,
+    AppendHot,
+    Commit,
+    DropHot,
+    Extent,
+    Fence,
+    HotBatch,
+    Manifest,
+    RemoveExtent,
+    Snapshot,
+    UnitedCoverage,
+    UpdateCoverage,
+    inputs_of,
+)
 
 
 def visible(extents: Held, sequence: int) -> tuple[str, ...]:
@@ -52,9 +72,27 @@ def rows_in(extents: Names | tuple[str, ...]) -> str:
 def commit_of(plan: Plan) -> Commit:
     """Return a plan as the engine's own value."""
     fence = Fence(UNIT, plan.token) if plan.token else None
-    adds: tuple[Action, ...] = tuple(AddExtent(extent_of(name)) for name in plan.adds)
-    actions = (*adds, *(RemoveExtent(name) for name in plan.removes))
+    adds = tuple(map(_added, plan.adds))
+    actions = (*adds, *(DropHot(name) if HOT in name else RemoveExtent(name) for name in plan.removes))
     return Commit(plan.id, SCOPE, plan.base, actions, key=plan.key, fence=fence)
+
+
+def _added(name: str) -> Action:
+    if HOT in name:
+        return AppendHot(HotBatch(name, len(rows_of(name)), b"", None, None, 1))
+    if UNITED in name:
+        return UpdateCoverage(UnitedCoverage(name, _united_at(name)))
+    return AddExtent(extent_of(name))
+
+
+def _united_at(name: str) -> int:
+    """Return the snapshot that united coverage is of."""
+    return int(name.partition(UNITED)[2].removesuffix("/"))
+
+
+def united(names: Iterable[str]) -> str:
+    """Return the united coverage among some names, "" if there is none."""
+    return next((name for name in names if UNITED in name), "")
 
 
 def extent_of(name: str) -> Extent:
@@ -76,24 +114,27 @@ def publish(world: World, plan: Plan, rules: Rules) -> tuple[World, Answer]:
     ):
         return world, first if rules.answers_first else world.head
     # 3. Check, and take away.
-    if rules.checks_fence and plan.token and plan.token != world.token:
+    if plan.token and is_fenced(world, plan, rules):
         return world, "fenced"
-    if rules.checks_live and not set(plan.removes) <= set(visible(world.extents, world.head)):
+    live = visible(world.extents, world.head)
+    if rules.checks_live and not set(plan.removes) <= set(live):
         return world, "not_live"
-    if rules.checks_pending and not world.pending.issuperset(plan.adds):
+    adds, removes = _united_as(plan, united(live), rules)
+    if rules.checks_pending and not world.pending.issuperset(cold(adds)):
         return world, "not_pending"
     # 4. Write.
     sequence = plan.base + 1
     left = frozenset(
-        (name, added, sequence if name in plan.removes and not gone else gone)
+        (name, added, sequence if name in removes and not gone else gone)
         for name, added, gone in world.extents
-        if rules.marks_removed or name not in plan.removes
+        if name not in removes or (rules.marks_flushed if HOT in name else rules.marks_removed)
     )
+    taken_off = adds if rules.leaves_late_coverage else plan.adds
     after = world._replace(
         head=max(sequence, world.head),
-        extents=left.union((name, sequence, 0) for name in plan.adds),
+        extents=left.union((name, sequence, 0) for name in adds),
         receipts=world.receipts | {(plan.id, sequence)},
-        pending=world.pending.difference(plan.adds),
+        pending=world.pending.difference(taken_off),
     )
     if plan.key and rules.keeps_keys_with_commit:
         after = after._replace(keys=world.keys | {(plan.key, plan.id)})
@@ -102,10 +143,28 @@ def publish(world: World, plan: Plan, rules: Rules) -> tuple[World, Answer]:
     return _observed(world, after, plan, rules), sequence
 
 
+def is_fenced(world: World, plan: Plan, rules: Rules) -> bool:
+    """Whether a commit acts for a piece of work that is another's by now, or nobody's."""
+    is_over = world.unit[0] not in ("", "leased")
+    return (rules.checks_fence and plan.token != world.token) or (rules.fences_dead and is_over)
+
+
+def _united_as(plan: Plan, held: str, rules: Rules) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return what a commit adds and takes away: united coverage comes in another's place, unless that is as new."""
+    new = united(plan.adds)
+    if not new or not held:
+        return plan.adds, plan.removes
+    if rules.keeps_newer_coverage and _united_at(held) >= _united_at(new):
+        return tuple(name for name in plan.adds if name != new), plan.removes
+    return plan.adds, (*plan.removes, held)
+
+
 def _observed(before: World, after: World, plan: Plan, rules: Rules) -> World:
     """Note what the new snapshot holds by the engine's own function, or why it should not have been published."""
     live = visible(before.extents, before.head)
-    if plan.token and plan.token != before.token:
+    state, _, owner = before.unit
+    is_lost = state != "" and not (state == "leased" and plan.id.startswith(owner))
+    if plan.token and (plan.token != before.token or is_lost):
         return after._replace(fault=f"{plan.id} was published after its lease was lost")
     if not set(plan.removes) <= set(live):
         return after._replace(fault=f"{plan.id} was published and its inputs were not live")
@@ -131,7 +190,7 @@ def bound_of(world: World, rules: Rules) -> int:
     return min([world.oldest + 1, world.head, *leased])
 
 
-def expire(world: World, oldest: int, rules: Rules) -> World:
+def expire(world: World, oldest: int, rules: Rules, *, is_log: bool = False) -> World:
     """Let go of the snapshots below one, but for pinned ones, and of what no other can see."""
     pinned = {sequence for _, sequence in world.pins} if rules.heeds_pins else set()
     kept = tuple((sequence, held) for sequence, held in world.published if sequence >= oldest or sequence in pinned)
@@ -140,11 +199,13 @@ def expire(world: World, oldest: int, rules: Rules) -> World:
         gone = world.extents
     left = world.extents - gone
     named = {name for name, _, _ in left} if rules.keeps_once_named else set()
+    given = frozenset(cold(name for name, _, _ in gone)) - named
     return world._replace(
         oldest=max(oldest, world.oldest),
         looked=0,
         extents=left,
-        garbage=world.garbage | ({name for name, _, _ in gone} - named),
+        garbage=world.garbage | given,
+        given=world.given.union((name, oldest) for name in given) if is_log else world.given,
         published=kept,
     )
 
@@ -179,7 +240,7 @@ def read_history(extents: Held, published: Published) -> tuple[str | None, Names
                 return f"the row {row} is {times} times in snapshot {sequence}", frozenset()
     if unseen := {name for name, _, _ in extents} - reachable:
         return f"no snapshot sees {min(unseen)}, and it stays", frozenset()
-    return None, frozenset(reachable)
+    return None, frozenset(cold(reachable))
 
 
 @cache
@@ -189,15 +250,20 @@ def rebased(rebase: Callable[..., Commit], plan: Plan, head: int, live: tuple[st
         commit = rebase(commit_of(plan), _snapshot_at(head), live=live)
     except TidelakeError:
         return None
-    removes = tuple(action.extent_id for action in commit.actions if isinstance(action, RemoveExtent))
-    return plan._replace(base=commit.base, removes=removes)
+    return plan._replace(base=commit.base, removes=inputs_of(commit))
 
 
 @cache
 def _applied(apply: Callable[..., Manifest], plan: Plan, head: int, live: tuple[str, ...]) -> Names | str:
-    manifest = Manifest(_snapshot_at(head), {name: extent_of(name) for name in live})
+    actions = [_added(name) for name in live]
+    extents = {action.extent.id: action.extent for action in actions if isinstance(action, AddExtent)}
+    hot = {action.batch.id: action.batch for action in actions if isinstance(action, AppendHot)}
+    coverage = next((action.coverage for action in actions if isinstance(action, UpdateCoverage)), None)
+    manifest = Manifest(replace(_snapshot_at(head), coverage=coverage), extents, hot)
     try:
-        return frozenset(apply(manifest, [commit_of(plan)], snapshot_id=f"{head + 1}", at_us=head + 1).extents)
+        after = apply(manifest, [commit_of(plan)], snapshot_id=f"{head + 1}", at_us=head + 1)
+        whole = after.snapshot.coverage
+        return after.live | ({whole.key} if whole is not None else set())
     except TidelakeError as error:
         return str(error)
 

@@ -4,6 +4,7 @@
 
     idle ──head──▶ asked ──lease, or pin──▶ held ──list──▶ reading ─▶ … one object after the other … ─▶ done
                      └──expired──▶ idle, or told so
+    in a log:      asked ──list──▶ seen ──lease──▶ put ──still retained?──▶ reading
 
 A lease is of a process, on the oldest snapshot that something in it reads. It ends when the last one has read, or some
 time after its process crashed; also under a reader that stalls, who is then told that the snapshot has expired if an
@@ -13,10 +14,10 @@ object is gone. A pin is a person's and never ends by itself. It does not model 
 from __future__ import annotations
 
 from tests.support.protocol_catalog import is_retained, visible
-from tests.support.protocol_world import Actor, Cast, Kept, Next, Rules, Step, Turn, World, set_actor
+from tests.support.protocol_world import Actor, Cast, Kept, Next, Rules, Step, Turn, World, cold, set_actor
 
 AS_OF = 2  # the time that a reader of the past asks for, in snapshots
-USING = ("held", "reading")
+USING = ("put", "held", "reading")
 
 
 def ask(turn: Turn, actor: Actor) -> Next:
@@ -49,6 +50,9 @@ def keep(turn: Turn, actor: Actor) -> Next:
         else:
             yield from _begin_again(turn, actor)
         return
+    if turn.cast.log:
+        yield from _keep_in_log(turn, actor)
+        return
     mine = _of(world.leases, turn.process)
     if not rules.takes_lease or (rules.leases_oldest and mine and min(mine) <= sequence):
         yield Step(turn.name, "needs no other lease for", sequence), turn.to(held)
@@ -61,11 +65,39 @@ def keep(turn: Turn, actor: Actor) -> Next:
         yield from _begin_again(turn, actor)
 
 
+def _keep_in_log(turn: Turn, actor: Actor) -> Next:
+    """Read the log to its end, where the snapshot is retained, and then put a lease that names this version of it."""
+    world, sequence = turn.world, actor.sequence
+    if actor.phase == "seen":
+        leased = turn.to(actor._replace(phase="put" if turn.rules.looks_again else "reading"))
+        versions = world.versions | {(turn.process, actor.version)}
+        after = leased._replace(leases=world.leases | {(turn.process, sequence)}, versions=versions)
+        yield Step(turn.name, "takes a lease on", sequence), after
+    elif is_retained(world, sequence):
+        found = frozenset(cold(visible(world.extents, sequence)))
+        seen = turn.to(actor._replace(phase="seen", version=world.oldest, todo=found))
+        yield Step(turn.name, "sees that it is retained, and lists", sequence), seen
+    else:
+        yield from _begin_again(turn, actor)
+
+
+def look_again(turn: Turn, actor: Actor) -> Next:
+    """Read the log to its end once more: what gives the snapshot up comes after the lease, or it is gone."""
+    if is_retained(turn.world, actor.sequence):
+        yield (
+            Step(turn.name, "sees that it is still retained:", actor.sequence),
+            turn.to(actor._replace(phase="reading")),
+        )
+        return
+    for step, after in _begin_again(turn, actor):
+        yield step, _leased(after, _without(turn.world.leases, turn.process))
+
+
 def plan(turn: Turn, actor: Actor) -> Next:
     """List the extents of the snapshot."""
     world, sequence = turn.world, actor.sequence
     if is_retained(world, sequence):
-        found = frozenset(visible(world.extents, sequence))
+        found = frozenset(cold(visible(world.extents, sequence)))
         planned = turn.to(actor._replace(phase="reading", todo=found))
         if not turn.rules.holds_to_end:
             planned = planned._replace(leases=_without(world.leases, turn.process))
@@ -103,7 +135,7 @@ def steps_of_leases(world: World, cast: Cast, rules: Rules) -> Next:
             for at, (name, role) in enumerate(cast.roles)
             if process_of(cast, name) == lease[0] and "reader" in role and world.actors[at].phase in USING
         ]
-        after = world._replace(leases=world.leases - {lease})
+        after = _leased(world, world.leases - {lease})
         if using and world.stalls:
             for at in using:
                 after = set_actor(after, at, after.actors[at]._replace(expired=True))
@@ -126,13 +158,19 @@ def _let_go(turn: Turn, actor: Actor) -> Next:
     others = [each.sequence for each in over.actors if each.phase in USING] if turn.process != turn.name else []
     if others and turn.rules.frees_last and _of(world.leases, turn.process):
         leases |= {(turn.process, min(others))}
-    yield Step(turn.name, "has read and lets go of", actor.sequence), over._replace(leases=leases)
+    yield Step(turn.name, "has read and lets go of", actor.sequence), _leased(over, leases)
 
 
 def _begin_again(turn: Turn, actor: Actor) -> Next:
     """Face an expired snapshot: who wanted the newest looks for a newer one."""
     again = Actor("gone", 0) if turn.role == "reader as of 2" else Actor("idle", actor.attempt)
     yield Step(turn.name, "is told that it has expired:", actor.sequence), turn.to(again)
+
+
+def _leased(world: World, leases: Kept) -> World:
+    """Return a world with these leases, and the versions of a log that they name."""
+    owners = {who for who, _ in leases}
+    return world._replace(leases=leases, versions=frozenset(each for each in world.versions if each[0] in owners))
 
 
 def _of(kept: Kept, process: str) -> list[int]:

@@ -25,6 +25,11 @@ STEPS = {
     "flush.written": "reads and writes",
     "flush.committed": "acknowledges snapshot",
     "work.claimed": "leases the work with token",
+    "work.done": "completes the work",
+    "turn.waiting": "posts a letter:",
+    "letter.posted": "posts a letter:",
+    "letter.gone": "finds its letter committed:",
+    "letters.taken": "takes letters:",
     "collect.listed": "lists the store",
     "collect.abandoned": "gives up registrations",
     "collect.page": "takes a page of garbage",
@@ -36,8 +41,6 @@ STEPS = {
 
 _ONE = "inside of one transaction, which is one step of the model; a crash in it is a crash before or after"
 _ENTRY = "part of writing one entry of the log, which is one step of the model: the entry is there or not"
-_TURN = "who waits for the turn to write: the order of commits, of which the model tries all"
-_LETTER = "a commit that another process makes on one's behalf: to the sender an answer, or none, as in the model"
 WITHOUT_PLACE = {
     "transaction.begun": _ONE,
     "transaction.written": _ONE,
@@ -47,12 +50,7 @@ WITHOUT_PLACE = {
     "log.followed": _ENTRY,
     "log.pointed": "a hint where the log ends, which nobody relies on",
     "log.end": _ENTRY,
-    "turn.waiting": _TURN,
-    "letter.posted": _LETTER,
-    "letter.gone": _LETTER,
-    "letters.taken": _LETTER,
     "extent.covered": "coverage is one more object of the same registration as its extent",
-    "work.done": "a unit that is done twice is fenced when it commits, and a collection may run twice",
     "collect.purged": "a dropped table is no table that the model has; its objects go the way of what expires",
     "collect.unfinished": "temporary files of dead writers have names that no commit can have",
     "collect.folders": "an empty folder holds no object",

@@ -124,7 +124,7 @@ def _folder(turn: Turn, actor: Actor) -> str:
 
 def _objects(turn: Turn, folder: str) -> list[str]:
     """Return what the attempts of a job's task write."""
-    return [f"{folder}.{each + 1}/{turn.name}" for each in range(turn.attempts)]
+    return [f"{folder}.{each + 1}/{turn.name}" for each in range(turn.cast.attempts)]
 
 
 # a collection

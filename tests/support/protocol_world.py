@@ -5,7 +5,7 @@ It does not say what happens next: see ``protocol``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -19,11 +19,14 @@ Phase: TypeAlias = Literal[
     "asked", "seen", "held", "reading",  # of who reads: has a sequence, has looked at it, keeps it, has a plan
     "foldered", "looked", "named", "aborting", "settling", "leaving", "left",  # of a Spark job
     "stocked", "sweeping", "below", "naming", "deleting", "forgetting", "orphans",  # of a collection
+    "put",  # of who reads a log: has put a lease beside it
+    "finished",  # of a worker: has done its piece
+    "turned", "taking", "posted",  # of who may post a letter: has the turn, has taken letters, waits for its turn
 ]  # fmt: skip
 Failure: TypeAlias = Literal["", "full", "deaf", "away"]
 Role: TypeAlias = Literal[
     "writer", "writer without key", "compactor", "leased compactor", "deleter", "restorer", "job", "collector",
-    "reader", "reader of a pin", "reader as of 2",
+    "reader", "reader of a pin", "reader as of 2", "hot writer", "flusher", "uniter", "worker",
 ]  # fmt: skip
 Roles: TypeAlias = tuple[tuple[str, Role], ...]  # with names
 Answer: TypeAlias = int | Literal["stale", "fenced", "not_live", "not_pending"]  # the sequence of a receipt, or why not
@@ -31,13 +34,16 @@ Names: TypeAlias = frozenset[str]
 Held: TypeAlias = frozenset[tuple[str, int, int]]  # extents: name, added, removed or 0
 Kept: TypeAlias = frozenset[tuple[str, int]]  # snapshots that somebody keeps: who, sequence
 Published: TypeAlias = tuple[tuple[int, Names], ...]  # the retained snapshots, and what each held at first
+Unit: TypeAlias = tuple[Literal["", "queued", "leased", "done", "dead"], int, str]  # its state, attempts, owner
 Question: TypeAlias = Literal["pending", "held", "garbage"]  # what a collection asks a catalog for names
 
 SCOPE = Scope("t")
 SCHEMA = Schema.of({"row": "string"})
 SEED = "s0/s"  # the extent that is there in the beginning
+HOT_SEED = "s0~/s"  # or its row, as a hot one
 DOOMED = "s"  # the row that deleters delete
 UNIT = "unit"
+HOT, UNITED = "~", "+"  # in the name of a hot batch; of united coverage, with the snapshot it is of after it
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +71,21 @@ class Rules:
     keeps_once_named: bool = True  # an object that something else still names is no garbage
     leases_end: bool = True  # by themselves, when nobody renews them
     answers_no_hole: bool = True  # with an older snapshot
+    marks_flushed: bool = True  # and keeps for older snapshots the hot rows that are in an extent now
+    keeps_newer_coverage: bool = True  # when an older one comes later
+    leaves_late_coverage: bool = True  # registered, if a newer one is there
+    # a log
+    looks_again: bool = True  # whether the snapshot is still retained, once the lease is there
+    heeds_versions: bool = True  # that leases name, before it offers what was given up after them
+    reads_log_first: bool = True  # and then looks for leases
+    # the queue of work
+    buries_last: bool = True  # a unit whose last owner is gone
+    fences_dead: bool = True  # whoever had a unit that is dead
+    keeps_token: bool = True  # of a unit that is queued again
+    # letters
+    takes_before_commit: bool = True  # so that nobody takes a letter back that is being committed
+    looks_for_taken: bool = True  # in the catalog, when its letter is gone
+    is_unsure_of_taken: bool = True  # when it gives up, and its letter is gone
     # whoever commits
     registers_first: bool = True
     stays_registered: bool = True  # until the commit
@@ -78,6 +99,7 @@ class Rules:
     # whoever rewrites
     plans_at_one_head: bool = True
     adds_with_removal: bool = True  # in one commit
+    deletes_hot: bool = True  # rows, too
     begins_again: bool = True  # when its inputs are gone
     copies_anew: bool = True  # what is restored
     # whoever reads
@@ -127,6 +149,11 @@ class Cast:
     failure: Failure = ""  # of the catalog, for good
     one_process: bool = False  # all readers are in one, with one lease
     attempts: int = 2  # of the one task of a Spark job
+    log: bool = False  # the catalog is a log, with leases beside it
+    tries: int = 0  # that a worker's unit has before it is dead
+    revivals: int = 0  # of a dead unit
+    starts_hot: bool = False  # the row that is there in the beginning is hot
+    letters: bool = False  # writers wait for a turn, and leave their commits to whoever has it
 
     @property
     def collects(self) -> bool:
@@ -164,6 +191,8 @@ class Actor(NamedTuple):
     below: Names = frozenset()  # objects in folders on the page
     asks: tuple[Question, ...] = ()
     expired: bool = False  # its lease ran out
+    version: int = 0  # of the log, at which its snapshot was retained
+    taken: frozenset[Plan] = frozenset()  # letters of others, to be committed
 
 
 class World(NamedTuple):
@@ -190,6 +219,13 @@ class World(NamedTuple):
     network: frozenset[Plan] = frozenset()  # sent and not answered
     listed: str = ""  # the object that the collector is about to delete
     tasks: Names = frozenset()  # objects that attempts of Spark's tasks are about to write
+    versions: Kept = frozenset()  # of the log, that leases name, by process; a version is the oldest snapshot there
+    given: Kept = frozenset()  # what expired, and the version that gave it up
+    bound: int = 0  # the lowest version that a lease names, as the collector saw it
+    unit: Unit = ("", 0, "")  # the piece of work, if there is one
+    revivals: int = 0  # left
+    turn: str = ""  # who may write
+    letters: frozenset[Plan] = frozenset()
     published: Published = ((1, frozenset({SEED})),)
     taken: frozenset[tuple[str, int]] = frozenset()  # rows that were taken away on purpose, and when
     acknowledged: frozenset[tuple[str, int]] = frozenset({("s", 1)})  # row, and the sequence its writer was told
@@ -244,7 +280,7 @@ class Turn(NamedTuple):
     role: Role
     rules: Rules
     process: str = ""
-    attempts: int = 2
+    cast: Cast = Cast(())
 
     def to(self, actor: Actor) -> World:
         return set_actor(self.world, self.at, actor)
@@ -268,6 +304,11 @@ def release(world: World, *names: str) -> World:
 def plan_of(actor: Actor) -> Plan:
     assert actor.plan is not None
     return actor.plan
+
+
+def cold(names: Iterable[str]) -> tuple[str, ...]:
+    """Return those that are objects, not hot rows in the catalog."""
+    return tuple(name for name in names if HOT not in name)
 
 
 def folder_of(name: str) -> str:

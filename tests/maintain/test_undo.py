@@ -159,6 +159,19 @@ def test_a_commit_of_another_table_is_not_taken_back(tmp_path: Path) -> None:
         assert (len(one), len(two)) == (HOT, HOT)
 
 
+def test_a_commit_of_another_user_is_not_taken_back(tmp_path: Path) -> None:
+    with tidelake.connect(tmp_path / "lake", upkeep=False) as lake:
+        table = lake.create_table("t", COLUMNS, flush_age="off", scope="user")
+        one, two = table.user("one"), table.user("two")
+        reports = [each.append(rows(0, HOT), key="first") for each in (one, two)]
+        with pytest.raises(NotFoundError, match="another user's"):
+            two.undo(commit=reports[0].commit)
+        two.undo(key="first")
+        assert (len(one), len(two)) == (HOT, 0)
+        one.undo(commit=reports[0].commit)
+        assert len(one) == 0
+
+
 def append_in_process(folder: str, first: int, answers: Any) -> None:
     with tidelake.connect(folder, upkeep=False) as lake:
         answers.put((first, lake.table("t").append(rows(first, HOT), key=f"batch-{first}")))

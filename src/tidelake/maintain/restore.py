@@ -114,7 +114,9 @@ def _contribution(table: TableHandle, past: Snapshot, receipt: Receipt | None) -
     if receipt is not None:
         shared = [each for each in shared if each.commit_id == receipt.commit_id]
         if not shared:
-            raise NotFoundError("the commit is another table's", table=table.name, commit=receipt.commit_id)
+            raise NotFoundError(
+                "the commit is another table's, or another user's", table=table.name, commit=receipt.commit_id
+            )
     found = [each for each in shared if each.extents or each.hot]
     if not found:
         raise InvalidInputError("the commit added no rows", table=table.name, snapshot=past.sequence)

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from tidelake.maintain import status as health
     from tidelake.maintain.collect import CollectReport
     from tidelake.maintain.worker import MaintainReport
+    from tidelake.manifest import listing
     from tidelake.query import session
     from tidelake.query.result import Result
     from tidelake.table import Table
@@ -54,7 +55,7 @@ else:  # what reads rows, and the engines, are imported when they are first used
     sources, ingesting = deferred("tidelake.ingest"), deferred("tidelake.write.ingest")
     session, spark_module = deferred("tidelake.query.session"), deferred("tidelake.spark")
     health, worker = deferred("tidelake.maintain.status"), deferred("tidelake.maintain.worker")
-    background = deferred("tidelake.maintain.background")
+    background, listing = deferred("tidelake.maintain.background"), deferred("tidelake.manifest.listing")
 
 LOOK_AFTER_S = 20.0  # a write, what is due is done in the background
 
@@ -271,6 +272,19 @@ class Lake(Closing):
     def status(self) -> pa.Table:
         """Return the health of every table, one row each: shape, hot rows, snapshots, garbage, what is due."""
         return health.status(self.handle)
+
+    def manifests(
+        self, table: str | None = None, *, user: str | None = None, state: str | None = None, limit: int = 1_000
+    ) -> pa.Table:
+        """Return the states of manifests, one row for each scope of tables with users or keys, at most ``limit``.
+
+        States are ``in_sync``, ``pending_write``, ``syncing``, ``stale`` and ``error``; those other than ``in_sync``
+        are found by an index that this machine keeps of the scopes that it has worked on. SQL and KQL see the same as
+        the table ``system.manifest``.
+        """
+        return listing.list_manifests(
+            self.handle.manifests, self.catalog, table=table, user=user, state=state, limit=limit
+        )
 
     @property
     def spark(self) -> SparkSession:

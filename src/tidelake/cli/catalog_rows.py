@@ -7,6 +7,7 @@ and RFC 3339 times. It does not read data.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -179,6 +180,21 @@ def list_status(lake: Lake) -> Listing:
         keys,
         rows,
         spare=("pending", "failed", "pins", "hot_batches", "garbage", "overlap", "oldest_snapshot", "snapshots"),
+    )
+
+
+def list_manifests(lake: Lake, table: str | None, user: str | None, state: str | None, limit: int) -> Listing:
+    """List the manifests of scopes and their states."""
+    found = lake.manifests(table, user=user, state=state, limit=limit)
+    rows = [tuple(_plain(value) for value in row.values()) for row in found.to_pylist()]
+    counts = Counter(found["state"].to_pylist())
+    told = ", ".join(f"{count:,} {name}" for name, count in sorted(counts.items())) or "none"
+    more = f", the first {limit:,}" if len(rows) == limit else ""
+    return Listing(
+        f"manifests in {lake.where}{more}: {told}",
+        tuple(found.schema.names),
+        rows,
+        spare=("since", "last_refreshed", "next_try", "snapshot", "attempts", "tier", "version", "bytes", "hot_rows"),
     )
 
 

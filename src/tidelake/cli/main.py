@@ -43,6 +43,7 @@ COMMANDS = {
     "maintain": "tidelake.cli.commands.upkeep",
     "work": "tidelake.cli.commands.upkeep",
     "status": "tidelake.cli.commands.upkeep",
+    "manifests": "tidelake.cli.commands.catalog",
     "tables": "tidelake.cli.commands.catalog",
     "describe": "tidelake.cli.commands.catalog",
     "history": "tidelake.cli.commands.catalog",

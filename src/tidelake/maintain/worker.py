@@ -20,9 +20,11 @@ from dataclasses import dataclass, field
 from tidelake.catalog.work_queue import WorkUnit
 from tidelake.errors import ConflictError, TidelakeError
 from tidelake.handle.lake_handle import LakeHandle
+from tidelake.handle.table_handle import TableHandle
 from tidelake.maintain import compact
 from tidelake.maintain.units import KINDS, USERS_AT_ONCE, CompactRun, Done, Due, do, due_in_lake
-from tidelake.model.snapshot import Fence
+from tidelake.model.snapshot import Fence, Scope
+from tidelake.write.flush import flush
 
 PREFIX = "upkeep."  # before a kind, in the queue, which has other work too
 LEASE_S = 60.0
@@ -100,6 +102,10 @@ def maintain(
                     tell(step.done)
         if not made_progress or (until_s is not None and time.monotonic() >= until_s):
             break
+    if tables is None and (repaired := lake.manifests.repair(lambda scope: _flush_scope(lake, scope))):
+        done.append(Done("manifests", "", f"{repaired:,} manifest{'s' if repaired > 1 else ''} written"))
+        if tell is not None:
+            tell(done[-1])
     return MaintainReport(tuple(done), tuple(failed))
 
 
@@ -187,6 +193,11 @@ def _beside(take_pieces: Callable[[], list[Step]], threads: int, stop: threading
         except BaseException:
             stop.set()
             raise
+
+
+def _flush_scope(lake: LakeHandle, scope: Scope) -> None:
+    """Flush the hot rows of a scope, found by its state and not by a walk."""
+    flush(TableHandle.open(lake, lake.manifests.place(scope).table, user=scope.user or None))
 
 
 def _failed(lake: LakeHandle, unit: WorkUnit, due: Due, error: TidelakeError) -> Step:

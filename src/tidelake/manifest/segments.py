@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
-from urllib.parse import quote
 
 from tidelake.catalog.protocol import TableInfo
 from tidelake.errors import CorruptError
@@ -18,8 +17,9 @@ from tidelake.manifest.manifest_json import ColumnBounds, Segment
 from tidelake.manifest.parts import Listed
 from tidelake.manifest.scalars import typed_bound
 from tidelake.model.schema import Schema
+from tidelake.model.settings import TableSettings
 from tidelake.model.snapshot import Extent
-from tidelake.objects import DATA_FOLDER, check_key, table_prefix
+from tidelake.objects import scope_folder
 
 SEQUENCE_COLUMN = "_seq"
 SEQUENCE_BITS = 32  # the rows of one snapshot are numbered below its sequence
@@ -101,10 +101,9 @@ def _made_ms(extent_id: str) -> int:
 
 def is_segmented(settings: Mapping[str, Any]) -> bool:
     """Whether a table's scopes have segments and a manifest: it has users, or a key."""
-    return settings.get("scope") == "user" or bool(settings.get("key"))
+    return TableSettings.of(settings).is_segmented or bool(settings.get("key"))
 
 
 def folder_of(info: TableInfo, user: str) -> str:
     """Return the folder of a scope's segments."""
-    own = f"/{quote(user, safe='').replace('.', '%2E').replace('~', '%7E')}" if user else ""
-    return check_key(table_prefix(info.namespace, info.name).removeprefix(f"{DATA_FOLDER}/") + own)
+    return scope_folder(info.namespace, info.name, user)

@@ -105,6 +105,7 @@ class _Known:
 
     info: TableInfo
     is_segmented: bool
+    has_users: bool
     flush_age_us: int | None
 
 
@@ -166,6 +167,11 @@ class ManifestService:
                         self._recover(tier)
         return self._opened[0]
 
+    @property
+    def _was_used(self) -> bool:
+        """Whether this node ever had a manifest of the lake: to find out makes no folder."""
+        return self._opened is not None or (self._folder is not None and self._folder.exists())
+
     # what tables there are
 
     def know(self, info: TableInfo) -> None:
@@ -177,6 +183,11 @@ class ManifestService:
         """Whether a scope has a manifest: its table has users, or a key."""
         known = self._known(scope)
         return known is not None and known.is_segmented
+
+    def has_users(self, scope: Scope) -> bool:
+        """Whether a scope's table has a scope for each user, so that its shared one holds no rows."""
+        known = self._known(scope)
+        return known is not None and known.has_users
 
     def place(self, scope: Scope) -> Place:
         """Return where a scope's manifest lies; NotFoundError if there is no such table."""
@@ -196,7 +207,8 @@ class ManifestService:
         if len(self._tables) >= MAX_TABLES:
             self._tables.clear()
         settings = self._catalog.head(info.scope).settings
-        self._tables[info.id] = _Known(info, is_segmented(settings), TableSettings.of(settings).flush_age_us)
+        has_users, flush_age_us = settings.get("scope") == "user", TableSettings.of(settings).flush_age_us
+        self._tables[info.id] = _Known(info, is_segmented(settings), has_users, flush_age_us)
 
     # reading
 
@@ -431,6 +443,8 @@ class ManifestService:
 
     def due(self, limit: int = DUE_STEP) -> list[Scope]:
         """Return the scopes that are to be looked at now, found by an index and not by a walk."""
+        if not self._was_used:
+            return []
         return self._marks.due(("error", "stale", "pending_write"), self._clock(), limit)
 
     def repair(self, flush: Callable[[Scope], object] | None = None, limit: int = DUE_STEP) -> int:
@@ -508,7 +522,7 @@ class ManifestService:
 
     def scopes(self, state: State | None, limit: int) -> Iterator[Scope]:
         """Yield scopes in a state as this node knows it, or all that the catalog knows of segmented tables."""
-        if state is not None and state != "in_sync" and self._node is not None:
+        if state is not None and state != "in_sync" and self._was_used and self._node is not None:
             yield from self._marks.due((state,), 2**63 - 1, limit)
             return
         for info in self._catalog.tables():

@@ -24,7 +24,9 @@ from sqlglot import exp
 
 from tidelake.coverage.verbs import Series, no_coverage
 from tidelake.errors import InvalidInputError, NotFoundError
+from tidelake.handle.lake_handle import LakeHandle
 from tidelake.handle.table_handle import TableHandle
+from tidelake.manifest.listing import SYSTEM_LIMIT, SYSTEM_TABLE, list_manifests
 from tidelake.query.constants import constant_of
 from tidelake.query.sql.parse import error_of
 from tidelake.query.tables import ANSWER_PLACES, ANSWERS, Answering
@@ -48,6 +50,14 @@ def coverage_table(table: Scannable, kind: str, words: Mapping[str, Any]) -> pa.
             return asked.report(**about).entities
         case _:
             raise InvalidInputError("no such answer", kind="bad_answer", asked=kind, known=", ".join(ANSWERS))
+
+
+def system_rows(lake: LakeHandle, name: str) -> MemoryRows | None:
+    """Return a table that the lake keeps about itself; None if there is none of the name."""
+    if name.lower() != SYSTEM_TABLE:
+        return None
+    rows = list_manifests(lake.manifests, lake.catalog, limit=SYSTEM_LIMIT)
+    return MemoryRows.of(SYSTEM_TABLE, rows, lake.footers)
 
 
 def answer_rows(name: str, rows: pa.Table, footers: Footers) -> MemoryRows:

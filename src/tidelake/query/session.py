@@ -28,7 +28,7 @@ from tidelake.handle.table_handle import TableHandle
 from tidelake.model.schema import DataType, Schema
 from tidelake.pruning.plan import ScanPlan
 from tidelake.query.adapt import adapt
-from tidelake.query.answers import answer_rows, coverage_table, name_answers
+from tidelake.query.answers import answer_rows, coverage_table, name_answers, system_rows
 from tidelake.query.bind import AsOf, bind, bind_tables, quoted_columns
 from tidelake.query.budget import Budget, Deadline
 from tidelake.query.external import read_external
@@ -319,7 +319,13 @@ class _Seen:
             return self.answers[name]
         if at is not None and at.sequence is not None:
             return TableHandle.open(self._lake, name, snapshot=at.sequence)
-        newest = self._pinned_newest(name)
+        try:
+            newest = self._pinned_newest(name)
+        except NotFoundError:  # what the lake tells about itself is found under names that no table has
+            own = system_rows(self._lake, name) if at is None else None
+            if own is None:
+                raise
+            return own
         if at is None:
             return newest
         past = TableHandle.open(self._lake, name, as_of=at.time)

@@ -16,6 +16,8 @@ from tidelake.model.settings import FORMATS, HISTORY
 if TYPE_CHECKING:
     from tidelake.lake import Lake
 
+STATES = ("in_sync", "pending_write", "syncing", "stale", "error")
+
 
 @click.command()
 @lake_options(create=True)
@@ -175,3 +177,24 @@ def extents(lake: Lake, as_json: bool, table: str, as_of: str | None, snapshot: 
     from tidelake.cli.catalog_rows import list_extents
 
     show(list_extents(lake, table, as_of=as_of, snapshot=snapshot), as_json)
+
+
+@click.command()
+@click.argument("table", required=False)
+@click.option("--user", metavar="ID", help="Of one user; the table must be named.")
+@click.option("--state", type=click.Choice(STATES), help="Only those in this state.")
+@click.option("--limit", default=1000, show_default=True, type=click.IntRange(min=0), help="Rows at most.")
+@json_option
+@lake_options()
+def manifests(lake: Lake, table: str | None, user: str | None, state: str | None, limit: int, as_json: bool) -> None:
+    """Show the manifests of tables with users or keys, and their states.
+
+    \b
+    Examples:
+      tidelake manifests
+      tidelake manifests app.notes --user alice
+      tidelake manifests --state error --json
+    """
+    from tidelake.cli.catalog_rows import list_manifests
+
+    show(list_manifests(lake, table, user, state, limit), as_json)

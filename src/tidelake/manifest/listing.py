@@ -13,7 +13,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from tidelake.catalog.protocol import Catalog, check_user
+from tidelake.catalog.names import check_user
+from tidelake.catalog.protocol import Catalog
 from tidelake.errors import InvalidInputError, NotFoundError
 from tidelake.manifest.service import Look, ManifestService
 from tidelake.manifest.states import NEVER_US, STATES, State

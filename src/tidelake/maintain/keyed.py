@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from tidelake.handle.table_handle import TableHandle
 from tidelake.model.predicate import Predicate
 from tidelake.model.schema import DELETED_COLUMN, SEQ_COLUMN, Schema
-from tidelake.model.snapshot import Extent, Fence, Receipt, Snapshot
+from tidelake.model.snapshot import Action, Extent, Fence, Receipt, Snapshot
 from tidelake.model.times import When
 from tidelake.pruning.plan import Question
 from tidelake.scan.extents import Shape
@@ -42,9 +42,13 @@ def hide_rows(
     end: When | None = None,
     fence: Fence | None = None,
     newcomers: Callable[[Appender], None] | None = None,
+    also: Sequence[Action] = (),
     key: str | None = None,
+    id: str | None = None,
 ) -> tuple[int, Appender, Receipt | None]:
     """Commit tombstones for the rows of a snapshot that match, and after them rows that come in their place.
+
+    Those are staged by ``newcomers``, or are extents that others wrote, which it may add to ``also``.
 
     It holds on top of that snapshot alone: ConflictError (``moved``) if there is a newer one.
     """
@@ -58,10 +62,10 @@ def hide_rows(
             writer.take_batch(tombstones({name: batch.column(name) for name in names}, head.schema))
         if newcomers is not None:
             newcomers(writer)
-        actions = writer.finish()
+        actions = [*writer.finish(), *also]
         if not actions:
             return 0, writer, None
-        receipt = publish(table, head, actions, operation=operation, key=key, fence=fence, is_exact=True)
+        receipt = publish(table, head, actions, operation=operation, id=id, key=key, fence=fence, is_exact=True)
         return hidden, writer, receipt
     except BaseException:
         writer.give_up()

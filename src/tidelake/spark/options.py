@@ -25,7 +25,7 @@ REPLACING = ("start", "end", "replaceWhere")  # which rows an overwrite replaces
 KNOWN: dict[Role, tuple[str, ...]] = {
     "batch": (*_TABLE, "asOf", "snapshot", "where", "splitBytes", *_WRITE),
     "batch write": (*_TABLE, "asOf", "snapshot", "where", "splitBytes", *_WRITE, *REPLACING),
-    "stream read": (*_TABLE, "where", "splitBytes", "startingSnapshot", "maxExtentsPerTrigger"),
+    "stream read": (*_TABLE, "where", "splitBytes", "startingSnapshot", "maxExtentsPerTrigger", "changes"),
     "stream write": (*_TABLE, *_WRITE[1:], "checkpointLocation"),
 }
 KNOWN["any"] = tuple(dict.fromkeys(name for names in KNOWN.values() for name in names))  # who asks is not told
@@ -41,6 +41,7 @@ _ELSEWHERE = {
     "timestampasof": "a stream gives what comes: begin it after a snapshot with startingSnapshot",
     "startingtimestamp": "begin after a snapshot with startingSnapshot; the table's history has their times",
     "key": "the batches of a stream are known by its checkpoint, and need no key",
+    "changes": "it is for a stream: a batch reads the rows of one snapshot",
     "overwriteschema": "the schema of a table only widens",
     "replacewhere": "it is for a batch that is written with mode overwrite",
     "start": "it is for a batch that is written with mode overwrite; a read takes a condition, with where",

@@ -24,10 +24,11 @@ from pyspark.sql.types import StructType
 from tidelake.errors import ConflictError, InvalidInputError, OverlapError
 from tidelake.handle.table_handle import TableHandle
 from tidelake.maintain.delete import take_rows
+from tidelake.maintain.keyed import hide_rows
 from tidelake.maintain.rewrite import Rewrite, at_newest_head
 from tidelake.model.predicate import columns_of
 from tidelake.model.schema import Schema
-from tidelake.model.snapshot import Receipt, Snapshot
+from tidelake.model.snapshot import Action, Receipt, Snapshot
 from tidelake.pruning.plan import Question
 from tidelake.spark.options import REPLACING, option
 from tidelake.spark.places import open_table
@@ -42,6 +43,7 @@ from tidelake.spark.writing import (
     take_written,
     written_by,
 )
+from tidelake.write.appender import Appender
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,12 +117,30 @@ def commit_overwrite(
     return receipt
 
 
+def _attempt_hiding(
+    table: TableHandle, head: Snapshot, job: Job, replaced: Replaced, messages: Sequence[Written], key: str | None
+) -> Receipt | None:
+    """Hide the rows of a table with a key that are replaced, and add what tasks wrote after them."""
+    given: list[Action] = []
+
+    def newcomers(writer: Appender) -> None:
+        given.extend(take_written(writer, messages))
+
+    _, _, receipt = hide_rows(
+        table, head, "replace", replaced.where, start=replaced.start, end=replaced.end, newcomers=newcomers,
+        also=given, key=key, id=job.id,
+    )  # fmt: skip
+    return receipt
+
+
 def _attempt(
     table: TableHandle, head: Snapshot, job: Job, replaced: Replaced, messages: Sequence[Written], key: str | None
 ) -> Receipt | None:
     if (known := happened(table, key)) is not None:
         return known
     _check_same(job, replaced.question(table, head, head.schema.widen(job.schema.columns)))
+    if head.is_keyed and replaced != Replaced():
+        return _attempt_hiding(table, head, job, replaced, messages, key)
     rewrite = Rewrite(table, head, "replace")
     try:
         gone = take_rows(rewrite, replaced.where, start=replaced.start, end=replaced.end)

@@ -28,9 +28,11 @@ class TidelakeSource(DataSource):
         """Return all columns of the table; a schema that the user gives instead chooses among them."""
         from tidelake.spark.options import known_options
         from tidelake.spark.places import open_table
+        from tidelake.spark.streaming import with_feed
         from tidelake.spark.types import spark_schema
 
-        return spark_schema(open_table(known_options(self.options, "any")).schema)
+        options = known_options(self.options, "any")
+        return with_feed(spark_schema(open_table(options).schema), options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         from tidelake.spark.options import known_options

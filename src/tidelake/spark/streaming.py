@@ -8,6 +8,11 @@ others: see ``commit``. An offset says how far a stream is::
     {"snapshot": 41, "taken": 3}              and the first 3 pieces of the one after it
     {"base": 40, "taken": 120}                the first 120 pieces of what was there at 40, where this stream began
 
+Of a table with a key a stream gives what readers see where it begins, and then every version that commits add. Rows
+that are deleted by key are left out, unless the option ``changes`` asks for them: then a stream has two more columns,
+``_seq`` with the version and ``_op``, which is ``upsert`` or ``delete``; of a key that comes several times, the largest
+``_seq`` is the newest. A snapshot that a stream cannot tell as versions (a restore, say) ends it with an error.
+
 A piece is an extent, or all hot rows of a snapshot. Snapshots never change, so an offset always means the same rows;
 one that has expired is an error, never fewer rows. It does not keep anything of its own.
 """
@@ -15,25 +20,31 @@ one that has expired is an error, never fewer rows. It does not keep anything of
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, cast
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
-from pyspark.sql.types import StructType
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from tidelake.errors import NotFoundError
+from tidelake.errors import InvalidInputError, NotFoundError
 from tidelake.handle.table_handle import TableHandle
+from tidelake.model.predicate import And, Equals
+from tidelake.model.schema import DELETED_COLUMN, HIDDEN_IDS, SEQ_COLUMN
 from tidelake.model.snapshot import Counts, Extent, HotBatch, Snapshot
 from tidelake.pruning.plan import make_plan
 from tidelake.scan.extents import prune_blocks
+from tidelake.scan.versions import Dead, without_dead
 from tidelake.spark.options import number_of
 from tidelake.spark.places import Place, open_table
 from tidelake.spark.reading import READING_S, Split, cut_splits, read_split, wanted_rows
 from tidelake.spark.types import arrow_schema, projected
 
 HISTORY_PAGE = 500
+OP_COLUMN, UPSERT, DELETE = "_op", "upsert", "delete"
+SAME_ROWS = ("flush", "compact")  # operations that take something away, and change nothing for readers
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +76,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.place = Place.of(options)
         self.objects = table.store.url
         self.schema = arrow_schema(schema)
-        self._columns = projected(table.schema, schema, table.name)
+        self.is_feed = is_feed(options)
+        if self.is_feed and not table.snapshot.is_keyed:
+            raise InvalidInputError("only a table with a key has changes to tell", table=table.name, kind="bad_option")
+        own = StructType([field for field in schema if not (self.is_feed and field.name == OP_COLUMN)])
+        shown = table.showing([name for name in own.fieldNames() if name in HIDDEN_IDS])
+        self._columns = projected(shown.schema, own, table.name)
         self._start = number_of(options, "startingSnapshot", 0, least=0) or 0
         self._most = number_of(options, "maxExtentsPerTrigger", None)
         self._last: int | None = None  # with a trigger that stops: the snapshot to stop at
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what tasks need."""
-        return {"place": self.place, "schema": self.schema, "objects": self.objects}
+        return {"place": self.place, "schema": self.schema, "objects": self.objects, "is_feed": self.is_feed}
 
     def initialOffset(self) -> dict[str, int]:
         return Offset(self._start).to_json()
@@ -94,16 +110,58 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         table = open_table(self._options).pinned()
         begun = Offset.of(start)
-        extents, hot = between(table, begun, Offset.of(end))
+        extents, hot, base = between(table, begun, Offset.of(end))
         table.lake.leases.hold_for(table.scope, begun.base or begun.snapshot or table.snapshot.sequence, READING_S)
         where = wanted_rows(table, self._options.get("where"), ())
-        snapshot, question = table.question(self._columns, where)
-        plan = prune_blocks(make_plan(table.name, snapshot, question, extents, hot), table.footers)
+        columns, dead = self._columns, cast(Dead, {})
+        if table.snapshot.is_keyed:
+            if self.is_feed:
+                columns = tuple(dict.fromkeys((*columns, DELETED_COLUMN)))
+            else:
+                alive = Equals(DELETED_COLUMN, False)
+                where = alive if where is None else And((where, alive))
+            if base:
+                dead = replace(table, past=_snapshot(table, base), held=None).dead()[1]
+        snapshot, question = table.question(columns, where)
+        outline = without_dead(make_plan(table.name, snapshot, question, extents, hot), dead)
+        plan = prune_blocks(outline, table.footers)
         return cut_splits(plan, table.footers, number_of(self._options, "splitBytes", None))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Split)
-        return read_split(partition, self.place.open_objects(self.objects), self.schema)
+        store = self.place.open_objects(self.objects)
+        if not self.is_feed:
+            return read_split(partition, store, self.schema)
+        names = [name for name in self.schema.names if name != OP_COLUMN]
+        deleted = pa.field(DELETED_COLUMN, pa.bool_())
+        fields = [self.schema.field(name) for name in names]
+        asked = pa.schema(fields if DELETED_COLUMN in names else [*fields, deleted])
+        return (_with_op(batch, self.schema) for batch in read_split(partition, store, asked))
+
+
+def is_feed(options: Mapping[str, str]) -> bool:
+    """Whether a stream is asked for versions and deletions."""
+    asked = (options.get("changes") or "false").lower()
+    if asked not in ("true", "false"):
+        raise InvalidInputError("option changes is true or false", got=asked, kind="bad_option")
+    return asked == "true"
+
+
+def with_feed(schema: StructType, options: Mapping[str, str]) -> StructType:
+    """Return a schema with the columns that tell changes, if a stream is asked for them."""
+    if not is_feed(options):
+        return schema
+    return StructType([*schema, StructField(SEQ_COLUMN, LongType()), StructField(OP_COLUMN, StringType())])
+
+
+def _with_op(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Say of each row what became of it."""
+    deleted = batch.column(DELETED_COLUMN)
+    arrays = [
+        pc.if_else(deleted, DELETE, UPSERT).cast(field.type) if field.name == OP_COLUMN else batch.column(field.name)
+        for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def advanced(table: TableHandle, start: Offset, last: int, most: int | None) -> Offset:
@@ -128,19 +186,20 @@ def advanced(table: TableHandle, start: Offset, last: int, most: int | None) -> 
     return Offset(at, taken)
 
 
-def between(table: TableHandle, start: Offset, end: Offset) -> tuple[list[Extent], list[HotBatch]]:
-    """Return the extents and the hot batches from one offset to another."""
+def between(table: TableHandle, start: Offset, end: Offset) -> tuple[list[Extent], list[HotBatch], int | None]:
+    """Return the extents and the hot batches from one offset to another, and the snapshot that some were in whole."""
     extents: list[Extent] = []
     hot: list[HotBatch] = []
+    base: int | None = None
     if start == end:
-        return extents, hot
+        return extents, hot, base
     if start.base is not None or start.snapshot == 0:
         base = end.base if end.base is not None else start.base
         if base is None:
             base = _first_base(table, end)
         _take(extents, hot, *_content(table, base), start.taken, end.taken if end.base is not None else None)
         if end.base is not None:
-            return extents, hot
+            return extents, hot, base
         start = Offset(base)
     last = end.snapshot + (1 if end.taken else 0)
     for header in _headers(table, start.snapshot, last):
@@ -150,7 +209,7 @@ def between(table: TableHandle, start: Offset, end: Offset) -> tuple[list[Extent
         first = start.taken if header.sequence == start.snapshot + 1 else 0
         upto = end.taken if header.sequence == end.snapshot + 1 else None
         _take(extents, hot, sorted(changes.added, key=lambda e: e.id), list(changes.appended), first, upto)
-    return extents, hot
+    return extents, hot, base
 
 
 def _first_base(table: TableHandle, end: Offset) -> int:
@@ -182,6 +241,11 @@ def _pieces_at(snapshot: Snapshot) -> int:
 def _pieces_of(header: Snapshot) -> int:
     """Count what a snapshot brought; nothing if it took something away."""
     if header.removed != Counts():
+        if header.is_keyed and header.operation not in SAME_ROWS:
+            raise InvalidInputError(
+                f"snapshot {header.sequence} of the table was a {header.operation}, which is more than new versions of "
+                "rows: start the stream anew", kind="not_a_change",
+            )  # fmt: skip
         return 0
     return header.added.extents + bool(header.added.hot_batches)
 

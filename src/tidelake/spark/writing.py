@@ -48,9 +48,10 @@ from tidelake.spark.types import from_spark, own_names, widened
 from tidelake.write.appender import Appender
 from tidelake.write.drift import exact_columns, spilled_columns, with_promoted
 from tidelake.write.flush import FLUSH_BYTES, FLUSH_ROWS, flush
+from tidelake.write.keyed import BLOCK_ROWS, check_keys, in_key_order, newest_rows
 from tidelake.write.naming import job_folder
 from tidelake.write.publish import publish
-from tidelake.write.stager import EXTENT_BYTES, Stager, conformed
+from tidelake.write.stager import EXTENT_BYTES, Stager, conformed, united
 
 INLINE_BYTES = 1 << 20  # fewer rows of a task than this travel in its message: the driver joins them with others'
 COERCE_ROWS = 65_536  # rows are coerced so many at a time
@@ -121,16 +122,22 @@ class Extents:
     schema: Schema | None = None
     left_out: int = 0
     _stager: Stager = field(init=False)
+    _key: tuple[str, ...] = ()
     _replaced: Remaining | None = None
 
     def __post_init__(self) -> None:
         settings = TableSettings.of(self.job.settings)
-        self._stager = Stager(self.store, settings, self.job.extent_bytes, self.job.block_rows, self.job.sort)
+        self._key = settings.key
+        block_rows = self.job.block_rows or (BLOCK_ROWS if self._key else None)
+        sort = self.job.sort and not self._key
+        self._stager = Stager(self.store, settings, self.job.extent_bytes, block_rows, sort)
         if self.job.replaced is not None:
             self._replaced = Remaining.of(self.job.replaced, self.job.schema, Footers(self.store))
 
     def take(self, coerced: Coerced) -> None:
         """Stage coerced rows, and write an extent when there are enough."""
+        if self._key:
+            check_keys(coerced.batch, self._key, self.job.schema, coerced.schema, first_row=self.rows)
         self.schema = coerced.schema
         self._check_replaced(coerced)
         if coerced.overflowed:
@@ -166,6 +173,9 @@ class Extents:
     def write(self) -> None:
         """Write what is staged as one extent."""
         extent_id = new_id()
+        if self._key:
+            rows = newest_rows(united(self._stager.batches, self.schema or self.job.schema), self._key)
+            self._stager.batches = [in_key_order(rows, self._key)]
         covered_at = self._write_coverage(extent_id)
         key = f"{self.job.folder}/{extent_id}{self._stager.suffix}"
         extent = self._stager.write(key, extent_id, self.schema or self.job.schema)

@@ -40,7 +40,7 @@ from tidelake.write.drift import (
     tally_before,
     with_promoted,
 )
-from tidelake.write.keyed import BLOCK_ROWS, check_keys, in_key_order, newest_rows, newest_versions
+from tidelake.write.keyed import BLOCK_ROWS, check_keys, in_key_order, newest_rows, newest_versions, told_of_deletion
 from tidelake.write.naming import ExtentName
 from tidelake.write.stager import Stager, united
 
@@ -262,6 +262,7 @@ class Appender:
         """Keep one row of each key, if the table has one: the last, or the newest where versions are known."""
         if not self.key:
             return rows
+        rows = told_of_deletion(rows)
         kept = newest_versions(rows, self.key) if SEQ_COLUMN in rows.schema.names else newest_rows(rows, self.key)
         self.superseded += rows.num_rows - kept.num_rows
         return kept

@@ -76,6 +76,14 @@ def hot_versions(hot: Sequence[Any]) -> list[pa.RecordBatch]:
     return found
 
 
+def told_of_deletion(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Say of every row whether it is a tombstone, where some are: what is stored has statistics that must be true."""
+    if DELETED_COLUMN not in rows.schema.names:
+        return rows
+    at = rows.schema.names.index(DELETED_COLUMN)
+    return rows.set_column(at, rows.schema.field(at), rows.column(at).fill_null(False))
+
+
 def tombstones(keys: Mapping[str, pa.Array], schema: Schema) -> pa.RecordBatch:
     """Return rows that say of some keys that they are no more."""
     rows = len(next(iter(keys.values())))

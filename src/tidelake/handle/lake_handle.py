@@ -28,12 +28,13 @@ from tidelake.runtime.deferred import deferred
 if TYPE_CHECKING:
     from tidelake.coverage import coverage_store
     from tidelake.coverage.coverage_store import CoverageStore
-    from tidelake.scan import extents, versions
+    from tidelake.scan import extents, points, versions
     from tidelake.scan.extents import Footers
+    from tidelake.scan.points import Points
     from tidelake.scan.versions import Versions
 else:
     coverage_store, extents = deferred("tidelake.coverage.coverage_store"), deferred("tidelake.scan.extents")
-    versions = deferred("tidelake.scan.versions")
+    points, versions = deferred("tidelake.scan.points"), deferred("tidelake.scan.versions")
 
 TABLES_KEPT = 4096  # of which it is known whether they have users
 
@@ -90,6 +91,11 @@ class LakeHandle:
     def versions(self) -> Versions:
         """What this process knows of rows that newer versions hide."""
         return versions.Versions(self.footers)
+
+    @cached_property
+    def points(self) -> Points:
+        """What this process keeps to find single rows by their keys."""
+        return points.Points(self.footers)
 
     @cached_property
     def coverage_store(self) -> CoverageStore:

@@ -7,6 +7,7 @@ flushes and alters takes a handle, see ``write``.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Unpack
 
@@ -255,6 +256,10 @@ class TableHandle:
         check_form(dynamic)
         plan = self.plan(columns, where, prune=prune, **asked)
         return stream_in_form(scan_shown(plan, self.footers), dynamic)
+
+    def reading(self) -> AbstractContextManager[None]:
+        """Where objects of a pinned table are read: one that is not there is said to have expired, if it has."""
+        return nullcontext() if self.held is None else self.held.reading()
 
     def stored_rows(
         self, columns: Columns, where: Predicate | str | None = None, **asked: Unpack[Selection]

@@ -271,7 +271,7 @@ class _Reading:
 
     def block(self, extent: Extent, block: Block) -> pa.RecordBatch:
         """Read the wanted rows of a block."""
-        reader = _Stored(self.footers.open(extent), extent.first_seq, block)
+        reader = StoredBlock(self.footers.open(extent), extent.first_seq, block)
         if block.proven or self.where is None:
             return reader.loaded(self.whole)
         pieces = reader.reader.metadata().blocks[block.number].pieces
@@ -279,7 +279,7 @@ class _Reading:
             return select(self.where, reader.loaded(self.whole))
         return self._late(reader, self.where)
 
-    def _late(self, reader: _Stored, where: Predicate) -> pa.RecordBatch:
+    def _late(self, reader: StoredBlock, where: Predicate) -> pa.RecordBatch:
         """Read what the predicate looks at, and the rest only where a row matches."""
         asked = reader.loaded(self.asked)
         found = select(where, asked.append_column(_ROW, pa.array(np.arange(asked.num_rows))))
@@ -293,15 +293,7 @@ class _Reading:
 
     def hot(self, hot: Sequence[HotBatch], dead: Mapping[str, Any]) -> pa.RecordBatch:
         """Read all hot rows at once; those of one schema are joined before anything else is done to them."""
-        parts = []
-        for written, rows, batches in hot_groups(hot, self.whole.written):
-            batch = self.whole.conformed(rows, written, rows.num_rows)
-            if _HIDDEN.intersection(batch.schema.names):
-                batch = _with_hidden(batch, np.concatenate([_counted(each.first_seq, each.rows) for each in batches]))
-            at = np.cumsum([0, *(each.rows for each in batches)])
-            gone = [at[n] + dead[each.id] for n, each in enumerate(batches) if each.id in dead]
-            parts.append(_without(batch, np.concatenate(gone) if gone else None))
-        joined = _joined(parts)
+        joined = hot_versions_of(hot, self.whole, dead)
         return joined if self.where is None else select(self.where, joined)
 
 
@@ -313,7 +305,7 @@ def _rows_of(batch: pa.RecordBatch, ascending: pa.Array) -> pa.RecordBatch:
 
 
 @dataclass(frozen=True, slots=True)
-class _Stored:
+class StoredBlock:
     """One block of an open extent, without the rows that newer versions hide."""
 
     reader: ExtentReader
@@ -329,6 +321,19 @@ class _Stored:
             first = None if self.first_seq is None else self.first_seq + block.first_row
             batch = _with_hidden(batch, _counted(first, batch.num_rows))
         return _without(batch, block.dead)
+
+
+def hot_versions_of(hot: Sequence[HotBatch], shape: Shape, dead: Mapping[str, Any] | None = None) -> pa.RecordBatch:
+    """Read some columns of hot rows, as the table has them now, without those that newer versions hide."""
+    parts, hidden = [], dead or {}
+    for written, rows, batches in hot_groups(hot, shape.written):
+        batch = shape.conformed(rows, written, rows.num_rows)
+        if _HIDDEN.intersection(batch.schema.names):
+            batch = _with_hidden(batch, np.concatenate([_counted(each.first_seq, each.rows) for each in batches]))
+        at = np.cumsum([0, *(each.rows for each in batches)])
+        gone = [at[n] + hidden[each.id] for n, each in enumerate(batches) if each.id in hidden]
+        parts.append(_without(batch, np.concatenate(gone) if gone else None))
+    return _joined(parts)
 
 
 def _counted(first_seq: int | None, rows: int) -> Any:

@@ -9,7 +9,7 @@ gave it: ``hot`` if its newest version is among the hot rows, ``manifest`` if no
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -20,9 +20,9 @@ from tidelake.model.predicate import Equals, InSet, Predicate, Range
 from tidelake.model.schema import Schema
 from tidelake.model.snapshot import Extent, HotBatch
 from tidelake.pruning.outcomes import TRUE, outcomes
-from tidelake.pruning.plan import Block, Question, ScanPlan, stats_of
+from tidelake.pruning.plan import Question, stats_of
 from tidelake.scan.extents import Footers
-from tidelake.scan.key_codes import Numbers, codes_of, newest
+from tidelake.scan.key_codes import codes_of, newest
 from tidelake.scan.versions import FEW_KEYS, Looking, Part, Wanted
 
 Tier: TypeAlias = Literal["hot", "manifest", "extents"]
@@ -96,22 +96,3 @@ def _answers(asked: Sequence[pa.Array], hot: Sequence[Part], cold: Sequence[Part
 def key_columns(rows: Mapping[str, Any] | pa.RecordBatch, keys: Sequence[str]) -> list[pa.Array]:
     """Return the key columns of rows, in the key's order."""
     return [rows.column(name) if isinstance(rows, pa.RecordBatch) else rows[name] for name in keys]
-
-
-def only_row(plan: ScanPlan, footers: Footers, found: Found) -> ScanPlan:
-    """Return a plan of the one row that was found, whose extents and hot batches have its source among them."""
-    position = found.position or 0
-    for task in plan.tasks:
-        if task.extent.id == found.source:
-            first = 0
-            for number, info in enumerate(footers.open(task.extent).metadata().blocks):
-                if position < first + info.stats.rows:
-                    block = Block(number, info.stats, 0, 0, True, first, _all_but(position - first, info.stats.rows))
-                    return replace(plan, tasks=(replace(task, blocks=(block,)),), hot=())
-                first += info.stats.rows
-    hot = tuple(batch for batch in plan.hot if batch.id == found.source)
-    return replace(plan, tasks=(), hot=hot, dead_hot={batch.id: _all_but(position, batch.rows) for batch in hot})
-
-
-def _all_but(position: int, rows: int) -> Numbers:
-    return np.delete(np.arange(rows), position)

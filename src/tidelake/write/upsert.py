@@ -17,12 +17,11 @@ from tidelake.dynamic.forms import stream_in_form
 from tidelake.errors import AlreadyExistsError, InvalidInputError
 from tidelake.handle.table_handle import TableHandle
 from tidelake.ingest import Rules, coerced_stream
+from tidelake.logical import shown
 from tidelake.model.predicate import Predicate
-from tidelake.model.schema import DELETED_COLUMN, Schema
+from tidelake.model.schema import DELETED_COLUMN, DYNAMIC_FIELD, SEQ_COLUMN, Schema
 from tidelake.model.snapshot import Extent, Snapshot
-from tidelake.pruning.plan import make_plan
-from tidelake.scan.extents import scan_shown
-from tidelake.scan.lookup import Found, Lookup, key_columns, only_row
+from tidelake.scan.lookup import Found, Lookup, key_columns
 from tidelake.scan.versions import keys_of
 from tidelake.write.appender import Appender
 from tidelake.write.flush import see_to_flush
@@ -30,6 +29,7 @@ from tidelake.write.keyed import tombstones
 from tidelake.write.publish import publish
 
 SHOWN_KEYS = 5  # in an error
+_PLAIN = {"int": int, "long": int, "string": str, "bool": bool}  # whose values are what they are stored as
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,19 +94,46 @@ def get(table: TableHandle, key: Any) -> dict[str, Any] | None:
     """Return the newest version of one row, or None if there is none."""
     pinned = table.pinned()
     snapshot = pinned.snapshot
-    asked = asked_keys(snapshot, [key])
     names = keys_of(snapshot)
-    hot = pinned.hot(snapshot)
-    lookup = Lookup(snapshot.schema, names, pinned.footers, hot)
-    columns = key_columns(asked, names)
-    extents = _candidates(pinned, snapshot, lookup.condition(columns))
-    (found,) = lookup.find(columns, extents)
-    if not found:
+    with pinned.reading():
+        found = pinned.lake.points.find(
+            snapshot,
+            _scalars(snapshot, names, key),
+            lambda: pinned.catalog.extents(pinned.scope, sequence=snapshot.sequence, stats=(*names, SEQ_COLUMN)),
+            lambda: pinned.hot(snapshot),
+        )
+    if found is None or found.is_deleted:
         return None
-    _, question = pinned.question()
-    plan = only_row(make_plan(pinned.name, snapshot, question, extents, hot, pinned.held), pinned.footers, found)
-    rows: list[dict[str, Any]] = stream_in_form(scan_shown(plan, pinned.footers), "json").read_all().to_pylist()
+    schema = snapshot.schema
+    row = found.rows.slice(found.row, 1)
+    arrays = [shown(row.column(column.name), column.type, column.name) for column in schema]
+    fields = [
+        pa.field(column.name, array.type, metadata=DYNAMIC_FIELD if column.type.kind == "dynamic" else None)
+        for column, array in zip(schema, arrays, strict=True)
+    ]
+    one = pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+    if any(column.type.kind == "dynamic" for column in schema):
+        reader = pa.RecordBatchReader.from_batches(one.schema, [one])
+        one = stream_in_form(reader, "json").read_all().to_batches()[0]
+    rows: list[dict[str, Any]] = one.to_pylist()
     return rows[0]
+
+
+def _scalars(snapshot: Snapshot, names: Sequence[str], key: Any) -> list[pa.Scalar]:
+    """Return the values of one key in the types of their columns."""
+    values = key if isinstance(key, tuple) else (key,)
+    if len(values) == len(names) and names:
+        types = [snapshot.schema[name].type for name in names]
+        if all(
+            kind.logical is None and type(value) is _PLAIN.get(kind.kind)
+            for kind, value in zip(types, values, strict=True)
+        ):
+            try:
+                return [pa.scalar(value, kind.arrow) for kind, value in zip(types, values, strict=True)]
+            except (pa.ArrowException, OverflowError):  # too large: what reads all sorts of values says so
+                pass
+    asked = asked_keys(snapshot, [key])
+    return [asked.column(name)[0] for name in names]
 
 
 def delete_keys(table: TableHandle, keys: Any, *, key: str | None = None) -> DeleteKeysReport:

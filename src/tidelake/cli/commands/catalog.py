@@ -62,6 +62,7 @@ def _schema(columns: tuple[str, ...]) -> dict[str, str]:
 @click.option("--format", type=click.Choice(FORMATS), help="Of extents; tlm, and parquet in a log.")
 @click.option("--retention", metavar="DURATION", help="Rows leave once they are older by their time column, 30d.")
 @click.option("--history", metavar="DURATION", help="How long older snapshots can be read; 7d by default.")
+@click.option("--key", metavar="COLUMN", multiple=True, help="Hold one row for each value; may be repeated.")
 @click.option("--bucket", metavar="WIDTH", help="Know which time windows are held, 1m.")
 @click.option("--entity", metavar="COLUMN", multiple=True, help="Know it for each value of a column; may be repeated.")
 @click.option("--coverage", type=click.Choice(["exclusive", "track"]), help="Refuse a window that is held, or take it.")
@@ -74,6 +75,7 @@ def create(
     format: str | None,
     retention: str | None,
     history: str | None,
+    key: tuple[str, ...],
     bucket: str | None,
     entity: tuple[str, ...],
     coverage: str | None,
@@ -85,6 +87,7 @@ def create(
     \b
     Example:
       tidelake create obs.logs ts:timestamp service:string message:string attributes:dynamic
+      tidelake create app.notes id:long ts:timestamp text:string --key id
       tidelake create m.cpu ts:timestamp device:string load:real --bucket 1m --entity device --coverage exclusive
     """
     from tidelake.model.schema import Schema
@@ -99,6 +102,7 @@ def create(
         format=format,
         retention=retention,
         history=history or HISTORY,
+        key=key,
         bucket=bucket,
         entity=entity,
         coverage=coverage,

@@ -18,6 +18,8 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tidelake.catalog.names import check_user
+from tidelake.errors import InvalidInputError
 from tidelake.handle.lake_handle import LakeHandle
 from tidelake.handle.opening import open_lake
 from tidelake.model.schema import DataType, Schema
@@ -97,14 +99,28 @@ def _look_after(table: TableHandle, head: Snapshot) -> None:
 class Lake(Closing):
     """A catalog and an object store; hold it open while you work, or use it in a ``with`` block."""
 
-    def __init__(self, handle: LakeHandle) -> None:
-        self._handle = handle
+    def __init__(self, handle: LakeHandle, user: str | None = None) -> None:
+        self._handle, self._user = handle, user
         self.catalog, self.store, self.where = handle.catalog, handle.store, handle.where
 
     @property
     def handle(self) -> LakeHandle:
         """What the lake consists of, as a frozen value: its catalog, its store, and what this process knows of them."""
         return self._handle
+
+    def user(self, id: str) -> Lake:
+        """Hold the lake as one user sees it: where each user has a table, it is theirs, and no other can be named.
+
+        What it reads and writes with is this lake's; closing one closes both.
+        """
+        if self._user is not None:
+            raise InvalidInputError("this is one user's lake already", kind="has_user")
+        return Lake(self._handle, check_user(id))
+
+    @property
+    def user_id(self) -> str | None:
+        """The user whose lake this is, as ``user`` gives it; None if it is nobody's."""
+        return self._user
 
     def create_table(
         self,
@@ -178,14 +194,18 @@ class Lake(Closing):
         Of a table that was made with ``scope="user"``, it is the table of one ``user``; without one it can be described
         and altered, and lists its users.
         """
-        opened = table_handle.TableHandle.open(self.handle, name, as_of=as_of, snapshot=snapshot, user=user)
-        return table_module.Table(opened)
+        handles, own = table_handle.TableHandle, self._own_user(user)
+        find = handles.open if self._user is None else handles.seen_by
+        return table_module.Table(find(self.handle, name, user=own, as_of=as_of, snapshot=snapshot))
 
     def snapshot(
         self, name: str, *, as_of: When | None = None, snapshot: str | int | None = None, user: str | None = None
     ) -> Snapshot:
         """Return a table's newest snapshot, or the one at a time or with an id or a sequence; or that of a user."""
-        return self.handle.snapshot(name, as_of=as_of, snapshot=snapshot, user=user)
+        own = self._own_user(user)
+        if self._user is not None and not self.handle.has_users(self.catalog.table(name)):
+            own = None
+        return self.handle.snapshot(name, as_of=as_of, snapshot=snapshot, user=own)
 
     def ingest(
         self,
@@ -218,23 +238,37 @@ class Lake(Closing):
             time=time, time_format=time_format, missing_time=missing_time, lines=lines, delimiter=delimiter,
             constants=dict(constants or {}), skip_bad=skip_bad, quarantine=aside,
         )  # fmt: skip
-        return ingesting.ingest(self.handle, name, rows, options, key=key, user=user)
+        own = self._own_user(user)
+        return ingesting.ingest(self.handle, name, rows, options, key=key, user=own, or_shared=self._user is not None)
 
     def tables(self, namespace: str | None = None) -> list[str]:
         """List the names of the tables."""
         return self.handle.tables(namespace)
 
-    def sql(self, text: str, *, engine: str = "auto", budget: Mapping[str, Any] | None = None) -> Result:
+    def sql(
+        self, text: str, *, engine: str = "auto", budget: Mapping[str, Any] | None = None, user: str | None = None
+    ) -> Result:
         """Ask in SQL, Spark's dialect; rows are read when the result is asked for them.
+
+        Where each user has a table, that of ``user`` is meant; or the one that the text names first, by
+        ``SET tide.user = 'alice';``.
 
         Engines: ``local`` (in process), ``spark``, or ``auto``. A budget is a mapping with ``seconds``, ``memory`` and
         ``read``, such as ``{"seconds": 5, "memory": "1GB", "read": "200MB"}``.
         """
-        return session.run(self, text, language="sql", engine=engine, budget=budget)
+        return session.run(self, text, language="sql", engine=engine, budget=budget, user=self._own_user(user))
 
-    def kql(self, text: str, *, engine: str = "auto", budget: Mapping[str, Any] | None = None) -> Result:
-        """Ask in KQL; otherwise as ``sql``."""
-        return session.run(self, text, language="kql", engine=engine, budget=budget)
+    def kql(
+        self, text: str, *, engine: str = "auto", budget: Mapping[str, Any] | None = None, user: str | None = None
+    ) -> Result:
+        """Ask in KQL; otherwise as ``sql``, but that a text names no user."""
+        return session.run(self, text, language="kql", engine=engine, budget=budget, user=self._own_user(user))
+
+    def _own_user(self, user: str | None) -> str | None:
+        """Return the user that is meant, who of one user's lake is that user."""
+        if self._user is None or user in (None, self._user):
+            return user if self._user is None else self._user
+        raise InvalidInputError("this is another user's lake", kind="has_user")
 
     def drop_table(self, name: str, *, purge: bool = False) -> None:
         """Take a table away; what it held stays until it is collected, or goes at once with ``purge``."""
@@ -282,9 +316,11 @@ class Lake(Closing):
         are found by an index that this machine keeps of the scopes that it has worked on. SQL and KQL see the same as
         the table ``system.manifest``.
         """
+        own = self._own_user(user)
         return listing.list_manifests(
-            self.handle.manifests, self.catalog, table=table, user=user, state=state, limit=limit
-        )
+            self.handle.manifests, self.catalog, table=table, user=own if self._user is None else None, state=state,
+            limit=limit, seen_by=self._user,
+        )  # fmt: skip
 
     @property
     def spark(self) -> SparkSession:
@@ -300,4 +336,5 @@ class Lake(Closing):
         return f"<p>{escape(repr(self))}</p><table><thead><tr><th>table</th></tr></thead><tbody>{rows}</tbody></table>"
 
     def __repr__(self) -> str:
-        return f"Lake({self.where!r}, objects={self.store.url!r})"
+        user = f", user={self._user!r}" if self._user is not None else ""
+        return f"Lake({self.where!r}, objects={self.store.url!r}{user})"

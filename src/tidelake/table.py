@@ -17,6 +17,7 @@ import pyarrow as pa
 from tidelake.coverage.repair import RepairReport, repair
 from tidelake.coverage.verbs import Series
 from tidelake.dynamic.forms import check_form, stream_in_form, table_in_form
+from tidelake.handle.all_users import AllUsers, all_users
 from tidelake.handle.changes import changes
 from tidelake.handle.table_handle import TableHandle
 from tidelake.logical.frames import pandas_frame
@@ -107,6 +108,13 @@ class Table:
     def showing(self, columns: Sequence[str], where: str | None = None) -> Table:
         """Hold the table as ``pinned`` does, with what is in the overflow column under these names as columns."""
         return Table(self.handle.showing(columns, where))
+
+    def all_users(self) -> AllUsers:
+        """Hold the rows of all users together, with whose they are as the column ``_user``: for operators.
+
+        Its ``scan`` and ``to_arrow`` read one user after another, each at one snapshot.
+        """
+        return all_users(self.handle)
 
     @property
     def coverage(self) -> Series:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from tidelake.errors import NotFoundError
 from tidelake.model.schema import OVERFLOW_COLUMN, DataType
 from tidelake.model.settings import DEMOTED
-from tidelake.model.snapshot import Extent, Snapshot
+from tidelake.model.snapshot import Extent, Scope, Snapshot
 from tidelake.pruning.statistics import UNKNOWN, ColumnStats, column_from_json, merge_columns
 from tidelake.runtime.deferred import deferred
 
@@ -119,7 +119,7 @@ def list_tables(lake: Lake, namespace: str | None = None) -> Listing:
     rows = []
     for info in lake.catalog.tables(namespace):
         head = lake.catalog.head(info.scope)
-        totals = head.totals
+        totals = lake.catalog.totals(info.id).live if lake.handle.has_users(info) else head.totals
         rows.append(
             (str(info), head.sequence, totals.rows + totals.hot_rows, totals.hot_rows, totals.extents, totals.bytes,
              _time(head.committed_us * 1000))
@@ -135,7 +135,9 @@ def list_tables(lake: Lake, namespace: str | None = None) -> Listing:
 
 def list_columns(lake: Lake, table: str) -> Listing:
     """List the columns of a table with what its extents' statistics know of each; hot rows are not looked at."""
-    scope = lake.catalog.table(table).scope
+    info = lake.catalog.table(table)
+    has_users = lake.handle.has_users(info)
+    scope = Scope(info.id, lake.user_id or "") if has_users else info.scope
     head = lake.catalog.head(scope)
     extents = lake.catalog.extents(scope, sequence=head.sequence)
     totals = head.totals
@@ -160,7 +162,9 @@ def list_columns(lake: Lake, table: str) -> Listing:
     keys = ("column", "type", "role", "nulls", "null_share", "least", "most", "distinct", "examples", "id")
     held = f"{_many(totals.rows, 'row')} in {_many(totals.extents, 'extent')}, {_many(totals.hot_rows, 'hot row')}"
     return Listing(
-        f"{table} at snapshot {head.sequence}: {held}",
+        f"{table}: one for each user"
+        if has_users and not scope.user
+        else f"{table} at snapshot {head.sequence}: {held}",
         keys,
         rows,
         frozenset({"id"}),
@@ -225,7 +229,7 @@ def list_history(lake: Lake, table: str, limit: int = 20) -> Listing:
         (s.sequence, _time(s.committed_us * 1000), s.operation, s.added.rows + s.added.hot_rows - s.removed.hot_rows
          - s.removed.rows, s.added.extents, s.removed.extents, s.totals.rows + s.totals.hot_rows, s.totals.bytes,
          s.schema.version, s.id)
-        for s in lake.catalog.history(lake.catalog.table(table).scope, limit=limit)
+        for s in lake.catalog.history(lake.handle.seen_scope(lake.catalog.table(table), lake.user_id), limit=limit)
     ]  # fmt: skip
     keys = ("snapshot", "committed", "operation", "rows_change", "extents_added", "extents_removed", "rows", "bytes",
             "schema", "id")  # fmt: skip
@@ -235,7 +239,7 @@ def list_history(lake: Lake, table: str, limit: int = 20) -> Listing:
 
 def list_extents(lake: Lake, table: str, *, as_of: str | None = None, snapshot: int | None = None) -> Listing:
     """List the extents of a table by time, now or at an older snapshot."""
-    scope = lake.catalog.table(table).scope
+    scope = lake.handle.seen_scope(lake.catalog.table(table), lake.user_id)
     try:
         held = lake.snapshot(table, as_of=as_of, snapshot=snapshot)
     except NotFoundError as error:

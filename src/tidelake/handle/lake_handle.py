@@ -122,6 +122,18 @@ class LakeHandle:
             raise InvalidInputError("the table is shared and has no users", table=info, kind="shared_table")
         return info.scope if user is None else Scope(info.id, check_user(user))
 
+    def seen_scope(self, info: TableInfo, user: str | None) -> Scope:
+        """Return the scope of a table that a user sees: their own where each has one, or else the shared one."""
+        if not self.has_users(info):
+            return info.scope
+        if user is None:
+            raise InvalidInputError(
+                "each user has a table of their own: give a user (table.user(…), user=, --user, SET tide.user in SQL)",
+                table=info,
+                kind="no_user",
+            )
+        return Scope(info.id, check_user(user))
+
     def snapshot(
         self, name: str, *, as_of: When | None = None, snapshot: str | int | None = None, user: str | None = None
     ) -> Snapshot:

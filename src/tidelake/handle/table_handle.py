@@ -72,6 +72,20 @@ class TableHandle:
         table.check_user_given()
         return replace(table, past=lake.snapshot(name, as_of=as_of, snapshot=snapshot, user=user))
 
+    @classmethod
+    def seen_by(
+        cls,
+        lake: LakeHandle,
+        name: str,
+        user: str | None,
+        *,
+        as_of: When | None = None,
+        snapshot: str | int | None = None,
+    ) -> TableHandle:
+        """Hold a table as a user sees it: their own where each user has one, or else the shared one."""
+        own = user if lake.has_users(lake.catalog.table(name)) else None
+        return cls.open(lake, name, as_of=as_of, snapshot=snapshot, user=own)
+
     @property
     def name(self) -> str:
         return str(self.info)
@@ -114,11 +128,8 @@ class TableHandle:
 
     def check_user_given(self) -> None:
         """Raise InvalidInputError for a table of users as such."""
-        if self.is_of_users:
-            raise InvalidInputError(
-                "each user has a table of their own: give a user, as table.user(…) does", table=self.name,
-                kind="no_user",
-            )  # fmt: skip
+        if not self.user:
+            self.lake.seen_scope(self.info, None)
 
     @property
     def catalog(self) -> Catalog:

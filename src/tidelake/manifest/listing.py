@@ -18,6 +18,7 @@ from tidelake.catalog.protocol import Catalog
 from tidelake.errors import InvalidInputError, NotFoundError
 from tidelake.manifest.service import Look, ManifestService
 from tidelake.manifest.states import NEVER_US, STATES, State
+from tidelake.model.settings import USER
 from tidelake.model.snapshot import Scope
 
 SYSTEM_TABLE = "system.manifest"
@@ -55,8 +56,9 @@ def list_manifests(
     user: str | None = None,
     state: str | None = None,
     limit: int = LIMIT,
+    seen_by: str | None = None,
 ) -> pa.Table:
-    """Return one row for each scope that has a manifest, as ``Lake.manifests`` says."""
+    """Return one row for each scope that has a manifest, as ``Lake.manifests`` says; or only those that a user sees."""
     if state is not None and state not in STATES:
         raise InvalidInputError(f"{state!r} is not a state: {', '.join(STATES)}", kind="bad_state")
     if limit < 0:
@@ -66,6 +68,8 @@ def list_manifests(
     wanted: State | None = next((each for each in STATES if each == state), None)
     rows: list[dict[str, Any]] = []
     scopes = _scopes(service, catalog, table, user, wanted, limit)
+    if seen_by is not None:
+        scopes = _scopes_seen_by(service, catalog, table, seen_by)
     for scope in scopes if state is None else islice(scopes, max(MOST_LOOKED_AT, limit)):
         if len(rows) >= limit:
             break
@@ -76,6 +80,16 @@ def list_manifests(
         if state is None or look.mark.state == state:
             rows.append(_row(look))
     return pa.Table.from_pylist(rows, SCHEMA)
+
+
+def _scopes_seen_by(service: ManifestService, catalog: Catalog, table: str | None, user: str) -> Iterator[Scope]:
+    """Yield the scopes that one user sees: their own, and those that are shared."""
+    for info in catalog.tables() if table is None else [catalog.table(table)]:
+        service.know(info)
+        if service.is_segmented(info.scope):
+            scope = Scope(info.id, user) if catalog.settings(info.id).get("scope") == USER else info.scope
+            if catalog.head(scope).sequence:
+                yield scope
 
 
 def _scopes(

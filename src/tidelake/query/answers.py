@@ -52,11 +52,11 @@ def coverage_table(table: Scannable, kind: str, words: Mapping[str, Any]) -> pa.
             raise InvalidInputError("no such answer", kind="bad_answer", asked=kind, known=", ".join(ANSWERS))
 
 
-def system_rows(lake: LakeHandle, name: str) -> MemoryRows | None:
-    """Return a table that the lake keeps about itself; None if there is none of the name."""
+def system_rows(lake: LakeHandle, name: str, user: str | None = None) -> MemoryRows | None:
+    """Return a table that the lake keeps about itself, as a user sees it if told; None if there is none of the name."""
     if name.lower() != SYSTEM_TABLE:
         return None
-    rows = list_manifests(lake.manifests, lake.catalog, limit=SYSTEM_LIMIT)
+    rows = list_manifests(lake.manifests, lake.catalog, seen_by=user, limit=SYSTEM_LIMIT)
     return MemoryRows.of(SYSTEM_TABLE, rows, lake.footers)
 
 

@@ -12,7 +12,7 @@ from typing import Literal
 from tidelake.errors import QueryError
 
 _SQL_WORDS = re.compile(
-    r"\s*(?:--[^\n]*\n\s*|/\*.*?\*/\s*|\(\s*)*(select|with|values|from|show|describe)\b", re.I | re.S
+    r"\s*(?:--[^\n]*\n\s*|/\*.*?\*/\s*|\(\s*)*(select|with|values|from|show|describe|set(?=\s+tide\b))\b", re.I | re.S
 )
 _FIRST_WORD = re.compile(r"\s*([A-Za-z]+)\s+[^\s|]")  # and something after it, which no pipe has
 _MEANT = ("select", "with", "show", "describe", "print", "range", "union", "search", "find", "datatable")

@@ -22,6 +22,7 @@ from weakref import WeakKeyDictionary
 import pyarrow as pa
 from sqlglot import exp
 
+from tidelake.catalog.names import check_user
 from tidelake.errors import InvalidInputError, NotFoundError, QueryError
 from tidelake.handle.lake_handle import LakeHandle, OpenLake
 from tidelake.handle.table_handle import TableHandle
@@ -40,6 +41,7 @@ from tidelake.query.pushdown import Ask, push_down
 from tidelake.query.result import Result
 from tidelake.query.row_sizes import guard_sizes
 from tidelake.query.sql.parse import asks_the_time, check_text, parse_sql, too_deep, with_clock
+from tidelake.query.sql.setting import split_user
 from tidelake.runtime.deferred import deferred
 from tidelake.runtime.forking import renew_after_fork
 from tidelake.scan.alternatives import nor_in_overflow
@@ -72,12 +74,21 @@ def run(
     engine: str = "auto",
     budget: Budget | Mapping[str, Any] | None = None,
     prune: bool = True,
+    user: str | None = None,
 ) -> Result:
-    """Prepare a query and plan its scans; ``prune=False`` reads every row and pushes nothing down: to compare with."""
+    """Prepare a query and plan its scans; ``prune=False`` reads every row and pushes nothing down: to compare with.
+
+    Where each user has a table, the one of ``user`` is meant, wherever the text names the table; only if none is given,
+    SQL may name one by ``SET tide.user``.
+    """
     limits = Budget.of(budget)
     deadline = Deadline(limits.seconds)
     held = lake.handle
-    seen = _Seen(held, limits, deadline)
+    if language == "sql":
+        user, text = _user_of(text, user)
+    if user is not None:
+        check_user(user)
+    seen = _Seen(held, limits, deadline, user)
     prepared = _prepared(held, text, language, seen)
     if prepared.shape is not None and engine in ("auto", "local") and prune:
         return _manifest_result(prepared, prepared.shape, seen, held)
@@ -85,6 +96,16 @@ def run(
     limits.check_read(sum(scan.byte_size for scan in scans))
     chosen = _choose_engine(engine, scans)
     return Result(prepared, scans, chosen, replace(limits, spent=deadline.spent), _Runs(held, chosen))
+
+
+def _user_of(text: str, user: str | None) -> tuple[str | None, str]:
+    """Return whose tables a text means, and the text without what says so."""
+    named, rest = split_user(text)
+    if named is None:
+        return user, text
+    if user is not None:
+        raise QueryError("the user is given already: a query cannot choose another", kind="user_given")
+    return named, rest
 
 
 def _choose_engine(wanted: str, scans: Iterable[Scan]) -> Engine:
@@ -253,8 +274,8 @@ def _cheapest(types: Mapping[str, DataType]) -> str:
 class _Seen:
     """The tables of a lake as one query sees them: each pinned to one snapshot, the newest when first asked for."""
 
-    def __init__(self, lake: LakeHandle, limits: Budget, deadline: Deadline) -> None:
-        self._lake = lake
+    def __init__(self, lake: LakeHandle, limits: Budget, deadline: Deadline, user: str | None = None) -> None:
+        self._lake, self._user = lake, user
         self.limits, self.deadline = limits, deadline
         self.answers: dict[str, Scannable] = {}  # tables that a query's text makes
         self.overflowed = False  # a name is no column, and was found in an overflow column
@@ -318,22 +339,22 @@ class _Seen:
         if at is None and name in self.answers:
             return self.answers[name]
         if at is not None and at.sequence is not None:
-            return TableHandle.open(self._lake, name, snapshot=at.sequence)
+            return TableHandle.seen_by(self._lake, name, self._user, snapshot=at.sequence)
         try:
             newest = self._pinned_newest(name)
         except NotFoundError:  # what the lake tells about itself is found under names that no table has
-            own = system_rows(self._lake, name) if at is None else None
+            own = system_rows(self._lake, name, self._user) if at is None else None
             if own is None:
                 raise
             return own
         if at is None:
             return newest
-        past = TableHandle.open(self._lake, name, as_of=at.time)
+        past = TableHandle.seen_by(self._lake, name, self._user, as_of=at.time)
         return past if past.snapshot.sequence <= newest.snapshot.sequence else newest  # a time that is still to come
 
     def _pinned_newest(self, name: str) -> TableHandle:
         try:
-            table = TableHandle.open(self._lake, name)
+            table = TableHandle.seen_by(self._lake, name, self._user)
         except NotFoundError:
             self.looked_around = True
             raise

@@ -40,6 +40,8 @@ def frame_of(
     parsed = parse_where(where, columns=schema.names) if isinstance(where, str) else where
     place = Place.of_handle(table.lake)
     options = {**place.options(), "table": table.name}
+    if table.scope.user:
+        options["user"] = table.scope.user
     if parsed is not None:
         check(parsed, schema)
         options["where"] = repr(parsed)

@@ -18,12 +18,12 @@ Role: TypeAlias = Literal["any", "batch", "batch write", "stream read", "stream 
 OWN_PLAN = "tidelakeownplan"  # the option of a scan that shares its plan with no other
 
 LAKE = ("lake", "objects", "endpoint", "accessKey", "secretKey", "region")
-_TABLE = (*LAKE, "table", "path")
+_TABLE = (*LAKE, "table", "path", "user")
 _WRITE = ("key", "extentBytes", "blockRows")
 REPLACING = ("start", "end", "replaceWhere")  # which rows an overwrite replaces
 # A table that SQL created has one set of options for its reads and its writes.
 KNOWN: dict[Role, tuple[str, ...]] = {
-    "batch": (*_TABLE, "asOf", "snapshot", "where", "splitBytes", *_WRITE),
+    "batch": (*_TABLE, "users", "asOf", "snapshot", "where", "splitBytes", *_WRITE),
     "batch write": (*_TABLE, "asOf", "snapshot", "where", "splitBytes", *_WRITE, *REPLACING),
     "stream read": (*_TABLE, "where", "splitBytes", "startingSnapshot", "maxExtentsPerTrigger", "changes"),
     "stream write": (*_TABLE, *_WRITE[1:], "checkpointLocation"),
@@ -46,6 +46,7 @@ _ELSEWHERE = {
     "replacewhere": "it is for a batch that is written with mode overwrite",
     "start": "it is for a batch that is written with mode overwrite; a read takes a condition, with where",
     "end": "it is for a batch that is written with mode overwrite; a read takes a condition, with where",
+    "users": "it is for a batch that is read; a stream and a write are of one user, chosen with user",
     "paths": "one table is read at a time",
 }
 

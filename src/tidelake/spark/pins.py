@@ -16,7 +16,7 @@ from tidelake.runtime.forking import renew_after_fork
 
 if TYPE_CHECKING:
     from tidelake.handle.table_handle import TableHandle
-    from tidelake.model.snapshot import Snapshot
+    from tidelake.model.snapshot import Scope, Snapshot
 
 KEPT = 4096  # tables of executions; one is asked for again only while it is being planned
 
@@ -30,7 +30,7 @@ class _Pinned:
 
     def renew_after_fork(self) -> None:
         """Forget all in a forked child: a thread of the parent may have been in the middle of a change."""
-        self.snapshots: OrderedDict[tuple[str, str], Snapshot] = OrderedDict()
+        self.snapshots: OrderedDict[tuple[str, Scope], Snapshot] = OrderedDict()
         self.lock = Lock()
 
 
@@ -65,7 +65,7 @@ def pinned(query: str, table: TableHandle) -> Snapshot:
 
 
 def _newest(query: str, table: TableHandle) -> Snapshot:
-    key = (query, table.info.id)
+    key = (query, table.scope)
     with _PINNED.lock:
         if key not in _PINNED.snapshots:
             _PINNED.snapshots[key] = table.catalog.head(table.scope)

@@ -87,7 +87,8 @@ def open_table(options: Mapping[str, str]) -> TableHandle:
         raise no_table()
     snapshot = option(options, "snapshot")
     pinned = int(snapshot) if snapshot is not None and snapshot.isdigit() and len(snapshot) < 20 else snapshot
-    return TableHandle.open(Place.of(options).open(), name, as_of=option(options, "asOf"), snapshot=pinned)
+    lake, user = Place.of(options).open(), option(options, "user")
+    return TableHandle.open(lake, name, as_of=option(options, "asOf"), snapshot=pinned, user=user)
 
 
 def no_table() -> InvalidInputError:

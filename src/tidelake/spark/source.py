@@ -26,19 +26,23 @@ class TidelakeSource(DataSource):
 
     def schema(self) -> StructType:
         """Return all columns of the table; a schema that the user gives instead chooses among them."""
+        from tidelake.spark.all_users import are_all, schema_of_all
         from tidelake.spark.options import known_options
         from tidelake.spark.places import open_table
         from tidelake.spark.streaming import with_feed
         from tidelake.spark.types import spark_schema
 
         options = known_options(self.options, "any")
-        return with_feed(spark_schema(open_table(options).schema), options)
+        table = open_table(options)
+        return schema_of_all(table) if are_all(options) else with_feed(spark_schema(table.schema), options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
+        from tidelake.spark.all_users import AllUsersReader, are_all
         from tidelake.spark.options import known_options
         from tidelake.spark.reading import TableReader
 
-        return TableReader(known_options(self.options, "batch"), schema)
+        options = known_options(self.options, "batch")
+        return AllUsersReader(options, schema) if are_all(options) else TableReader(options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from tidelake.spark.options import known_options

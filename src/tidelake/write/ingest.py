@@ -35,8 +35,15 @@ def ingest(
     *,
     key: str | None = None,
     user: str | None = None,
+    or_shared: bool = False,
 ) -> AppendReport:
-    """Append rows as ``Lake.ingest`` says; options but the time column's name are for files."""
+    """Append rows as ``Lake.ingest`` says; options but the time column's name are for files.
+
+    A table that is shared takes the rows of a user too if ``or_shared``.
+    """
+    if or_shared:
+        with suppress(NotFoundError):
+            user = user if lake.has_users(lake.catalog.table(name)) else None
     source = rows
     if isinstance(rows, str | os.PathLike):
         source = FileRows(Path(rows), options)

@@ -48,7 +48,7 @@ def query_options(command: Callable[..., None]) -> Callable[..., None]:
               type=click.Choice(["table", "json", "ndjson", "csv", "parquet", "arrow"]))  # fmt: skip
 @click.option("--output", "-o", metavar="FILE", help="Where to, instead of standard output.")
 @read_options
-@lake_options(needed=False)
+@lake_options(needed=False, users=True)
 def query(
     lake: Lake,
     text: str | None,
@@ -135,7 +135,7 @@ def _write_listing(listing: Listing, form: str, output: str | None) -> None:
 @query_options
 @json_option
 @read_options
-@lake_options(needed=False)
+@lake_options(needed=False, users=True)
 def explain(
     lake: Lake,
     text: str | None,

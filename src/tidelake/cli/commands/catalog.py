@@ -11,7 +11,7 @@ import click
 
 from tidelake.cli.commands.options import json_option, lake_options, show
 from tidelake.errors import InvalidInputError
-from tidelake.model.settings import FORMATS, HISTORY
+from tidelake.model.settings import FORMATS, HISTORY, SCOPES, SHARED
 
 if TYPE_CHECKING:
     from tidelake.lake import Lake
@@ -63,6 +63,8 @@ def _schema(columns: tuple[str, ...]) -> dict[str, str]:
 @click.option("--retention", metavar="DURATION", help="Rows leave once they are older by their time column, 30d.")
 @click.option("--history", metavar="DURATION", help="How long older snapshots can be read; 7d by default.")
 @click.option("--key", metavar="COLUMN", multiple=True, help="Hold one row for each value; may be repeated.")
+@click.option("--scope", type=click.Choice(SCOPES), default=SHARED, show_default=True,
+              help="One table for all, or one for each user.")  # fmt: skip
 @click.option("--bucket", metavar="WIDTH", help="Know which time windows are held, 1m.")
 @click.option("--entity", metavar="COLUMN", multiple=True, help="Know it for each value of a column; may be repeated.")
 @click.option("--coverage", type=click.Choice(["exclusive", "track"]), help="Refuse a window that is held, or take it.")
@@ -76,6 +78,7 @@ def create(
     retention: str | None,
     history: str | None,
     key: tuple[str, ...],
+    scope: str,
     bucket: str | None,
     entity: tuple[str, ...],
     coverage: str | None,
@@ -88,6 +91,7 @@ def create(
     Example:
       tidelake create obs.logs ts:timestamp service:string message:string attributes:dynamic
       tidelake create app.notes id:long ts:timestamp text:string --key id
+      tidelake create app.notes ts:timestamp text:string --scope user
       tidelake create m.cpu ts:timestamp device:string load:real --bucket 1m --entity device --coverage exclusive
     """
     from tidelake.model.schema import Schema
@@ -103,6 +107,7 @@ def create(
         retention=retention,
         history=history or HISTORY,
         key=key,
+        scope=scope,
         bucket=bucket,
         entity=entity,
         coverage=coverage,
@@ -130,7 +135,7 @@ def tables(lake: Lake, as_json: bool, namespace: str | None) -> None:
 @click.command()
 @click.argument("table")
 @json_option
-@lake_options()
+@lake_options(users=True)
 def describe(lake: Lake, as_json: bool, table: str) -> None:
     """Show a table's columns and what is known of each.
 
@@ -152,7 +157,7 @@ def describe(lake: Lake, as_json: bool, table: str) -> None:
     "--limit", default=20, show_default=True, type=click.IntRange(min=1), help="How many snapshots, newest first."
 )
 @json_option
-@lake_options()
+@lake_options(users=True)
 def history(lake: Lake, as_json: bool, table: str, limit: int) -> None:
     """List the snapshots of a table, newest first.
 
@@ -170,7 +175,7 @@ def history(lake: Lake, as_json: bool, table: str, limit: int) -> None:
 @click.option("--as-of", metavar="TIME", help="As the table was at this time, 2026-01-31T12:00:00Z.")
 @click.option("--snapshot", metavar="N", type=int, help="As the table was in this snapshot.")
 @json_option
-@lake_options()
+@lake_options(users=True)
 def extents(lake: Lake, as_json: bool, table: str, as_of: str | None, snapshot: int | None) -> None:
     """List the extents of a table and what each one holds.
 

@@ -26,13 +26,14 @@ PIPE_WIDTH = 120  # columns of a table that nobody's terminal limits
 
 
 def lake_options(
-    create: bool = False, check: Callable[..., None] | None = None, *, needed: bool = True
+    create: bool = False, check: Callable[..., None] | None = None, *, needed: bool = True, users: bool = False
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command the options that say which lake, and pass it that lake, open.
 
     A lake that is not there is made if told to, once ``check`` has looked at the command's options and raised nothing;
     what fails or is stopped after that takes a lake without a table away again. Where none is ``needed``, one that is
-    not there is missed only by a command that looks for a table.
+    not there is missed only by a command that looks for a table. A command for ``users`` too takes ``--user``, and gets
+    the lake as that user sees it.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
@@ -47,9 +48,15 @@ def lake_options(
             "--endpoint", envvar="TIDELAKE_ENDPOINT", metavar="URL", help="Where the S3 server is, if not AWS."
         )
         @wraps(command)
-        def opened(*, where: str | None, objects: str | None, endpoint: str | None, **options: Any) -> None:
+        def opened(
+            *, where: str | None, objects: str | None, endpoint: str | None, user: str | None = None, **options: Any
+        ) -> None:
             from tidelake.lake import connect
 
+            if user is not None:
+                from tidelake.catalog.names import check_user
+
+                check_user(user)
             place = where or click.get_current_context().obj or "lake"
             is_made = False
             try:
@@ -71,7 +78,7 @@ def lake_options(
                 lake = connect(place, objects=objects, endpoint=endpoint) if is_made else lake
                 with lake:
                     try:
-                        command(lake=lake, **options)
+                        command(lake=lake if user is None else lake.user(user), **options)
                     except NotFoundError as error:
                         raise _closer(error, lake) from error
             except BaseException:
@@ -81,9 +88,12 @@ def lake_options(
                     remove_unused(Path(place).expanduser())
                 raise
 
-        return opened
+        return user_option(opened) if users else opened
 
     return decorate
+
+
+user_option = click.option("--user", metavar="ID", help="Whose table, where each user has one.")
 
 
 def _closer(error: NotFoundError, lake: Lake) -> NotFoundError:

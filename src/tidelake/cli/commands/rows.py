@@ -45,7 +45,7 @@ def check_files(table: str, files: tuple[str, ...], **options: Any) -> None:
               help="Where rows that are left out go; FILE.quarantine.ndjson, here, by default.")  # fmt: skip
 @click.option("--once", is_flag=True, help="Leave out files whose bytes were ingested into this table before.")
 @json_option
-@lake_options(create=True, check=check_files)
+@lake_options(create=True, check=check_files, users=True)
 def ingest(lake: Lake, table: str, files: tuple[str, ...], once: bool, as_json: bool, **options: Any) -> None:
     """Append files to a table, which is made if it is not there.
 
@@ -83,12 +83,12 @@ def _look_after(lake: Lake, table: str) -> None:
     from tidelake.maintain.background import at_parting
 
     with suppress(TidelakeError):  # the rows are in, and what is due stays due
-        at_parting(lake.table(table).handle)
+        at_parting(lake.table(table).handle.whole)
 
 
 @click.command()
 @click.argument("table")
-@lake_options()
+@lake_options(users=True)
 def flush(lake: Lake, table: str) -> None:
     """Turn a table's hot rows into an extent.
 

@@ -55,7 +55,7 @@ def _range_options(command: Callable[..., None]) -> Callable[..., None]:
     help="How many entities, those with the least first.",
 )
 @json_option
-@lake_options()
+@lake_options(users=True)
 def coverage(
     lake: Lake,
     table: str,
@@ -94,7 +94,7 @@ def coverage(
 )
 @click.option("--limit", default=100, show_default=True, type=click.IntRange(min=1), help="How many gaps are printed.")
 @json_option
-@lake_options()
+@lake_options(users=True)
 def gaps(
     lake: Lake,
     table: str,
@@ -142,7 +142,7 @@ def gaps(
 @click.argument("table")
 @click.option("--thorough", is_flag=True, help="Read every row, and compare.")
 @json_option
-@lake_options()
+@lake_options(users=True)
 def repair(lake: Lake, table: str, thorough: bool, as_json: bool) -> None:
     """Make lost or damaged coverage again.
 

@@ -34,7 +34,7 @@ def demo(folder: str) -> None:
 
 @click.command()
 @click.option("--engine", default="auto", show_default=True, type=click.Choice(["auto", "local", "spark"]))
-@lake_options()
+@lake_options(users=True)
 def shell(lake: Lake, engine: str) -> None:
     """Ask one question after another.
 

@@ -30,7 +30,7 @@ KINDS = ("flush", "retain", "compact", "expire", "collect")
 @click.option("--purge", is_flag=True, help="Also expire older snapshots and delete the objects, at once.")
 @click.option("--dry-run", is_flag=True, help="Only tell what would be deleted.")
 @json_option
-@lake_options()
+@lake_options(users=True)
 def delete(
     lake: Lake,
     table: str,
@@ -63,7 +63,7 @@ def delete(
 @click.option("--key", metavar="KEY", help="The append with this idempotency key, in place of a snapshot's number.")
 @click.option("--commit", metavar="ID", help="The commit with this id, in place of a snapshot's number.")
 @json_option
-@lake_options()
+@lake_options(users=True)
 def undo(lake: Lake, table: str, snapshot: int | None, key: str | None, commit: str | None, as_json: bool) -> None:
     """Take back what one commit added to a table.
 
@@ -83,7 +83,7 @@ def undo(lake: Lake, table: str, snapshot: int | None, key: str | None, commit: 
 @click.argument("snapshot", type=int, required=False)
 @click.option("--as-of", metavar="TIME", help="The state at a time, in place of a snapshot's number.")
 @json_option
-@lake_options()
+@lake_options(users=True)
 def restore(lake: Lake, table: str, snapshot: int | None, as_of: str | None, as_json: bool) -> None:
     """Publish an older state of a table as its newest.
 
@@ -115,7 +115,7 @@ def drop(lake: Lake, table: str, purge: bool) -> None:
 @click.command()
 @click.argument("tables", nargs=-1, required=True, metavar="TABLE...")
 @json_option
-@lake_options()
+@lake_options(users=True)
 def compact(lake: Lake, tables: tuple[str, ...], as_json: bool) -> None:
     """Join small extents into few that are well filled.
 

@@ -226,7 +226,7 @@ class Database:
             if not isinstance(error, Exception):
                 connection.close()  # interrupted: nobody knows inside which call
             if isinstance(error, (self._driver.Error, UnicodeDecodeError)):  # SQLite's own words may be damaged too
-                raise self._translated(error) from error
+                raise self.translated(error) from error
             raise
         finally:
             self._put_back(connection, eager=eager)
@@ -237,7 +237,7 @@ class Database:
             try:
                 connection = self._pool.take()
             except (self._driver.Error, UnicodeDecodeError) as error:
-                raise self._translated(error) from error
+                raise self.translated(error) from error
             try:
                 if eager:
                     connection.execute("PRAGMA synchronous = NORMAL")
@@ -252,7 +252,7 @@ class Database:
                 died = is_closed(connection)
                 self._put_back(connection, eager=eager)
                 if not (died and may_retry):
-                    raise self._translated(error) from error
+                    raise self.translated(error) from error
                 self._pool.empty()
         raise AssertionError("the second try returns or raises")
 
@@ -275,7 +275,8 @@ class Database:
             connection.close()
         self._pool.put(connection)
 
-    def _translated(self, error: BaseException) -> Exception:
+    def translated(self, error: BaseException) -> Exception:
+        """Return what went wrong in the driver as an error of ours."""
         return Violation("a key is taken", reason=error) if is_taken(error) else translated(error, self.name)
 
 

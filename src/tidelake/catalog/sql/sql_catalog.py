@@ -15,6 +15,7 @@ write are taken along: see ``letters``. It does not retry.
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -43,8 +44,18 @@ from tidelake.catalog.sql.offsets import seal_offsets, write_offsets
 from tidelake.catalog.sql.scopes import SqlScopes, note_due
 from tidelake.catalog.sql.setup import prepare
 from tidelake.catalog.sql.sweep import SqlSweeper
+from tidelake.catalog.sql.together import Request, Together
 from tidelake.catalog.sql.work import SqlWorkQueue, check_fence
-from tidelake.errors import AlreadyExistsError, ConflictError, CorruptError, InvalidInputError, NotFoundError
+from tidelake.errors import (
+    AlreadyExistsError,
+    CommitUnknownError,
+    ConflictError,
+    CorruptError,
+    InvalidInputError,
+    NotFoundError,
+    StorageError,
+    TidelakeError,
+)
 from tidelake.model.rebase import gather
 from tidelake.model.schema import Schema
 from tidelake.model.snapshot import (
@@ -89,12 +100,15 @@ class SqlCatalog(SqlSweeper, SqlInventory, SqlScopes, Closing):
         self._ids = ids
         self._at = at
         self._letters = Letters(database.name) if database.is_sqlite else None
+        self._together = Together(database.name, deadline_s) if database.is_sqlite else None
         renew_after_fork(self)
 
     def renew_after_fork(self) -> None:
         """Leave commits that are under way to the parent."""
         if self._letters is not None:
             self._letters.forget()
+        if self._together is not None:
+            self._together.forget()
 
     def create_table(self, name: str, schema: Schema, settings: Mapping[str, Any]) -> TableInfo:
         """Make a table with its first snapshot; AlreadyExistsError if the name is taken."""
@@ -130,13 +144,48 @@ class SqlCatalog(SqlSweeper, SqlInventory, SqlScopes, Closing):
         if onto.scope.user:
             self._ensure_scoped()
         self._at("commit.begin")
-        if rebase and self._letters is not None and may_be_posted(commits):
-            receipts = self._commit_together(self._letters, commits, onto)
+        request = Request(commits, onto, rebase)
+        if self._together is None:
+            receipts = self._commit_alone(request)
         else:
-            with self._database.turn() as turn:
-                receipts = self._commit_in_turn(turn, commits, onto, rebase=rebase)
+            receipts = self._together.commit(request, self._commit_all)
         self._at("commit.end")
         return receipts
+
+    def _commit_all(self, requests: Sequence[Request]) -> None:
+        """Answer the requests of this process's threads: one as it is, several in one transaction."""
+        if len(requests) == 1:
+            requests[0].receipts = self._commit_alone(requests[0])
+            return
+        with self._database.turn() as turn, turn.writing() as transaction:
+            for request in requests:
+                self._commit_behind(transaction, request)
+        for request in requests:
+            if isinstance(request.error, Violation):
+                request.error = self._added_twice(request.onto, request.error)
+
+    def _commit_behind(self, transaction: Transaction, request: Request) -> None:
+        """Commit behind a savepoint; what is wrong with the request alone is left to it."""
+        transaction.run_text("SAVEPOINT one")
+        try:
+            request.receipts = self._commit(transaction, request.commits, request.onto, (), rebase=request.rebase)
+        except _AllReplayed as nothing:  # what was begun is taken back
+            request.receipts = nothing.receipts
+            transaction.run_text("ROLLBACK TO one")
+        except (TidelakeError, sqlite3.IntegrityError) as error:
+            if isinstance(error, StorageError | CommitUnknownError):
+                raise
+            request.error = self._database.translated(error) if isinstance(error, sqlite3.Error) else error
+        if request.error is not None:
+            transaction.run_text("ROLLBACK TO one")
+        transaction.run_text("RELEASE one")
+
+    def _commit_alone(self, request: Request) -> list[Receipt]:
+        commits, onto = request.commits, request.onto
+        if request.rebase and self._letters is not None and may_be_posted(commits):
+            return self._commit_together(self._letters, commits, onto)
+        with self._database.turn() as turn:
+            return self._commit_in_turn(turn, commits, onto, rebase=request.rebase)
 
     def _commit_together(self, letters: Letters, commits: Sequence[Commit], onto: Snapshot) -> list[Receipt]:
         """Commit in one transaction with what other processes posted, or have another process do it."""
@@ -180,10 +229,14 @@ class SqlCatalog(SqlSweeper, SqlInventory, SqlScopes, Closing):
         except _AllReplayed as nothing:
             return nothing.receipts[:own]
         except Violation as error:
-            head = self.head(onto.scope)
-            if head.id != onto.id:
-                raise lost_race(onto, head) from error
-            raise InvalidInputError("an id is added twice", reason=error, kind="added_twice") from error
+            raise self._added_twice(onto, error) from error
+
+    def _added_twice(self, onto: Snapshot, error: Violation) -> TidelakeError:
+        """Say what a key that is taken means: that somebody was faster, or that an id was used before."""
+        head = self.head(onto.scope)
+        if head.id != onto.id:
+            return lost_race(onto, head)
+        return InvalidInputError("an id is added twice", reason=error, kind="added_twice")
 
     def _receipts(self, commits: Sequence[Commit], onto: Snapshot) -> list[Receipt] | None:
         """Return what another process got for these commits; None if it did not commit all of them."""

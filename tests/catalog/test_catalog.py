@@ -60,6 +60,7 @@ LOG_STORES = {"log": "local_store", "log-s3": "s3_store"}
 # A log keeps one table of one scope; test_catalog_log shows how it refuses the rest.
 NEEDS_MORE_THAN_A_LOG = {
     "test_a_name_is_taken_until_its_table_is_dropped",
+    "test_a_table_takes_another_name_and_the_place_of_one_that_has_it",
     "test_tables_are_listed_by_namespace_and_name",
     "test_users_have_their_own_head_and_share_the_table",
     "test_a_users_first_commit_is_swapped_like_any_other",
@@ -116,6 +117,24 @@ def test_a_name_is_taken_until_its_table_is_dropped(catalog: Catalog) -> None:
     again = catalog.create_table("obs.logs", SCHEMA, {})
     assert again.id != info.id
     assert catalog.tables() == [again]
+
+
+def test_a_table_takes_another_name_and_the_place_of_one_that_has_it(catalog: Catalog) -> None:
+    old = catalog.create_table("obs.logs", SCHEMA, {})
+    new = catalog.create_table("obs.staged", SCHEMA, {"time": "ts"})
+    with pytest.raises(AlreadyExistsError, match=r"the table exists table=obs\.logs"):
+        catalog.rename_table("obs.staged", "obs.logs")
+    assert catalog.tables() == [old, new]
+    renamed = catalog.rename_table("obs.staged", "obs.logs", replace=True)
+    assert renamed == catalog.table("obs.logs") == replace(new, name="logs")
+    assert catalog.tables() == [renamed]
+    assert catalog.head(new.scope).settings == {"time": "ts"}
+    assert [each.id for each in catalog.dropped_tables(before_us=2**62)] == [old.id]
+    with pytest.raises(NotFoundError, match=r"no such table table=obs\.staged"):
+        catalog.rename_table("obs.staged", "obs.logs", replace=True)
+    assert catalog.table("obs.logs") == renamed  # what was to be replaced by nothing is still there
+    assert catalog.rename_table("obs.logs", "logs").namespace == "default"
+    assert catalog.rename_table("logs", "default.logs", replace=True) == catalog.table("logs")
 
 
 def test_a_dropped_table_takes_no_commits(catalog: Catalog, scope: Scope) -> None:

@@ -603,6 +603,8 @@ def test_users_have_nothing_in_a_log_and_cannot_commit(local_store: ObjectStore)
         catalog.commit([commit_of(ann, AppendHot(hot()))], onto=catalog.head(ann))
     with pytest.raises(UnavailableError, match=said):
         catalog.register_pending([Pending("data/x", ann, "me")])
+    with pytest.raises(UnavailableError, match="the table of a log keeps its name"):
+        catalog.rename_table("logs", "others")
 
 
 def test_dropped_table_is_purged_and_its_root_not_used_again(store: ObjectStore) -> None:

@@ -16,7 +16,9 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, EqualTo, Filter
 
 import tidelake
 import tidelake.spark
+from tidelake.spark.catalog.door import Answers
 from tidelake.spark.jvm import compile
+from tidelake.spark.jvm.catalogs import CATALOG, FILES, connect
 from tidelake.spark.jvm.optimizer import RULE
 
 ROWS = [{"ts": f"2026-03-01T00:00:{k:02}Z", "n": k, "name": f"é{k}"} for k in range(20)]
@@ -37,6 +39,8 @@ def without(spark: SparkSession, *files: str) -> Iterator[SparkSession]:
     held: dict[str, Any] = spark.sparkContext._gateway.__dict__
     sources: dict[str, Any] = spark.sparkContext.__dict__.setdefault("_tidelake_sources", {})
     tidelake.spark.register(spark)  # all are compiled by now: a JVM's bridge knows one class of a name
+    if not set(files).isdisjoint(FILES):
+        connect(spark)
     kept, kept_sources = {name: held[name] for name in (compile._LOADERS, compile._FAILED)}, dict(sources)
     held[compile._LOADERS] = {name: loader for name, loader in kept[compile._LOADERS].items() if name not in files}
     held[compile._FAILED] = dict.fromkeys(files, "another Spark")
@@ -81,6 +85,58 @@ def test_a_table_that_sql_made_is_refused_in_words_without_the_rule(spark: Spark
                 session.table("degraded").count()
         finally:
             session.sql("DROP TABLE degraded")
+
+
+def sql_answers(session: SparkSession) -> list[Any]:
+    """Ask a catalog's table what ``answers`` asks of a frame."""
+    asked = ["count(*)", "count_if(n >= 15)", "max(name)"]
+    whole = [session.sql(f"SELECT {each} FROM tidelake.t").collect()[0][0] for each in asked]
+    joined = "SELECT count(*) FROM tidelake.t a JOIN tidelake.t b ON a.n = b.n WHERE a.n < 3 AND b.n > 1"
+    pruned = session.sql("SELECT name FROM tidelake.t WHERE n < 2 ORDER BY n").collect()
+    return [*whole, session.sql(joined).collect()[0][0], [row.name for row in pruned]]
+
+
+@pytest.mark.parametrize("files", [["ScanRule"], ["ColumnReader"], ["DriverSource"]])
+def test_a_catalog_is_right_without_a_class(spark: SparkSession, where: str, files: list[str]) -> None:
+    with without(spark, *files) as session:
+        with pytest.warns(UserWarning, match="tidelake: .* here: another Spark"):
+            tidelake.spark.register(session, lake=where)
+        session.sql("INSERT INTO tidelake.t VALUES (timestamp'2026-03-01 00:00:20', 20, 'a')")
+        assert sql_answers(session) == [21, 6, "é9", 1, ["é0", "é1"]]
+    connect(spark)  # with all classes again
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_without_a_catalog_all_else_is_as_it_was(spark: SparkSession, where: str, file: str, tmp_path: Path) -> None:
+    with without(spark, file) as session:
+        with pytest.warns(UserWarning, match="tidelake: there is no catalog here: another Spark"):
+            tidelake.spark.register(session, lake=where)
+        assert answers(session, where) == [20, 5, ["é0", "é1"], 1]
+        with pytest.raises(Exception, match="REQUIRES_SINGLE_PART_NAMESPACE"):  # as of any name that is no catalog's
+            session.sql("SELECT * FROM tidelake.obs.t")
+        session.range(5).write.parquet(str(tmp_path / "p"))
+        assert session.read.parquet(str(tmp_path / "p")).where("id > 2").count() == 2
+
+
+def test_a_catalog_goes_on_where_columns_cannot_be_handed_over(spark: SparkSession, where: str, tmp_path: Path) -> None:
+    session = tidelake.spark.register(spark.newSession(), lake=where)
+    catalog = compile.jar_class(session, CATALOG, FILES).getDeclaredConstructor(None).newInstance(None)
+    catalog.connect(Answers(), NoScan())
+    try:
+        assert sql_answers(session) == [20, 5, "é9", 1, ["é0", "é1"]]
+        session.range(5).write.parquet(str(tmp_path / "p"))
+        assert session.read.parquet(str(tmp_path / "p")).where("id > 2").count() == 2
+    finally:
+        connect(session)
+
+
+def test_a_catalog_whose_answers_fail_says_so(spark: SparkSession, where: str) -> None:
+    session = tidelake.spark.register(spark.newSession(), lake=where)
+    broken = Path(where).rename(f"{where}-away")
+    with pytest.raises(Exception, match=r"^tidelake: "):
+        session.sql("SELECT * FROM tidelake.default.t")
+    broken.rename(where)
+    assert session.sql("SELECT n FROM tidelake.default.t").count() == 20
 
 
 class NoScan:

@@ -20,8 +20,15 @@ def test_examples_of_the_page_run(
     text = re.sub(r'"((?:ticks-)?checkpoint)"', rf'"{tmp_path}/\1"', text)
     namespace: dict[str, Any] = {}
     try:
-        for block in re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
-            exec(compile(block, str(PAGE), "exec"), namespace)
+        catalog = text.index("## A catalog\n")
+        for block in re.finditer(r"^```(python|sql)\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
+            if block[1] == "python":
+                exec(compile(block[2], str(PAGE), "exec"), namespace)
+            elif (
+                catalog < block.start() < text.index("\n## ", catalog)
+            ):  # other statements name tables that are not there
+                ran = [spark.sql(each).collect() for each in block[2].split(";\n") if each.strip()]
+                assert len(ran) > 10
     finally:
         for query in spark.streams.active:
             query.stop()

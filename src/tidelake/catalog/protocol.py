@@ -266,7 +266,9 @@ class Catalog(Protocol):
 
     def drop_table(self, name: str) -> TableInfo:
         """Take a table's name away. What it held stays until ``purge_tables``."""
-        ...
+
+    def rename_table(self, name: str, to: str, *, replace: bool = False) -> TableInfo:
+        """Give a table another name at once; AlreadyExistsError if it is taken, unless ``replace`` drops who has it."""
 
     def schema(self, table_id: str, version: int) -> Schema:
         """Return one version of a table's schema."""

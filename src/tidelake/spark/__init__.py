@@ -2,7 +2,8 @@
 
 ::
 
-    spark = tidelake.spark.session()               # or register(spark) for one that is there already
+    spark = tidelake.spark.session(lake="lake")    # or register(spark, lake="lake") for one that is there already
+    spark.table("tidelake.obs.logs")
     spark.read.format("tidelake").option("lake", "lake").option("table", "obs.logs").load()
 
 It does not start Spark before it is asked to.
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["explain", "register", "session", "work"]
 
+CATALOG = "tidelake"  # the name of a lake among a session's catalogs
 DAEMON = "spark.python.daemon.module"
 OLDEST, TOO_NEW = (4, 3), (5,)
 
@@ -47,10 +49,18 @@ def _check_version() -> None:
 _check_version()
 
 
-def session(master: str | None = None, *, app: str = "tidelake", **settings: str) -> SparkSession:
+def session(
+    master: str | None = None,
+    *,
+    app: str = "tidelake",
+    lake: str | os.PathLike[str] | OpenLake | None = None,
+    catalog: str = CATALOG,
+    **settings: str,
+) -> SparkSession:
     """Return a Spark session that knows ``tidelake``: the active one, or one on a master, ``local[*]`` by default.
 
-    Further settings are Spark's own, dots written as two underscores: ``spark__driver__memory="4g"``.
+    A ``lake`` is a catalog of it, as ``register`` says. Further settings are Spark's own, dots written as two
+    underscores: ``spark__driver__memory="4g"``.
     """
     from pyspark.sql import SparkSession
 
@@ -64,7 +74,7 @@ def session(master: str | None = None, *, app: str = "tidelake", **settings: str
         builder = builder.config("spark.ui.showConsoleProgress", "false").config("spark.ui.enabled", "false")
     for name, value in settings.items():
         builder = builder.config(name.replace("__", "."), value)
-    return register(builder.getOrCreate())
+    return register(builder.getOrCreate(), lake=lake, catalog=catalog)
 
 
 def explain(frame: DataFrame) -> str:
@@ -93,15 +103,25 @@ def work(
     return work(lake, kinds=kinds or KINDS, spark=spark, master=master, until_idle=until_idle, tell=tell)
 
 
-def register(spark: SparkSession) -> SparkSession:
+def register(
+    spark: SparkSession, *, lake: str | os.PathLike[str] | OpenLake | None = None, catalog: str = CATALOG
+) -> SparkSession:
     """Make a session ready: the source's name, and a rule by which filters and columns reach it.
 
-    The session's settings stay as they are, and other sources are not concerned.
+    With a ``lake``, open or by its address, the session has it as a catalog: ``tidelake.obs.logs`` in SQL. A folder
+    that is not there yet is made. The session's other settings stay as they are, and other sources are not concerned.
     """
+    from tidelake.spark.jvm.catalogs import connect, is_set, set_catalog
     from tidelake.spark.jvm.optimizer import install
     from tidelake.spark.jvm.planning import register_source
+    from tidelake.spark.places import Place
     from tidelake.spark.source import TidelakeSource
 
     register_source(spark, TidelakeSource)
     install(spark)
+    if lake is not None:
+        place = Place.made(lake) if isinstance(lake, str | os.PathLike) else Place.of_lake(lake)
+        set_catalog(spark, place, catalog)
+    elif is_set(spark):
+        connect(spark)
     return spark

@@ -6,7 +6,7 @@ and blocks. It does not run the frame.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -28,6 +28,7 @@ _COMPARISONS = {
     "GreaterThanOrEqual": d.GreaterThanOrEqual, "LessThan": d.LessThan, "LessThanOrEqual": d.LessThanOrEqual,
     "StringStartsWith": d.StringStartsWith, "StringContains": d.StringContains,
 }  # fmt: skip
+CATALOG_SCAN = "LakeScan"  # of a table of a catalog: it says by itself what it reads
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -40,7 +41,8 @@ def explain(frame: DataFrame) -> str:
 def _scans(node: Any) -> Iterator[Any]:
     if node.getClass().getSimpleName() == "DataSourceV2ScanRelation":
         scan = node.scan()
-        if scan.getClass().getSimpleName() in ("PythonScan", "TableScan") and _field(scan, "shortName").lower() == NAME:
+        kind = scan.getClass().getSimpleName()
+        if kind == CATALOG_SCAN or (kind in ("PythonScan", "TableScan") and _field(scan, "shortName").lower() == NAME):
             yield scan
     children = node.children()
     for at in range(children.size()):
@@ -48,13 +50,22 @@ def _scans(node: Any) -> Iterator[Any]:
 
 
 def _explained(scan: Any) -> str:
-    options = known_options(dict(_field(scan, "options").asCaseSensitiveMap()), "batch")
+    if scan.getClass().getSimpleName() == CATALOG_SCAN:
+        return _plan(dict(scan.options()), scan.readSchema().fieldNames(), ())
+    return _plan(
+        dict(_field(scan, "options").asCaseSensitiveMap()),
+        _field(scan, "outputSchema").fieldNames(),
+        _field(scan, "supportedFilters"),
+    )
+
+
+def _plan(given: dict[str, str], columns: Iterable[str], pushed: Iterable[Any]) -> str:
+    options = known_options(given, "batch")
     table = open_table(options).pinned()
-    filters = [made for each in _field(scan, "supportedFilters") if (made := _filter(each)) is not None]
-    pushed, _ = translate(filters, table.schema)
-    where = wanted_rows(table, options.get("where"), pushed)
+    filters = [made for each in pushed if (made := _filter(each)) is not None]
+    where = wanted_rows(table, options.get("where"), translate(filters, table.schema)[0])
     own = spark_names(table.schema)
-    return table.plan([own[name] for name in _field(scan, "outputSchema").fieldNames()], where).explain()
+    return table.plan([own[name] for name in columns], where).explain()
 
 
 def _field(of: Any, name: str) -> Any:

@@ -66,9 +66,18 @@ class Place:
             return cls(where, beside)
         return cls(where, store.url, held.endpoint, held.key, held.secret, held.region)
 
-    def open(self) -> LakeHandle:
-        """Open the lake, once in a process."""
-        return _open_lake(self, _identity(self.lake))
+    @classmethod
+    def made(cls, lake: str | os.PathLike[str]) -> Place:
+        """Return the place of a lake by its address; a folder that is not there yet is made."""
+        handle = open_lake(lake)
+        try:
+            return cls.of_handle(handle)
+        finally:
+            handle.close()
+
+    def open(self, *, create: bool = False) -> LakeHandle:
+        """Open the lake, once in a process; what is not there is made if told so."""
+        return _open_lake(self, _identity(self.lake), create)
 
     def options(self) -> dict[str, str]:
         """Return the options that name this place."""
@@ -110,7 +119,7 @@ def _identity(lake: str) -> tuple[int, int] | None:
 
 
 @lru_cache(maxsize=16)
-def _open_lake(place: Place, identity: tuple[int, int] | None) -> LakeHandle:
+def _open_lake(place: Place, identity: tuple[int, int] | None, create: bool) -> LakeHandle:
     return open_lake(
         place.lake,
         objects=place.objects,
@@ -118,7 +127,7 @@ def _open_lake(place: Place, identity: tuple[int, int] | None) -> LakeHandle:
         key=place.access_key,
         secret=place.secret_key,
         region=place.region,
-        create=False,
+        create=create,
     )
 
 

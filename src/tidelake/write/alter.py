@@ -1,4 +1,4 @@
-"""Widen a table's schema: a new column, or a wider type for one, in a commit of its own.
+"""Alter a table: a new column, a wider type for one, or other settings, in a commit of its own.
 
 It does not narrow: what every row's value would not survive is a SchemaError. Rows are never rewritten for it.
 """
@@ -9,12 +9,17 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tidelake.catalog.protocol import new_id
-from tidelake.errors import ConflictError, InvalidInputError
+from tidelake.errors import ConflictError, InvalidInputError, UnavailableError
+from tidelake.handle.lake_handle import LakeHandle
 from tidelake.handle.table_handle import TableHandle
 from tidelake.model.schema import DataType, Schema
+from tidelake.model.settings import FLUSH_OFF, TableSettings
 from tidelake.model.snapshot import Commit, UpdateTable
+from tidelake.model.times import duration_us
+from tidelake.write.create import cluster_columns, known_format
 from tidelake.write.drift import also_in_overflow, check_widening
 
+CHANGEABLE = ("format", "retention", "flush_age", "promote", "history", "cluster_by", "upkeep")
 WIDENING_TRIES = 8  # each lost to a writer that widened the schema in another way
 
 
@@ -52,3 +57,33 @@ def widen(table: TableHandle, columns: Iterable[tuple[str, DataType]], settings:
     action = UpdateTable(widened if widened != head.schema else None, settings)
     table.coordinator.commit(Commit(new_id(), table.info.scope, head.sequence, (action,), operation="alter"))
     return table.schema
+
+
+def rename_table(lake: LakeHandle, name: str, to: str, *, replace: bool = False) -> None:
+    """Give a table another name, at once, and drop who has it if told so; segments of scopes lie in a folder of it."""
+    info = lake.catalog.table(name)
+    if TableSettings.of(lake.catalog.settings(info.id)).is_segmented:
+        raise UnavailableError("tables of users and tables with a key keep their names", table=info, kind="no_rename")
+    lake.catalog.rename_table(name, to, replace=replace)
+
+
+def change_settings(table: TableHandle, changes: Mapping[str, Any]) -> None:
+    """Change what a table was told of upkeep and of how extents are written; None brings the default back."""
+    table.refuse_when_pinned()
+    head = table.catalog.head(table.scope)
+    told = {name: value for name, value in (dict(head.settings) | dict(changes)).items() if value is not None}
+    asked = TableSettings.of(told | {"format": told.get("format") or table.catalog.layout.default_format})
+    for duration in (asked.retention, asked.history, None if asked.flush_age == FLUSH_OFF else asked.flush_age):
+        if duration is not None:
+            duration_us(duration)
+    if asked.retention is not None and asked.time is None:
+        raise InvalidInputError("a retention needs a time column", table=table.name, kind="no_time")
+    known_format(asked.format)
+    cluster_columns(head.schema, asked.cluster_by)
+    shape = asked.to_json()
+    unknown = [name for name in changes if name not in CHANGEABLE]
+    if unknown:
+        raise InvalidInputError(
+            "a setting of a new table cannot be changed later", setting=unknown[0], changeable=", ".join(CHANGEABLE)
+        )
+    widen(table, (), {name: shape.get(name) for name in changes})

@@ -59,12 +59,12 @@ def create_table(
     age = flush_age or (USERS_FLUSH_AGE if scope == USER else FLUSH_AGE)
     settings = TableSettings(
         time=named,
-        format=_known_format(format or catalog.layout.default_format),
+        format=known_format(format or catalog.layout.default_format),
         retention=retention,
         flush_age=age,
         promote=promote,
         history=history,
-        cluster_by=_cluster_columns(columns, cluster_by),
+        cluster_by=cluster_columns(columns, cluster_by),
         upkeep=upkeep,
         scope=_known_scope(scope),
         key=_key_columns(catalog, columns, key, series),
@@ -124,12 +124,18 @@ def _key_columns(
     return key
 
 
-def _cluster_columns(schema: Schema, names: Sequence[str]) -> tuple[str, ...]:
+def cluster_columns(schema: Schema, names: Sequence[str]) -> tuple[str, ...]:
     """Return the columns that compaction sorts by; dynamic values and vectors have no order."""
     for name in [names] if isinstance(names, str) else names:
         if schema[name].type.kind in ("dynamic", "vector"):
             raise SchemaError("rows cannot be sorted by this column", column=name, type=schema[name].type)
     return (names,) if isinstance(names, str) else tuple(names)
+
+
+def known_format(name: str) -> str:
+    if name not in FORMATS:
+        raise InvalidInputError(f"unknown format {name!r}", known=", ".join(FORMATS), kind="unknown_format")
+    return name
 
 
 def _time_of(schema: Schema, name: str | None) -> str | None:
@@ -141,12 +147,6 @@ def _time_of(schema: Schema, name: str | None) -> str | None:
     if len(times) > 1:
         raise SchemaError("several timestamps: name the time column with time=", columns=", ".join(times))
     return times[0] if times else None
-
-
-def _known_format(name: str) -> str:
-    if name not in FORMATS:
-        raise InvalidInputError(f"unknown format {name!r}", known=", ".join(FORMATS), kind="unknown_format")
-    return name
 
 
 def _series_settings(

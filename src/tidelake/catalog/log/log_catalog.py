@@ -49,7 +49,14 @@ from tidelake.catalog.protocol import (
     now_us,
     parse_table_name,
 )
-from tidelake.errors import AlreadyExistsError, InvalidInputError, NotFoundError, StorageError, TidelakeError
+from tidelake.errors import (
+    AlreadyExistsError,
+    InvalidInputError,
+    NotFoundError,
+    StorageError,
+    TidelakeError,
+    UnavailableError,
+)
 from tidelake.model.schema import Schema
 from tidelake.model.settings import TableSettings
 from tidelake.model.snapshot import Commit, Receipt, Snapshot, keys_of
@@ -124,6 +131,11 @@ class LogCatalog(LogSweeper, LogInventory, Closing):
             return Upkeep("drop", dropped_us=dropped.dropped_us), dropped
 
         return self._amend(propose)
+
+    def rename_table(self, name: str, to: str, *, replace: bool = False) -> TableInfo:
+        """Refuse: a log has one table, under one name."""
+        info = self.table(name)
+        raise UnavailableError("the table of a log keeps its name", table=info, to=to, kind="no_rename")
 
     def commit(self, commits: Sequence[Commit], *, onto: Snapshot, rebase: bool = False) -> list[Receipt]:
         """Publish commits of one scope, built on ``onto``, as its next snapshot; one receipt each, in order.

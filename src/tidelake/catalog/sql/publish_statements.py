@@ -58,5 +58,9 @@ insert_table = insert_into("tables")
 drop_table = """
     UPDATE tables SET dropped_us = :now WHERE namespace = :namespace AND name = :name AND dropped_us IS NULL
     RETURNING id, namespace, name, created_us, dropped_us"""
+rename_table = """
+    UPDATE tables SET namespace = :to_namespace, name = :to_name
+    WHERE namespace = :namespace AND name = :name AND dropped_us IS NULL
+    RETURNING id, namespace, name, created_us, dropped_us"""
 expire_keys = "DELETE FROM commit_keys WHERE committed_us < :before_us"
 expire_receipts = "DELETE FROM receipts WHERE committed_us < :before_us"

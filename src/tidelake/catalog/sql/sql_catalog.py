@@ -138,6 +138,23 @@ class SqlCatalog(SqlSweeper, SqlInventory, SqlScopes, Closing):
                 raise NotFoundError("no such table", table=f"{namespace}.{own}", kind="no_table")
         return TableInfo(*rows[0])
 
+    def rename_table(self, name: str, to: str, *, replace: bool = False) -> TableInfo:
+        """Give a table another name, at once; AlreadyExistsError if it is taken, unless that table is replaced."""
+        (namespace, own), (to_namespace, to_own) = parse_table_name(name), parse_table_name(to)
+        named = {"namespace": namespace, "name": own, "to_namespace": to_namespace, "to_name": to_own}
+        if (namespace, own) == (to_namespace, to_own):
+            return self.table(name)
+        try:
+            with self._database.writing() as transaction:
+                if replace:
+                    transaction.rows(s.drop_table, {"namespace": to_namespace, "name": to_own, "now": self._clock()})
+                rows = transaction.rows(s.rename_table, named)
+                if not rows:
+                    raise NotFoundError("no such table", table=f"{namespace}.{own}", kind="no_table")
+        except Violation as error:
+            raise AlreadyExistsError("the table exists", table=f"{to_namespace}.{to_own}") from error
+        return TableInfo(*rows[0])
+
     def commit(self, commits: Sequence[Commit], *, onto: Snapshot, rebase: bool = False) -> list[Receipt]:
         """Publish commits of one scope, built on ``onto``, as its next snapshot; one receipt each, in order."""
         check_commits(commits, onto)

@@ -13,13 +13,17 @@ import os
 import shutil
 import tempfile
 import zipfile
+from collections.abc import Sequence
 from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ON_EXECUTORS = frozenset({"Cancellable", "ColumnReader", "Gathered"})
+_JAVA = 8  # whose interfaces have methods with bodies, which Spark's have
+_GROWING = "MutableURLClassLoader"  # how the names of Spark's class loaders end that take further jars
 _LOADERS, _JARS, _FAILED, _SENT = "_tidelake_loaders", "_tidelake_jars", "_tidelake_failed", "_tidelake_jars_sent"
 
 
@@ -36,6 +40,47 @@ def java_class(spark: SparkSession, name: str) -> Any:
     return loader.loadClass(name)
 
 
+def jar_class(spark: SparkSession, name: str, names: Sequence[str]) -> Any:
+    """Return a class of some files, each of which sees those before it, where every thread of the driver finds it.
+
+    Spark looks for some classes by their names, in the class loader of whichever thread asks.
+    """
+    held: dict[str, Any] = spark.sparkContext._gateway.__dict__
+    loaders, failed = held.setdefault(_LOADERS, {}), held.setdefault(_FAILED, {})
+    for file in names:
+        if file in failed:
+            raise RuntimeError(failed[file])
+    if name not in loaders:
+        try:
+            loaders[name] = _shared(spark, names)
+        except Exception as error:
+            failed[names[-1]] = _unexpected(spark, error)
+            raise RuntimeError(failed[names[-1]]) from error
+    return loaders[name].loadClass(name)
+
+
+def _shared(spark: SparkSession, names: Sequence[str]) -> Any:
+    """Compile files, and put them where all of the driver's threads look; return that class loader."""
+    jvm: Any = spark.sparkContext._jvm
+    loader, code = _spark_loader(spark), {}
+    for file in names:
+        compiler = _compiler(jvm, loader)
+        compiler.setSourceVersion(_JAVA)
+        compiler.setTargetVersion(_JAVA)
+        compiler.cook(_source(file))
+        loader = compiler.getClassLoader()
+        code.update({str(name): bytes(each) for name, each in compiler.getBytecodes().items()})
+    jar = _packed(code, names[-1])
+    outermost, each = None, jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    while each is not None:
+        outermost = each if each.getClass().getSimpleName().endswith(_GROWING) else outermost
+        each = each.getParent()
+    if outermost is None:
+        raise RuntimeError("no class loader takes a jar")
+    outermost.addURL(jvm.java.net.URL(Path(jar).as_uri()))
+    return outermost
+
+
 def _loader(spark: SparkSession, held: dict[str, Any], file: str) -> Any:
     """Return the class loader that has a file's classes; the same error again for a file that failed before."""
     loaders, failed = held.setdefault(_LOADERS, {}), held.setdefault(_FAILED, {})
@@ -45,21 +90,38 @@ def _loader(spark: SparkSession, held: dict[str, Any], file: str) -> Any:
         try:
             loaders[file] = _compiled(spark, file, held)
         except Exception as error:
-            failed[file] = f"Spark {spark.version} is not as expected: {' '.join(str(error).splitlines()[:2])}"
+            failed[file] = _unexpected(spark, error)
             raise RuntimeError(failed[file]) from error
     return loaders[file]
 
 
 def _compiled(spark: SparkSession, file: str, held: dict[str, Any]) -> Any:
     """Compile one file, and pack it for executors if they need it."""
-    jvm: Any = spark.sparkContext._jvm
-    compiler = jvm.org.codehaus.janino.SimpleCompiler()
-    compiler.setParentClassLoader(spark._jsparkSession.getClass().getClassLoader())
-    compiler.cook(files("tidelake.spark.jvm").joinpath(f"{file}.java").read_text())
+    compiler = _compiler(spark.sparkContext._jvm, _spark_loader(spark))
+    compiler.cook(_source(file))
     if file in ON_EXECUTORS:
         code = {str(name): bytes(code) for name, code in compiler.getBytecodes().items()}
         held.setdefault(_JARS, {})[file] = _packed(code, file)
     return compiler.getClassLoader()
+
+
+def _compiler(jvm: Any, parent: Any) -> Any:
+    """Return a compiler of classes that see those of a class loader."""
+    compiler = jvm.org.codehaus.janino.SimpleCompiler()
+    compiler.setParentClassLoader(parent)
+    return compiler
+
+
+def _spark_loader(spark: SparkSession) -> Any:
+    return spark._jsparkSession.getClass().getClassLoader()
+
+
+def _source(file: str) -> str:
+    return files("tidelake.spark.jvm").joinpath(f"{file}.java").read_text()
+
+
+def _unexpected(spark: SparkSession, error: Exception) -> str:
+    return f"Spark {spark.version} is not as expected: {' '.join(str(error).splitlines()[:2])}"
 
 
 def _packed(classes: dict[str, bytes], file: str) -> str:

@@ -1,0 +1,610 @@
+package tidelake;
+
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.OptionalLong;
+import java.util.Set;
+import java.util.function.BiFunction;
+import java.util.function.Function;
+import org.apache.spark.SparkThrowable;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.sql.connector.catalog.StagedTable;
+import org.apache.spark.sql.connector.catalog.SupportsDeleteV2;
+import org.apache.spark.sql.connector.catalog.SupportsRead;
+import org.apache.spark.sql.connector.catalog.SupportsWrite;
+import org.apache.spark.sql.connector.catalog.Table;
+import org.apache.spark.sql.connector.catalog.TableCapability;
+import org.apache.spark.sql.connector.catalog.TableProvider;
+import org.apache.spark.sql.connector.expressions.Expression;
+import org.apache.spark.sql.connector.expressions.Literal;
+import org.apache.spark.sql.connector.expressions.NamedReference;
+import org.apache.spark.sql.connector.expressions.Transform;
+import org.apache.spark.sql.connector.expressions.filter.Predicate;
+import org.apache.spark.sql.connector.metric.CustomMetric;
+import org.apache.spark.sql.connector.metric.CustomTaskMetric;
+import org.apache.spark.sql.connector.read.Batch;
+import org.apache.spark.sql.connector.read.InputPartition;
+import org.apache.spark.sql.connector.read.LocalScan;
+import org.apache.spark.sql.connector.read.PartitionReaderFactory;
+import org.apache.spark.sql.connector.read.Scan$ColumnarSupportMode;
+import org.apache.spark.sql.connector.read.Scan;
+import org.apache.spark.sql.connector.read.ScanBuilder;
+import org.apache.spark.sql.connector.read.Statistics;
+import org.apache.spark.sql.connector.read.SupportsPushDownRequiredColumns;
+import org.apache.spark.sql.connector.read.SupportsPushDownV2Filters;
+import org.apache.spark.sql.connector.read.SupportsReportStatistics;
+import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
+import org.apache.spark.sql.connector.write.LogicalWriteInfo;
+import org.apache.spark.sql.connector.write.SupportsOverwriteV2;
+import org.apache.spark.sql.connector.write.SupportsTruncate;
+import org.apache.spark.sql.connector.write.Write;
+import org.apache.spark.sql.connector.write.WriteBuilder;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
+import org.apache.spark.sql.internal.SQLConf;
+import org.apache.spark.sql.types.BooleanType;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DoubleType;
+import org.apache.spark.sql.types.IntegerType;
+import org.apache.spark.sql.types.StringType;
+import org.apache.spark.sql.types.StructField;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+import org.apache.spark.unsafe.types.UTF8String;
+
+/**
+ * A table of a lake, as Spark's catalogs have it. Who knows the lake is Python, which is asked through a door: a
+ * question is a verb and JSON, and so is the answer. The rows come and go through Spark's own Python source, of which
+ * each scan and each write gets one for itself, with the columns, the condition and the snapshot as options.
+ */
+public class LakeTable implements SupportsRead, SupportsWrite, SupportsDeleteV2 {
+  static final String SOURCE = "tidelake";
+  static final List TIMES =
+      Arrays.asList(new String[] {"asof", "timestampasof", "versionasof", "snapshot"});
+  final Door door;
+  final Map about;
+  private final StructType schema;
+
+  public LakeTable(Door door, Map about) {
+    this.door = door;
+    this.about = about;
+    this.schema = (StructType) DataType.fromJson((String) about.get("schema"));
+  }
+
+  public String name() {
+    return door.catalog() + "." + about.get("name");
+  }
+
+  public String id() {
+    return (String) about.get("id");
+  }
+
+  /** A table that has a version is loaded anew when a frame is executed, and its scans then read one snapshot. */
+  public String version() {
+    return (String) about.get("version");
+  }
+
+  public StructType schema() {
+    return schema;
+  }
+
+  public Map properties() {
+    return (Map) about.get("properties");
+  }
+
+  public Set capabilities() {
+    Set found = new HashSet(Arrays.asList(new Object[] {
+        TableCapability.BATCH_READ, TableCapability.MICRO_BATCH_READ, TableCapability.BATCH_WRITE,
+        TableCapability.STREAMING_WRITE, TableCapability.TRUNCATE, TableCapability.OVERWRITE_BY_FILTER}));
+    TableCapability[] all = TableCapability.values();
+    for (int i = 0; i < all.length; i++) {
+      if (all[i].name().equals("AUTOMATIC_SCHEMA_EVOLUTION")) {  // which not every Spark has
+        found.add(all[i]);
+      }
+    }
+    return found;
+  }
+
+  public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
+    return new LakeScanBuilder(this, options);
+  }
+
+  public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
+    return new LakeWriteBuilder(this, info);
+  }
+
+  public boolean canDeleteWhere(Predicate[] predicates) {
+    return door.where(sourceOptions(new HashMap()), predicates, true).get("where") != null;
+  }
+
+  public void deleteWhere(Predicate[] predicates) {
+    Map question = new HashMap();
+    question.put("options", sourceOptions(new HashMap()));
+    question.put("predicates", Door.trees(predicates));
+    door.ask("delete", question);
+  }
+
+  public boolean truncateTable() {
+    deleteWhere(new Predicate[0]);
+    return true;
+  }
+
+  /** What names this table to Spark's Python source, with what somebody gave besides. */
+  Map sourceOptions(Map given) {
+    Map options = new HashMap((Map) about.get("options"));
+    options.putAll(given);
+    return options;
+  }
+
+  /** The same, at the snapshot that was loaded, unless somebody names a time. */
+  Map readOptions(Map given) {
+    Map options = sourceOptions(given);
+    Object[] names = given.keySet().toArray();
+    for (int i = 0; i < names.length; i++) {
+      if (TIMES.contains(((String) names[i]).toLowerCase())) {
+        return options;
+      }
+    }
+    options.put("snapshot", version());
+    return options;
+  }
+
+  /** Spark's own table of a Python source, made for one scan or one write. */
+  static Table source(StructType columns) {
+    PythonDataSourceV2 source = new PythonDataSourceV2();
+    source.setShortName(SOURCE);
+    return ((TableProvider) source).getTable(columns, new Transform[0], new HashMap());
+  }
+
+  /** A table that gets its name when its rows are in. */
+  public static class Staged extends LakeTable implements StagedTable {
+    public Staged(Door door, Map about) {
+      super(door, about);
+    }
+
+    public void commitStagedChanges() {
+      door.ask("publish", about);
+    }
+
+    public void abortStagedChanges() {
+      door.ask("discard", about);
+    }
+
+    public CustomTaskMetric[] reportDriverMetrics() {
+      return new CustomTaskMetric[0];
+    }
+  }
+
+  /** Rows that Python tells of a table: its history, its extents. */
+  public static class Told implements SupportsRead {
+    private final Door door;
+    private final Map about;
+
+    public Told(Door door, Map about) {
+      this.door = door;
+      this.about = about;
+    }
+
+    public String name() {
+      return door.catalog() + "." + about.get("name");
+    }
+
+    public StructType schema() {
+      return (StructType) DataType.fromJson((String) about.get("schema"));
+    }
+
+    public Set capabilities() {
+      return new HashSet(Arrays.asList(new Object[] {TableCapability.BATCH_READ}));
+    }
+
+    public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
+      return new ToldScan(door.ask("told", about));
+    }
+  }
+}
+
+/** Asks Python, which lake a catalog is being told by the session's settings of now. */
+class Door {
+  private static final ObjectMapper JSON = new ObjectMapper();
+  static BiFunction answers = null;
+  static Function columns = null;
+  private final String catalog;
+  private final Map options;
+
+  Door(String catalog, Map options) {
+    this.catalog = catalog;
+    this.options = options;
+  }
+
+  String catalog() {
+    return catalog;
+  }
+
+  /** What the settings of the session that asks say of the catalog; else what they said when it was made. */
+  Map options() {
+    String prefix = "spark.sql.catalog." + catalog + ".";
+    Map all = scala.jdk.javaapi.CollectionConverters.asJava(SQLConf.get().getAllConfs());
+    Map found = new HashMap();
+    Object[] names = all.keySet().toArray();
+    for (int i = 0; i < names.length; i++) {
+      if (((String) names[i]).startsWith(prefix)) {
+        found.put(((String) names[i]).substring(prefix.length()), all.get(names[i]));
+      }
+    }
+    return found.isEmpty() ? options : found;
+  }
+
+  Map ask(String verb, Map question) {
+    if (answers == null) {
+      throw new IllegalStateException(
+          "tidelake: this catalog is answered by Python: call tidelake.spark.register(spark) first");
+    }
+    try {
+      Map whole = new HashMap(question);
+      whole.put("catalog", options());
+      String answer = (String) answers.apply(verb, JSON.writeValueAsString(whole));
+      Map told = (Map) JSON.readValue(answer, Map.class);
+      if (told.containsKey("error")) {
+        throw new Refused((String) told.get("error"), (String) told.get("message"));
+      }
+      return told;
+    } catch (java.io.IOException error) {
+      throw new RuntimeException(error);
+    }
+  }
+
+  /** What conditions are in Python: a text that joins those that can be said, and which those are. */
+  Map where(Map options, Predicate[] predicates, boolean exactly) {
+    Map question = new HashMap();
+    question.put("options", options);
+    question.put("predicates", trees(predicates));
+    question.put("exactly", Boolean.valueOf(exactly));
+    return ask("where", question);
+  }
+
+  static List trees(Predicate[] predicates) {
+    List trees = new ArrayList();
+    for (int i = 0; i < predicates.length; i++) {
+      trees.add(tree(predicates[i]));
+    }
+    return trees;
+  }
+
+  /** Values are as Spark keeps them, so that no time zone comes between: times are microseconds, dates are days. */
+  static Map tree(Expression given) {
+    Map node = new HashMap();
+    if (given instanceof Predicate) {
+      List children = new ArrayList();
+      for (int i = 0; i < given.children().length; i++) {
+        children.add(tree(given.children()[i]));
+      }
+      node.put("name", ((Predicate) given).name());
+      node.put("children", children);
+    } else if (given instanceof NamedReference) {
+      node.put("column", ((NamedReference) given).fieldNames());
+    } else if (given instanceof Literal) {
+      Object value = ((Literal) given).value();
+      boolean isPlain = value == null || value instanceof Number && !(value instanceof java.math.BigDecimal)
+          || value instanceof Boolean;
+      node.put("type", ((Literal) given).dataType().simpleString());
+      node.put("value", isPlain ? value : value.toString());
+    } else {
+      node.put("name", "?");
+      node.put("children", new ArrayList());
+    }
+    return node;
+  }
+}
+
+/** What Python says no to, with the kind of its error. Being Spark's own sort, it is shown as it is. */
+class Refused extends IllegalArgumentException implements SparkThrowable {
+  final String kind;
+
+  Refused(String kind, String message) {
+    super(message);
+    this.kind = kind;
+  }
+
+  public String getCondition() {
+    return null;
+  }
+
+  public String getSqlState() {
+    return null;
+  }
+
+  public Map getMessageParameters() {
+    return new HashMap();
+  }
+}
+
+/** Gathers what a query needs of a table. Spark checks the rows by its conditions again, so these only prune. */
+class LakeScanBuilder implements SupportsPushDownV2Filters, SupportsPushDownRequiredColumns {
+  private final LakeTable table;
+  private final Map options;
+  private StructType columns;
+  private Predicate[] pushed = new Predicate[0];
+
+  LakeScanBuilder(LakeTable table, CaseInsensitiveStringMap given) {
+    this.table = table;
+    this.options = new HashMap(given.asCaseSensitiveMap());
+    this.columns = table.schema();
+  }
+
+  public Predicate[] pushPredicates(Predicate[] predicates) {
+    Map told = table.door.where(table.readOptions(options), predicates, false);
+    List taken = new ArrayList();
+    List is = (List) told.get("taken");
+    for (int i = 0; i < predicates.length; i++) {
+      if (((Boolean) is.get(i)).booleanValue()) {
+        taken.add(predicates[i]);
+      }
+    }
+    pushed = (Predicate[]) taken.toArray(new Predicate[0]);
+    if (!taken.isEmpty()) {
+      options.put("where", told.get("where"));
+    }
+    return predicates;
+  }
+
+  public Predicate[] pushedPredicates() {
+    return pushed;
+  }
+
+  /** Takes columns whole; of none, one is read that is small. */
+  public void pruneColumns(StructType required) {
+    StructField[] all = table.schema().fields();
+    Set wanted = new HashSet(Arrays.asList(required.fieldNames()));
+    StructType kept = new StructType();
+    StructField least = null;
+    for (int i = 0; i < all.length; i++) {
+      if (wanted.contains(all[i].name())) {
+        kept = kept.add(all[i]);
+      }
+      if (least == null || all[i].dataType().defaultSize() < least.dataType().defaultSize()) {
+        least = all[i];
+      }
+    }
+    columns = kept.fields().length == 0 && least != null ? new StructType(new StructField[] {least}) : kept;
+  }
+
+  public Scan build() {
+    return new LakeScan(table, columns, options);
+  }
+}
+
+/** One scan of a table: its columns and its condition at its snapshot. */
+class LakeScan implements SupportsReportStatistics {
+  private final LakeTable table;
+  private final StructType columns;
+  private final Map given;
+  private Scan inner = null;
+  private Map counted = null;
+  private boolean isStream = false;
+
+  LakeScan(LakeTable table, StructType columns, Map given) {
+    this.table = table;
+    this.columns = columns;
+    this.given = given;
+  }
+
+  /** For those who explain a plan. */
+  public Map options() {
+    return table.readOptions(given);
+  }
+
+  public StructType readSchema() {
+    return columns;
+  }
+
+  public String description() {
+    Object where = given.get("where");
+    return table.name() + " at snapshot " + table.version() + (where == null ? "" : " where " + where);
+  }
+
+  /** Spark's own scan of the Python source, with columns instead of rows where that can be had. */
+  Scan inner() {
+    if (inner == null) {
+      inner = source(options());
+      try {
+        inner = Door.columns == null ? inner : (Scan) Door.columns.apply(inner);
+      } catch (Throwable error) {
+        Door.columns = null;  // rows come one by one: slower, and just as right
+      }
+    }
+    return inner;
+  }
+
+  Scan source(Map options) {
+    return ((SupportsRead) LakeTable.source(columns))
+        .newScanBuilder(new CaseInsensitiveStringMap(options)).build();
+  }
+
+  public Batch toBatch() {
+    return new LakeBatch(inner().toBatch(), columns, options());
+  }
+
+  public MicroBatchStream toMicroBatchStream(String checkpoint) {
+    isStream = true;
+    return source(table.sourceOptions(given)).toMicroBatchStream(checkpoint);
+  }
+
+  public Scan$ColumnarSupportMode columnarSupportMode() {
+    return isStream ? Scan$ColumnarSupportMode.UNSUPPORTED : inner().columnarSupportMode();
+  }
+
+  public CustomMetric[] supportedCustomMetrics() {
+    return inner().supportedCustomMetrics();
+  }
+
+  /** Counts what the catalog knows to be left after pruning, without a look at any object. */
+  public Statistics estimateStatistics() {
+    if (counted == null) {
+      Map question = new HashMap();
+      question.put("options", options());
+      question.put("columns", columns.fieldNames());
+      counted = table.door.ask("statistics", question);
+    }
+    long rows = ((Number) counted.get("rows")).longValue();
+    long width = 8L + columns.defaultSize();
+    return new Counted(rows, Math.max(rows * width, ((Number) counted.get("bytes")).longValue()));
+  }
+}
+
+class Counted implements Statistics {
+  private final long rows;
+  private final long bytes;
+
+  Counted(long rows, long bytes) {
+    this.rows = rows;
+    this.bytes = bytes;
+  }
+
+  public OptionalLong sizeInBytes() {
+    return OptionalLong.of(bytes);
+  }
+
+  public OptionalLong numRows() {
+    return OptionalLong.of(rows);
+  }
+}
+
+/** The tasks of a scan. Two that read the same are equal, so that Spark may run one for both. */
+class LakeBatch implements Batch {
+  private final Batch inner;
+  private final List same;
+
+  LakeBatch(Batch inner, StructType columns, Map options) {
+    this.inner = inner;
+    this.same = Arrays.asList(new Object[] {columns, options});
+  }
+
+  public InputPartition[] planInputPartitions() {
+    return inner.planInputPartitions();
+  }
+
+  public PartitionReaderFactory createReaderFactory() {
+    return inner.createReaderFactory();
+  }
+
+  public boolean equals(Object other) {
+    return other instanceof LakeBatch && same.equals(((LakeBatch) other).same);
+  }
+
+  public int hashCode() {
+    return same.hashCode();
+  }
+}
+
+/** Appends rows, or has them take the place of all others or of those that match. */
+class LakeWriteBuilder implements SupportsOverwriteV2 {
+  private final LakeTable table;
+  private final LogicalWriteInfo info;
+  private final Map options;
+  private boolean isOverwrite = false;
+
+  LakeWriteBuilder(LakeTable table, LogicalWriteInfo info) {
+    this.table = table;
+    this.info = info;
+    this.options = table.sourceOptions(info.options().asCaseSensitiveMap());
+  }
+
+  public WriteBuilder truncate() {
+    isOverwrite = true;
+    return this;
+  }
+
+  public boolean canOverwrite(Predicate[] predicates) {
+    return table.door.where(table.sourceOptions(new HashMap()), predicates, true).get("where") != null;
+  }
+
+  public WriteBuilder overwrite(Predicate[] predicates) {
+    isOverwrite = true;
+    Object where = table.door.where(table.sourceOptions(new HashMap()), predicates, true).get("where");
+    if (!"".equals(where)) {
+      options.put("replaceWhere", where);
+    }
+    return this;
+  }
+
+  public Write build() {
+    WriteBuilder inner =
+        ((SupportsWrite) LakeTable.source(info.schema())).newWriteBuilder(new Placed(info, options));
+    return (isOverwrite ? ((SupportsTruncate) inner).truncate() : inner).build();
+  }
+}
+
+/** What Spark says of a write, with the options that name its table. */
+class Placed implements LogicalWriteInfo {
+  private final LogicalWriteInfo info;
+  private final CaseInsensitiveStringMap options;
+
+  Placed(LogicalWriteInfo info, Map options) {
+    this.info = info;
+    this.options = new CaseInsensitiveStringMap(options);
+  }
+
+  public CaseInsensitiveStringMap options() {
+    return options;
+  }
+
+  public String queryId() {
+    return info.queryId();
+  }
+
+  public StructType schema() {
+    return info.schema();
+  }
+}
+
+/** Few rows that are there already. */
+class ToldScan implements ScanBuilder, LocalScan {
+  private final StructType schema;
+  private final InternalRow[] rows;
+
+  ToldScan(Map told) {
+    schema = (StructType) DataType.fromJson((String) told.get("schema"));
+    List given = (List) told.get("rows");
+    rows = new InternalRow[given.size()];
+    for (int i = 0; i < rows.length; i++) {
+      Object[] values = ((List) given.get(i)).toArray();
+      for (int j = 0; j < values.length; j++) {
+        values[j] = value(values[j], schema.fields()[j].dataType());
+      }
+      rows[i] = new GenericInternalRow(values);
+    }
+  }
+
+  static Object value(Object given, DataType type) {
+    if (given == null || type instanceof BooleanType) {
+      return given;
+    }
+    if (type instanceof StringType) {
+      return UTF8String.fromString(given.toString());
+    }
+    if (type instanceof DoubleType) {
+      return Double.valueOf(((Number) given).doubleValue());
+    }
+    if (type instanceof IntegerType) {
+      return Integer.valueOf(((Number) given).intValue());
+    }
+    return Long.valueOf(((Number) given).longValue());
+  }
+
+  public Scan build() {
+    return this;
+  }
+
+  public StructType readSchema() {
+    return schema;
+  }
+
+  public InternalRow[] rows() {
+    return rows;
+  }
+}

@@ -1,0 +1,87 @@
+"""Give a session a lake as a catalog: ``LakeCatalog.java``, compiled in the driver and set by its settings.
+
+Spark loads a catalog by the name of its class, in whichever thread first asks for it. So the classes are packed as a
+jar, and the jar is added to the class loader that all threads of the driver share, as ``spark.jars`` would be. They are
+built on Spark's public interfaces for connectors, and on its class for Python sources. Executors need none of them. It
+does not answer the catalog's questions: see ``tidelake.spark.catalog``.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any
+
+from tidelake.errors import InvalidInputError, UnavailableError
+from tidelake.spark.jvm.compile import jar_class, java_class
+from tidelake.spark.jvm.optimizer import COLUMNS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tidelake.spark.places import Place
+
+CATALOG = "tidelake.LakeCatalog"
+FILES = ("LakeTable", "LakeCatalog")  # each sees those before it
+SETTING = "spark.sql.catalog."
+
+
+def set_catalog(spark: SparkSession, place: Place, name: str) -> bool:
+    """Set a lake as a catalog of a session; False, and a line that says why, where it cannot be.
+
+    The catalog asks the settings each time, so another lake under the same name takes the place of the one before.
+    """
+    from tidelake.spark.catalog.names import options_of
+
+    if getattr(spark, "_jsparkSession", None) is None:
+        raise UnavailableError(
+            "a connect client cannot add a catalog to its server: read tables with spark.read.format('tidelake')",
+            kind="no_catalog",
+        )
+    if not name.isidentifier():
+        raise InvalidInputError(f"{name!r} is no name for a catalog", kind="bad_name")
+    options = {f"{SETTING}{name}": CATALOG} | {
+        f"{SETTING}{name}.{each}": value for each, value in options_of(place).items()
+    }
+    if not connect(spark):
+        return False
+    for setting in _held(spark, name) - options.keys():
+        spark.conf.unset(setting)
+    for setting, value in options.items():
+        spark.conf.set(setting, value)
+    return True
+
+
+def connect(spark: SparkSession) -> bool:
+    """Let catalogs ask this process; False, and a line that says why, where it cannot be."""
+    try:
+        _connect(spark)
+    except Exception as error:  # whatever another Spark says to what this one has
+        warnings.warn(f"tidelake: there is no catalog here: {error}", stacklevel=4)
+        return False
+    return True
+
+
+def is_set(spark: SparkSession) -> bool:
+    """Whether the settings of a session name our catalog, be it by ``spark-defaults.conf``."""
+    if getattr(spark, "_jsparkSession", None) is None:
+        return False
+    return CATALOG in spark.conf.getAll.values()
+
+
+def _connect(spark: SparkSession) -> None:
+    from pyspark.java_gateway import ensure_callback_server_started
+
+    from tidelake.spark.catalog.door import Answers
+
+    catalog = jar_class(spark, CATALOG, FILES)
+    try:
+        columns: Any = java_class(spark, COLUMNS).newInstance()
+    except Exception:  # said when the rule was installed: rows come one by one
+        columns = None
+    ensure_callback_server_started(spark.sparkContext._gateway)  # type: ignore[no-untyped-call]
+    catalog.getDeclaredConstructor(None).newInstance(None).connect(Answers(), columns)
+
+
+def _held(spark: SparkSession, name: str) -> set[str]:
+    """Return the settings of a session that speak of a catalog."""
+    return {key for key in spark.conf.getAll if key.startswith(f"{SETTING}{name}.")}

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import click
 
-from bench import commits, contention, coverage, extents, query, spark, tables, trickle, upkeep
+from bench import commits, contention, coverage, extents, query, scopes, spark, tables, trickle, upkeep
 from bench.data import ROWS
 from bench.report import Report, machine, markdown, write_report
 
@@ -31,6 +31,7 @@ BENCHMARKS: dict[str, Callable[..., Report]] = {
     "coverage": coverage.run,
     "extents": extents.run,
     "query": query.run,
+    "scopes": scopes.run,
     "spark": spark.run,
     "tables": tables.run,
     "trickle": trickle.run,

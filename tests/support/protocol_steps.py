@@ -40,8 +40,15 @@ STEPS = {
 }
 
 _ONE = "inside of one transaction, which is one step of the model; a crash in it is a crash before or after"
+_COPY = "about a copy of what the catalog has, made after a commit: no reader believes it unless the catalog agrees"
 _ENTRY = "part of writing one entry of the log, which is one step of the model: the entry is there or not"
 WITHOUT_PLACE = {
+    "manifest.looked": _COPY,
+    "manifest.noted": _COPY,
+    "manifest.read": _COPY,
+    "manifest.sealed": _COPY,
+    "manifest.synced": _COPY,
+    "manifest.written": _COPY,
     "transaction.begun": _ONE,
     "transaction.written": _ONE,
     "transaction.committed": "an answer that is lost in a crash: the model crashes after every commit",

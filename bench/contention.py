@@ -1,8 +1,8 @@
 """Measure many processes that append to one table at once, beside Lance: how many a second, and how long they wait.
 
 Every process has the table open and has appended once before all start together. Each append is timed from its rows to
-its answer; an error is counted and not tried again. While they append, tidelake's table may be widened and flushed by
-two more processes. It does not measure one writer alone: see ``commits`` and ``trickle``.
+its answer; an error is counted and not tried again. While they append, tidelake's table may be widened, flushed,
+compacted and collected by more processes. It does not measure one writer alone: see ``commits`` and ``trickle``.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ RATE_GOAL = 300  # a second, of all writers
 P99_GOAL_S = 2.0
 WITHIN_S = 1_800
 BESIDE = "beside a widener and a flusher"
+UPKEEP = "beside a widener, compaction and collection"
 
 METHOD = (
     f"An append has {APPEND_ROWS} log rows. Processes are forked from one that has imported all, open the table, "
@@ -42,6 +43,8 @@ METHOD = (
     "tidelake's appends are on the disk when they are answered: small ones are rows in its catalog, here SQLite. "
     "Lance syncs nothing as it comes; 'synced' adds a sync of the file system after each append.",
     f"'{BESIDE}' is with two more processes that add a column, or flush, again and again as fast as they can.",
+    f"'{UPKEEP}' is with three: one adds a column again and again, one flushes and compacts, one expires what is older "
+    "than a second and collects.",
     "Processor time is of all writers, divided by their appends.",
 )
 
@@ -87,8 +90,9 @@ def run(folder: Path, *, rows: int, rounds: int, writers: int = WRITERS) -> Repo
         for each in present:
             count = appends if each is OURS else min(appends, PEER_APPENDS)
             found.setdefault(each.name, []).append(contend(folder / "alone", each, writers, count))
-        name = f"{OURS.name}, {BESIDE}"
-        found.setdefault(name, []).append(contend(folder / "beside", OURS, writers, appends, beside=(_widen, _flush)))
+        for said, beside in ((BESIDE, (_widen, _flush)), (UPKEEP, (_widen, _compact, _collect))):
+            measured = contend(folder / "beside", OURS, writers, appends, beside=beside)
+            found.setdefault(f"{OURS.name}, {said}", []).append(measured)
     return Report(
         name="contention",
         workload=f"{writers} processes of {appends} appends of {APPEND_ROWS} log rows to one table; of at most "
@@ -178,6 +182,24 @@ def _flush(folder: str, end: Any) -> None:
         table = lake.table("logs")
         while not end.wait(0.2):
             table.flush()
+
+
+def _compact(folder: str, end: Any) -> None:
+    """Turn hot rows into extents and join them, until the writers are done."""
+    with connect(folder) as lake:
+        table = lake.table("logs")
+        while not end.wait(0.2):
+            table.flush()
+            table.compact()
+
+
+def _collect(folder: str, end: Any) -> None:
+    """Let go of older snapshots, and delete what only they held, until the writers are done."""
+    with connect(folder) as lake:
+        table = lake.table("logs")
+        while not end.wait(0.2):
+            table.expire("1s")
+            lake.collect()
 
 
 def _ratios(found: Mapping[str, Sequence[Contention]], appends: int) -> Iterator[Ratio]:

@@ -42,6 +42,7 @@ STEPS = {
 _ONE = "inside of one transaction, which is one step of the model; a crash in it is a crash before or after"
 _COPY = "about a copy of what the catalog has, made after a commit: no reader believes it unless the catalog agrees"
 _ENTRY = "part of writing one entry of the log, which is one step of the model: the entry is there or not"
+_COPY = "a copy of what the catalog says, which a reader holds against the head before it believes it"
 WITHOUT_PLACE = {
     "manifest.looked": _COPY,
     "manifest.noted": _COPY,
@@ -61,4 +62,5 @@ WITHOUT_PLACE = {
     "collect.purged": "a dropped table is no table that the model has; its objects go the way of what expires",
     "collect.unfinished": "temporary files of dead writers have names that no commit can have",
     "collect.folders": "an empty folder holds no object",
+    **dict.fromkeys((f"manifest.{step}" for step in ("read", "looked", "sealed", "written", "noted", "synced")), _COPY),
 }

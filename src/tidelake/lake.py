@@ -74,6 +74,7 @@ def connect(
     deadline: float = DEADLINE_S,
     upkeep: bool = True,
     cache: str | os.PathLike[str] | None = None,
+    adopt: Mapping[str, Sequence[str]] | None = None,
 ) -> Lake:
     """Open a lake: a folder, a PostgreSQL address with an object store beside it, or the root of a log table.
 
@@ -81,10 +82,14 @@ def connect(
     with an error within ``deadline`` seconds. Tables that are written to are looked after in the background, unless
     ``upkeep`` is False. Copies of manifests that this machine keeps are in the folder ``cache``; by default beside the
     catalog of a lake in a folder, and otherwise where ``TIDELAKE_CACHE`` says or in the user's cache folder.
+
+    A folder without a catalog that holds tables of segments with their ``manifest.json`` is adopted: ``adopt`` names
+    the key columns of such tables, if neither their manifests nor their statistics tell.
     """
     handle = open_lake(
         where, objects=objects, endpoint=endpoint, key=key, secret=secret, region=region, create=create,
         deadline=deadline, after_write=_look_after if upkeep else None, cache=cache,
+        adopt=adopt,
     )  # fmt: skip
     return Lake(handle)
 

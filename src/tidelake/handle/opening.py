@@ -6,13 +6,15 @@
     postgresql://…, objects s3://bucket/…     for many machines
     log:/data/prices                          one table with its own transaction log
 
-A folder is made on first use; one that holds something else is refused. It does not read or write rows.
+A folder is made on first use; one that holds tables of segments with their manifests is adopted, and one that holds
+anything else is refused. It does not read or write rows.
 """
 
 from __future__ import annotations
 
 import math
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
@@ -28,8 +30,9 @@ from tidelake.runtime.deferred import deferred
 
 if TYPE_CHECKING:
     from tidelake.catalog.log import log_catalog
+    from tidelake.manifest import adopt as adopting
 else:
-    log_catalog = deferred("tidelake.catalog.log.log_catalog")
+    log_catalog, adopting = deferred("tidelake.catalog.log.log_catalog"), deferred("tidelake.manifest.adopt")
 
 LOG_SCHEME = "log:"
 NODE_FOLDER = f"{CATALOG_FILE}-manifests"  # beside a catalog in a folder, under a name that no object can have
@@ -44,6 +47,7 @@ def open_lake(
     deadline: float = DEADLINE_S,
     after_write: AfterWrite | None = None,
     cache: str | os.PathLike[str] | None = None,
+    adopt: Mapping[str, Sequence[str]] | None = None,
     **bucket: Unpack[BucketOptions],
 ) -> LakeHandle:
     """Open a lake as ``tidelake.connect`` says, and return its handle; somebody may look after what is written to."""
@@ -68,10 +72,20 @@ def open_lake(
             f"{place!r} is not a lake: give a folder, postgresql://… with objects=, or log:/root", kind="bad_address"
         )
     folder = Path(place.removeprefix("file://"))
+    if _holds_other_than_a_lake(folder):
+        adopting.adopt_if_segments(folder, adopt or {}, deadline_s=deadline)
     catalog = open_catalog(folder, create=create, deadline_s=deadline)
     store = open_store(folder if objects is None else objects, create=create, deadline_s=deadline, **bucket)
     node = folder / NODE_FOLDER if cache is None else _cache_folder(cache) / _cache_name(str(folder), store.url)
     return LakeHandle(catalog, store, place, deadline, after_write=after_write, node=node)
+
+
+def _holds_other_than_a_lake(folder: Path) -> bool:
+    """Whether a folder has something in it, but no catalog; one that cannot be looked at is refused later."""
+    try:
+        return folder.is_dir() and not (folder / CATALOG_FILE).exists() and any(folder.iterdir())
+    except OSError:
+        return False
 
 
 def _cache_folder(told: str | os.PathLike[str] | None) -> Path:

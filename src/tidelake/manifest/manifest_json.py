@@ -6,8 +6,8 @@
      "segments": [{"min_seq", "max_seq", "row_count", "size_bytes", "created_at", "id", "path", "column_stats":
                    {"1": {"min": {"Int64": "3"}, "max": …, "null_count": 0}}, "schema_version": 1, "status"}],
      "last_sequence_number": 0, "files": null, "vector_indexes": {},
-     "_tide": {"sequence", "snapshot", "parts": [{"path", "level", "segments", "checksum"}], "extents": {path: id},
-               "checksum"}}
+     "_tide": {"sequence", "snapshot", "table": {}, "parts": [{"path", "level", "segments", "checksum"}],
+               "extents": {path: id}, "checksum"}}
 
 Fields stand in this order. ``_tide`` is ours and stands beside the others: readers that do not know it lose nothing
 but segments that are in sealed parts, see ``parts``. Its checksum is over everything else in canonical form (sorted
@@ -84,6 +84,7 @@ class Notes:
     snapshot: str  # its id, which no other lineage of the catalog has
     parts: tuple[PartRef, ...] = ()  # the oldest first; all are older than what ``segments`` lists
     extents: Mapping[str, str] = field(default_factory=dict)  # the catalog's ids of the segments listed here, by path
+    table: Mapping[str, Json] = field(default_factory=dict)  # what its table was told, should its catalog be lost
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +234,7 @@ def _notes_to_json(notes: Notes) -> dict[str, Json]:
     return {
         "sequence": notes.sequence,
         "snapshot": notes.snapshot,
+        "table": dict(notes.table),
         "parts": [_ref_to_json(each) for each in notes.parts],
         "extents": dict(notes.extents),
     }
@@ -366,6 +368,7 @@ class _Reader:
             self._of(str, held["snapshot"], f"{at}.snapshot"),
             self.parts(held["parts"], f"{at}.parts"),
             self.ids(held["extents"], f"{at}.extents"),
+            self.mapping(held.get("table", {}), f"{at}.table"),
         )
 
     def ids(self, value: Json, at: str) -> Mapping[str, str]:

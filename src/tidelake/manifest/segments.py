@@ -16,12 +16,12 @@ from tidelake.errors import CorruptError
 from tidelake.manifest.manifest_json import ColumnBounds, Segment
 from tidelake.manifest.parts import Listed
 from tidelake.manifest.scalars import typed_bound
-from tidelake.model.schema import Schema
+from tidelake.model.schema import SEQ_COLUMN, Schema
 from tidelake.model.settings import TableSettings
 from tidelake.model.snapshot import Extent
 from tidelake.objects import scope_folder
 
-SEQUENCE_COLUMN = "_seq"
+NOTED = ("key", "time", "retention", "history", "flush_age")  # settings that a manifest carries along
 SEQUENCE_BITS = 32  # the rows of one snapshot are numbered below its sequence
 _BATCH = re.compile(r"batch-(0|[1-9][0-9]{0,18})\.parquet")
 _ID = re.compile(r"[0-9a-f]{32}")
@@ -32,6 +32,11 @@ def indexed_columns(settings: Mapping[str, Any]) -> tuple[str, ...]:
     key: Sequence[str] = settings.get("key") or ()
     time = settings.get("time")
     return tuple(key) if key else (time,) if time else ()
+
+
+def listed_statistics(settings: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the columns whose statistics a manifest is made from."""
+    return (*indexed_columns(settings), SEQ_COLUMN)
 
 
 def listed_of(extent: Extent, schema: Schema, settings: Mapping[str, Any], folder: str) -> Listed:
@@ -60,15 +65,18 @@ def listed_of(extent: Extent, schema: Schema, settings: Mapping[str, Any], folde
     return Listed(segment, extent.id)
 
 
+def table_notes(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what of a table's settings is needed to read its segments without its catalog."""
+    return {name: settings[name] for name in NOTED if settings.get(name)}
+
+
 def sequence_range(extent: Extent) -> tuple[int, int]:
     """Return the lowest and the highest number of an extent's rows; bounds where the rows themselves tell."""
-    stored = extent.column_stats.get(SEQUENCE_COLUMN) or {}
+    stored = extent.column_stats.get(SEQ_COLUMN) or {}
     low, high = stored.get("min"), stored.get("max")
     if type(low) is int and type(high) is int:
         return low, high
-    first = getattr(extent, "first_seq", None)
-    if first is None:
-        first = extent.added_seq << SEQUENCE_BITS
+    first = extent.added_seq << SEQUENCE_BITS if extent.first_seq is None else extent.first_seq
     return first, first + max(extent.row_count - 1, 0)
 
 

@@ -33,7 +33,7 @@ from tidelake.manifest.manifest_json import ScopeManifest
 from tidelake.manifest.marks import Marks
 from tidelake.manifest.node_tier import NodeTier, open_node_tier
 from tidelake.manifest.parts import Listed
-from tidelake.manifest.segments import folder_of, indexed_columns, is_segmented, listed_of, table_text
+from tidelake.manifest.segments import folder_of, is_segmented, listed_of, listed_statistics, table_text
 from tidelake.manifest.states import NEVER_US, Held, Mark, State, Tier, recovered
 from tidelake.manifest.stored import Place, StoredManifests, Wish, in_order, is_past, last_change
 from tidelake.model.settings import TableSettings
@@ -262,7 +262,7 @@ class ManifestService:
 
     def _from_catalog(self, place: Place, head: Snapshot) -> Entry:
         """List the segments anew."""
-        extents = self._catalog.extents(place.scope, sequence=head.sequence, stats=indexed_columns(head.settings))
+        extents = self._catalog.extents(place.scope, sequence=head.sequence, stats=listed_statistics(head.settings))
         listed = [listed_of(each, head.schema, head.settings, place.folder) for each in extents]
         held = replace(_nothing_held(self._clock()), version=last_change(self._catalog, head, None, 0))
         if self._node is not None and (before := self._node.held(place.scope)) is not None:

@@ -33,7 +33,7 @@ from tidelake.manifest.manifest_json import (
     to_bytes,
 )
 from tidelake.manifest.parts import Draft, Listed, all_segments, changed
-from tidelake.manifest.segments import indexed_columns, last_batch_number, listed_of
+from tidelake.manifest.segments import last_batch_number, listed_of, listed_statistics, table_notes
 from tidelake.manifest.states import Held
 from tidelake.model.snapshot import Scope, Snapshot
 from tidelake.objects import ObjectStore
@@ -145,7 +145,7 @@ class StoredManifests:
             last_sequence_number=last,
             files=held.files if wish.files is None else wish.files,
             vector_indexes=held.vector_indexes if wish.vector_indexes is None else wish.vector_indexes,
-            notes=replace(notes, sequence=head.sequence, snapshot=head.id),
+            notes=replace(notes, sequence=head.sequence, snapshot=head.id, table=table_notes(head.settings)),
         )
         return draft
 
@@ -168,7 +168,7 @@ class StoredManifests:
 
     def _anew(self, place: Place, before: ScopeManifest, head: Snapshot) -> Draft:
         """Make a manifest from the catalog; what it alone knew is carried over."""
-        extents = self._catalog.extents(place.scope, sequence=head.sequence, stats=indexed_columns(head.settings))
+        extents = self._catalog.extents(place.scope, sequence=head.sequence, stats=listed_statistics(head.settings))
         listed = [listed_of(each, head.schema, head.settings, place.folder) for each in extents]
         listed.sort(key=in_order)
         last = last_batch_number([each.segment.path for each in listed], before.last_sequence_number)
@@ -203,11 +203,16 @@ class StoredManifests:
         return True
 
     def _part(self, place: Place, ref: PartRef) -> Part:
-        key = f"{place.folder}/{ref.path}"
-        try:
-            return part_from_bytes(bytes(self._store.get(key)), ref, key)
-        except NotFoundError as error:
-            raise CorruptError("a part of a manifest is missing", object=key, kind="bad_manifest") from error
+        return read_part(self._store, place.folder, ref)
+
+
+def read_part(store: ObjectStore, folder: str, ref: PartRef) -> Part:
+    """Read a sealed part; CorruptError if it is missing, or not the one that was sealed."""
+    key = f"{folder}/{ref.path}"
+    try:
+        return part_from_bytes(bytes(store.get(key)), ref, key)
+    except NotFoundError as error:
+        raise CorruptError("a part of a manifest is missing", object=key, kind="bad_manifest") from error
 
 
 def _empty(place: Place, head: Snapshot, known: Held) -> ScopeManifest:

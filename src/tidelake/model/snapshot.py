@@ -385,8 +385,15 @@ def advance(
         added=added,
         removed=removed,
         coverage=coverage,
-        next_seq=snapshot.next_seq + (added.rows + added.hot_rows if snapshot.is_keyed else 0),
+        next_seq=_next_seq(snapshot, commits, added) if snapshot.is_keyed else snapshot.next_seq,
     )
+
+
+def _next_seq(snapshot: Snapshot, commits: Iterable[Commit], added: Counts) -> int:
+    """Return the version of the next row: above those that are given, and those that extents from elsewhere have."""
+    extents = (action.extent for commit in commits for action in commit.actions if isinstance(action, AddExtent))
+    above = (each.first_seq + each.row_count for each in extents if each.first_seq is not None)
+    return max([snapshot.next_seq + added.rows + added.hot_rows, *above])
 
 
 def numbered(commits: Sequence[Commit], onto: Snapshot) -> Sequence[Commit]:

@@ -123,6 +123,8 @@ def test_command_shows_manifests(lake: tidelake.Lake) -> None:
     told = run.invoke(main, ["--lake", lake.where, "manifests", "--state", "error", "--json"])
     (row,) = orjson.loads(told.output)
     assert (row["user"], row["state"], row["error"], row["attempts"]) == ("carol", "error", "no room", 1)
+    mine = run.invoke(main, ["--lake", lake.where, "manifests", "app.notes", "--user", "bob", "--json"])
+    assert [row["user"] for row in orjson.loads(mine.output)] == ["bob"]
     wrong = run.invoke(main, ["--lake", lake.where, "manifests", "obs.logs"])
     assert (wrong.exit_code, "no manifest" in wrong.output) == (1, True)
 

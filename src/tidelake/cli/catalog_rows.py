@@ -187,9 +187,9 @@ def list_status(lake: Lake) -> Listing:
     )
 
 
-def list_manifests(lake: Lake, table: str | None, user: str | None, state: str | None, limit: int) -> Listing:
+def list_manifests(lake: Lake, table: str | None, state: str | None, limit: int) -> Listing:
     """List the manifests of scopes and their states."""
-    found = lake.manifests(table, user=user, state=state, limit=limit)
+    found = lake.manifests(table, state=state, limit=limit)
     rows = [tuple(_plain(value) for value in row.values()) for row in found.to_pylist()]
     counts = Counter(found["state"].to_pylist())
     told = ", ".join(f"{count:,} {name}" for name, count in sorted(counts.items())) or "none"

@@ -190,12 +190,11 @@ def extents(lake: Lake, as_json: bool, table: str, as_of: str | None, snapshot: 
 
 @click.command()
 @click.argument("table", required=False)
-@click.option("--user", metavar="ID", help="Of one user; the table must be named.")
 @click.option("--state", type=click.Choice(STATES), help="Only those in this state.")
 @click.option("--limit", default=1000, show_default=True, type=click.IntRange(min=0), help="Rows at most.")
 @json_option
-@lake_options()
-def manifests(lake: Lake, table: str | None, user: str | None, state: str | None, limit: int, as_json: bool) -> None:
+@lake_options(users=True)
+def manifests(lake: Lake, table: str | None, state: str | None, limit: int, as_json: bool) -> None:
     """Show the manifests of tables with users or keys, and their states.
 
     \b
@@ -206,4 +205,4 @@ def manifests(lake: Lake, table: str | None, user: str | None, state: str | None
     """
     from tidelake.cli.catalog_rows import list_manifests
 
-    show(list_manifests(lake, table, user, state, limit), as_json)
+    show(list_manifests(lake, table, state, limit), as_json)

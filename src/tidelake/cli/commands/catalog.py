@@ -195,7 +195,9 @@ def extents(lake: Lake, as_json: bool, table: str, as_of: str | None, snapshot: 
 @json_option
 @lake_options(users=True)
 def manifests(lake: Lake, table: str | None, state: str | None, limit: int, as_json: bool) -> None:
-    """Show the manifests of tables with users or keys, and their states.
+    """Show the manifests of users and keyed tables.
+
+    Their states, what they list, which copy is nearest, and what went wrong.
 
     \b
     Examples:

@@ -66,7 +66,7 @@ def coverage(
     limit: int,
     as_json: bool,
 ) -> None:
-    """Show how much of its time each entity of a table holds, and where.
+    """Show how much of its time each entity holds, and where.
 
     A strip shows the range from left to right: full blocks are held, blanks are missing, dots are not expected.
 

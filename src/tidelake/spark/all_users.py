@@ -41,9 +41,6 @@ class AllUsersReader(DataSourceReader):
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         table = self._table = open_table(options)
-        for name in ("user", "snapshot", "asOf"):
-            if option(options, name) is not None:
-                raise InvalidInputError(f"all users are read as they are: leave option {name} out", kind="bad_option")
         self._options = dict(options)
         self._columns = projected(table.schema, _without_user(schema), table.name)
         self.place, self.objects, self.schema = Place.of(options), table.store.url, arrow_schema(schema)
@@ -77,8 +74,14 @@ class AllUsersReader(DataSourceReader):
             kinds = {column.name: column.type for column in plan.question.schema} | {USER_COLUMN: DataType("string")}
             for batch in scan(prune_blocks(plan, footers), footers):
                 if batch.num_rows:
-                    named = batch.append_column(USER_COLUMN, pa.repeat(pa.scalar(user), batch.num_rows))
-                    yield to_spark(named, self.schema, kinds)
+                    yield to_spark(self._with_user(batch, user), self.schema, kinds)
+
+    def _with_user(self, batch: pa.RecordBatch, user: str) -> pa.RecordBatch:
+        """Put whose the rows are where Spark expects it."""
+        own = iter(batch.schema.names)
+        names = [USER_COLUMN if field.name == USER_COLUMN else next(own) for field in self.schema]
+        whose = pa.repeat(pa.scalar(user), batch.num_rows)
+        return pa.RecordBatch.from_arrays([whose if n == USER_COLUMN else batch.column(n) for n in names], names)
 
 
 def are_all(options: Mapping[str, str]) -> bool:
@@ -86,6 +89,9 @@ def are_all(options: Mapping[str, str]) -> bool:
     users = option(options, "users")
     if users is not None and users.lower() != "all":
         raise InvalidInputError("option users is all; one user is chosen with user", got=users, kind="bad_option")
+    for name in ("user", "snapshot", "asOf"):
+        if users is not None and option(options, name) is not None:
+            raise InvalidInputError(f"all users are read as they are: leave option {name} out", kind="bad_option")
     return users is not None
 
 

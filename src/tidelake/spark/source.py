@@ -33,8 +33,9 @@ class TidelakeSource(DataSource):
         from tidelake.spark.types import spark_schema
 
         options = known_options(self.options, "any")
-        table = open_table(options)
-        return schema_of_all(table) if are_all(options) else with_feed(spark_schema(table.schema), options)
+        if are_all(options):
+            return schema_of_all(open_table(options))
+        return with_feed(spark_schema(open_table(options).schema), options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         from tidelake.spark.all_users import AllUsersReader, are_all

@@ -23,6 +23,7 @@ import re
 import struct
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Executor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -59,6 +60,7 @@ from tidelake.pruning.statistics import NS_MAX, NS_MIN, ColumnStats, Stats
 if TYPE_CHECKING:
     from tidelake.format.writing import BlockWriter, Draft, Seal
 
+IDLE_DECODERS = 4  # of an extent
 MAGIC = b"PAR1"
 KEY = "tidelake"
 MAX_BLOCK_ROWS = 2**31 - 1  # Arrow's own limit for the offsets of one array
@@ -101,6 +103,7 @@ class ParquetReader:
 
     def __init__(self, store: ObjectStore, key: str, parts: _Parts | None = None) -> None:
         self._store, self._key = store, key
+        self._idle: list[tuple[_Window, pq.ParquetFile]] = []  # decoders that no thread uses: one takes a millisecond
         if parts is not None:
             self._parts = parts
             return
@@ -134,19 +137,29 @@ class ParquetReader:
         columns = chosen_columns(parts.schema, projection)
         places = {name: at for at, name in enumerate(parts.schema.names)}
         trusted = parts.extent_id is not None
-        window = _Window(parts.byte_size)
-        # The reader's own call takes column numbers: a name could be taken for a path into a nested column.
-        reader = _opened(pa.PythonFile(window, mode="r"), parts.file, trusted=trusted).reader
+        window, file = self._decoder()
 
         def decode(column: Column, piece: PieceInfo, data: pa.Buffer) -> pa.Array:
             window.hold(piece.offset, data)
-            try:
-                table = reader.read_row_group(block, [places[column.name]], use_threads=False)
+            try:  # by number: a name could be taken for a path into a nested column
+                table = file.reader.read_row_group(block, [places[column.name]], use_threads=False)
             except OSError as error:
                 raise ValueError(str(error)) from error
             return _as_ours(table.column(0), column, info.stats.rows, trusted=trusted)
 
-        return read_columns(self._store, self._key, columns, block=block, info=info, decode=decode)
+        found = read_columns(self._store, self._key, columns, block=block, info=info, decode=decode)
+        window.hold(0, pa.py_buffer(b""))  # what was read is not kept
+        if len(self._idle) < IDLE_DECODERS:
+            self._idle.append((window, file))
+        return found
+
+    def _decoder(self) -> tuple[_Window, pq.ParquetFile]:
+        """Return a decoder that is this thread's until it is given back; what fails is not."""
+        with suppress(IndexError):
+            return self._idle.pop()
+        parts = self._parts
+        window = _Window(parts.byte_size)
+        return window, _opened(pa.PythonFile(window, mode="r"), parts.file, trusted=parts.extent_id is not None)
 
     def ticket(self, blocks: Collection[int], columns: Collection[str]) -> bytes:
         """Return the decoder's own footer along: it needs the place of every column of every row group."""

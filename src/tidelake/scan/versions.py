@@ -12,8 +12,9 @@ its position. It does not scan or plan.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from threading import Lock
@@ -23,11 +24,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidelake.model.predicate import And, InSet, Predicate, Range, columns_of, conjuncts_of
+from tidelake.model.predicate import And, Predicate, columns_of, conjuncts_of
 from tidelake.model.schema import DELETED_COLUMN, SEQ_COLUMN, Schema
 from tidelake.model.snapshot import Extent, HotBatch, Scope, Snapshot
 from tidelake.pruning.plan import Question, ScanPlan, surviving
-from tidelake.pruning.statistics import Bound, column_from_json
+from tidelake.pruning.statistics import UNKNOWN, Bound, Stats, column_from_json
 from tidelake.runtime.forking import renew_after_fork
 from tidelake.scan.extents import Footers
 from tidelake.scan.hot import hot_groups
@@ -82,6 +83,7 @@ class Wanted:
     where: Predicate | None = None
     first: pa.Array | None = None
     window: tuple[Bound | None, Bound | None] = (None, None)  # of the first key column, from and before
+    sought: Sequence[Any] | None = None  # the first keys, sorted, as bounds have them
 
 
 @dataclass(slots=True)
@@ -229,13 +231,7 @@ class Looking:
         if not first:
             return dict(before)
         values = pa.chunked_array(first).unique()
-        where: Predicate
-        if len(values) <= FEW_KEYS:
-            where = InSet(self.keys[0], tuple(values.to_pylist()))
-        else:
-            bounds = pc.min_max(values)
-            where = Range(self.keys[0], bounds["min"].as_py(), bounds["max"].as_py())
-        also = self.dead(sources, Wanted(where, values))
+        also = self.dead(sources, Wanted(None, values, sought=_as_bounds(values)))
         return {**before, **{name: np.union1d(before.get(name, _NONE), more) for name, more in also.items()}}
 
     def parts(self, source: Source, wanted: Wanted) -> Iterator[Part]:
@@ -247,8 +243,7 @@ class Looking:
             written = reader.metadata().schema.names
             columns = [name for name in (*self.keys, SEQ_COLUMN, DELETED_COLUMN) if name in written]
             infos = reader.metadata().blocks
-            question = Question(self.schema, self.keys, wanted.where)
-            kept = surviving(question, source.extent, [info.stats for info in infos])
+            kept = self._kept(source.extent, [info.stats for info in infos], wanted)
             first = 0
             for number, info in enumerate(infos):
                 stats = info.stats.columns.get(self.keys[0])
@@ -256,6 +251,19 @@ class Looking:
                 if number in kept and not apart:
                     yield from self._part(source, reader.read_block(number, columns), first, wanted)
                 first += info.stats.rows
+
+    def _kept(self, extent: Extent, blocks: Sequence[Stats], wanted: Wanted) -> Collection[int]:
+        """Number the blocks that may have wanted rows."""
+        if wanted.sought is None:
+            return surviving(Question(self.schema, self.keys, wanted.where), extent, blocks)
+        bounds = ((at, block.columns.get(self.keys[0], UNKNOWN)) for at, block in enumerate(blocks))
+        return {
+            at
+            for at, known in bounds
+            if known.low is None
+            or known.high is None
+            or bisect_left(wanted.sought, known.low) < bisect_right(wanted.sought, known.high)
+        }
 
     def _part(self, source: Source, batch: pa.RecordBatch, first: int, wanted: Wanted) -> Iterator[Part]:
         rows = batch.num_rows
@@ -352,6 +360,13 @@ def _is_apart(low: Any, high: Any, window: tuple[Any, Any]) -> bool:
     return (start is not None and high is not None and high < start) or (
         end is not None and low is not None and low >= end
     )
+
+
+def _as_bounds(values: pa.Array) -> list[Any]:
+    """Return keys as statistics have bounds, sorted: times in nanoseconds."""
+    if pa.types.is_timestamp(values.type):
+        return sorted(each * 1000 for each in values.cast(pa.int64()).to_pylist())
+    return sorted(values.to_pylist())
 
 
 def _bound(value: pa.Scalar) -> Bound | None:

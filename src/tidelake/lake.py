@@ -142,6 +142,8 @@ class Lake(Closing):
         upkeep: bool = True,
         scope: str = SHARED,
         key: str | Sequence[str] = (),
+        flush_rows: int | None = None,
+        compaction: Mapping[str, int] | None = None,
         bucket: str | int | None = None,
         entity: str | Sequence[str] = (),
         coverage: str | None = None,
@@ -162,7 +164,9 @@ class Lake(Closing):
         False.
 
         With a ``key``, an append takes the place of rows with the same values in those columns, and readers see the
-        newest.
+        newest. Its last segments are united by the limits in ``compaction``: ``min_segments`` (5) that are small,
+        ``max_segments`` (8) at a time, and ``max_rows`` below which one is small (25,000, or 10,000 of a user). More
+        hot rows than ``flush_rows`` are flushed whatever their age.
 
         With a ``bucket`` the table knows which time windows it holds of each ``entity``: ``coverage="exclusive"``
         refuses one that is held, ``"track"``, the default, takes it. An ``index`` of whole numbers may take the time's
@@ -182,6 +186,8 @@ class Lake(Closing):
             upkeep=upkeep,
             scope=scope,
             key=key,
+            flush_rows=flush_rows,
+            compaction=compaction,
             bucket=bucket,
             entity=entity,
             coverage=coverage,

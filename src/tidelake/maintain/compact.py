@@ -107,7 +107,8 @@ def _keyed_runs(table: TableHandle, head: Snapshot, fewest: int) -> list[tuple[E
     first_key, *_ = keys_of(head)
     listed = table.catalog.extents(table.scope, sequence=head.sequence, stats=(first_key, SEQ_COLUMN))
     rows = head.totals.rows + head.totals.hot_rows
-    return keyed_runs(listed, first_key, rows=rows, is_user=bool(table.scope.user), fewest=fewest)
+    limits = TableSettings.of(head.settings).compaction
+    return keyed_runs(listed, first_key, rows=rows, is_user=bool(table.scope.user), fewest=fewest, limits=limits)
 
 
 def compact_run(

@@ -8,11 +8,11 @@ keys for what overlaps too deep: so no row is written more than O(log n) times. 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tidelake.maintain.choice import deep_runs, fresh_enough, in_time_order, small_runs
+from tidelake.maintain.choice import FEWEST, deep_runs, fresh_enough, in_time_order, small_runs
 from tidelake.model.schema import SEQ_COLUMN
 from tidelake.model.snapshot import Extent
 from tidelake.pruning.statistics import UNKNOWN, column_from_json
@@ -34,10 +34,11 @@ def versions_between(extent: Extent) -> tuple[int, int]:
 
 
 def suffix_of(
-    extents: Sequence[Extent], *, is_user: bool, min_eligible: int = MIN_ELIGIBLE, max_united: int = MAX_UNITED
+    extents: Sequence[Extent], *, is_user: bool, limits: Mapping[str, int], fewest: int = MIN_ELIGIBLE
 ) -> tuple[Extent, ...]:
     """Return the extents at the end that are worth uniting; none if there are too few."""
-    limit = MAX_ROWS_USER if is_user else MAX_ROWS_SHARED
+    limit = limits.get("max_rows", MAX_ROWS_USER if is_user else MAX_ROWS_SHARED)
+    max_united, min_eligible = limits.get("max_segments", MAX_UNITED), limits.get("min_segments", fewest)
     newest_first = sorted(extents, key=lambda extent: (*versions_between(extent)[::-1], extent.id), reverse=True)
     tail: list[Extent] = []
     for extent in newest_first:
@@ -56,11 +57,11 @@ def suffix_of(
 
 
 def keyed_runs(
-    extents: Sequence[Extent], first_key: str, *, rows: int, is_user: bool, fewest: int
+    extents: Sequence[Extent], first_key: str, *, rows: int, is_user: bool, fewest: int, limits: Mapping[str, int]
 ) -> list[tuple[Extent, ...]]:
     """Return the runs that are worth compacting: the suffix, or else what is small or overlaps too deep."""
     able = fresh_enough(extents, rows)
-    if suffix := suffix_of(able, is_user=is_user, min_eligible=min(fewest, MIN_ELIGIBLE)):
+    if suffix := suffix_of(able, is_user=is_user, limits=limits, fewest=MIN_ELIGIBLE if fewest >= FEWEST else fewest):
         return [suffix]
     runs = small_runs(sorted(able, key=lambda extent: (versions_between(extent), extent.id)), fewest)
     taken = {extent.id for run in runs for extent in run}

@@ -22,6 +22,7 @@ HISTORY = "7d"  # time to notice a mistake, and to take it back
 PROMOTED = "promoted:"  # made of a path: the dynamic column and the path
 OVERFLOWED = "overflowed:"  # may have values in the overflow column
 DEMOTED = "demoted:"  # dynamic by now: the type it had, for people
+SUFFIX = ("min_segments", "max_segments", "max_rows")  # the limits of uniting the last segments of a table with a key
 FORMATS = ("tlm", "parquet")  # of extents, by the names that ``format`` knows them under
 SEGMENT_FORMAT = "parquet"  # of segments, which others read beside a manifest
 SHARED, USER = "shared", "user"  # whose rows a table holds: everybody's in one, or each user's apart
@@ -41,6 +42,8 @@ class TableSettings:
     cluster_by: tuple[str, ...] = ()  # columns by which compaction sorts rows before time
     upkeep: bool = True  # whether whoever writes does due upkeep by the way
     scope: str = SHARED  # or ``user``: each user's rows are a table of their own
+    flush_rows: int | None = None  # hot rows past which they are flushed at once; by default as the engine finds best
+    compaction: Mapping[str, int] = field(default_factory=dict)  # limits of uniting the last segments, if not SUFFIX
     key: tuple[str, ...] = ()  # columns whose values name a row: a later one with the same takes its place
     series: Mapping[str, Any] = field(default_factory=dict)  # what a table that keeps coverage was told besides
 
@@ -59,6 +62,10 @@ class TableSettings:
             shape["upkeep"] = False
         if self.scope != SHARED:
             shape["scope"] = self.scope
+        if self.flush_rows is not None:
+            shape["flush_rows"] = self.flush_rows
+        if self.compaction:
+            shape["compaction"] = dict(self.compaction)
         if self.key:
             shape["key"] = list(self.key)
         return shape | dict(self.series)
@@ -75,6 +82,8 @@ class TableSettings:
             tuple(stored.get("cluster_by") or ()),
             stored.get("upkeep") is not False,
             stored.get("scope") or SHARED,
+            stored.get("flush_rows"),
+            dict(stored.get("compaction") or {}),
             tuple(stored.get("key") or ()),
         )
 

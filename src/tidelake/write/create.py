@@ -21,6 +21,7 @@ from tidelake.model.settings import (
     SCOPES,
     SEGMENT_FORMAT,
     SHARED,
+    SUFFIX,
     USER,
     USERS_FLUSH_AGE,
     TableSettings,
@@ -51,6 +52,8 @@ def create_table(
     upkeep: bool = True,
     scope: str = SHARED,
     key: str | Sequence[str] = (),
+    flush_rows: int | None = None,
+    compaction: Mapping[str, int] | None = None,
     **series: Any,
 ) -> TableInfo:
     """Make a table as ``Lake.create_table`` says; ``series`` is what it tells of buckets, entities and coverage."""
@@ -67,6 +70,8 @@ def create_table(
         cluster_by=cluster_columns(columns, cluster_by),
         upkeep=upkeep,
         scope=_known_scope(scope),
+        flush_rows=_positive("flush_rows", flush_rows),
+        compaction=_limits(compaction or {}, key),
         key=_key_columns(catalog, columns, key, series),
         series=_series_settings(columns, named, **series),
     )
@@ -94,6 +99,25 @@ def _known_scope(scope: str) -> str:
     if scope not in SCOPES:
         raise InvalidInputError(f"the scope of a table is one of {', '.join(SCOPES)}", found=scope, kind="bad_scope")
     return scope
+
+
+def _positive(name: str, value: int | None) -> int | None:
+    if value is not None and (type(value) is not int or value < 1):
+        raise InvalidInputError(f"{name} is a whole number above 0", found=value, kind="bad_setting")
+    return value
+
+
+def _limits(given: Mapping[str, int], key: str | Sequence[str]) -> dict[str, int]:
+    """Check the limits of uniting the last segments; 0 rows are a way to say never."""
+    if given and not key:
+        raise InvalidInputError("limits of compaction are for a table with a key", kind="bad_setting")
+    for name, value in given.items():
+        if name not in SUFFIX:
+            raise InvalidInputError(f"{name!r} is no limit of compaction", known=", ".join(SUFFIX), kind="bad_setting")
+        least = 0 if name == "max_rows" else 2
+        if type(value) is not int or value < least:
+            raise InvalidInputError(f"{name} is a whole number of at least {least}", found=value, kind="bad_setting")
+    return dict(given)
 
 
 def _key_columns(

@@ -64,8 +64,8 @@ def see_to_flush(table: TableHandle, head: Snapshot) -> None:
 
 def _fullness(head: Snapshot) -> float:
     """Return how full the hot rows are; above 1 they are flushed whatever their age."""
-    held = head.totals
-    return max(held.hot_rows / FLUSH_ROWS, held.hot_bytes / FLUSH_BYTES, held.hot_batches / FLUSH_BATCHES)
+    held, rows = head.totals, TableSettings.of(head.settings).flush_rows or FLUSH_ROWS
+    return max(held.hot_rows / rows, held.hot_bytes / FLUSH_BYTES, held.hot_batches / FLUSH_BATCHES)
 
 
 def _flush_if_full(table: TableHandle) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -107,3 +108,31 @@ def test_a_stream_of_changes_replayed_is_the_table(
     assert {id: text for id, (_, text) in state.items() if text is not None} == held(notes)
     follow("false", lambda batch, _: plain.extend(batch.collect()))
     assert {row.id: row.text for row in plain} == held(notes)
+
+
+def test_a_random_history_is_the_same_for_all_engines(spark: SparkSession, lake: Lake, notes: Table) -> None:
+    chance = Random(20261117)
+    wanted: dict[int, str] = {}
+    for step in range(36):
+        ids = chance.sample(range(40), chance.randint(1, 12))
+        match chance.choice(("upsert", "upsert", "spark", "delete", "flush", "compact")):
+            case "upsert":
+                notes.append([{"id": id, "ts": "2026-01-01", "text": f"step {step}"} for id in ids])
+                wanted |= dict.fromkeys(ids, f"step {step}")
+            case "spark" if step % 3 == 0:
+                first = min(ids)
+                written(frame(spark, first, first + 5, f"spark {step}"), lake)
+                wanted |= dict.fromkeys(range(first, first + 5), f"spark {step}")
+            case "delete":
+                notes.delete_keys(ids)
+                wanted = {id: text for id, text in wanted.items() if id not in ids}
+            case "flush":
+                notes.flush()
+            case _:
+                notes.compact()
+        assert held(notes) == wanted
+        if step % 9 == 8:
+            assert texts(spark, lake) == wanted
+            asked = "select count(*) as c, min(text) as least, sum(id) as total from app.notes where id > 7"
+            answers = [lake.sql(asked, engine=engine).to_arrow().to_pylist() for engine in ("local", "spark")]
+            assert answers[0] == answers[1]

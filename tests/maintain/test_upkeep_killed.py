@@ -11,6 +11,7 @@ import multiprocessing
 import os
 import secrets
 import signal
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -196,8 +197,9 @@ def counted(opened: Open, do: Callable[[Lake], None]) -> tuple[list[Step], list[
     seen: Counter[str] = Counter()
 
     def at(point: str) -> None:
-        steps.append((point, seen[point]))
-        seen[point] += 1
+        if threading.current_thread() is threading.main_thread():  # how often a lease is prolonged is up to the clock
+            steps.append((point, seen[point]))
+            seen[point] += 1
 
     with opened(at) as lake:
         wait_for(do)
@@ -212,7 +214,7 @@ def _do_and_die(opened: Open, do: Callable[[Lake], None], step: Step) -> None:
     left: list[int] = []
 
     def at(point: str) -> None:
-        if left and point == step[0]:
+        if left and point == step[0] and threading.current_thread() is threading.main_thread():
             left[0] -= 1
             if left[0] < 0:
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -267,4 +269,4 @@ def test_upkeep_that_is_killed_at_any_step_changes_all_or_nothing(
     steps, after = counted(fresh(way), WORKS[name])
     killed = sum(check_killed(fresh(way), WORKS[name], step, after) for step in steps)
     print(f"{way} {name}: killed at {killed} of {len(steps)} steps: {', '.join(sorted({name for name, _ in steps}))}")
-    assert killed >= 0.8 * len(steps)
+    assert killed >= 0.9 * len(steps)

@@ -16,7 +16,7 @@ import random
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -45,7 +45,7 @@ REPLACED = 5_000  # more than this is the number of a row that came in another's
 LEASE_S = 20.0  # so long that a process which waits for a busy machine has time to prolong it
 SECONDS = float(os.environ.get("TIDELAKE_SOAK_SECONDS", "1200"))
 WITHIN_S = 120
-QUERIES = 200
+QUERIES = 600
 SHARES = {"sqlite": 1.0, "log": 0.25, "postgres": 0.25}  # of the time
 NOW: dict[str, Any] = {"abandoned_after": "0s", "orphan_after": "0s"}
 SOON: dict[str, Any] = {"abandoned_after": "10s", "orphan_after": "10s"}
@@ -176,7 +176,11 @@ def tidy(worker: Worker) -> None:
 
 
 def let_go(worker: Worker) -> None:
-    """Expire what is a few seconds old, and collect soon after."""
+    """Unpin what those who are gone had pinned, expire what is a few seconds old, and collect soon after."""
+    for each in worker.table.pins():
+        if not (worker.folder / f"{each.name[1:].partition('-')[0]}.alive").exists():
+            with suppress(NotFoundError):  # it was just taken back
+                worker.table.unpin(each.name)
     worker.table.expire("3s")
     worker.lake.collect(**SOON)
     time.sleep(0.5 * worker.chance.random())
@@ -324,13 +328,21 @@ def query_s(*lakes: Lake) -> list[float]:
     return list(map(median, taken))
 
 
-def make_table(lake: Lake) -> None:
-    """Make the table, with the rows that nobody changes."""
-    table = lake.create_table(TABLE, COLUMNS, time="ts", bucket="1h", flush_age="2s", retention="1d", history="1h")
-    size = FIXED // 5
-    for at in range(5):
-        table.append(rows(-FIXED + at * size, size, at_s=START - 3600 + (at - 5) * size))
-    make_quiet(lake)
+def make_table(lake: Lake, sizes: Iterable[int] = (FIXED // 5,) * 5, **settings: Any) -> None:
+    """Make the table, with the rows that nobody changes, in extents of some sizes."""
+    words = {"flush_age": "2s", "retention": "1d", "history": "1h", **settings}
+    table = lake.create_table(TABLE, COLUMNS, time="ts", bucket="1h", **words)
+    first = -FIXED
+    for size in sizes:
+        table.append(rows(first, size, at_s=START - 3600 + first))
+        first += size
+    assert first == 0
+
+
+def make_like(other: Lake, lake: Lake) -> None:
+    """Make the table with the same rows in extents of the same sizes as another has, and no history."""
+    extents = sorted(lake.table(TABLE).extents(), key=lambda each: each.min_ts_ns or 0)
+    make_table(other, [each.row_count for each in extents], upkeep=False, flush_age="off")
 
 
 def make_quiet(lake: Lake) -> None:
@@ -356,10 +368,16 @@ def size_of(folder: Path) -> tuple[int, int]:
     return len(objects), sum(size for path, size in sizes.items() if path not in objects)
 
 
-def soak(opened: Open, twin: Open, folder: Path, lake_folder: Path, *, seconds: float, seed: int) -> dict[str, Any]:
-    """Run all of it, check all of it, compare with a lake that had no history, and return figures."""
+def soak(
+    opened: Open, first: Open, twin: Open, folder: Path, lake_folder: Path, *, seconds: float, seed: int
+) -> dict[str, Any]:
+    """Run all of it, check all of it, and return figures.
+
+    A query is compared with one on the lake as it was at first, and with one on a lake that has the same extents.
+    """
     with opened() as lake:
         make_table(lake)
+        make_quiet(lake)
     before, sizes = size_of(lake_folder), [(0, 0)]
 
     def look() -> None:
@@ -377,18 +395,20 @@ def soak(opened: Open, twin: Open, folder: Path, lake_folder: Path, *, seconds: 
         lake.table(TABLE).delete("n >= 0")
         make_quiet(lake)
         check_store(lake)
-        with twin() as other:
-            make_table(other)
-            after_s, fresh_s = query_s(lake, other)
-            extents = [len(each.table(TABLE).extents()) for each in (other, lake)]
+        with first() as beginning, twin() as other:
+            make_table(beginning)
+            make_quiet(beginning)
+            make_like(other, lake)
+            after_s, begun_s, fresh_s = query_s(lake, beginning, other)
+            extents = [len(each.table(TABLE).extents()) for each in (beginning, other, lake)]
         sequence = lake.table(TABLE).snapshot.sequence
     after = size_of(lake_folder)
     marks = Counter(mark for mark, _, size in noted(folder) if not size)
     objects, catalog = ((before[at], [max(s[at] for s in part) for part in halves(sizes)], after[at]) for at in (0, 1))
     return {
         "killed": killed, "snapshots": sequence, **counts, **marks, "objects": objects, "catalog_bytes": catalog,
-        "query": round(after_s / fresh_s, 3), "query_ms": (round(fresh_s * 1e3, 2), round(after_s * 1e3, 2)),
-        "extents": extents,
+        "query": (round(after_s / begun_s, 3), round(after_s / fresh_s, 3)), "extents": extents,
+        "query_ms": [round(each * 1e3, 2) for each in (begun_s, fresh_s, after_s)],
     }  # fmt: skip
 
 
@@ -412,10 +432,12 @@ def test_table_that_is_kept_busy_for_long_loses_nothing_and_stays_small(
             return lambda: tidelake.connect(address, objects=where)
         return lambda: tidelake.connect(f"{'log:' * (way == 'log')}{where}")
 
-    figures = soak(at(place), at(tmp_path / "twin"), folder, place, seconds=SECONDS * SHARES[way], seed=1)
+    lakes = at(place), at(tmp_path / "first"), at(tmp_path / "twin")
+    figures = soak(*lakes, folder, place, seconds=SECONDS * SHARES[way], seed=1)
     print(f"\n{way}: {figures}")
     assert figures["acknowledged"] > 10
     assert figures["objects"][2] <= 2 * figures["objects"][0]
     assert figures["objects"][1][1] <= 2 * figures["objects"][1][0]  # it does not grow while it is busy
-    assert figures["catalog_bytes"][1][1] <= 2 * figures["catalog_bytes"][1][0]
-    assert figures["query"] <= 1.05
+    if way != "log":  # which is never shortened
+        assert figures["catalog_bytes"][1][1] <= 2 * figures["catalog_bytes"][1][0]
+    assert max(figures["query"]) <= 1.05

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -188,11 +189,11 @@ def test_a_key_that_cannot_be_one_makes_no_table(lake: Lake, columns: Any, key: 
     assert lake.tables() == []
 
 
-def test_a_log_and_a_table_with_coverage_have_no_key(tmp_path: Path, lake: Lake) -> None:
+def test_a_log_and_a_table_with_exclusive_coverage_have_no_key(tmp_path: Path, lake: Lake) -> None:
     with connect(f"log:{tmp_path / 'log'}") as log, pytest.raises(InvalidInputError, match="no key"):
         log.create_table("t", COLUMNS, key=["id"])
-    with pytest.raises(InvalidInputError, match="keeps no coverage"):
-        lake.create_table("app.odd", COLUMNS, key=["id"], bucket="1m")
+    with pytest.raises(InvalidInputError, match="never exclusive"):
+        lake.create_table("app.odd", COLUMNS, key=["id"], bucket="1m", coverage="exclusive")
 
 
 def test_verbs_by_key_need_a_table_that_has_one(lake: Lake) -> None:
@@ -428,3 +429,33 @@ def test_changes_need_a_key_and_a_snapshot_that_is_there(lake: Lake, notes: Tabl
         lake.create_table("app.plain", COLUMNS).changes(1)
     with pytest.raises(NotFoundError, match="expired"):
         notes.changes(77)
+
+
+def test_coverage_is_that_of_the_rows_that_readers_see(lake: Lake) -> None:
+    table = lake.create_table("app.series", COLUMNS, key=["id"], bucket="1h", flush_age="off")
+    table.append([{"id": hour, "ts": f"2026-01-01T{hour:02}:10:00Z", "text": "x"} for hour in range(6)])
+    table.flush()
+    day = {"start": "2026-01-01T00:00:00Z", "end": "2026-01-01T06:00:00Z"}
+    assert table.coverage.ratio(**day) == 1
+    table.append([{"id": 2, "ts": "2026-01-01T03:20:00Z", "text": "moved"}])
+    table.delete_keys([4])
+    for _ in range(2):
+        assert table.coverage.gaps(**day)["start"].to_pylist() == [
+            datetime(2026, 1, 1, 2, tzinfo=UTC), datetime(2026, 1, 1, 4, tzinfo=UTC)
+        ]  # fmt: skip
+        assert lake.sql("select count(*) as n from gaps('app.series')").to_arrow().to_pylist() == [{"n": 2}]
+        table.flush()
+        table.compact()
+    before = table.history()[-2].sequence
+    assert lake.table("app.series", snapshot=before).coverage.ratio(**day) == 1
+
+
+def test_what_retention_hid_has_expired_and_is_not_missing(lake: Lake) -> None:
+    table = lake.create_table("app.series", COLUMNS, key=["id"], bucket="1d", retention="5d", flush_age="off")
+    now = datetime.now(UTC)
+    table.append([{"id": day, "ts": (now - timedelta(days=day)).isoformat(), "text": "x"} for day in range(20)])
+    table.flush()
+    lake.maintain()
+    assert len(table) == 5
+    assert table.coverage.expired_before is not None
+    assert table.coverage.gaps(start=now - timedelta(days=19), end=now).num_rows == 0

@@ -145,9 +145,13 @@ class CoverageStore:
         """Remember a table's name, of which its coverage's keys are made."""
         self._infos[info.id] = info
 
-    def rules(self, snapshot: Snapshot) -> CoverageRules | None:
+    def told(self, snapshot: Snapshot) -> CoverageRules | None:
         """Return what a table says of its coverage; None if it keeps none."""
         return rules_of(snapshot.settings, snapshot.schema, self._catalog.layout)
+
+    def rules(self, snapshot: Snapshot) -> CoverageRules | None:
+        """Return how a snapshot's coverage is kept; None if it is not, as of a table with a key, whose rows change."""
+        return None if snapshot.is_keyed else self.told(snapshot)
 
     def at(self, snapshot: Snapshot) -> Coverage:
         """Return what a table covers at a snapshot."""

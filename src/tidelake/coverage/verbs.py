@@ -25,6 +25,7 @@ from tidelake.coverage.entities import (
     NO_ENTITY,
     Coverage,
     Index,
+    cells_of,
     common,
     entity_text,
     entity_values,
@@ -33,6 +34,7 @@ from tidelake.coverage.entities import (
     missing,
     shown_entity,
     split,
+    united,
     within,
 )
 from tidelake.coverage.fingerprint import Fingerprint
@@ -373,16 +375,22 @@ class Series:
         return f"coverage of {self._table.name}"
 
     def _rules(self, snapshot: Snapshot) -> CoverageRules:
-        rules = self._coverage_store.rules(snapshot)
+        rules = self._coverage_store.told(snapshot)
         if rules is None:
             raise no_coverage(self._table.name)
         return rules
 
     def _asked(self, start: Any, end: Any, entity: Entity, schedule: Any, *, extra: Sequence[Entity] = ()) -> _Asked:
         snapshot = self._table.snapshot
-        index = self._rules(snapshot).index
+        if snapshot.is_keyed:
+            pinned = self._table.pinned()
+            snapshot = pinned.snapshot
+            index = self._rules(snapshot).index
+            whole = _in_rows(pinned, index)
+        else:
+            index = self._rules(snapshot).index
+            whole = self._coverage_store.at(snapshot)
         bucket = index.bucket
-        whole = self._coverage_store.at(snapshot)
         named = None if entity is None else entity_text(_entity(entity, index.entity))
         own = whole if named is None else whole.only([named])
         low, high = _whole_range(own if own.entities else whole)  # by default, the series' own span
@@ -440,6 +448,13 @@ class Series:
             for batch in reader:
                 found.add(batch)
         return found.finish()
+
+
+def _in_rows(table: Rows, index: Index) -> Coverage:
+    """Find what the rows cover that readers see: of a table with a key, whose rows change, nobody keeps it."""
+    rows = table.scan([index.column, *index.entity])
+    whole = (batch.drop_null() for batch in rows)  # what has no entity covers none
+    return united(cells_of(batch, index).coverage for batch in whole if batch.num_rows)
 
 
 def no_coverage(table: str) -> InvalidInputError:

@@ -17,8 +17,9 @@ from tidelake.maintain.delete import DeleteReport
 from tidelake.maintain.keyed import hide_rows
 from tidelake.maintain.rewrite import Rewrite, at_newest_head
 from tidelake.model.settings import RETAINED_FROM, TableSettings
-from tidelake.model.snapshot import Extent, Fence, Snapshot
+from tidelake.model.snapshot import Action, Extent, Fence, Snapshot, UpdateTable
 from tidelake.scan.remaining import Remaining
+from tidelake.write.appender import Appender
 
 STEPS = 64  # in a retention, in which the limit of a table with users moves on
 TRIM_SHARE = 0.5  # of an extent's time that is before the limit, from which on its old rows are written off
@@ -63,7 +64,15 @@ def retain(table: TableHandle, *, at_us: int | None = None, fence: Fence | None 
             return DeleteReport(0, 0, 0, 0, head.sequence)
         pinned = replace(table, past=head)
         if head.is_keyed:
-            hidden, writer, receipt = hide_rows(table, head, "retain", end=before_ns, fence=fence)
+            also: list[Action] = []
+
+            def note(writer: Appender) -> None:
+                if writer.rows:  # what is hidden has expired, and is not missing
+                    also.append(UpdateTable(None, _noted(head, before_ns)))
+
+            hidden, writer, receipt = hide_rows(
+                table, head, "retain", end=before_ns, fence=fence, newcomers=note, also=also
+            )
             return DeleteReport(hidden, 0, writer.extents, 0, head.sequence if receipt is None else receipt.sequence)
         whole, trimmed = too_old(pinned, head, before_ns)
         hot = pinned.hot(head, [batch.id for batch in old_hot(pinned, head, before_ns)])
@@ -80,8 +89,7 @@ def retain(table: TableHandle, *, at_us: int | None = None, fence: Fence | None 
                 writer.take_batch(batch)
             writer.cut()
             kept += writer.rows
-        limit_us = -(-before_ns // 1000)
-        rewrite.update(**{RETAINED_FROM: max(limit_us, int(head.settings.get(RETAINED_FROM) or limit_us))})
+        rewrite.update(**_noted(head, before_ns))
         receipt = rewrite.commit()
         removed, added = rewrite.removed, rewrite.added
         rows = removed.rows + removed.hot_rows - kept
@@ -89,6 +97,12 @@ def retain(table: TableHandle, *, at_us: int | None = None, fence: Fence | None 
         return DeleteReport(rows, removed.extents, added.extents, smaller, receipt.sequence)
 
     return at_newest_head(table, attempt)
+
+
+def _noted(head: Snapshot, before_ns: int) -> dict[str, int]:
+    """Return the setting that says up to where rows have expired."""
+    limit_us = -(-before_ns // 1000)
+    return {RETAINED_FROM: max(limit_us, int(head.settings.get(RETAINED_FROM) or limit_us))}
 
 
 def _old_share(extent: Extent, before_ns: int) -> float:

@@ -85,7 +85,9 @@ class Job:
 
     @property
     def coverage(self) -> CoverageRules | None:
-        """What the table says of its coverage, if it keeps any."""
+        """What the table says of its coverage, if it keeps any; of a table with a key it is found in its rows."""
+        if self.settings.get("key"):
+            return None
         return rules_of(self.settings, self.schema, self.layout)
 
 

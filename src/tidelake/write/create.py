@@ -140,10 +140,9 @@ def _key_columns(
             )
     if taken := [name for name in HIDDEN_IDS if name in schema]:
         raise SchemaError("a table with a key gives this column itself", column=taken[0], kind="bad_key")
-    if series.get("bucket") is not None:
+    if series.get("coverage") == "exclusive":
         raise InvalidInputError(
-            "a table with a key keeps no coverage: its rows change places, and what they covered with them",
-            kind="bad_key",
+            "rows of a table with a key change places: its coverage is tracked, and never exclusive", kind="bad_key"
         )
     return key
 

@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import tidelake
+import tidelake.spark
 from tidelake.lake import Lake
 from tidelake.table import Table
 
@@ -117,3 +118,34 @@ def test_all_users_are_read_with_whose_each_row_is(spark: SparkSession, lake: La
             read(spark, lake, users="all", **options).count()
     with pytest.raises(Exception, match="option users is all"):
         read(spark, lake, users="some").count()
+
+
+def test_a_catalogs_tables_are_those_of_the_user_that_its_settings_name(spark: SparkSession, lake: Lake) -> None:
+    session = tidelake.spark.register(spark.newSession(), lake=lake)
+    session.sql("CREATE TABLE tidelake.app.notes (id BIGINT, ts TIMESTAMP, text STRING) TBLPROPERTIES ('scope'='user')")
+    name = "spark.sql.catalog.tidelake.user"
+    for number, user in enumerate(("alice", "bob")):
+        session.conf.set(name, user)
+        session.sql(f"INSERT INTO tidelake.app.notes VALUES ({number}, timestamp'2026-01-01 12:00:00', '{user}')")
+        session.sql(f"INSERT INTO tidelake.app.notes VALUES ({number + 10}, timestamp'2026-01-01 12:00:00', '{user}')")
+    session.conf.set(name, "alice")
+    assert ids(session.table("tidelake.app.notes")) == [0, 10]
+    assert ids(session.sql("SELECT * FROM tidelake.app.notes VERSION AS OF 1")) == [0]
+    assert session.sql("SELECT * FROM tidelake.app.notes.history").count() == 2
+    session.sql("DELETE FROM tidelake.app.notes WHERE id = 0")
+    session.sql("CALL tidelake.system.flush('app.notes')")
+    assert ids(session.table("tidelake.app.notes")) == [10]
+    assert ids(session.sql("SELECT * FROM tidelake.app.notes WITH (user = 'bob')")) == [1, 11]
+    session.conf.set(name, "bob")
+    assert ids(session.table("tidelake.app.notes")) == [1, 11]
+    session.conf.unset(name)
+    session.sql("ALTER TABLE tidelake.app.notes SET TBLPROPERTIES ('history'='3d')")
+    session.sql("ALTER TABLE tidelake.app.notes ADD COLUMN mood STRING")
+    assert ids(session.sql("SELECT * FROM tidelake.app.notes WITH (user = 'bob')")) == [1, 11]
+    with pytest.raises(Exception, match="give a user"):
+        session.table("tidelake.app.notes").count()
+    with pytest.raises(Exception, match="parquet"):
+        session.sql("ALTER TABLE tidelake.app.notes SET TBLPROPERTIES ('format'='tlm')")
+    session.conf.set(name, "\u200b")
+    with pytest.raises(Exception, match="not a user id"):
+        session.table("tidelake.app.notes").count()

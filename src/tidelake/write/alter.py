@@ -13,7 +13,7 @@ from tidelake.errors import ConflictError, InvalidInputError, UnavailableError
 from tidelake.handle.lake_handle import LakeHandle
 from tidelake.handle.table_handle import TableHandle
 from tidelake.model.schema import DataType, Schema
-from tidelake.model.settings import FLUSH_OFF, TableSettings
+from tidelake.model.settings import FLUSH_OFF, SEGMENT_FORMAT, TableSettings
 from tidelake.model.snapshot import Commit, UpdateTable
 from tidelake.model.times import duration_us
 from tidelake.write.create import cluster_columns, known_format
@@ -70,7 +70,8 @@ def rename_table(lake: LakeHandle, name: str, to: str, *, replace: bool = False)
 def change_settings(table: TableHandle, changes: Mapping[str, Any]) -> None:
     """Change what a table was told of upkeep and of how extents are written; None brings the default back."""
     table.refuse_when_pinned()
-    head = table.catalog.head(table.scope)
+    refuse_of_user(table)
+    head = table.catalog.head(table.info.scope)
     told = {name: value for name, value in (dict(head.settings) | dict(changes)).items() if value is not None}
     asked = TableSettings.of(told | {"format": told.get("format") or table.catalog.layout.default_format})
     for duration in (asked.retention, asked.history, None if asked.flush_age == FLUSH_OFF else asked.flush_age):
@@ -79,6 +80,8 @@ def change_settings(table: TableHandle, changes: Mapping[str, Any]) -> None:
     if asked.retention is not None and asked.time is None:
         raise InvalidInputError("a retention needs a time column", table=table.name, kind="no_time")
     known_format(asked.format)
+    if asked.is_segmented and asked.format != SEGMENT_FORMAT:
+        raise InvalidInputError(f"the segments of this table are {SEGMENT_FORMAT} files", format=asked.format)
     cluster_columns(head.schema, asked.cluster_by)
     shape = asked.to_json()
     unknown = [name for name in changes if name not in CHANGEABLE]

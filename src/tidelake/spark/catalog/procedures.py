@@ -12,7 +12,6 @@ from typing import Any
 from pyspark.sql import types as t
 
 from tidelake.errors import InvalidInputError, NotFoundError
-from tidelake.handle.lake_handle import LakeHandle
 from tidelake.handle.table_handle import TableHandle
 from tidelake.maintain.collect import collect
 from tidelake.maintain.compact import compact
@@ -20,7 +19,7 @@ from tidelake.maintain.delete import delete
 from tidelake.maintain.expire import expire
 from tidelake.maintain.restore import restore, undo
 from tidelake.model.lexer import did_you_mean
-from tidelake.spark.catalog.names import lake_of
+from tidelake.spark.catalog.names import lake_of, table_of
 from tidelake.spark.catalog.told import told
 from tidelake.write.flush import flush
 
@@ -62,14 +61,14 @@ def describe(question: Mapping[str, Any]) -> dict[str, Any]:
 
 def call(question: Mapping[str, Any]) -> dict[str, Any]:
     """Run a procedure, and return its report as a row."""
-    report = PROCEDURES[question["procedure"]].does(lake_of(question), *question["arguments"])
+    report = PROCEDURES[question["procedure"]].does(question, *question["arguments"])
     return told(t.StructType([t.StructField(name, t.LongType()) for name in report]), [list(report.values())])
 
 
-def _table(lake: LakeHandle, name: str | None) -> TableHandle:
+def _table(asked: Mapping[str, Any], name: str | None) -> TableHandle:
     if not name:
         raise InvalidInputError("name the table, 'obs.logs'", kind="no_table_named")
-    return TableHandle.open(lake, name)
+    return table_of(asked, name)
 
 
 def _numbers(report: Any) -> dict[str, int]:
@@ -78,38 +77,38 @@ def _numbers(report: Any) -> dict[str, int]:
     return {name: int(value) for name, value in found.items() if isinstance(value, int)}
 
 
-def _compact(lake: LakeHandle, table: str) -> Mapping[str, int]:
-    return _numbers(compact(_table(lake, table)))
+def _compact(asked: Mapping[str, Any], table: str) -> Mapping[str, int]:
+    return _numbers(compact(_table(asked, table)))
 
 
-def _expire(lake: LakeHandle, table: str, older_than: str | None, keep_last: int) -> Mapping[str, int]:
-    return _numbers(expire(_table(lake, table), older_than, keep_last=keep_last))
+def _expire(asked: Mapping[str, Any], table: str, older_than: str | None, keep_last: int) -> Mapping[str, int]:
+    return _numbers(expire(_table(asked, table), older_than, keep_last=keep_last))
 
 
-def _collect(lake: LakeHandle, dry_run: bool, abandoned_after: str, orphan_after: str) -> Mapping[str, int]:
-    report = collect(lake, dry_run=dry_run, abandoned_after=abandoned_after, orphan_after=orphan_after)
+def _collect(asked: Mapping[str, Any], dry_run: bool, abandoned_after: str, orphan_after: str) -> Mapping[str, int]:
+    report = collect(lake_of(asked), dry_run=dry_run, abandoned_after=abandoned_after, orphan_after=orphan_after)
     total, left = report.total, sum(report.left.values())
     return {"objects": total.objects, "bytes": total.bytes, "left": left, "tables": report.tables}
 
 
-def _delete(lake: LakeHandle, table: str, where: str, purge: bool) -> Mapping[str, int]:
+def _delete(asked: Mapping[str, Any], table: str, where: str, purge: bool) -> Mapping[str, int]:
     if not (where or "").strip():
         raise InvalidInputError("a delete needs a condition; TRUNCATE TABLE deletes every row", table=table)
-    report = delete(_table(lake, table), where, purge=purge)
+    report = delete(_table(asked, table), where, purge=purge)
     found = _numbers(report)
     return found if report.purged is None else found | {"objects": report.purged.objects}
 
 
-def _flush(lake: LakeHandle, table: str) -> Mapping[str, int]:
-    return _numbers(flush(_table(lake, table)))
+def _flush(asked: Mapping[str, Any], table: str) -> Mapping[str, int]:
+    return _numbers(flush(_table(asked, table)))
 
 
-def _undo(lake: LakeHandle, table: str, snapshot: int) -> Mapping[str, int]:
-    return _numbers(undo(_table(lake, table), snapshot))
+def _undo(asked: Mapping[str, Any], table: str, snapshot: int) -> Mapping[str, int]:
+    return _numbers(undo(_table(asked, table), snapshot))
 
 
-def _restore(lake: LakeHandle, table: str, snapshot: int) -> Mapping[str, int]:
-    return _numbers(restore(_table(lake, table), snapshot=snapshot))
+def _restore(asked: Mapping[str, Any], table: str, snapshot: int) -> Mapping[str, int]:
+    return _numbers(restore(_table(asked, table), snapshot=snapshot))
 
 
 _OF_TABLE = (Parameter("table"),)

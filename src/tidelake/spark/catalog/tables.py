@@ -21,7 +21,7 @@ from tidelake.handle.table_handle import TableHandle
 from tidelake.maintain.collect import collect_garbage
 from tidelake.model.schema import DataType, Schema
 from tidelake.model.settings import TableSettings
-from tidelake.spark.catalog.names import lake_of, place_of, table_name, told_name
+from tidelake.spark.catalog.names import lake_of, place_of, table_name, table_of, told_name
 from tidelake.spark.catalog.properties import (
     COMMENT,
     clustering_of,
@@ -48,14 +48,14 @@ _UNSUPPORTED = {
 
 def load(question: Mapping[str, Any]) -> dict[str, Any]:
     """Return what Spark must know of a table, of its newest snapshot or of one by number, id or time."""
-    lake, past = lake_of(question), _past(question)
+    past = _past(question)
     try:
-        return _loaded(question, TableHandle.open(lake, table_name(question), **past))
+        return _loaded(question, table_of(question, table_name(question), **past))
     except NotFoundError as error:
         named = told_name(question)
         if error.kind != "no_table" or named is None:
             raise
-    return about(TableHandle.open(lake, named[0], **past), named[1])
+    return about(table_of(question, named[0], **past), named[1])
 
 
 def create(question: Mapping[str, Any]) -> dict[str, Any]:
@@ -165,12 +165,12 @@ def _loaded(question: Mapping[str, Any], table: TableHandle) -> dict[str, Any]:
         for text in [comments.get(COLUMN_COMMENT + own[each.name])]
     ]
     return {
-        "id": table.info.id,
+        "id": str(table.place),
         "version": str(head.sequence),
         "name": table.name,
         "schema": StructType(fields).json(),
         "properties": shown_properties(head.settings) | {"provider": "tidelake"},
-        "options": place_of(question).options() | {"table": table.name},
+        "options": place_of(question).options() | {"table": table.name} | ({"user": table.user} if table.user else {}),
     }
 
 

@@ -16,7 +16,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from tidelake.coverage.verbs import Series
 from tidelake.handle.table_handle import TableHandle
 from tidelake.model.settings import TableSettings
-from tidelake.spark.catalog.names import lake_of
+from tidelake.spark.catalog.names import table_of
 
 HISTORY_PAGE = 1000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -33,7 +33,7 @@ def about(table: TableHandle, what: str) -> dict[str, Any]:
 
 def rows_of(question: Mapping[str, Any]) -> dict[str, Any]:
     """Return the rows of what is told of a table, as the table is now."""
-    table = TableHandle.open(lake_of(question), question["table"], snapshot=question["at"])
+    table = table_of(question, question["table"], snapshot=question["at"])
     return told(*_TOLD[question["told"]](table))
 
 

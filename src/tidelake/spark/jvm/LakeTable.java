@@ -65,7 +65,7 @@ import org.apache.spark.unsafe.types.UTF8String;
 public class LakeTable implements SupportsRead, SupportsWrite, SupportsDeleteV2 {
   static final String SOURCE = "tidelake";
   static final List TIMES =
-      Arrays.asList(new String[] {"asof", "timestampasof", "versionasof", "snapshot"});
+      Arrays.asList(new String[] {"asof", "timestampasof", "versionasof", "snapshot", "user", "users"});
   final Door door;
   final Map about;
   private final StructType schema;
@@ -141,7 +141,7 @@ public class LakeTable implements SupportsRead, SupportsWrite, SupportsDeleteV2 
     return options;
   }
 
-  /** The same, at the snapshot that was loaded, unless somebody names a time. */
+  /** The same, at the snapshot that was loaded, unless somebody names a time or another user. */
   Map readOptions(Map given) {
     Map options = sourceOptions(given);
     Object[] names = given.keySet().toArray();

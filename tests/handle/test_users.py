@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import unicodedata
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from tests.support.catalogs import SQL_STORES, place_of
 from tidelake.errors import InvalidInputError, NotFoundError, SchemaError, TidelakeError
 from tidelake.handle.table_handle import TableHandle
 from tidelake.lake import Lake
+from tidelake.maintain import worker
 from tidelake.objects import is_manifest_key
 from tidelake.table import Table
 
@@ -413,3 +416,42 @@ def test_upkeep_finds_the_users_that_need_it_and_no_others(lake: Lake) -> None:
     notes.user("user-07").append(rows(7))
     (due,) = lake.catalog.due_scopes(notes.handle.info.id, before_us=2**62)
     assert due.scope.user == "user-07"
+
+
+def test_what_many_users_needed_is_told_in_few_words(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker, "DONE_KEPT", 10)
+    notes = lake.create_table("app.notes", COLUMNS, scope="user", flush_age="1ms")
+    for number in range(25):
+        notes.user(f"user-{number:02}").append(rows(number))
+    done = lake.maintain().done
+    assert len(done) <= 10
+    assert sum(each.pieces for each in done if each.kind == "flush") == 25
+
+
+def test_a_retention_of_users_is_noted_once_for_all_of_them(lake: Lake) -> None:
+    notes = lake.create_table("app.notes", COLUMNS, scope="user", retention="1d", flush_age="off")
+    now = datetime.now(UTC)
+    old, new = [{"ts": (now - timedelta(days=days)).isoformat(), "id": days, "text": ""} for days in (3, 0)]
+    for user in ("alice", "bob", "carol"):
+        notes.user(user).append([old] * 1_001)
+        notes.user(user).append([new])
+    assert lake.status()["due"].to_pylist() == [["retain"]]
+    lake.maintain()
+    assert [ids(notes.user(user)) for user in ("alice", "bob", "carol")] == [[0]] * 3
+    operations = [each.operation for each in lake.catalog.history(notes.handle.info.scope)]
+    assert operations in (["alter", "create"], ["alter", "alter", "create"])  # a step may pass while this runs
+    assert lake.status()["due"].to_pylist() == [[]]
+
+
+def test_a_process_keeps_nothing_of_users_that_it_has_done_with(tmp_path: Path) -> None:
+    with tidelake.connect(tmp_path / "lake") as lake:
+        notes = lake.create_table("app.notes", COLUMNS, scope="user")
+        for number in range(50):
+            notes.user(f"user-{number}").append(rows(number))
+            assert ids(notes.user(f"user-{number}")) == [number]
+        held = lake.handle
+        gc.collect()
+        held.leases.let_go()
+        held.leases.let_go()
+        assert len(held.leases._scopes) == 0
+        assert len(held.flusher._due) < 5  # one for the table, whose users are found by an index

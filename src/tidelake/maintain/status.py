@@ -77,7 +77,7 @@ def _row_of_users(table: TableHandle) -> dict[str, Any]:
         "snapshots": found.snapshots,
         "oldest_snapshot": found.oldest_us,
         "pins": found.pins,
-        "due": sorted({due.kind for due in due_of_users(table, limit=USERS_SHOWN)}),
+        "due": sorted({due.kind for due in due_of_users(table, limit=USERS_SHOWN, note=False)}),
     }
 
 

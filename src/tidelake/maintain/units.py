@@ -73,6 +73,7 @@ class Done:
     table: str
     said: str  # in words, "" if there was nothing left to do
     bytes_freed: int = 0
+    pieces: int = 1  # that are told together
 
 
 def due_in_lake(
@@ -94,10 +95,12 @@ def due_in_lake(
         yield Due("collect", "", reason)
 
 
-def due_of_users(table: TableHandle, kinds: Collection[str] = KINDS, *, limit: int = USERS_AT_ONCE) -> Iterator[Due]:
+def due_of_users(
+    table: TableHandle, kinds: Collection[str] = KINDS, *, limit: int = USERS_AT_ONCE, note: bool = True
+) -> Iterator[Due]:
     """Yield what upkeep the users of a table need now, a bounded number of them; others are not looked at.
 
-    A scope in which nothing is due is looked at again when something may be, or after its next commit.
+    A scope in which nothing is due is noted to be looked at again when something may be, or after its next commit.
     """
     catalog, before_us, found = table.catalog, now_us(), 0
     after: DueScope | None = None
@@ -107,7 +110,7 @@ def due_of_users(table: TableHandle, kinds: Collection[str] = KINDS, *, limit: i
             one = table.of_user(scope.scope.user)
             head = catalog.head(one.scope)
             due = list(due_in_table(one, KINDS))
-            if not due:
+            if not due and note:
                 catalog.look_again(scope, sequence=head.sequence, at_us=_next_look_us(one, head))
             found += bool(due)
             yield from (each for each in due if each.kind in kinds)

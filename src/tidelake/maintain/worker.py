@@ -12,7 +12,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -29,6 +29,7 @@ from tidelake.write.flush import flush
 PREFIX = "upkeep."  # before a kind, in the queue, which has other work too
 LEASE_S = 60.0
 RETRY_S = 30.0
+DONE_KEPT = 1_000  # pieces that a report tells one by one
 MAX_PASSES = 100  # of planning again what a round of work made due
 
 _logger = logging.getLogger(__name__)
@@ -98,6 +99,8 @@ def maintain(
             elif step.done.said:
                 made_progress = True
                 done.append(step.done)
+                if len(done) >= DONE_KEPT:
+                    done = _summed(done)
                 if tell is not None:
                     tell(step.done)
         if not made_progress or (until_s is not None and time.monotonic() >= until_s):
@@ -107,6 +110,20 @@ def maintain(
         if tell is not None:
             tell(done[-1])
     return MaintainReport(tuple(done), tuple(failed))
+
+
+def _summed(done: Sequence[Done]) -> list[Done]:
+    """Tell pieces of the same kind and table in one sentence, for of many users there are many."""
+    alike: dict[tuple[str, str], list[Done]] = {}
+    for each in done:
+        alike.setdefault((each.kind, each.table), []).append(each)
+    return [
+        several[0]
+        if len(several) == 1
+        else Done(kind, table, f"{kind} done {sum(each.pieces for each in several):,} times",
+                  sum(each.bytes_freed for each in several), sum(each.pieces for each in several))
+        for (kind, table), several in alike.items()
+    ]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

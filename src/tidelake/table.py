@@ -398,7 +398,8 @@ class Table:
         totals = snapshot.totals
         if self.handle.is_of_users:
             return f"Table({self.name}, one for each user: {', '.join(map(str, snapshot.schema))})"
-        rows = f"{totals.rows + totals.hot_rows:,} rows in {totals.extents:,} extents"
+        what = "versions of rows" if snapshot.is_keyed else "rows"
+        rows = f"{totals.rows + totals.hot_rows:,} {what} in {totals.extents:,} extents"
         hot = f" and {totals.hot_batches:,} hot batches" if totals.hot_batches else ""
         return (
             f"Table({self._title} at snapshot {snapshot.sequence}: {rows}{hot}; {', '.join(map(str, snapshot.schema))})"

@@ -147,7 +147,8 @@ def list_columns(lake: Lake, table: str) -> Listing:
         if column.type.kind == "dynamic":  # bounds are of the type that it had where it was written
             known = [(ColumnStats(nulls=each.nulls), count) for each, count in known]
         merged, _ = reduce(_merged, known) if known else (UNKNOWN, 0)
-        role = "time" if head.settings.get("time") == column.name else ""
+        role = "key" if column.name in (head.settings.get("key") or ()) else ""
+        role = "time" if head.settings.get("time") == column.name and not role else role
         low, high = (_bound(column.type, bound) for bound in (merged.low, merged.high))
         if column.type.kind == "bool":
             low, high = (None if bound is None else bool(bound) for bound in (low, high))
@@ -160,7 +161,11 @@ def list_columns(lake: Lake, table: str) -> Listing:
             (column.name, str(column.type), role, merged.nulls, share, low, high, distinct, examples, column.id)
         )
     keys = ("column", "type", "role", "nulls", "null_share", "least", "most", "distinct", "examples", "id")
-    held = f"{_many(totals.rows, 'row')} in {_many(totals.extents, 'extent')}, {_many(totals.hot_rows, 'hot row')}"
+    version = "version of a row" if head.is_keyed else "row"
+    versions = (
+        f"{totals.rows:,} versions of rows" if head.is_keyed and totals.rows != 1 else _many(totals.rows, version)
+    )
+    held = f"{versions} in {_many(totals.extents, 'extent')}, {_many(totals.hot_rows, 'hot row')}"
     return Listing(
         f"{table}: one for each user"
         if has_users and not scope.user

@@ -26,7 +26,7 @@ from tidelake.model.times import When
 from tidelake.pruning.plan import Question
 from tidelake.scan.extents import Shape
 from tidelake.scan.lookup import Lookup, key_columns
-from tidelake.scan.versions import Looking, keys_of, seqs_of
+from tidelake.scan.versions import Looking, inside, is_apart, keys_of, seqs_of
 from tidelake.write.appender import Appender
 from tidelake.write.keyed import newest_versions, tombstones
 from tidelake.write.publish import publish
@@ -117,40 +117,19 @@ def _versions(
     reader = table.footers.open(extent)
     written = reader.metadata().schema.names
     shape = Shape.of(Question(schema, schema.names), schema.names)
-    low, end = window
     first = 0
     for number, info in enumerate(reader.metadata().blocks):
         rows, begin = info.stats.rows, (extent.first_seq or 0) + first
         first += rows
         known = info.stats.columns.get(first_key)
-        if known is not None and _is_outside(known.low, known.high, low, end):
+        if known is not None and is_apart(known.low, known.high, window):
             continue
         read = reader.read_block(number, shape.written(written))
         batch = shape.conformed(read, written, rows)
         seqs = pa.array(seqs_of(read, begin, rows), pa.int64())
         batch = _set(batch, SEQ_COLUMN, seqs)
         batch = _set(batch, DELETED_COLUMN, batch.column(DELETED_COLUMN).fill_null(False))
-        yield _between(batch, first_key, low, end)
-
-
-def _between(batch: pa.RecordBatch, name: str, low: Any, end: Any) -> pa.RecordBatch:
-    column = batch.column(name)
-    if low is not None:
-        batch = batch.filter(pc.greater_equal(column, _scalar(low, column.type)))
-        column = batch.column(name)
-    return batch if end is None else batch.filter(pc.less(column, _scalar(end, column.type)))
-
-
-def _scalar(bound: Any, kind: pa.DataType) -> pa.Scalar:
-    if pa.types.is_timestamp(kind):
-        return pa.scalar(bound // 1000, pa.int64()).cast(kind)
-    return pa.scalar(bound, kind)
-
-
-def _is_outside(low: Any, high: Any, start: Any, end: Any) -> bool:
-    return (start is not None and high is not None and high < start) or (
-        end is not None and low is not None and low >= end
-    )
+        yield batch if window == (None, None) else batch.filter(inside(batch.column(first_key), window))
 
 
 def _set(batch: pa.RecordBatch, name: str, values: pa.Array) -> pa.RecordBatch:

@@ -247,7 +247,7 @@ class Looking:
             first = 0
             for number, info in enumerate(infos):
                 stats = info.stats.columns.get(self.keys[0])
-                apart = stats is not None and _is_apart(stats.low, stats.high, wanted.window)
+                apart = stats is not None and is_apart(stats.low, stats.high, wanted.window)
                 if number in kept and not apart:
                     yield from self._part(source, reader.read_block(number, columns), first, wanted)
                 first += info.stats.rows
@@ -276,11 +276,8 @@ class Looking:
         )  # fmt: skip
         if wanted.first is not None:
             part = part.only(pc.is_in(part.keys[0], value_set=wanted.first))
-        low, end = wanted.window
-        if low is not None:
-            part = part.only(pc.greater_equal(part.keys[0], pa.scalar(_value(low, part.keys[0].type))))
-        if end is not None:
-            part = part.only(pc.less(part.keys[0], pa.scalar(_value(end, part.keys[0].type))))
+        if wanted.window != (None, None):
+            part = part.only(inside(part.keys[0], wanted.window))
         if len(part.positions):
             yield part
 
@@ -355,11 +352,24 @@ def _apart(ordered: Sequence[Source]) -> Iterator[list[Source]]:
         yield group
 
 
-def _is_apart(low: Any, high: Any, window: tuple[Any, Any]) -> bool:
+def is_apart(low: Any, high: Any, window: tuple[Any, Any]) -> bool:
+    """Whether keys between two bounds all lie outside of a window."""
     start, end = window
     return (start is not None and high is not None and high < start) or (
         end is not None and low is not None and low >= end
     )
+
+
+def inside(keys: pa.Array, window: tuple[Any, Any]) -> pa.BooleanArray:
+    """Return which keys lie in a window, whose ends are bounds of statistics: times in nanoseconds."""
+    is_time = pa.types.is_timestamp(keys.type)
+    low, end = (
+        bound if bound is None else pa.scalar(bound // 1000, pa.int64()).cast(keys.type) if is_time
+        else pa.scalar(bound, keys.type)
+        for bound in window
+    )  # fmt: skip
+    found = pa.array(np.ones(len(keys), np.bool_)) if low is None else pc.greater_equal(keys, low)
+    return found if end is None else pc.and_(found, pc.less(keys, end))
 
 
 def _as_bounds(values: pa.Array) -> list[Any]:
@@ -375,10 +385,3 @@ def _bound(value: pa.Scalar) -> Bound | None:
         return None if value.value is None else int(value.value) * 1000
     found: Bound | None = value.as_py()
     return found
-
-
-def _value(bound: Any, kind: pa.DataType) -> pa.Scalar:
-    """Return a bound of statistics as a value of the column."""
-    if pa.types.is_timestamp(kind):
-        return pa.scalar(bound // 1000, pa.int64()).cast(kind)
-    return pa.scalar(bound, kind)

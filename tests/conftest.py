@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import shutil
 import tempfile
 from collections.abc import Iterator
 from functools import cached_property
@@ -21,6 +22,7 @@ import tidelake
 import tidelake.lake as lake_module
 from tests.support.servers import S3Server, fresh_database, postgres_server, seaweedfs_server
 from tests.support.sparks import spark_session
+from tidelake.handle.opening import CACHE_VARIABLE
 from tidelake.objects import ObjectStore, open_store
 
 if TYPE_CHECKING:
@@ -49,16 +51,18 @@ class ByFile(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships no types
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the file of ``SPARK_TESTS`` where a run of several processes begins."""
+    """Make the file of ``SPARK_TESTS`` where a run of several processes begins, and a folder for what nodes keep."""
     if not hasattr(config, "workerinput"):
         handle, os.environ[SPARK_TESTS] = tempfile.mkstemp(prefix="tidelake-spark-tests-")
         os.close(handle)
+        os.environ[CACHE_VARIABLE] = tempfile.mkdtemp(prefix="tidelake-cache-")
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Remove that file."""
+    """Remove that file and that folder."""
     if not hasattr(config, "workerinput"):
         Path(os.environ.pop(SPARK_TESTS)).unlink(missing_ok=True)
+        shutil.rmtree(os.environ.pop(CACHE_VARIABLE), ignore_errors=True)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -17,7 +17,7 @@ from tidelake.errors import StorageError
 from tidelake.manifest.service import Limits
 from tidelake.manifest.states import LONGEST_WAIT_US
 from tidelake.model.snapshot import Scope
-from tidelake.objects import Data, open_store
+from tidelake.objects import Data, ObjectStore, open_store
 
 USER = "alice"
 
@@ -372,6 +372,25 @@ def test_first_manifest_is_made_by_one_of_two(world: World) -> None:
     assert set(world.stored(scope).notes.extents.values()) == world.truth(scope)  # type: ignore[union-attr]
     assert len(world.truth(scope)) == 2
     other.close()
+
+
+def test_manifests_lie_in_a_bucket_as_they_do_in_a_folder(s3_store: ObjectStore, tmp_path: Path) -> None:
+    one, two = (World(str(tmp_path / "catalog.sqlite"), s3_store, None) for _ in range(2))
+    scope = users_scope(one)
+
+    def overtake(point: str) -> None:
+        if point == "manifest.sealed":
+            one.at = lambda point: None
+            two.cold(scope)
+
+    one.at = overtake
+    one.cold(scope, 70)
+    one.compact(scope, one.catalog.extents(scope)[:10])
+    entry = two.service.get_or_load(scope)
+    assert (entry.tier, two.ids(entry), len(entry.listed)) == ("manifest.json", one.truth(scope), 62)
+    assert sum("manifest-part-" in meta.key for meta in s3_store.list()) == len(one.stored(scope).notes.parts)  # type: ignore[union-attr]
+    one.close()
+    two.close()
 
 
 # damage

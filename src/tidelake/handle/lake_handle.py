@@ -17,7 +17,6 @@ from tidelake.catalog.protocol import Catalog, StepHook, TableInfo, no_hook
 from tidelake.errors import InvalidInputError, redacted
 from tidelake.handle.flusher import Flusher
 from tidelake.handle.leases import LeaseKeeper
-from tidelake.manifest.service import ManifestService
 from tidelake.model.settings import USER
 from tidelake.model.snapshot import Scope, Snapshot
 from tidelake.model.times import When, time_us
@@ -28,6 +27,8 @@ from tidelake.runtime.deferred import deferred
 if TYPE_CHECKING:
     from tidelake.coverage import coverage_store
     from tidelake.coverage.coverage_store import CoverageStore
+    from tidelake.manifest import service as manifest_service
+    from tidelake.manifest.service import ManifestService
     from tidelake.scan import extents, points, versions
     from tidelake.scan.extents import Footers
     from tidelake.scan.points import Points
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 else:
     coverage_store, extents = deferred("tidelake.coverage.coverage_store"), deferred("tidelake.scan.extents")
     points, versions = deferred("tidelake.scan.points"), deferred("tidelake.scan.versions")
+    manifest_service = deferred("tidelake.manifest.service")
 
 TABLES_KEPT = 4096  # of which it is known whether they have users
 
@@ -59,21 +61,17 @@ class LakeHandle:
     flusher: Flusher = field(default_factory=Flusher, init=False)
     coordinator: Coordinator = field(init=False)
     leases: LeaseKeeper = field(init=False)
-    manifests: ManifestService = field(init=False)
+    _manifests: list[ManifestService] = field(default_factory=list, init=False)  # one, once it was asked for
     _have_users: dict[str, bool] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
-        manifests = ManifestService(
-            self.catalog, self.store, node=self.node, later=self.flusher.notice, at=lambda point: self.at(point)
-        )
         coordinator = Coordinator(
             self.catalog,
             held_at=lambda snapshot: self.coverage_store.held_at(snapshot),
             completed=lambda commits, onto: self.coverage_store.completed(commits, onto),
-            committed=manifests.committed,
+            committed=lambda commit, receipt: self.manifests.committed(commit, receipt),
             patience_s=self.deadline_s,
         )
-        object.__setattr__(self, "manifests", manifests)
         object.__setattr__(self, "coordinator", coordinator)
         object.__setattr__(self, "leases", LeaseKeeper(self.catalog))
 
@@ -81,6 +79,16 @@ class LakeHandle:
     def where(self) -> str:
         """The lake's address, without a password."""
         return redacted(self.address)
+
+    @property
+    def manifests(self) -> ManifestService:
+        """What is known of the segments of tables with users or keys."""
+        if not self._manifests:
+            made = manifest_service.ManifestService(
+                self.catalog, self.store, node=self.node, later=self.flusher.notice, at=lambda point: self.at(point)
+            )
+            self._manifests.append(made)  # of two that are made at once the first counts, and the other holds nothing
+        return self._manifests[0]
 
     @cached_property
     def footers(self) -> Footers:
@@ -151,7 +159,8 @@ class LakeHandle:
         """Stop flushing in the background, give leases back, and close the catalog's connections."""
         self.flusher.close()
         self.leases.close()
-        self.manifests.close()
+        for manifests in self._manifests:
+            manifests.close()
         self.catalog.close()
 
     def __repr__(self) -> str:

@@ -151,7 +151,7 @@ class Marks:
 
     def _set(self, scope: Scope, mark: Mark) -> Mark:
         node = self._node()
-        if node is not None and self.of(scope) != mark:
+        if node is not None and self._known.get(scope) != mark:
             node.set_mark(scope, mark)
         return self._keep(scope, mark)
 

@@ -126,12 +126,14 @@ class NodeTier:
             return None
 
     def set_mark(self, scope: Scope, mark: Mark) -> None:
-        """Note a scope's state, and when it is due."""
+        """Note a scope's state, and when it is due; what is noted already is not written again."""
         if not self.is_open:
             return
         name = _name(scope)
         with self._lock:
             before = self.mark(scope)
+            if before == mark:
+                return
             batch = rocksdict.WriteBatch(raw_mode=True)
             if before is not None and (index := _index_key(name, before)):
                 batch.delete(index)

@@ -17,7 +17,7 @@ states: see ``node_tier``.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, get_args
 
 import orjson
@@ -81,7 +81,7 @@ def recovered(mark: Mark, now_us: int) -> Mark:
 
 def to_bytes(value: Mark | Held) -> bytes:
     """Return a stored value."""
-    return orjson.dumps(asdict(value))
+    return orjson.dumps(value)
 
 
 def mark_from(data: bytes) -> Mark:

@@ -113,13 +113,13 @@ class StoredManifests:
                 assert before is not None
                 return before, head
             if not self._put(place, draft, is_there=is_there):  # 3, 4
+                self._delete(place, draft.sealed)  # nobody else has their names
                 head = self._catalog.head(place.scope)
                 continue
             newest = self._catalog.head(place.scope)
             self._at("manifest.looked")
             if newest.id == head.id or cold_version(self._catalog, newest, draft.manifest) == draft.manifest.version:
-                with suppress(StorageError):
-                    self._store.delete([f"{place.folder}/{path}" for path in draft.unused])  # 5
+                self._delete(place, draft.unused)  # 5
                 return draft.manifest, newest
             head = newest
         raise ConflictError("a manifest is written by too many at once", scope=place.scope, kind="busy")
@@ -201,6 +201,11 @@ class StoredManifests:
             return False
         self._at("manifest.written")
         return True
+
+    def _delete(self, place: Place, parts: Iterable[str]) -> None:
+        """Delete parts that nothing names; what cannot be deleted goes with its table."""
+        with suppress(StorageError):
+            self._store.delete([f"{place.folder}/{path}" for path in parts])
 
     def _part(self, place: Place, ref: PartRef) -> Part:
         return read_part(self._store, place.folder, ref)

@@ -87,6 +87,12 @@ def main() -> None:
         sys.stdin.readline()
         query.awaitTermination()
         read = spark.read.format("tidelake").options(**options, table="loaded").load().where("n >= 0").count()
+        tidelake.spark.register(spark, lake=lake)  # executors have neither the catalog's classes nor who answers it
+        spark.sql("CREATE TABLE tidelake.obs.copied AS SELECT n FROM tidelake.default.loaded WHERE n >= 1000")
+        spark.sql("INSERT INTO tidelake.obs.copied SELECT n FROM tidelake.default.loaded WHERE n < 10")
+        copied = spark.sql("SELECT count(*) FROM tidelake.obs.copied WHERE n >= 5").collect()[0][0]
+        shown = [value for name, value in spark.conf.getAll.items() if name.startswith("spark.sql.catalog.")]
+        secrets = [value for value in shown if given["secret"] in value or value == given["key"]]
         numbers = lake.table("streamed").to_arrow(["n"])["n"].to_pylist()
         found = {
             "loaded": loaded,
@@ -94,6 +100,8 @@ def main() -> None:
             "distinct": len(set(numbers)),
             "offered": offered,
             "read": read,
+            "copied": copied,
+            "secrets": len(secrets),
             "troubled": sorted(troubled_numbers) == list(range(4_000)),
             "attempts": attempts,
         }

@@ -58,6 +58,8 @@ def test_pipeline_on_a_cluster_counts_every_row_once_though_a_worker_dies(
         "distinct": found["offered"],
         "offered": found["offered"],
         "read": 3_000,
+        "copied": 2_005,
+        "secrets": 0,
         "troubled": True,
     }
     assert found["offered"] > 0

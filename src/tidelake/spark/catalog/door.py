@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import orjson
 
 from tidelake.errors import AlreadyExistsError, InvalidInputError, TidelakeError
-from tidelake.spark.catalog import conditions, namespaces, procedures, tables, told
+from tidelake.spark.catalog import conditions, namespaces, procedures, source, tables, told
 
 Question: TypeAlias = Mapping[str, Any]
 
@@ -40,6 +40,7 @@ VERBS: dict[str, Callable[[Question], dict[str, Any]]] = {
     "procedures": procedures.list_procedures,
     "procedure": procedures.describe,
     "call": procedures.call,
+    "source": source.pickled,
 }
 
 

@@ -1,6 +1,7 @@
 package tidelake;
 
 import com.fasterxml.jackson.databind.ObjectMapper;
+import java.io.IOException;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashMap;
@@ -155,7 +156,10 @@ public class LakeTable implements SupportsRead, SupportsWrite, SupportsDeleteV2 
   }
 
   /** Spark's own table of a Python source, made for one scan or one write. */
-  static Table source(StructType columns) {
+  Table source(StructType columns) {
+    if (Door.answers == null) {
+      Door.companion().apply("register", door.ask("source", new HashMap()));
+    }
     PythonDataSourceV2 source = new PythonDataSourceV2();
     source.setShortName(SOURCE);
     return ((TableProvider) source).getTable(columns, new Transform[0], new HashMap());
@@ -213,6 +217,7 @@ class Door {
   private static final ObjectMapper JSON = new ObjectMapper();
   static BiFunction answers = null;
   static Function columns = null;
+  private static BiFunction companion = null;
   private final String catalog;
   private final Map options;
 
@@ -240,22 +245,33 @@ class Door {
   }
 
   Map ask(String verb, Map question) {
-    if (answers == null) {
-      throw new IllegalStateException(
-          "tidelake: this catalog is answered by Python: call tidelake.spark.register(spark) first");
-    }
     try {
+      BiFunction asked = answers == null ? companion() : answers;
       Map whole = new HashMap(question);
       whole.put("catalog", options());
-      String answer = (String) answers.apply(verb, JSON.writeValueAsString(whole));
+      String answer = (String) asked.apply(verb, JSON.writeValueAsString(whole));
       Map told = (Map) JSON.readValue(answer, Map.class);
       if (told.containsKey("error")) {
         throw new Refused((String) told.get("error"), (String) told.get("message"));
       }
       return told;
-    } catch (java.io.IOException error) {
+    } catch (IOException error) {
       throw new RuntimeException(error);
     }
+  }
+
+  /** Answers where the program that has the session is no Python; see Companion, which a server's jar has. */
+  static synchronized BiFunction companion() {
+    if (companion == null) {
+      try {
+        Class found = Class.forName("tidelake.Companion", true, Door.class.getClassLoader());
+        companion = (BiFunction) found.getDeclaredConstructor(new Class[0]).newInstance(new Object[0]);
+      } catch (Exception error) {
+        throw new IllegalStateException(
+            "tidelake: this catalog is answered by Python: call tidelake.spark.register(spark) first", error);
+      }
+    }
+    return companion;
   }
 
   /** What conditions are in Python: a text that joins those that can be said, and which those are. */
@@ -421,7 +437,7 @@ class LakeScan implements SupportsReportStatistics {
   }
 
   Scan source(Map options) {
-    return ((SupportsRead) LakeTable.source(columns))
+    return ((SupportsRead) table.source(columns))
         .newScanBuilder(new CaseInsensitiveStringMap(options)).build();
   }
 
@@ -534,7 +550,7 @@ class LakeWriteBuilder implements SupportsOverwriteV2 {
 
   public Write build() {
     WriteBuilder inner =
-        ((SupportsWrite) LakeTable.source(info.schema())).newWriteBuilder(new Placed(info, options));
+        ((SupportsWrite) table.source(info.schema())).newWriteBuilder(new Placed(info, options));
     return (isOverwrite ? ((SupportsTruncate) inner).truncate() : inner).build();
   }
 }

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 CATALOG = "tidelake.LakeCatalog"
 FILES = ("LakeTable", "LakeCatalog")  # each sees those before it
+SERVER_FILES = (*FILES, "Companion")  # for a JVM that no Python program has started
 SETTING = "spark.sql.catalog."
 
 
@@ -34,7 +35,7 @@ def set_catalog(spark: SparkSession, place: Place, name: str) -> bool:
 
     if getattr(spark, "_jsparkSession", None) is None:
         raise UnavailableError(
-            "a connect client cannot add a catalog to its server: read tables with spark.read.format('tidelake')",
+            "a connect client cannot add a catalog: start its server with the jar of python -m tidelake.spark.jar",
             kind="no_catalog",
         )
     if not name.isidentifier():

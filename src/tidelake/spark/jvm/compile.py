@@ -59,10 +59,9 @@ def jar_class(spark: SparkSession, name: str, names: Sequence[str]) -> Any:
     return loaders[name].loadClass(name)
 
 
-def _shared(spark: SparkSession, names: Sequence[str]) -> Any:
-    """Compile files, and put them where all of the driver's threads look; return that class loader."""
-    jvm: Any = spark.sparkContext._jvm
-    loader, code = _spark_loader(spark), {}
+def compile_jar(jvm: Any, loader: Any, names: Sequence[str]) -> str:
+    """Compile files, each of which sees those before it, and pack them as a jar; return its path."""
+    code: dict[str, bytes] = {}
     for file in names:
         compiler = _compiler(jvm, loader)
         compiler.setSourceVersion(_JAVA)
@@ -70,7 +69,13 @@ def _shared(spark: SparkSession, names: Sequence[str]) -> Any:
         compiler.cook(_source(file))
         loader = compiler.getClassLoader()
         code.update({str(name): bytes(each) for name, each in compiler.getBytecodes().items()})
-    jar = _packed(code, names[-1])
+    return _packed(code, names[-1])
+
+
+def _shared(spark: SparkSession, names: Sequence[str]) -> Any:
+    """Compile files, and put them where all of the driver's threads look; return that class loader."""
+    jvm: Any = spark.sparkContext._jvm
+    jar = compile_jar(jvm, _spark_loader(spark), names)
     outermost, each = None, jvm.java.lang.Thread.currentThread().getContextClassLoader()
     while each is not None:
         outermost = each if each.getClass().getSimpleName().endswith(_GROWING) else outermost

@@ -459,3 +459,19 @@ def test_what_retention_hid_has_expired_and_is_not_missing(lake: Lake) -> None:
     assert len(table) == 5
     assert table.coverage.expired_before is not None
     assert table.coverage.gaps(start=now - timedelta(days=19), end=now).num_rows == 0
+
+
+def test_values_that_drift_are_united_also_for_one_row(lake: Lake) -> None:
+    table = lake.create_table("app.odd", {"id": "long", "ts": "timestamp", "v": "long", "d": "dynamic"}, key=["id"])
+    table.append([{"id": id, "ts": NOON, "v": id, "d": {"deep": id}} for id in range(4)])
+    table.append([{"id": 1, "ts": NOON, "v": "word"}, {"id": 9, "ts": NOON, "v": 7, "fresh": "field"}])
+    for _ in range(2):
+        for id in (0, 1, 2, 3, 9):
+            (row,) = table.scan(where=f"id == {id}").read_all().to_pylist()
+            assert table.get(id) == row
+        table.flush()
+        table.promote("d.deep", "long")
+        table.append([{"id": 3, "ts": NOON, "v": 2.5, "d": {"deep": 33}}])
+        table.compact()
+    assert table.get(0)["deep"] == 0  # type: ignore[index]
+    assert table.get(3)["deep"] == 33  # type: ignore[index]

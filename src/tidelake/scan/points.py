@@ -28,11 +28,14 @@ from tidelake.pruning.outcomes import TRUE, outcomes
 from tidelake.pruning.plan import Block, Question
 from tidelake.pruning.statistics import UNKNOWN, ColumnStats, Stats, column_from_json
 from tidelake.runtime.forking import renew_after_fork
+from tidelake.scan.alternatives import alternatives_of
 from tidelake.scan.extents import Footers, Shape, StoredBlock, hot_versions_of
 from tidelake.scan.versions import keys_of
 
 KEPT_SCOPES = 4_096
 KEPT_BYTES = 128 << 20  # of blocks, decoded
+SCOPES_BYTES = 64 << 20  # of what scopes consist of, their hot rows included
+SCOPE_BYTES, EXTENT_BYTES = 1_000, 4_000  # what is known of a scope, and of one of its extents, roughly
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +99,10 @@ class _Scope:
     hot: pa.RecordBatch | None
     extents: list[_Indexed]  # the newest rows first
 
+    @property
+    def byte_size(self) -> int:
+        return SCOPE_BYTES + (0 if self.hot is None else self.hot.nbytes) + EXTENT_BYTES * len(self.extents)
+
 
 @dataclass(slots=True, weakref_slot=True, eq=False)
 class Points:
@@ -103,9 +110,10 @@ class Points:
 
     footers: Footers
     _scopes: OrderedDict[Scope, _Scope] = field(default_factory=OrderedDict)
-    _blocks: OrderedDict[tuple[str, int, int], pa.RecordBatch] = field(default_factory=OrderedDict)
+    _blocks: OrderedDict[tuple[Any, ...], pa.RecordBatch] = field(default_factory=OrderedDict)
     _places: dict[str, _Places] = field(default_factory=dict)
     _bytes: int = 0
+    _scope_bytes: int = 0
     _lock: Lock = field(default_factory=Lock)
 
     def __post_init__(self) -> None:
@@ -114,7 +122,7 @@ class Points:
     def renew_after_fork(self) -> None:
         """Begin anew in a forked child."""
         self._lock, self._scopes, self._blocks, self._bytes = Lock(), OrderedDict(), OrderedDict(), 0
-        self._places = {}
+        self._places, self._scope_bytes = {}, 0
 
     def find(
         self,
@@ -155,10 +163,13 @@ class Points:
         listed = extents() if snapshot.totals.extents else ()
         fresh = _Scope(snapshot.sequence, rows, sorted(map(_indexed, listed), key=lambda each: -each.last_seq))
         with self._lock:
+            if (before := self._scopes.pop(snapshot.scope, None)) is not None:
+                self._scope_bytes -= before.byte_size
             self._scopes[snapshot.scope] = fresh
-            self._scopes.move_to_end(snapshot.scope)
-            while len(self._scopes) > KEPT_SCOPES:
-                self._scopes.popitem(last=False)
+            self._scope_bytes += fresh.byte_size
+            while len(self._scopes) > 1 and (len(self._scopes) > KEPT_SCOPES or self._scope_bytes > SCOPES_BYTES):
+                _, gone = self._scopes.popitem(last=False)
+                self._scope_bytes -= gone.byte_size
         return fresh
 
     def _candidates(self, extent: Extent, name: str, value: pa.Scalar) -> Iterable[Block]:
@@ -173,7 +184,7 @@ class Points:
 
     def _block(self, snapshot: Snapshot, extent: Extent, block: Block) -> pa.RecordBatch:
         """Return a block with all of its columns, as the table has them now."""
-        key = (extent.id, block.number, snapshot.schema.version)
+        key = (extent.id, block.number, snapshot.schema.version, tuple(sorted(alternatives_of(snapshot.settings))))
         with self._lock:
             if (held := self._blocks.get(key)) is not None:
                 self._blocks.move_to_end(key)
@@ -191,7 +202,7 @@ class Points:
 
 def _shape(snapshot: Snapshot) -> Shape:
     schema = snapshot.schema.with_hidden(HIDDEN_IDS)
-    return Shape.of(Question(schema, schema.names), schema.names)
+    return Shape.of(Question(schema, schema.names, alternatives=alternatives_of(snapshot.settings)), schema.names)
 
 
 def _indexed(extent: Extent) -> _Indexed:

@@ -18,6 +18,7 @@ class LakeLayout:
 
     default_format: str = "tlm"
     keeps_hot_rows: bool = True
+    has_users: bool = True
     has_one_entity: bool = False
     tasks_write_coverage: bool = True
 
@@ -34,6 +35,7 @@ class LogLayout:
 
     default_format: str = "parquet"
     keeps_hot_rows: bool = False  # the original's readers know none, and an acknowledged row is for every reader
+    has_users: bool = False
     has_one_entity: bool = True
     tasks_write_coverage: bool = False
 

@@ -33,6 +33,7 @@ from typing import Any, Literal, Protocol, Self, TypeAlias
 from weakref import WeakSet
 
 from tidelake.catalog.contributions import Contribution
+from tidelake.catalog.users import DueScope, TableTotals
 from tidelake.catalog.work_queue import WorkQueue
 from tidelake.errors import ConflictError, InvalidInputError, NotFoundError
 from tidelake.model.predicate import (
@@ -46,7 +47,7 @@ from tidelake.model.predicate import (
     time_ns,
 )
 from tidelake.model.schema import Schema
-from tidelake.model.snapshot import Commit, Counts, Extent, HotBatch, Manifest, Receipt, Scope, Snapshot, make_id
+from tidelake.model.snapshot import Commit, Extent, HotBatch, Manifest, Receipt, Scope, Snapshot, make_id
 
 DEFAULT_NAMESPACE = "default"
 MAX_INTERVALS = 8  # compared inside a catalog; each costs every extent in time's range a look-up
@@ -157,27 +158,6 @@ class Expired:
 
 
 @dataclass(frozen=True, slots=True)
-class DueScope:
-    """A user's scope that upkeep is to look at, since when, and its number in the catalog."""
-
-    scope: Scope
-    look_us: int
-    id: int
-
-
-@dataclass(frozen=True, slots=True)
-class TableTotals:
-    """What all scopes of a table hold together."""
-
-    users: int
-    live: Counts
-    small_extents: int
-    snapshots: int
-    oldest_us: int | None
-    pins: int
-
-
-@dataclass(frozen=True, slots=True)
 class Retained:
     """How many snapshots of a scope there are, since when, and how many an expiry would let go of."""
 
@@ -207,6 +187,11 @@ class Layout(Protocol):
     @property
     def keeps_hot_rows(self) -> bool:
         """Whether readers see rows that the catalog holds."""
+        ...
+
+    @property
+    def has_users(self) -> bool:
+        """Whether a table can have a scope for each user."""
         ...
 
     @property

@@ -116,6 +116,8 @@ class LakeHandle:
 
     def has_users(self, info: TableInfo) -> bool:
         """Whether a table has a scope for each user; asked of the catalog once, for it does not change."""
+        if not self.catalog.layout.has_users:
+            return False
         found = self._have_users.get(info.id)
         if found is None:
             if len(self._have_users) >= TABLES_KEPT:

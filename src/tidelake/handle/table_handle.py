@@ -83,7 +83,7 @@ class TableHandle:
         snapshot: str | int | None = None,
     ) -> TableHandle:
         """Hold a table as a user sees it: their own where each user has one, or else the shared one."""
-        own = user if lake.has_users(lake.catalog.table(name)) else None
+        own = user if user is not None and lake.has_users(lake.catalog.table(name)) else None
         return cls.open(lake, name, as_of=as_of, snapshot=snapshot, user=own)
 
     @property

@@ -20,7 +20,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from tidelake.catalog.protocol import RECEIPTS_KEPT_US, DueScope, now_us
+from tidelake.catalog.protocol import RECEIPTS_KEPT_US, now_us
+from tidelake.catalog.users import DueScope
 from tidelake.errors import NotFoundError
 from tidelake.handle.lake_handle import LakeHandle
 from tidelake.handle.table_handle import TableHandle

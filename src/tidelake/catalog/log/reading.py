@@ -26,15 +26,14 @@ from tidelake.catalog.log.state import (
 )
 from tidelake.catalog.protocol import (
     Changes,
-    DueScope,
     HotHeader,
     Interval,
     TableInfo,
-    TableTotals,
     expired,
     intervals_of,
     parse_table_name,
 )
+from tidelake.catalog.users import DueScope, TableTotals
 from tidelake.errors import InvalidInputError, NotFoundError, UnavailableError
 from tidelake.model.predicate import Predicate
 from tidelake.model.schema import Schema

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tidelake.catalog.protocol import DueScope, TableTotals
 from tidelake.catalog.sql.driver import Transaction
 from tidelake.catalog.sql.layout import SCOPED, insert_into
 from tidelake.catalog.sql.retained import SqlRetainer
 from tidelake.catalog.sql.setup import has_later
+from tidelake.catalog.users import DueScope, TableTotals
 from tidelake.model.settings import TableSettings
 from tidelake.model.snapshot import AddExtent, Commit, Counts, RemoveExtent, Scope, Snapshot
 

@@ -1,8 +1,8 @@
 """Measure upkeep beside peers: many small files joined into few, and questions before and after.
 
-The same rows lie in many small files, each from one append. tidelake compacts, delta-rs optimizes, pyarrow reads all
-files and writes them again, sorted by time, as Spark's users do with Parquet. Then a day of trickle shows how often a
-byte is written. It does not measure deletes.
+The same rows lie in many small files, each from one append. tidelake compacts, delta-rs optimizes, pyarrow and Spark
+read all files and write them again, sorted by time. Then a day of trickle shows how often a byte is written. It does
+not measure deletes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ TRICKLE_ROWS = 200
 METHOD = (
     f"{ROWS:,} rows of eight columns in {APPENDS} appends in time order, each a file of its own.",
     "tidelake: table.compact() on SQLite, until nothing is worth it. delta-rs: optimize.compact(). Parquet: all files "
-    "read by pyarrow, sorted by time and written as one with zstd.",
+    "read by pyarrow, sorted by time and written as one with zstd. Spark: the same in one task, the session being up.",
     "The needle asks for one host of one service with one status; the aggregate counts by service. Both are scans, in "
     "one process that has the table open.",
     f"The trickle: {TRICKLE_FLUSHES:,} flushes of {TRICKLE_ROWS} rows, the chosen runs compacted after every one; "
@@ -51,6 +51,8 @@ def run(folder: Path, *, rows: int = ROWS, rounds: int = 5) -> Report:
     for name, fill, join in _contenders():
         made = folder / "made"
         fill(made, parts)
+        if name == "spark":
+            _warm_up(folder / "warm-up", parts[0])
         taken = []
         for _ in range(rounds):
             copy = folder / "copy"
@@ -62,6 +64,7 @@ def run(folder: Path, *, rows: int = ROWS, rounds: int = 5) -> Report:
             shutil.rmtree(copy)
         seconds[name] = tuple(taken)
         rates[f"{name}: rows a second"] = rows / min(taken)
+        rates[f"{name}: MB of files a second"] = _size(made) / 1e6 / min(taken)
         shutil.rmtree(made)
     seconds |= _questions(folder / "asked", parts)
     rates["bytes written for a byte of a trickle"] = _amplification(folder / "trickle")
@@ -74,7 +77,7 @@ def run(folder: Path, *, rows: int = ROWS, rounds: int = 5) -> Report:
     return Report("upkeep", workload, tuple(ratios), seconds, sizes, METHOD, rates)
 
 
-_PEERS = ("delta-rs", "parquet")
+_PEERS = ("delta-rs", "parquet", "spark")
 
 
 def _contenders() -> list[tuple[str, Callable[[Path, list[pa.Table]], None], Callable[[Path], Any]]]:
@@ -82,6 +85,8 @@ def _contenders() -> list[tuple[str, Callable[[Path, list[pa.Table]], None], Cal
         ("tidelake", _fill_lake, _compact_lake),
         ("parquet", _fill_parquet, _join_parquet),
     ]
+    if is_installed("pyspark"):
+        found.append(("spark", _fill_parquet, _join_spark))
     if is_installed("deltalake"):
         found.append(("delta-rs", _fill_delta, _optimize_delta))
     return found
@@ -109,6 +114,19 @@ def _join_parquet(folder: Path) -> None:
     whole = ds.dataset(folder).to_table()
     whole = whole.take(pc.sort_indices(whole["ts"]))
     pq.write_table(whole, folder / "whole.parquet", compression="zstd")
+
+
+def _warm_up(folder: Path, part: pa.Table) -> None:
+    """Have Spark's session up, and its first job done."""
+    _fill_parquet(folder, [part])
+    _join_spark(folder)
+
+
+def _join_spark(folder: Path) -> None:
+    from tidelake.spark import session
+
+    files = session().read.parquet(str(folder)).repartition(1).sortWithinPartitions("ts")
+    files.write.option("compression", "zstd").parquet(str(folder / "whole"))
 
 
 def _fill_delta(folder: Path, parts: list[pa.Table]) -> None:

@@ -231,7 +231,7 @@ class Looking:
         if not first:
             return dict(before)
         values = pa.chunked_array(first).unique()
-        also = self.dead(sources, Wanted(None, values, sought=_as_bounds(values)))
+        also = self.dead(sources, Wanted(None, values, sought=as_bounds(values)))
         return {**before, **{name: np.union1d(before.get(name, _NONE), more) for name, more in also.items()}}
 
     def parts(self, source: Source, wanted: Wanted) -> Iterator[Part]:
@@ -372,7 +372,7 @@ def inside(keys: pa.Array, window: tuple[Any, Any]) -> pa.BooleanArray:
     return found if end is None else pc.and_(found, pc.less(keys, end))
 
 
-def _as_bounds(values: pa.Array) -> list[Any]:
+def as_bounds(values: pa.Array) -> list[Any]:
     """Return keys as statistics have bounds, sorted: times in nanoseconds."""
     if pa.types.is_timestamp(values.type):
         return sorted(each * 1000 for each in values.cast(pa.int64()).to_pylist())

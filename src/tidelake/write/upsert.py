@@ -7,6 +7,7 @@ no more, it is looked up again. It does not find rows itself: see ``scan.lookup`
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,7 +23,7 @@ from tidelake.model.predicate import Predicate
 from tidelake.model.schema import DELETED_COLUMN, DYNAMIC_FIELD, SEQ_COLUMN, Schema
 from tidelake.model.snapshot import Extent, Snapshot
 from tidelake.scan.lookup import Found, Lookup, key_columns
-from tidelake.scan.versions import keys_of
+from tidelake.scan.versions import as_bounds, keys_of
 from tidelake.write.appender import Appender
 from tidelake.write.flush import see_to_flush
 from tidelake.write.keyed import tombstones
@@ -79,15 +80,32 @@ def found_at(table: TableHandle, snapshot: Snapshot, asked: pa.RecordBatch) -> l
     names = keys_of(snapshot)
     lookup = Lookup(snapshot.schema, names, table.footers, table.hot(snapshot))
     columns = key_columns(asked, names)
-    return lookup.find(columns, _candidates(table, snapshot, lookup.condition(columns)))
+    return lookup.find(columns, _candidates(table, snapshot, lookup.condition(columns), columns[0]))
 
 
-def _candidates(table: TableHandle, snapshot: Snapshot, where: Predicate) -> list[Extent]:
-    """List the extents that may have some keys, by the bounds that the catalog has."""
+def _candidates(table: TableHandle, snapshot: Snapshot, where: Predicate, first: pa.Array) -> list[Extent]:
+    """List the extents that may have some keys: those that the manifest leaves, with what the catalog knows of them."""
     if not snapshot.totals.extents:
         return []
+    left = None if table.past is not None else _left_by_manifest(table, snapshot, as_bounds(first.unique()))
+    if left is not None and not left:
+        return []
     stats = (*keys_of(snapshot), DELETED_COLUMN)
-    return table.catalog.extents(table.scope, sequence=snapshot.sequence, where=where, stats=stats)
+    return table.catalog.extents(table.scope, sequence=snapshot.sequence, where=where, stats=stats, ids=left)
+
+
+def _left_by_manifest(table: TableHandle, snapshot: Snapshot, sought: Sequence[Any]) -> list[str]:
+    """Return the extents whose first keys, by the manifest's bounds, may be among some, which are sorted."""
+    first, *_ = keys_of(snapshot)
+    column = snapshot.schema[first].id
+    left = []
+    for listed in table.lake.manifests.get_or_load(table.scope, snapshot).listed:
+        known = listed.segment.column_stats.get(column)
+        low, high = (None, None) if known is None else (known.min, known.max)
+        is_bounded = low is not None and high is not None and None not in (low.value, high.value)
+        if not is_bounded or bisect_left(sought, low.value) < bisect_right(sought, high.value):  # type: ignore[union-attr]
+            left.append(listed.extent)
+    return left
 
 
 def get(table: TableHandle, key: Any) -> dict[str, Any] | None:

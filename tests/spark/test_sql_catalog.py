@@ -433,3 +433,22 @@ def test_settings_of_a_session_hold_no_secret() -> None:
     assert options_of(Place("/lake")) == {"lake": "/lake"}
     with pytest.raises(InvalidInputError, match="is known to the process that registered it alone"):
         place_of({"catalog": options | {"place": "0" * 16}})
+
+
+def test_sessions_with_a_catalog_of_one_name_keep_to_their_own_lakes(
+    spark: SparkSession, session: SparkSession, lake: Lake, tmp_path: Path
+) -> None:
+    with tidelake.connect(tmp_path / "other") as other:
+        second = tidelake.spark.register(spark.newSession(), lake=other)
+        frame, others = numbers(session, 4), numbers(second, 3)
+        for active in (second, session):
+            spark.sparkContext._jvm.org.apache.spark.sql.SparkSession.setActiveSession(active._jsparkSession)  # type: ignore[union-attr]
+            for each, mine in ((session, frame), (second, others)):
+                mine.write.mode("append").saveAsTable("tidelake.both")
+                assert each.table("tidelake.both").count() % mine.count() == 0
+        assert (len(lake.table("both")), len(other.table("both"))) == (8, 6)
+        with tidelake.connect(tmp_path / "third") as third:
+            tidelake.spark.register(session, lake=third)
+            spark.sparkContext._jvm.org.apache.spark.sql.SparkSession.setActiveSession(second._jsparkSession)  # type: ignore[union-attr]
+            frame.write.mode("append").saveAsTable("tidelake.both")
+            assert (len(lake.table("both")), len(other.table("both")), len(third.table("both"))) == (8, 6, 4)

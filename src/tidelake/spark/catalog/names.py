@@ -21,6 +21,7 @@ from tidelake.spark.places import Place
 
 TOKEN = "place"
 USER = "user"  # the option of a catalog that says whose tables are meant
+SESSION = "session"  # which session a catalog belongs to, where several have one of the same name
 METADATA = ("history", "extents", "coverage", "gaps")  # tables that tell of a table
 
 _HELD: dict[str, Place] = {}  # places with secrets, by token
@@ -40,6 +41,7 @@ def place_of(question: Mapping[str, Any]) -> Place:
     options = {name.lower(): value for name, value in question["catalog"].items()}
     token = options.pop(TOKEN, None)
     options.pop(USER, None)
+    options.pop(SESSION, None)
     if token is not None:
         if token not in _HELD:
             raise InvalidInputError("this catalog's lake is known to the process that registered it alone")

@@ -44,6 +44,10 @@ public class LakeCatalog implements StagingTableCatalog, SupportsNamespaces, Pro
   private Door door = null;
 
   /** Takes who answers, and what makes a scan's tasks hand over columns, where this Spark can have it. */
+  public void remember(String session, Map options) {
+    Door.remember(session, new HashMap(options));
+  }
+
   public void connect(BiFunction answers, Function columns) {
     Door.answers = answers;
     Door.columns = columns;

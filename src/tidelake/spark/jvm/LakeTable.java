@@ -217,6 +217,7 @@ class Door {
   private static final ObjectMapper JSON = new ObjectMapper();
   static BiFunction answers = null;
   static Function columns = null;
+  private static final Map KNOWN = new HashMap();
   private static BiFunction companion = null;
   private final String catalog;
   private final Map options;
@@ -226,11 +227,21 @@ class Door {
     this.options = options;
   }
 
+  /** Remembers what the settings of a session say of a catalog, for when another session is the thread's. */
+  static void remember(Object session, Map options) {
+    synchronized (KNOWN) {
+      KNOWN.put(session, options);
+    }
+  }
+
   String catalog() {
     return catalog;
   }
 
-  /** What the settings of the session that asks say of the catalog; else what they said when it was made. */
+  /**
+   * What the settings of the catalog's own session say of it now. Spark asks from threads whose session may be another,
+   * with another lake under the same name: then it is what they said last.
+   */
   Map options() {
     String prefix = "spark.sql.catalog." + catalog + ".";
     Map all = scala.jdk.javaapi.CollectionConverters.asJava(SQLConf.get().getAllConfs());
@@ -241,7 +252,17 @@ class Door {
         found.put(((String) names[i]).substring(prefix.length()), all.get(names[i]));
       }
     }
-    return found.isEmpty() ? options : found;
+    Object own = options.get("session");
+    Object seen = found.get("session");
+    synchronized (KNOWN) {
+      if (own == null ? seen == null : own.equals(seen)) {
+        if (own != null) {
+          KNOWN.put(own, found);
+        }
+        return found.isEmpty() ? options : found;
+      }
+      return KNOWN.containsKey(own) ? (Map) KNOWN.get(own) : options;
+    }
   }
 
   Map ask(String verb, Map question) {

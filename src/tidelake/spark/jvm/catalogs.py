@@ -8,7 +8,10 @@ does not answer the catalog's questions: see ``tidelake.spark.catalog``.
 
 from __future__ import annotations
 
+import logging
+import secrets
 import warnings
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tidelake.errors import InvalidInputError, UnavailableError
@@ -25,13 +28,15 @@ FILES = ("LakeTable", "LakeCatalog")  # each sees those before it
 SERVER_FILES = (*FILES, "Companion")  # for a JVM that no Python program has started
 SETTING = "spark.sql.catalog."
 
+log = logging.getLogger("tidelake.spark")
+
 
 def set_catalog(spark: SparkSession, place: Place, name: str) -> bool:
     """Set a lake as a catalog of a session; False, and a line that says why, where it cannot be.
 
     The catalog asks the settings each time, so another lake under the same name takes the place of the one before.
     """
-    from tidelake.spark.catalog.names import options_of
+    from tidelake.spark.catalog.names import SESSION, options_of
 
     if getattr(spark, "_jsparkSession", None) is None:
         raise UnavailableError(
@@ -40,15 +45,17 @@ def set_catalog(spark: SparkSession, place: Place, name: str) -> bool:
         )
     if not name.isidentifier():
         raise InvalidInputError(f"{name!r} is no name for a catalog", kind="bad_name")
-    options = {f"{SETTING}{name}": CATALOG} | {
-        f"{SETTING}{name}.{each}": value for each, value in options_of(place).items()
-    }
+    own = spark.conf.get(f"{SETTING}{name}.{SESSION}", None) or secrets.token_hex(8)
+    told = options_of(place) | {SESSION: own}
+    options = {f"{SETTING}{name}": CATALOG} | {f"{SETTING}{name}.{each}": value for each, value in told.items()}
     if not connect(spark):
         return False
+    _remember(spark, own, told)
     for setting in _held(spark, name) - options.keys():
         spark.conf.unset(setting)
     for setting, value in options.items():
         spark.conf.set(setting, value)
+    _load(spark, name)
     return True
 
 
@@ -81,6 +88,35 @@ def _connect(spark: SparkSession) -> None:
         columns = None
     ensure_callback_server_started(spark.sparkContext._gateway)  # type: ignore[no-untyped-call]
     catalog.getDeclaredConstructor(None).newInstance(None).connect(Answers(), columns)
+
+
+def _remember(spark: SparkSession, own: str, told: Mapping[str, str]) -> None:
+    """Tell the catalog what a session's settings say, for when Spark asks from a thread of another session."""
+    jvm: Any = spark.sparkContext._jvm
+    options = jvm.java.util.HashMap()
+    for name, value in told.items():
+        options.put(name, value)
+    catalog = jar_class(spark, CATALOG, FILES)
+    catalog.getDeclaredConstructor(None).newInstance(None).remember(own, options)
+
+
+def _load(spark: SparkSession, name: str) -> None:
+    """Have Spark make the catalog now: it does so by the settings of the session that is the thread's, perhaps another.
+
+    Where that cannot be done here, the catalog is made when it is first named, as any other.
+    """
+    sessions: Any = spark.sparkContext._jvm.org.apache.spark.sql.SparkSession  # type: ignore[union-attr]
+    active = sessions.getActiveSession()
+    sessions.setActiveSession(spark._jsparkSession)
+    try:
+        spark._jsparkSession.sessionState().catalogManager().catalog(name)
+    except Exception:
+        log.info("the catalog %s is made when it is first named", name, exc_info=True)
+    finally:
+        if active.isDefined():
+            sessions.setActiveSession(active.get())
+        else:
+            sessions.clearActiveSession()
 
 
 def _held(spark: SparkSession, name: str) -> set[str]:

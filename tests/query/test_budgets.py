@@ -19,6 +19,7 @@ from tests.support.hostile_queries import QUERIES
 from tests.support.measuring import Measured, Running
 from tidelake import Lake
 from tidelake.errors import QueryError, UnavailableError
+from tidelake.query import budget
 from tidelake.query.budget import Deadline
 from tidelake.query.engines.spark import CLOSED, SETTINGS
 
@@ -401,6 +402,29 @@ def test_a_deadline_does_not_interrupt_what_the_collector_calls() -> None:
         sys.unraisablehook = hook
         gc.callbacks.remove(collects)
     assert not broken
+
+
+def test_what_nobody_could_hear_is_passed_over_and_all_else_goes_to_the_hook_before() -> None:
+    class Raises:
+        def __init__(self, error: BaseException) -> None:
+            self.error = error
+
+        def __del__(self) -> None:
+            raise self.error
+
+    seen: list[str] = []
+    hook = sys.unraisablehook
+    sys.unraisablehook = lambda unraisable: seen.append(str(unraisable.exc_value))
+    try:
+        before = sys.unraisablehook
+        with budget._unheard:
+            with budget._unheard:
+                Raises(budget._OutOfTimeError())
+            Raises(ValueError("told"))
+        assert sys.unraisablehook is before
+    finally:
+        sys.unraisablehook = hook
+    assert seen == ["told"]
 
 
 def test_a_deadline_that_is_kept_leaves_nothing_behind() -> None:

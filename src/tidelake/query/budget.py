@@ -193,6 +193,37 @@ class _OutOfTimeError(BaseException):
     """Raised in a thread that plans for too long; it never leaves ``Deadline.watched``."""
 
 
+class _Unheard:
+    """Passes over what was raised where nobody could hear it, as in the callback of a weak reference: it comes again.
+
+    The interpreter would print it. All else goes to the hook that was there before.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._inside = 0
+        self._before: Callable[[Any], object] = sys.unraisablehook
+
+    def __call__(self, unraisable: Any) -> None:
+        if unraisable.exc_type is not _OutOfTimeError:
+            self._before(unraisable)
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._inside:
+                self._before, sys.unraisablehook = sys.unraisablehook, self
+            self._inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if not self._inside and sys.unraisablehook is self:
+                sys.unraisablehook = self._before
+
+
+_unheard = _Unheard()
+
+
 class _Watch:
     """A thread that raises in the one that made it once a deadline has passed, unless that is held or over."""
 
@@ -232,12 +263,13 @@ class _Watch:
             collects = gc.isenabled()
             gc.disable()  # before the stack is looked at, and until it has come: the other thread goes on meanwhile
             try:
-                with self._lock:
-                    if raised := not (self.held or self.over) and self._is_planning():
-                        self._sent = True
-                        ctypes.pythonapi.PyThreadState_SetAsyncExc(self._target, ctypes.py_object(_OutOfTimeError))
-                if raised:
-                    self._done.wait(HEARD_SECONDS)
+                with _unheard:
+                    with self._lock:
+                        if raised := not (self.held or self.over) and self._is_planning():
+                            self._sent = True
+                            ctypes.pythonapi.PyThreadState_SetAsyncExc(self._target, ctypes.py_object(_OutOfTimeError))
+                    if raised:
+                        self._done.wait(HEARD_SECONDS)
             finally:
                 if collects:
                     gc.enable()

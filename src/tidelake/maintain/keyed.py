@@ -103,8 +103,8 @@ def _without_idle(rows: pa.RecordBatch, lookup: Lookup, others: Sequence[Extent]
     if not candidates.true_count:
         return rows
     at = np.flatnonzero(candidates.to_numpy(zero_copy_only=False))
-    found = lookup.find(key_columns(rows.take(pa.array(at)), lookup.keys), others)
-    idle = at[[each.seq is None for each in found]]
+    seqs, _ = lookup.newest(key_columns(rows.take(pa.array(at)), lookup.keys), others)
+    idle = at[seqs < 0]
     alive = np.ones(rows.num_rows, np.bool_)
     alive[idle] = False
     return rows.filter(pa.array(alive))

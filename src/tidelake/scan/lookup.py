@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -22,10 +23,11 @@ from tidelake.model.snapshot import Extent, HotBatch
 from tidelake.pruning.outcomes import TRUE, outcomes
 from tidelake.pruning.plan import Question, stats_of
 from tidelake.scan.extents import Footers
-from tidelake.scan.key_codes import codes_of, newest
+from tidelake.scan.key_codes import Numbers, codes_of, newest
 from tidelake.scan.versions import FEW_KEYS, Looking, Part, Wanted
 
 Tier: TypeAlias = Literal["hot", "manifest", "extents"]
+Flags: TypeAlias = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,20 @@ class Lookup:
 
     def find(self, asked: Sequence[pa.Array], extents: Sequence[Extent]) -> list[Found]:
         """Find each of some keys, given by column; ``extents`` are those that the catalog did not leave out."""
+        hot, cold, absent = self._parts(asked, extents)
+        return list(_answers(asked, hot, cold, absent))
+
+    def newest(self, asked: Sequence[pa.Array], extents: Sequence[Extent]) -> tuple[Numbers, Flags]:
+        """Return the newest version of each of many keys, -1 where there is none, and whether readers see it."""
+        hot, cold, _ = self._parts(asked, extents)
+        parts, count = [*hot, *cold], len(asked[0])
+        best, seqs = _best(asked, parts)
+        gone = [np.zeros(len(part.seqs), np.bool_) if part.deleted is None else part.deleted for part in parts]
+        deleted = np.concatenate([np.ones(count, np.bool_), *gone])  # what is not there is not seen either
+        return seqs[best], ~deleted[best]
+
+    def _parts(self, asked: Sequence[pa.Array], extents: Sequence[Extent]) -> tuple[list[Part], list[Part], Tier]:
+        """Read the rows that may have some keys, hot and cold, and say who answers for a key that is not there."""
         where = self.condition(asked)
         question = Question(self.schema, self.keys, where)
         left = [extent for extent in extents if outcomes(where, stats_of(extent, question)) & TRUE]
@@ -70,17 +86,22 @@ class Lookup:
         wanted = Wanted(where, asked[0].unique())
         hot = [part for source in looking.of_hot(self.hot) for part in looking.parts(source, wanted)]
         cold = [part for extent in left for part in looking.parts(looking.of_extent(extent), wanted)]
-        absent: Tier = "extents" if left else "manifest"
-        return list(_answers(asked, hot, cold, absent))
+        return hot, cold, "extents" if left else "manifest"
+
+
+def _best(asked: Sequence[pa.Array], parts: Sequence[Part]) -> tuple[Numbers, Numbers]:
+    """Return the newest row of each key among the keys themselves, at -1, and the rows; and all their versions."""
+    count = len(asked[0])
+    columns = [pa.concat_arrays([own, *(part.keys[at] for part in parts)]) for at, own in enumerate(asked)]
+    seqs = np.concatenate([np.full(count, -1), *(part.seqs for part in parts)])
+    codes, distinct = codes_of(columns)
+    return newest(codes, distinct, seqs)[codes[:count]], seqs
 
 
 def _answers(asked: Sequence[pa.Array], hot: Sequence[Part], cold: Sequence[Part], absent: Tier) -> Iterator[Found]:
     parts = [*hot, *cold]
     count = len(asked[0])
-    columns = [pa.concat_arrays([own, *(part.keys[at] for part in parts)]) for at, own in enumerate(asked)]
-    seqs = np.concatenate([np.full(count, -1), *(part.seqs for part in parts)])
-    codes, distinct = codes_of(columns)
-    best = newest(codes, distinct, seqs)[codes[:count]]
+    best, _ = _best(asked, parts)
     starts = np.cumsum([count, *(len(part.positions) for part in parts)])
     for row in best.tolist():
         if row < count:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from tidelake.dynamic.forms import stream_in_form
@@ -69,33 +70,41 @@ def asked_keys(snapshot: Snapshot, keys: Any) -> pa.RecordBatch:
 
 def find(table: TableHandle, keys: Any) -> list[Found]:
     """Look keys up in the snapshot that reads see now."""
-    snapshot = table.snapshot
-    return found_at(table, snapshot, asked_keys(snapshot, keys))
-
-
-def found_at(table: TableHandle, snapshot: Snapshot, asked: pa.RecordBatch) -> list[Found]:
-    """Look keys up in a snapshot."""
+    pinned = table.pinned()  # so that nothing of it is collected meanwhile
+    asked = asked_keys(pinned.snapshot, keys)
     if not asked.num_rows:
         return []
+    lookup, columns, extents = _looked_up(pinned, asked, is_newest=table.past is None)
+    with pinned.reading():
+        return lookup.find(columns, extents)
+
+
+def _looked_up(
+    pinned: TableHandle, asked: pa.RecordBatch, *, is_newest: bool
+) -> tuple[Lookup, list[pa.Array], list[Extent]]:
+    """Return what looks keys up in a pinned table, the keys by column, and the extents that may have them."""
+    snapshot = pinned.snapshot
     names = keys_of(snapshot)
-    lookup = Lookup(snapshot.schema, names, table.footers, table.hot(snapshot))
+    lookup = Lookup(snapshot.schema, names, pinned.footers, pinned.hot(snapshot))
     columns = key_columns(asked, names)
-    return lookup.find(columns, _candidates(table, snapshot, lookup.condition(columns), columns[0]))
+    return lookup, columns, _candidates(pinned, lookup.condition(columns), columns[0], is_newest=is_newest)
 
 
-def _candidates(table: TableHandle, snapshot: Snapshot, where: Predicate, first: pa.Array) -> list[Extent]:
+def _candidates(pinned: TableHandle, where: Predicate, first: pa.Array, *, is_newest: bool) -> list[Extent]:
     """List the extents that may have some keys: those that the manifest leaves, with what the catalog knows of them."""
+    snapshot = pinned.snapshot
     if not snapshot.totals.extents:
         return []
-    left = None if table.past is not None else _left_by_manifest(table, snapshot, as_bounds(first.unique()))
+    left = _left_by_manifest(pinned, as_bounds(first.unique())) if is_newest else None
     if left is not None and not left:
         return []
     stats = (*keys_of(snapshot), DELETED_COLUMN)
-    return table.catalog.extents(table.scope, sequence=snapshot.sequence, where=where, stats=stats, ids=left)
+    return pinned.catalog.extents(pinned.scope, sequence=snapshot.sequence, where=where, stats=stats, ids=left)
 
 
-def _left_by_manifest(table: TableHandle, snapshot: Snapshot, sought: Sequence[Any]) -> list[str]:
+def _left_by_manifest(table: TableHandle, sought: Sequence[Any]) -> list[str]:
     """Return the extents whose first keys, by the manifest's bounds, may be among some, which are sorted."""
+    snapshot = table.snapshot
     first, *_ = keys_of(snapshot)
     column = snapshot.schema[first].id
     left = []
@@ -174,6 +183,8 @@ def delete_keys(table: TableHandle, keys: Any, *, key: str | None = None) -> Del
         writer.give_up()
         return DeleteKeysReport(receipt.rows, receipt.sequence, replayed=True)
     see_to_flush(table, head)
+    if table.lake.after_write is not None:
+        table.lake.after_write(table, head)
     return DeleteKeysReport(writer.rows - writer.superseded, receipt.sequence)
 
 
@@ -182,8 +193,12 @@ def are_new(table: TableHandle, keys: Sequence[pa.RecordBatch]) -> Callable[[Sna
 
     def check(head: Snapshot) -> None:
         asked = pa.Table.from_batches(keys).combine_chunks().to_batches()[0]
-        held = [row for row, found in enumerate(found_at(table, head, asked)) if found]
-        if held:
+        pinned = replace(table, past=head, held=None).pinned()
+        lookup, columns, extents = _looked_up(pinned, asked, is_newest=True)
+        with pinned.reading():
+            _, are_seen = lookup.newest(columns, extents)
+        held = np.flatnonzero(are_seen)
+        if len(held):
             some = asked.take(pa.array(held[:SHOWN_KEYS])).to_pylist()
             shown = "; ".join(", ".join(f"{name}={value!r}" for name, value in row.items()) for row in some)
             raise AlreadyExistsError(

@@ -16,10 +16,11 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, EqualTo, Filter
 
 import tidelake
 import tidelake.spark
-from tidelake.spark.catalog.door import Answers
+from tidelake.spark.catalog.door import VERBS, Answers
 from tidelake.spark.jvm import compile
 from tidelake.spark.jvm.catalogs import CATALOG, FILES, connect
 from tidelake.spark.jvm.optimizer import RULE
+from tidelake.spark.jvm.planning import Planner
 
 ROWS = [{"ts": f"2026-03-01T00:00:{k:02}Z", "n": k, "name": f"é{k}"} for k in range(20)]
 
@@ -96,7 +97,7 @@ def sql_answers(session: SparkSession) -> list[Any]:
     return [*whole, session.sql(joined).collect()[0][0], [row.name for row in pruned]]
 
 
-@pytest.mark.parametrize("files", [["ScanRule"], ["ColumnReader"], ["DriverSource"]])
+@pytest.mark.parametrize("files", [["ScanRule"], ["ColumnReader"], ["DriverSource"], ["LakePushdown"]])
 def test_a_catalog_is_right_without_a_class(spark: SparkSession, where: str, files: list[str]) -> None:
     with without(spark, *files) as session:
         with pytest.warns(UserWarning, match="tidelake: .* here: another Spark"):
@@ -106,7 +107,7 @@ def test_a_catalog_is_right_without_a_class(spark: SparkSession, where: str, fil
     connect(spark)  # with all classes again
 
 
-@pytest.mark.parametrize("file", FILES)
+@pytest.mark.parametrize("file", [file for file in FILES if file not in compile.OPTIONAL])
 def test_without_a_catalog_all_else_is_as_it_was(spark: SparkSession, where: str, file: str, tmp_path: Path) -> None:
     with without(spark, file) as session:
         with pytest.warns(UserWarning, match="tidelake: there is no catalog here: another Spark"):
@@ -137,6 +138,58 @@ def test_a_catalog_whose_answers_fail_says_so(spark: SparkSession, where: str) -
         session.sql("SELECT * FROM tidelake.default.t")
     broken.rename(where)
     assert session.sql("SELECT n FROM tidelake.default.t").count() == 20
+
+
+class Failing:
+    """Something of ours that fails while a query is planned."""
+
+    def apply(self, *given: Any) -> Any:
+        raise RuntimeError("not as expected")
+
+    class Java:
+        implements = ("java.util.function.BiFunction",)
+
+
+class Wrong(Failing):
+    def apply(self, *given: Any) -> Any:
+        return "not as expected"
+
+
+@pytest.mark.parametrize("broken", [Failing, Wrong])
+def test_a_catalog_goes_on_where_more_cannot_be_pushed_down(
+    spark: SparkSession, where: str, tmp_path: Path, broken: type[Failing]
+) -> None:
+    session = tidelake.spark.register(spark.newSession(), lake=where)
+    catalog = compile.jar_class(session, CATALOG, FILES).getDeclaredConstructor(None).newInstance(None)
+    catalog.pushWith(broken())
+    try:
+        assert sql_answers(session) == [20, 5, "é9", 1, ["é0", "é1"]]
+        assert answers(session, where) == [20, 5, ["é0", "é1"], 1]
+    finally:
+        connect(session)
+    assert "LocalTableScan" in session.sql("SELECT count(*) FROM tidelake.t")._jdf.queryExecution().toString()
+
+
+@pytest.mark.parametrize("verb", ["aggregate", "top", "planned", "statistics"])
+def test_an_answer_that_fails_costs_speed_alone(
+    spark: SparkSession, where: str, verb: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = tidelake.spark.register(spark.newSession(), lake=where)
+    monkeypatch.setitem(VERBS, verb, Failing().apply)
+    assert sql_answers(session) == [20, 5, "é9", 1, ["é0", "é1"]]
+    last = session.sql("SELECT n FROM tidelake.t ORDER BY ts DESC LIMIT 2").collect()
+    assert [row.n for row in last] == [19, 18]
+
+
+def test_a_driver_that_cannot_plan_leaves_it_to_processes(
+    spark: SparkSession, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = tidelake.spark.register(spark.newSession(), lake=where)
+    monkeypatch.setattr(Planner, "apply", Failing.apply)
+    assert session.sql("SELECT n FROM tidelake.t WHERE n > 17 ORDER BY n").collect()[0].n == 18
+    session.sql("INSERT INTO tidelake.t VALUES (timestamp'2026-03-01 00:00:20', 20, 'a')")
+    monkeypatch.undo()
+    assert sql_answers(session)[0] == 21
 
 
 class NoScan:
@@ -202,6 +255,5 @@ def test_another_spark_is_told_in_one_line(tmp_path: Path) -> None:
     code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import tidelake.spark"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stderr.splitlines()[-1] == (
-        "tidelake.errors.UnavailableError: tidelake needs pyspark 4.3 or a newer 4: "
-        "pip install 'tidelake[spark]' found=3.5.1"
+        "tidelake.errors.UnavailableError: tidelake needs pyspark 4.0 to 4.3: pip install 'tidelake[spark]' found=3.5.1"
     )

@@ -89,18 +89,18 @@ def test_lost_and_repeated_attempts_leave_every_row_in_once(tmp_path: Path) -> N
         options = {"lake": lake.where, "table": "t", "extentBytes": "20000"}
         schema = spark_schema(lake.table("t").schema)
         for number in range(3):
-            writer = StreamWriter(options, schema, overwrite=False)
+            writer = StreamWriter(options, schema)
             writer.__getstate__()  # as when it is sent to tasks
             tasks = [numbered(number * 4_000 + at) for at in (0, 2_000)]
             attempts = [[writer.write(iter([task])) for _ in range(2)] for task in tasks]
             chosen = [replace(several[1], query="q") for several in attempts]
-            committer = StreamWriter(options, schema, overwrite=False)
+            committer = StreamWriter(options, schema)
             for _ in range(2):
                 committer.commit(list(chosen), number)
-        restarted = StreamWriter(options, schema, overwrite=False)
+        restarted = StreamWriter(options, schema)
         restarted.__getstate__()
         again = replace(restarted.write(iter([numbered(0)])), query="q")
-        StreamWriter(options, schema, overwrite=False).commit([again], 2)  # the last batch, written anew
+        StreamWriter(options, schema).commit([again], 2)  # the last batch, written anew
         check_every_row_is_in_once(lake, 12_000)
         assert lake.catalog.pending() == []
 

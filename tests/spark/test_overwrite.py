@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -115,7 +114,7 @@ def test_overwrite_that_is_not_sound_changes_nothing(
     assert lake.catalog.pending() == []
 
 
-def test_reads_and_appends_and_streams_do_not_overwrite(spark: SparkSession, lake: Lake, tmp_path: Path) -> None:
+def test_reads_and_appends_do_not_overwrite(spark: SparkSession, lake: Lake) -> None:
     made(lake, "t")
     options = {"lake": lake.where, "table": "t"}
     with pytest.raises(Exception, match="option replaceWhere is for mode overwrite"):
@@ -124,11 +123,6 @@ def test_reads_and_appends_and_streams_do_not_overwrite(spark: SparkSession, lak
         ).save()
     with pytest.raises(Exception, match="a read takes a condition, with where"):
         spark.read.format("tidelake").options(**options, start=time_of(0)).load().collect()
-    counted = spark.readStream.format("rate").load().groupBy("timestamp").count()
-    stream = counted.selectExpr("timestamp as ts", "count as v").writeStream.format("tidelake").options(**options)
-    query = stream.option("checkpointLocation", str(tmp_path / "c")).outputMode("complete").start()
-    with pytest.raises(Exception, match="a stream only appends: use output mode append"):
-        query.processAllAvailable()
 
 
 def test_sql_overwrites(spark: SparkSession, lake: Lake) -> None:

@@ -17,7 +17,7 @@ def test_examples_of_the_page_run(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     text = PAGE.read_text().replace('"lake", "lake"', f'"lake", "{tmp_path}/lake"')  # planners keep Spark's own folder
-    text = re.sub(r'"((?:ticks-)?checkpoint)"', rf'"{tmp_path}/\1"', text)
+    text = re.sub(r'"((?:[a-z]+-)?checkpoint)"', rf'"{tmp_path}/\1"', text)
     namespace: dict[str, Any] = {}
     try:
         catalog = text.index("## A catalog\n")

@@ -11,7 +11,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 import tidelake
 import tidelake.spark
+from tidelake.errors import InvalidInputError
 from tidelake.lake import Lake
+from tidelake.spark.drops import watch
+from tidelake.spark.jobs import copy, load
 from tidelake.table import Table
 
 COLUMNS = {"id": "long", "ts": "timestamp", "text": "string"}
@@ -149,3 +152,27 @@ def test_a_catalogs_tables_are_those_of_the_user_that_its_settings_name(spark: S
     session.conf.set(name, "\u200b")
     with pytest.raises(Exception, match="not a user id"):
         session.table("tidelake.app.notes").count()
+
+
+def test_files_are_loaded_dropped_and_copied_into_one_users_tables(
+    spark: SparkSession, lake: Lake, notes: Table, tmp_path: Path
+) -> None:
+    file = tmp_path / "notes.ndjson"
+    file.write_text('{"id": 1, "ts": "2026-01-01T12:00:00Z", "text": "a"}\nnot JSON\n')
+    alice, bob = lake.user("alice"), lake.user("../bob")
+    assert load(alice, "app.notes", str(file), key="k", spark=spark).rows == 1
+    assert load(alice, "app.notes", str(file), key="k", spark=spark).replayed
+    assert load(bob, "app.notes", str(file), key="k", spark=spark).rows == 1  # a key is of one user
+    with pytest.raises(InvalidInputError, match="user"):
+        load(lake, "app.notes", str(file), spark=spark)
+    inbox = tmp_path / "inbox" / "app" / "notes"
+    inbox.mkdir(parents=True)
+    (inbox / "two.ndjson").write_text('{"id": 2, "ts": "2026-01-01T12:00:00Z", "text": "b"}\n')
+    (report,) = watch(bob, tmp_path / "inbox", once=True, spark=spark)
+    assert (report.rows, report.quarantined) == (1, 0)
+    assert copy(bob, "app.notes", "app.kept", query="select * from source where id > 1", spark=spark).rows == 1
+    assert [len(notes.user(each)) for each in ("alice", "../bob")] == [1, 2]
+    assert lake.table("app.kept").user("../bob").scan(columns=["text"]).read_all().to_pylist() == [{"text": "b"}]
+    quarantine = lake.table("app.notes_quarantine")
+    assert list(quarantine.users()) == ["../bob", "alice"]
+    assert len(quarantine.user("alice")) == 1

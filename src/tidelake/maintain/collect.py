@@ -1,7 +1,8 @@
 """Delete exactly what nothing can reach, and say what was left and why.
 
 1. List the store. First, so that whatever is committed meanwhile is known in step 5.
-2. Purge dropped tables: their rows leave the catalog, and their objects go to the garbage list.
+2. Drop tables that were made for a query which never ended, and purge dropped tables: their rows leave the catalog,
+   and their objects go to the garbage list.
 3. Give up registrations of writers that are gone, or too old; a commit of theirs is refused from then on.
 4. Delete what is on the garbage list, page by page, and take it off once it is deleted.
 5. Of what step 1 listed, delete what nothing names. A writer registers an object before its first byte, so what was
@@ -24,11 +25,13 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import pyarrow as pa
 
+from tidelake.catalog.names import is_staged_name
 from tidelake.catalog.protocol import Garbage, Pending, TableInfo, now_us
 from tidelake.coverage.sidecar import is_own, is_vouched
 from tidelake.errors import InvalidInputError, NotFoundError
@@ -141,7 +144,8 @@ def collect(
     abandoned_us, dropped_us, orphan_us = map(_age_us, (abandoned_after, dropped_after, orphan_after))
     with Inventory() as found:
         run.list_store(found)  # 1
-        run.purge(now_us() + 1 - dropped_us)  # 2
+        run.drop_staged(now_us() + 1 - abandoned_us)  # 2
+        run.purge(now_us() + 1 - dropped_us)
         run.abandon(now_us() + 1 - abandoned_us)  # 3
         run.sweep(found)  # 4
         run.delete_orphans(found, now_us() + 1 - orphan_us, all_orphans=all_orphans)  # 5
@@ -172,6 +176,7 @@ class _Run:
     _doomed: list[Garbage] = field(default_factory=list)  # of a dry run: what would be on the garbage list
     _prefixes: tuple[str, ...] = ()  # of the tables of a log
     _segmented: tuple[str, ...] = ()  # folders of tables whose extents are segments
+    _staged: list[TableInfo] = field(default_factory=list)  # tables that were made for a query which never ended
 
     @property
     def store(self) -> ObjectStore:
@@ -195,15 +200,26 @@ class _Run:
                 self.watch("listed", len(page))
         self.lake.at("collect.listed")
 
+    def drop_staged(self, before_us: int) -> None:
+        """Drop the tables of queries whose driver is gone, or has not been heard of."""
+        staged = [info for info in self.lake.catalog.tables() if is_staged_name(info.name)]
+        self._staged = [info for info in staged if self._is_left(info, before_us)]
+        if not self.dry_run:
+            for info in self._staged:
+                with suppress(NotFoundError):  # it has got its name, or another collection was faster
+                    self.lake.catalog.drop_table(str(info))
+
     def purge(self, before_us: int) -> None:
         catalog = self.lake.catalog
         dropped = catalog.dropped_tables(before_us=before_us)
+        if self.dry_run:
+            dropped = [*dropped, *self._staged]
         self.tables = len(dropped)
         if self.dry_run:
             for info in dropped:
                 pending = [each.key for each in catalog.pending(table_id=info.id)]
                 held = (k for page in catalog.named_keys(table_id=info.id) if page.why == "held" for k in page.keys)
-                since_us = info.dropped_us or 0
+                since_us = info.dropped_us or info.created_us
                 folder = [scope_folder(info.namespace, info.name)] if self._is_segmented(info) else []
                 self._doomed += [Garbage(key, info.id, since_us, "dropped") for key in {*pending, *held, *folder}]
         elif dropped:
@@ -313,6 +329,13 @@ class _Run:
                 store=self.store.url,
                 kind="shared_store",
             )
+
+    def _is_left(self, info: TableInfo, before_us: int) -> bool:
+        """Whether nobody will name a table that a query was to fill: its writer is gone, or it is too old."""
+        pending = self.lake.catalog.pending(table_id=info.id)
+        if pending:
+            return all(self._is_abandoned(each, before_us) for each in pending)
+        return max(info.created_us, self.lake.catalog.head(info.scope).committed_us) < before_us
 
     def _is_abandoned(self, each: Pending, before_us: int) -> bool:
         """Whether a writer is gone, or has not been heard of; a Spark job is heard of when a task writes."""

@@ -110,9 +110,14 @@ def _receipt(table: TableHandle, *, key: str | None, commit: str | None) -> Rece
 
 def _contribution(table: TableHandle, past: Snapshot, receipt: Receipt | None) -> Contribution:
     """Return what the commit of a receipt added to a snapshot, or the only one that added anything."""
-    shared = table.catalog.contributions(table.scope, sequence=past.sequence)
+    everyone = shared = table.catalog.contributions(table.scope, sequence=past.sequence)
     if receipt is not None:
         shared = [each for each in shared if each.commit_id == receipt.commit_id]
+        if not shared and any(receipt.commit_id.startswith(f"{each.commit_id}-") for each in everyone):
+            raise InvalidInputError(
+                "its rows share a commit with those of other requests: undo the snapshot, or delete by a condition",
+                table=table.name, snapshot=past.sequence, commit=receipt.commit_id, kind="shared_commit",
+            )  # fmt: skip
         if not shared:
             raise NotFoundError(
                 "the commit is another table's, or another user's", table=table.name, commit=receipt.commit_id

@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from tidelake.handle.lake_handle import OpenLake
     from tidelake.maintain.worker import Step
 
-__all__ = ["explain", "register", "session", "work"]
+__all__ = ["explain", "merge_batch", "register", "session", "work"]
 
 CATALOG = "tidelake"  # the name of a lake among a session's catalogs
 DAEMON = "spark.python.daemon.module"
-OLDEST, TOO_NEW = (4, 3), (5,)
+OLDEST, TOO_NEW = (4, 0), (4, 4)  # the lines of Spark that are tested; all is made for the newest of them
 
 
 def _check_version() -> None:
@@ -40,7 +40,7 @@ def _check_version() -> None:
         return
     if not OLDEST <= tuple(int(part) for part in found.split(".")[:2] if part.isdigit()) < TOO_NEW:
         raise UnavailableError(
-            "tidelake needs pyspark 4.3 or a newer 4: pip install 'tidelake[spark]'",
+            "tidelake needs pyspark 4.0 to 4.3: pip install 'tidelake[spark]'",
             found=found,
             kind="unsupported_spark",
         )
@@ -82,6 +82,18 @@ def explain(frame: DataFrame) -> str:
     from tidelake.spark.explaining import explain
 
     return explain(frame)
+
+
+def merge_batch(frame: DataFrame, batch_id: int, table: str, clauses: str, *, stream: str | None = None) -> bool:
+    """Merge one batch of a stream into a table of a catalog, once, however often it is run; for ``foreachBatch``.
+
+    The clauses are those of MERGE from ON on, with ``t`` for the table and ``s`` for the batch. Batches are known by
+    the query's id and their number; a second merge of the same batch into the same table needs a ``stream`` of its
+    own. Return whether there was anything to do.
+    """
+    from tidelake.spark.batches import merge_batch
+
+    return merge_batch(frame, batch_id, table, clauses, stream=stream)
 
 
 def work(

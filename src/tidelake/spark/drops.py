@@ -31,11 +31,11 @@ from tidelake.errors import (
     TidelakeError,
     UnavailableError,
 )
-from tidelake.handle.lake_handle import LakeHandle, OpenLake
+from tidelake.handle.lake_handle import OpenLake
 from tidelake.handle.table_handle import TableHandle
 from tidelake.spark import register, session
 from tidelake.spark.files import cut_pieces, kind_of
-from tidelake.spark.jobs import run_pieces, set_aside, target_of, told_by_task
+from tidelake.spark.jobs import run_pieces, set_aside, target_of, told_by_task, user_option
 from tidelake.spark.places import Place
 
 if TYPE_CHECKING:
@@ -73,12 +73,16 @@ def stream(
     """Start a query that appends any Structured Streaming source to a table, each batch once.
 
     ``source`` gets the session and gives a streaming frame. Without ``every`` the query stops at what is there now.
+    Through one user's lake, the table is theirs.
     """
     engine = register(spark) if spark is not None else session(master)
     frame = source(engine)
     if not frame.isStreaming:
         raise InvalidInputError("the source is not a stream: use spark.readStream", table=table)
-    writer = frame.writeStream.format("tidelake").options(**Place.of_lake(lake).options(), table=table)
+    options = {**Place.of_lake(lake).options(), "table": table}
+    if lake.user_id is not None:
+        options |= user_option(TableHandle.seen_by(lake.handle, table, lake.user_id))
+    writer = frame.writeStream.format("tidelake").options(**options)
     writer = writer.option("checkpointLocation", checkpoint).outputMode("append")
     return (writer.trigger(processingTime=every) if every else writer.trigger(availableNow=True)).start()
 
@@ -96,7 +100,8 @@ def watch(
     """Load files as they are dropped, and give a report for each table that got some; for ever, or one round.
 
     A loaded file is moved to ``_done``, deleted or kept, as ``done`` says. One that cannot be loaded is moved to
-    ``_bad``, or stays where it is if files are kept; the reason is written to ``_bad`` either way.
+    ``_bad``, or stays where it is if files are kept; the reason is written to ``_bad`` either way. Through one user's
+    lake, tables are theirs.
     """
     folder = Path(root)
     if not folder.is_dir():
@@ -107,7 +112,7 @@ def watch(
     kept: set[tuple[str, int, int]] = set()
     while True:
         for table, files in sorted(_dropped(folder, kept).items()):
-            report, reasons = _load_or_set_aside(engine, lake.handle, table, files[:MAX_FILES])
+            report, reasons = _load_or_set_aside(engine, lake, table, files[:MAX_FILES])
             for file in files[:MAX_FILES]:
                 if file in reasons:
                     _set_aside(folder, file, reasons[file], done, kept)
@@ -120,7 +125,7 @@ def watch(
 
 
 def _load_or_set_aside(
-    engine: SparkSession, lake: LakeHandle, table: str, files: list[Path]
+    engine: SparkSession, lake: OpenLake, table: str, files: list[Path]
 ) -> tuple[DropReport, dict[Path, str]]:
     """Load files of one table, and return a report and the reason for each file that cannot be loaded."""
     try:
@@ -154,21 +159,21 @@ def _fault_of_file(error: Exception) -> str | None:
     return text if name in ("InvalidInputError", "SchemaError", "OverlapError") else f"{name}: {text}"
 
 
-def _load_round(engine: SparkSession, lake: LakeHandle, table: str, files: list[Path]) -> DropReport:
+def _load_round(engine: SparkSession, lake: OpenLake, table: str, files: list[Path]) -> DropReport:
     """Load files of one table in one Spark job, and commit them file by file."""
     keys = {at: f"sha256:{_digest(file)}" for at, file in enumerate(files)}
     fresh = _fresh(lake, table, keys)
     pieces = [piece for at in fresh for piece in cut_pieces(str(files[at].resolve()), file=at)]
     if not pieces:
         return DropReport(table, len(files), 0, len(files) - len(fresh), 0)
-    held, schema = target_of(lake, table, pieces)
+    held, schema = target_of(lake.handle, table, pieces, user=lake.user_id)
     loaded = run_pieces(engine, held, schema, pieces)
     rows = quarantined = 0
     try:
         for at in fresh:
             tasks = [one for one in loaded.tasks if one.file == at]
             bad = [each for one in tasks for each in one.bad]
-            set_aside(lake, f"{held.name}_quarantine", bad, keys[at])
+            set_aside(lake.handle, f"{held.name}_quarantine", bad, keys[at], user=held.user or None)
             receipt = loaded.commit(tasks, key=keys[at])
             rows += 0 if receipt is None or receipt.replayed else receipt.rows
             quarantined += len(bad)
@@ -177,10 +182,10 @@ def _load_round(engine: SparkSession, lake: LakeHandle, table: str, files: list[
     return DropReport(held.name, len(files), rows, len(files) - len(fresh), quarantined)
 
 
-def _fresh(lake: LakeHandle, table: str, keys: dict[int, str]) -> list[int]:
+def _fresh(lake: OpenLake, table: str, keys: dict[int, str]) -> list[int]:
     """Return the files whose bytes are not in yet, each of several equal ones once."""
     try:
-        held = TableHandle.open(lake, table)
+        held = TableHandle.seen_by(lake.handle, table, lake.user_id)
     except NotFoundError:
         return list({key: at for at, key in reversed(keys.items())}.values())[::-1]
     first = {key: at for at, key in reversed(keys.items())}

@@ -11,9 +11,9 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import datasource as d
-
+from tidelake.errors import UnavailableError
 from tidelake.spark.filters import translate
+from tidelake.spark.lines import pushed as d
 from tidelake.spark.options import known_options
 from tidelake.spark.places import open_table
 from tidelake.spark.reading import wanted_rows
@@ -28,12 +28,16 @@ _COMPARISONS = {
     "GreaterThanOrEqual": d.GreaterThanOrEqual, "LessThan": d.LessThan, "LessThanOrEqual": d.LessThanOrEqual,
     "StringStartsWith": d.StringStartsWith, "StringContains": d.StringContains,
 }  # fmt: skip
-CATALOG_SCAN = "LakeScan"  # of a table of a catalog: it says by itself what it reads
+CATALOG_SCANS = ("LakeScan", "PushedScan")  # of a table of a catalog: they say by themselves what they read
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def explain(frame: DataFrame) -> str:
     """Draw the cascade of every scan of a table that a frame has, first to last."""
+    if not hasattr(frame, "_jdf"):
+        raise UnavailableError(
+            "a connect client has no plan at hand to explain: read with spark's own explain", kind="no_plan"
+        )
     plan = frame._jdf.queryExecution().optimizedPlan()
     return "\n".join(_explained(scan) for scan in _scans(plan))
 
@@ -42,7 +46,7 @@ def _scans(node: Any) -> Iterator[Any]:
     if node.getClass().getSimpleName() == "DataSourceV2ScanRelation":
         scan = node.scan()
         kind = scan.getClass().getSimpleName()
-        if kind == CATALOG_SCAN or (kind in ("PythonScan", "TableScan") and _field(scan, "shortName").lower() == NAME):
+        if kind in CATALOG_SCANS or (kind in ("PythonScan", "TableScan") and _field(scan, "shortName").lower() == NAME):
             yield scan
     children = node.children()
     for at in range(children.size()):
@@ -50,7 +54,7 @@ def _scans(node: Any) -> Iterator[Any]:
 
 
 def _explained(scan: Any) -> str:
-    if scan.getClass().getSimpleName() == CATALOG_SCAN:
+    if scan.getClass().getSimpleName() in CATALOG_SCANS:
         return _plan(dict(scan.options()), scan.readSchema().fieldNames(), ())
     return _plan(
         dict(_field(scan, "options").asCaseSensitiveMap()),

@@ -13,8 +13,6 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Any, cast
 
-from pyspark.sql import datasource as d
-
 from tidelake.errors import TidelakeError
 from tidelake.model.predicate import (
     Equals,
@@ -30,6 +28,7 @@ from tidelake.model.predicate import (
 )
 from tidelake.model.schema import Schema
 from tidelake.scan.evaluate import check
+from tidelake.spark.lines import pushed as d
 from tidelake.spark.types import spark_names
 
 HANDED_DIGITS = 28

@@ -22,7 +22,7 @@ from tidelake.handle.lake_handle import LakeHandle, OpenLake
 from tidelake.handle.table_handle import TableHandle
 from tidelake.ingest import Coerced
 from tidelake.model.schema import Schema
-from tidelake.model.settings import TableSettings
+from tidelake.model.settings import SHARED, USER, TableSettings
 from tidelake.model.snapshot import Action, Receipt, RemoveExtent, Snapshot, UpdateTable
 from tidelake.scan.extents import scan
 from tidelake.spark import register, session
@@ -107,6 +107,7 @@ def load(
     Paths are files, folders or globs that every worker can read, on a disk or in a bucket: ``s3://bucket/logs/*.csv``
     is read with the endpoint and the credentials of the lake, or of the environment. With a key a second load of it
     changes nothing. With ``only_missing``, rows of time windows that the table holds when the load begins are left out.
+    Through one user's lake, the table is theirs, and so is the one of bad records.
     """
     own = lake.handle
     outside = Place.of_handle(own).outside
@@ -114,14 +115,14 @@ def load(
     pieces = [
         piece for at, path in enumerate(files) for piece in cut_pieces(path, format=format, file=at, outside=outside)
     ]
-    target, wider = target_of(own, table, pieces, schema, time)
+    target, wider = target_of(own, table, pieces, schema, time, user=lake.user_id)
     if key is not None and (receipt := target.catalog.receipt(target.scope, key=key)):
         return LoadReport(target.name, len(files), receipt.rows, 0, receipt.sequence, replayed=True)
     held = held_windows(target) if only_missing else None
     done = run_pieces(session_of(spark, master), target, wider, pieces, extent_bytes=extent_bytes, held=held)
     bad = [each for one in done.tasks for each in one.bad]
     try:
-        set_aside(own, quarantine or f"{target.name}_quarantine", bad, key)
+        set_aside(own, quarantine or f"{target.name}_quarantine", bad, key, user=target.user or None)
         receipt = done.commit(done.tasks, key=key)
     finally:
         done.close()
@@ -143,20 +144,21 @@ def copy(
 ) -> LoadReport:
     """Append what a query makes of a table to another, which is made if it is not there.
 
-    The query is Spark SQL and calls the table ``source``, which it reads at the snapshot that is newest now.
+    The query is Spark SQL and calls the table ``source``, which it reads at the snapshot that is newest now. Through
+    one user's lake, the tables are theirs.
     """
     engine = session_of(spark, master)
     own = lake.handle
     place = Place.of_handle(own)
-    snapshot = own.snapshot(source)
-    pinned = {**place.options(), "table": source, "snapshot": str(snapshot.sequence)}
+    held = TableHandle.seen_by(own, source, lake.user_id)
+    snapshot = held.snapshot
+    pinned = {**place.options(), **user_option(held), "table": source, "snapshot": str(snapshot.sequence)}
     engine.read.format("tidelake").options(**pinned).load().createOrReplaceTempView("source")
     made = engine.sql(query)
-    _make_target(own, target, made, TableSettings.of(snapshot.settings))
-    options = {**place.options(), "table": target, "key": key or f"copy-{new_id()}"}
+    wanted = _make_target(own, target, made, TableSettings.of(snapshot.settings), lake.user_id)
+    options = {**place.options(), **user_option(wanted), "table": target, "key": key or f"copy-{new_id()}"}
     with watched(engine, f"copy {source} to {target}"):
         made.write.format("tidelake").options(**options).mode("append").save()
-    wanted = TableHandle.open(own, target)
     receipt = wanted.catalog.receipt(wanted.scope, key=options["key"])
     if receipt is None:
         return LoadReport(wanted.name, 0, 0, 0, wanted.snapshot.sequence)
@@ -272,14 +274,14 @@ def held_windows(table: TableHandle) -> bytes:
     return encode(table.coverage_store.at(snapshot), rules.index)
 
 
-def set_aside(lake: LakeHandle, table: str, bad: Sequence[Bad], key: str | None) -> None:
-    """Append bad records to their table, which is made when there is a first one."""
+def set_aside(lake: LakeHandle, table: str, bad: Sequence[Bad], key: str | None, *, user: str | None = None) -> None:
+    """Append bad records to their table, which is made when there is a first one; a user's to a table of that user."""
     if not bad:
         return
     try:
-        held = TableHandle.open(lake, table)
+        held = TableHandle.open(lake, table, user=user)
     except NotFoundError:
-        held = _created(lake, table, QUARANTINE, time="ts")
+        held = _created(lake, table, QUARANTINE, time="ts", user=user)
     now = now_us()
     rows = pa.table(
         {
@@ -348,16 +350,19 @@ def target_of(
     pieces: Sequence[Piece],
     schema: Mapping[str, str] | None = None,
     time: str | None = None,
+    *,
+    user: str | None = None,
 ) -> tuple[TableHandle, Schema]:
     """Find the table or make it; and its schema with the columns that the first file has and the table lacks."""
     if not pieces:
         raise InvalidInputError("the files are empty", table=name)
     outside = Place.of_handle(lake).outside
     try:
-        table = TableHandle.open(lake, name)
+        table = TableHandle.seen_by(lake, name, user)
+        table.check_user_given()
     except NotFoundError:
         found = (Schema.of(schema), time) if schema else sample_schema(pieces[0], time, outside)
-        table = _created(lake, name, found[0], time=found[1])
+        table = _created(lake, name, found[0], time=found[1], user=user)
         return table, table.schema
     held = table.schema
     if schema is not None:
@@ -368,20 +373,33 @@ def target_of(
     return table, held.widen(fresh)
 
 
-def _make_target(lake: LakeHandle, name: str, frame: DataFrame, settings: TableSettings) -> None:
+def user_option(table: TableHandle) -> dict[str, str]:
+    """Return the option that names the user whose table it is, if it is one's."""
+    return {"user": table.user} if table.user else {}
+
+
+def _make_target(
+    lake: LakeHandle, name: str, frame: DataFrame, settings: TableSettings, user: str | None
+) -> TableHandle:
     try:
-        TableHandle.open(lake, name)
+        return TableHandle.seen_by(lake, name, user)
     except NotFoundError:
         kinds = {column.name: table_type(column.dataType, column.name) for column in frame.schema}
         time = settings.time if settings.time in kinds else None
-        _created(lake, name, kinds, time=time, format=settings.format)
+        return _created(lake, name, kinds, time=time, format=None if user else settings.format, user=user)
 
 
 def _created(
-    lake: LakeHandle, name: str, schema: Schema | Mapping[str, Any], *, time: str | None, format: str | None = None
+    lake: LakeHandle,
+    name: str,
+    schema: Schema | Mapping[str, Any],
+    *,
+    time: str | None,
+    format: str | None = None,
+    user: str | None = None,
 ) -> TableHandle:
-    create_table(lake.catalog, name, schema, time=time, format=format)
-    return TableHandle.open(lake, name)
+    create_table(lake.catalog, name, schema, time=time, format=format, scope=SHARED if user is None else USER)
+    return TableHandle.open(lake, name, user=user)
 
 
 def session_of(spark: SparkSession | None, master: str | None) -> SparkSession:

@@ -16,21 +16,26 @@ from tidelake.model.lexer import did_you_mean
 Role: TypeAlias = Literal["any", "batch", "batch write", "stream read", "stream write"]
 
 OWN_PLAN = "tidelakeownplan"  # the option of a scan that shares its plan with no other
+LIMIT = "tidelakelimit"  # that of a scan of which so many rows are enough
+PLAN = "tidelakeplan"  # a name under which the figures of a scan's plan are kept
+CHANGE = "tidelakechange"  # that of a write which takes single rows away: what does so, and of which snapshot
 
 LAKE = ("lake", "objects", "endpoint", "accessKey", "secretKey", "region")
 _TABLE = (*LAKE, "table", "path", "user")
 _WRITE = ("key", "extentBytes", "blockRows")
 REPLACING = ("start", "end", "replaceWhere")  # which rows an overwrite replaces
+BATCH = ("txnAppId", "txnVersion")  # which batch of which stream a write is, of those that happen once
 # A table that SQL created has one set of options for its reads and its writes.
 KNOWN: dict[Role, tuple[str, ...]] = {
     "batch": (*_TABLE, "users", "asOf", "snapshot", "where", "splitBytes", *_WRITE),
-    "batch write": (*_TABLE, "asOf", "snapshot", "where", "splitBytes", *_WRITE, *REPLACING),
+    "batch write": (*_TABLE, "asOf", "snapshot", "where", "splitBytes", *_WRITE, *REPLACING, *BATCH),
     "stream read": (*_TABLE, "where", "splitBytes", "startingSnapshot", "maxExtentsPerTrigger", "changes"),
     "stream write": (*_TABLE, *_WRITE[1:], "checkpointLocation"),
 }
 KNOWN["any"] = tuple(dict.fromkeys(name for names in KNOWN.values() for name in names))  # who asks is not told
 # What Spark adds: to every table of its catalog, and to a stream that has a name.
-_SPARKS_OWN = frozenset({"serialization.format", "queryname", OWN_PLAN})
+_INTERNAL = (OWN_PLAN, LIMIT, PLAN, CHANGE)
+_SPARKS_OWN = frozenset({"serialization.format", "queryname", *_INTERNAL})
 _CREATED = "option."  # before each option, where SQL creates a table: what has no such twin is one of its properties
 _ELSEWHERE = {
     "startingsnapshot": "it is for a stream: a batch reads one snapshot, chosen with snapshot or asOf",
@@ -91,7 +96,7 @@ def known_options(options: Mapping[str, str], role: Role) -> dict[str, str]:
         if (alias := aliases.get(name)) is not None:
             name, value = alias.name, alias.value(value)
         elif name in _SPARKS_OWN and name not in names:
-            if name == OWN_PLAN:
+            if name in _INTERNAL:
                 found[name] = value
             continue
         if name not in names:

@@ -13,7 +13,7 @@ between steps 2 and 3 stay. It does not write extents of new rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,12 +28,13 @@ from tidelake.maintain.keyed import hide_rows
 from tidelake.maintain.rewrite import Rewrite, at_newest_head
 from tidelake.model.predicate import columns_of
 from tidelake.model.schema import Schema
-from tidelake.model.snapshot import Action, Receipt, Snapshot
+from tidelake.model.snapshot import Action, Receipt, RecordOffset, Snapshot
 from tidelake.pruning.plan import Question
 from tidelake.spark.options import REPLACING, option
 from tidelake.spark.places import open_table
 from tidelake.spark.writing import (
     Job,
+    StreamWriter,
     TaskWriter,
     Written,
     announce,
@@ -91,15 +92,30 @@ class OverwriteWriter(TaskWriter, DataSourceArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         commit_overwrite(
-            open_table(self.options), self.job, self.replaced, written_by(messages), key=self.options.get("key")
-        )
+            open_table(self.options), self.job, self.replaced, written_by(messages), key=self.options.get("key"),
+            offset=self.offset,
+        )  # fmt: skip
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         give_up(open_table(self.options), self.job.folder, written_by(messages))
 
 
+class CompleteWriter(StreamWriter):
+    """Replace all rows with each batch of a stream whose batches are the whole answer."""
+
+    def publish(self, table: TableHandle, written: Sequence[Written], offset: RecordOffset) -> None:
+        job = replace(self.job, id=written[0].job_id, folder=written[0].folder)
+        commit_overwrite(table, job, Replaced(), written, offset=offset)
+
+
 def commit_overwrite(
-    table: TableHandle, job: Job, replaced: Replaced, messages: Sequence[Written], *, key: str | None = None
+    table: TableHandle,
+    job: Job,
+    replaced: Replaced,
+    messages: Sequence[Written],
+    *,
+    key: str | None = None,
+    offset: RecordOffset | None = None,
 ) -> Receipt | None:
     """Publish what tasks wrote in place of the rows that it replaces; None if there is nothing to change."""
     catalog = table.catalog
@@ -107,10 +123,10 @@ def commit_overwrite(
         return known  # this very job is in: its extents must not be announced again
     if job.is_replay:  # its tasks wrote nothing, so it must not take anything away, whatever became of the key
         forget_folder(table, job.folder, ())
-        return happened(table, key)
+        return happened(table, key, offset)
     keys = [each for message in messages for each in message.keys]
     announce(table, job.id, job.folder, keys)
-    receipt = at_newest_head(table, lambda head: _attempt(table, head, job, replaced, messages, key))
+    receipt = at_newest_head(table, lambda head: _attempt(table, head, job, replaced, messages, key, offset))
     if receipt is not None and receipt.commit_id != job.id:
         catalog.release_pending(keys)  # another attempt's rows are in: these are settled as garbage
     forget_folder(table, job.folder, keys)
@@ -118,13 +134,15 @@ def commit_overwrite(
 
 
 def _attempt_hiding(
-    table: TableHandle, head: Snapshot, job: Job, replaced: Replaced, messages: Sequence[Written], key: str | None
-) -> Receipt | None:
+    table: TableHandle, head: Snapshot, job: Job, replaced: Replaced, messages: Sequence[Written], key: str | None,
+    offset: RecordOffset | None,
+) -> Receipt | None:  # fmt: skip
     """Hide the rows of a table with a key that are replaced, and add what tasks wrote after them."""
     given: list[Action] = []
 
     def newcomers(writer: Appender) -> None:
         given.extend(take_written(writer, messages))
+        given.extend([offset] if offset else ())
 
     _, _, receipt = hide_rows(
         table, head, "replace", replaced.where, start=replaced.start, end=replaced.end, newcomers=newcomers,
@@ -134,26 +152,45 @@ def _attempt_hiding(
 
 
 def _attempt(
-    table: TableHandle, head: Snapshot, job: Job, replaced: Replaced, messages: Sequence[Written], key: str | None
-) -> Receipt | None:
-    if (known := happened(table, key)) is not None:
+    table: TableHandle, head: Snapshot, job: Job, replaced: Replaced, messages: Sequence[Written], key: str | None,
+    offset: RecordOffset | None,
+) -> Receipt | None:  # fmt: skip
+    if (known := happened(table, key, offset)) is not None:
         return known
     _check_same(job, replaced.question(table, head, head.schema.widen(job.schema.columns)))
     if head.is_keyed and replaced != Replaced():
-        return _attempt_hiding(table, head, job, replaced, messages, key)
-    rewrite = Rewrite(table, head, "replace")
+        return _attempt_hiding(table, head, job, replaced, messages, key, offset)
+
+    def take(rewrite: Rewrite) -> int:
+        return take_rows(rewrite, replaced.where, start=replaced.start, end=replaced.end)
+
+    return swap(table, head, job, "replace", take, messages, key, offset)
+
+
+def swap(
+    table: TableHandle,
+    head: Snapshot,
+    job: Job,
+    operation: str,
+    take: Callable[[Rewrite], int],
+    messages: Sequence[Written],
+    key: str | None,
+    offset: RecordOffset | None,
+) -> Receipt | None:
+    """Take rows out of a snapshot and commit that with what tasks wrote; None if there is nothing to change."""
+    rewrite = Rewrite(table, head, operation)
     try:
-        gone = take_rows(rewrite, replaced.where, start=replaced.start, end=replaced.end)
+        gone = take(rewrite)
         writer = rewrite.newcomer()
         try:
             extents = take_written(writer, messages)
             if not (gone or extents or writer.rows):
                 return None
             rewrite.finish()
-            rewrite.add(*extents)  # after the schema that they need
+            rewrite.add(*extents, *([offset] if offset else ()))  # after the schema that they need
             return rewrite.commit(id=job.id, key=key, claims=writer.claims)
         except OverlapError as error:
-            found = happened(table, key)
+            found = happened(table, key, offset)
             if found is None:
                 raise writer.explained(error) from None
             rewrite.give_up()

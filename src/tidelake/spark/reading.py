@@ -15,21 +15,25 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark import SparkContext
-from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
-from pyspark.sql.types import StructType
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import LongType, StructField, StructType
 
 from tidelake.format import ExtentReader, segment_format
 from tidelake.handle.table_handle import TableHandle
 from tidelake.model.expression import parse_where
 from tidelake.model.predicate import And, Predicate
-from tidelake.model.snapshot import Extent
+from tidelake.model.schema import SEQ_COLUMN
+from tidelake.model.snapshot import Extent, Snapshot
 from tidelake.objects import ObjectStore
 from tidelake.pruning.plan import Block, ExtentTask, ScanPlan
 from tidelake.pruning.statistics import Stats
 from tidelake.scan.extents import Footers, scan
+from tidelake.scan.row_ids import RowIds
 from tidelake.spark.filters import translate
-from tidelake.spark.options import OWN_PLAN, number_of
+from tidelake.spark.lines import DEFAULT_PUSH, pushed
+from tidelake.spark.options import LIMIT, OWN_PLAN, PLAN, number_of
 from tidelake.spark.places import Place, no_table, open_table
+from tidelake.spark.plans import enough, remember
 from tidelake.spark.types import arrow_schema, projected, to_spark
 
 MIN_SPLIT_BYTES = 4 << 20  # a task costs some 15 ms, the time to read so much
@@ -37,6 +41,7 @@ MAX_SPLIT_BYTES = 48 << 20  # stored; some ten times as much in memory, of which
 READING_S = 3600.0  # nobody here learns when the tasks of a plan have ended
 SPLITS_A_CORE = 2  # of what is between the two: enough to share evenly
 CORES = 8  # where nobody can be asked
+ROW_ID = "_tidelake_row"  # a column of a plain table that says which row of the snapshot each is
 
 log = logging.getLogger("tidelake.spark")
 
@@ -61,9 +66,9 @@ class _PushFilters:
     """
 
     reader: TableReader
-    __func__ = staticmethod(DataSourceReader.pushFilters)
+    __func__ = staticmethod(DEFAULT_PUSH)
 
-    def __call__(self, filters: list[Filter]) -> list[Filter]:
+    def __call__(self, filters: list[pushed.Filter]) -> list[pushed.Filter]:
         return self.reader.push(filters)
 
 
@@ -79,7 +84,12 @@ class TableReader(DataSourceReader):
         self._table: TableHandle | None = None
         if OWN_PLAN not in options and not (options.get("table") or options.get("path")):
             return  # a table that SQL created: spark plans it once without its options, and then once with them
-        table = self._table = open_table(options).showing(schema.fieldNames(), options.get("where"))
+        names = [name for name in schema.fieldNames() if name != ROW_ID]
+        table = open_table(options).showing(names, options.get("where"))
+        self._numbers_rows = len(names) < len(schema)
+        if self._numbers_rows:
+            table, schema = _numbered(table, schema)
+        self._table = table
         self.place, self.objects = Place.of(options), table.store.url
         self._columns = projected(table.schema, schema, table.name)
 
@@ -87,7 +97,7 @@ class TableReader(DataSourceReader):
         """Return what tasks need: no connection, and nothing that was only there to plan."""
         return {"place": self.place, "schema": self.schema, "objects": getattr(self, "objects", "")}
 
-    def push(self, filters: list[Filter]) -> list[Filter]:
+    def push(self, filters: list[pushed.Filter]) -> list[pushed.Filter]:
         """Take the filters that prune; give back those that Spark must apply: all, unless each scan is planned alone.
 
         Spark 4.3 keeps one plan for all scans of a frame, whatever filters each of them has, so a frame used twice
@@ -103,6 +113,12 @@ class TableReader(DataSourceReader):
             return [InputPartition(None)]
         table = self._table
         plan = table.plan(self._columns, wanted_rows(table, self._options.get("where"), self._pushed))
+        if (limit := number_of(self._options, LIMIT, None, least=0)) is not None:
+            plan = enough(plan, limit)
+        if self._numbers_rows:
+            plan = row_ids(table, plan.snapshot).numbered(plan)
+        if PLAN in self._options:
+            remember(self._options[PLAN], plan)
         table.lake.leases.hold_for(table.scope, plan.snapshot.sequence, READING_S)  # tasks outlive this process
         log.info("%s", plan.explain())
         for each in plan.warnings:
@@ -115,6 +131,20 @@ class TableReader(DataSourceReader):
         if not isinstance(partition, Split):
             return iter(())  # what Spark sends when there is nothing to read
         return read_split(partition, self.place.open_objects(self.objects), self.schema)
+
+
+def row_ids(table: TableHandle, snapshot: Snapshot) -> RowIds:
+    """Number the rows of a snapshot."""
+    extents = table.catalog.extents(table.scope, sequence=snapshot.sequence, stats=())
+    return RowIds.of(extents, table.hot(snapshot))
+
+
+def _numbered(table: TableHandle, schema: StructType) -> tuple[TableHandle, StructType]:
+    """Return a pinned table that has a column for the ids of rows, and a schema that asks for it."""
+    pinned = table.snapshot
+    shown = replace(table, past=replace(pinned, schema=pinned.schema.with_hidden([SEQ_COLUMN])))
+    fields = [StructField(SEQ_COLUMN, LongType()) if field.name == ROW_ID else field for field in schema]
+    return shown, StructType(fields)
 
 
 def wanted_rows(table: TableHandle, where: str | None, pushed: Sequence[Predicate]) -> Predicate | None:

@@ -1,6 +1,6 @@
 """Be the data source ``tidelake``: what Spark asks for, and which part of this package answers.
 
-It does not read or write: see ``reading``, ``writing``, ``overwriting`` and ``streaming``.
+It does not read or write: see ``reading``, ``writing``, ``overwriting``, ``changing`` and ``streaming``.
 """
 
 from __future__ import annotations
@@ -46,18 +46,24 @@ class TidelakeSource(DataSource):
         return AllUsersReader(options, schema) if are_all(options) else TableReader(options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        from tidelake.spark.options import known_options
+        from tidelake.spark.changing import ChangeWriter
+        from tidelake.spark.options import CHANGE, known_options
         from tidelake.spark.overwriting import OverwriteWriter
         from tidelake.spark.writing import BatchWriter
 
+        options = known_options(self.options, "batch write")
+        if CHANGE in options:
+            return ChangeWriter(options, schema)
         writer = OverwriteWriter if overwrite else BatchWriter
-        return writer(known_options(self.options, "batch write"), schema)
+        return writer(options, schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         from tidelake.spark.options import known_options
+        from tidelake.spark.overwriting import CompleteWriter
         from tidelake.spark.writing import StreamWriter
 
-        return StreamWriter(known_options(self.options, "stream write"), schema, overwrite=overwrite)
+        writer = CompleteWriter if overwrite else StreamWriter
+        return writer(known_options(self.options, "stream write"), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         from tidelake.spark.options import known_options

@@ -26,7 +26,6 @@ from typing import Any, cast
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from tidelake.errors import InvalidInputError, NotFoundError
@@ -37,6 +36,7 @@ from tidelake.model.snapshot import Counts, Extent, HotBatch, Snapshot
 from tidelake.pruning.plan import make_plan
 from tidelake.scan.extents import prune_blocks
 from tidelake.scan.versions import Dead, without_dead
+from tidelake.spark.lines import HAS_LIMITS, ReadAllAvailable, ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
 from tidelake.spark.options import number_of
 from tidelake.spark.places import Place, open_table
 from tidelake.spark.reading import READING_S, Split, cut_splits, read_split, wanted_rows
@@ -84,6 +84,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._columns = projected(shown.schema, own, table.name)
         self._start = number_of(options, "startingSnapshot", 0, least=0) or 0
         self._most = number_of(options, "maxExtentsPerTrigger", None)
+        if self._most is not None and not HAS_LIMITS:
+            raise InvalidInputError(
+                "this spark asks a stream for all that there is: maxExtentsPerTrigger needs spark 4.2",
+                kind="bad_option",
+            )
         self._last: int | None = None  # with a trigger that stops: the snapshot to stop at
 
     def __getstate__(self) -> dict[str, Any]:
@@ -99,13 +104,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def prepareForTriggerAvailableNow(self) -> None:
         self._last = open_table(self._options).snapshot.sequence
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, int]:
-        """Go on from an offset by at most so many pieces."""
+    def latestOffset(self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None) -> dict[str, int]:
+        """Go on from an offset by at most so many pieces; a Spark that tells neither gets all that there is."""
         most = limit.max_files if isinstance(limit, ReadMaxFiles) else None
         table = open_table(self._options)
         head = table.snapshot
         last = head.sequence if self._last is None else min(self._last, head.sequence)
-        return advanced(table, Offset.of(start), last, most).to_json()
+        return (Offset(last) if start is None else advanced(table, Offset.of(start), last, most)).to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         table = open_table(self._options).pinned()

@@ -21,12 +21,12 @@ from collections.abc import Iterable, Iterator, Mapping
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import types as t
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from tidelake.errors import InvalidInputError, NotFoundError, SchemaError
 from tidelake.logical import shown, shown_as_plain
 from tidelake.model.logical_types import OF_COLUMNS, Logical, decimal
 from tidelake.model.schema import DYNAMIC_FIELD, DataType, Schema, told_apart
+from tidelake.spark.lines import TIMES_OF_DAY, arrow_of
 
 _SPARK_TYPES: dict[str, t.DataType] = {
     "int": t.IntegerType(),
@@ -48,7 +48,7 @@ _TABLE_TYPES: tuple[tuple[type[t.DataType], str], ...] = (
     (t.DoubleType, "real"),
     (t.StringType, "string"),
     (t.TimestampType, "timestamp"),
-    (t.TimeType, "string"),
+    *((kind, "string") for kind in TIMES_OF_DAY),
     (t.VariantType, "dynamic"),
 )
 _LEAVES: tuple[tuple[type[t.DataType], str], ...] = (
@@ -238,9 +238,7 @@ def _logical_of(kind: t.DataType) -> Logical | None:
 
 def arrow_schema(schema: t.StructType) -> pa.Schema:
     """Return the Arrow schema that Spark itself expects of this schema, exactly."""
-    found = to_arrow_schema(schema, timezone="UTC")
-    assert isinstance(found, pa.Schema)
-    return found
+    return arrow_of(schema)
 
 
 def to_spark(batch: pa.RecordBatch, schema: pa.Schema, kinds: Mapping[str, DataType]) -> pa.RecordBatch:

@@ -24,7 +24,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from tidelake.catalog.protocol import Layout, Pending, new_id
@@ -42,7 +42,8 @@ from tidelake.objects import ObjectStore
 from tidelake.pruning.plan import Question
 from tidelake.scan.extents import Footers
 from tidelake.scan.remaining import Remaining
-from tidelake.spark.options import REPLACING, number_of, option
+from tidelake.spark.lines import DataSourceStreamArrowWriter
+from tidelake.spark.options import BATCH, REPLACING, number_of, option
 from tidelake.spark.places import Place, open_table
 from tidelake.spark.types import from_spark, own_names, widened
 from tidelake.write.appender import Appender
@@ -234,6 +235,7 @@ class TaskWriter:
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         table = open_table(options)
         self.options = {name: value for name, value in options.items() if name.lower() != "checkpointlocation"}
+        self.offset = offset_of(options)
         self.job = plan_job(table, Place.of(options), schema, options)
         self._is_registered = False
 
@@ -249,7 +251,7 @@ class TaskWriter:
         store = self.job.place.open_objects(self.job.objects)
         extents = Extents(store, self.job)
         schema, rules = self.job.schema, self.job.rules
-        for batch in _sized(batches):
+        for batch in sized(batches):
             if self.job.is_replay:
                 continue
             coerced = coerce_arrow(from_spark(batch, schema), schema, rules)
@@ -273,7 +275,8 @@ class BatchWriter(TaskWriter, DataSourceArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         table = open_table(self.options)
-        commit_written(table, self.job.id, self.job.folder, written_by(messages), key=self.options.get("key"))
+        key = self.options.get("key")
+        commit_written(table, self.job.id, self.job.folder, written_by(messages), key=key, offset=self.offset)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         give_up(open_table(self.options), self.job.folder, written_by(messages))
@@ -281,11 +284,6 @@ class BatchWriter(TaskWriter, DataSourceArrowWriter):
 
 class StreamWriter(TaskWriter, DataSourceStreamArrowWriter):
     """Append a stream: one commit a batch, once for each batch of a query, whatever was restarted or repeated."""
-
-    def __init__(self, options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> None:
-        if overwrite:
-            raise InvalidInputError("a stream only appends: use output mode append", mode="complete", kind="bad_mode")
-        super().__init__(options, schema)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         return self.write_rows(iterator)
@@ -297,8 +295,11 @@ class StreamWriter(TaskWriter, DataSourceStreamArrowWriter):
         query = written[0].query
         if query is None:
             raise InvalidInputError("spark did not tell the query's id, so its batches cannot be told apart")
-        offset = RecordOffset(f"spark:{query}", batchId)
-        commit_written(open_table(self.options), written[0].job_id, written[0].folder, written, offset=offset)
+        self.publish(open_table(self.options), written, RecordOffset(f"spark:{query}", batchId))
+
+    def publish(self, table: TableHandle, written: Sequence[Written], offset: RecordOffset) -> None:
+        """Commit the rows of one batch."""
+        commit_written(table, written[0].job_id, written[0].folder, written, offset=offset)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         if written := written_by(messages):
@@ -329,8 +330,17 @@ def plan_job(table: TableHandle, place: Place, schema: StructType, options: Mapp
         layout=table.catalog.layout,
         extent_bytes=number_of(options, "extentBytes", EXTENT_BYTES) or EXTENT_BYTES,
         block_rows=number_of(options, "blockRows", None),
-        is_replay=key is not None and table.catalog.receipt(table.scope, key=key) is not None,
+        is_replay=happened(table, key, offset_of(options)) is not None,
     )
+
+
+def offset_of(options: Mapping[str, str]) -> RecordOffset | None:
+    """Return which batch of which stream a write is, if it says so."""
+    stream, version = (option(options, name) for name in BATCH)
+    if (stream is None) != (version is None):
+        raise InvalidInputError("options txnAppId and txnVersion go together", kind="bad_option")
+    batch = number_of(options, BATCH[1], None, least=0)
+    return None if stream is None or batch is None else RecordOffset(f"app:{stream}", batch)
 
 
 def register_folder(table: TableHandle, folder: str) -> None:
@@ -478,7 +488,7 @@ def written_by(messages: Iterable[WriterCommitMessage | None]) -> list[Written]:
     return [message for message in messages if isinstance(message, Written)]
 
 
-def _sized(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def sized(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Join Spark's batches to ones that are worth a call."""
     held: list[pa.RecordBatch] = []
     rows = 0

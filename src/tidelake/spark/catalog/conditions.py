@@ -14,19 +14,19 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from pyspark.sql import datasource as d
-
 from tidelake.errors import InvalidInputError
 from tidelake.maintain.delete import delete
 from tidelake.model.expression import parse_where
 from tidelake.model.predicate import And, Or, Predicate
 from tidelake.model.schema import Schema
 from tidelake.spark.filters import translate
+from tidelake.spark.lines import pushed as d
 from tidelake.spark.options import known_options
 from tidelake.spark.places import open_table
 from tidelake.spark.reading import wanted_rows
 from tidelake.spark.types import spark_names
 
+LONGEST_SET = 1_000  # values of an IN that prunes: of more, which joins bring, their bounds do
 IN_MEMORY = 4  # bytes of rows in Spark's memory for each that is stored
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _COMPARISONS: dict[str, type[Any]] = {
@@ -34,6 +34,7 @@ _COMPARISONS: dict[str, type[Any]] = {
     "<=": d.LessThanOrEqual, "STARTS_WITH": d.StringStartsWith, "ENDS_WITH": d.StringEndsWith,
     "CONTAINS": d.StringContains,
 }  # fmt: skip
+_ORDERED = frozenset({"tinyint", "smallint", "int", "bigint", "string", "date", "timestamp", "timestamp_ntz"})
 _FLIPPED = {"=": "=", "<=>": "<=>", ">": "<", ">=": "<=", "<": ">", "<=": ">="}
 
 
@@ -54,7 +55,8 @@ def where(question: Mapping[str, Any]) -> dict[str, Any]:
     """
     options = known_options(question["options"], "batch")
     table = open_table(options)
-    found = [meant(tree, table.schema) for tree in question["predicates"]]
+    trees = question["predicates"] if question["exactly"] else map(_shortened, question["predicates"])
+    found = [meant(tree, table.schema) for tree in trees]
     said = [each.predicate for each in found if each.predicate is not None]
     if question["exactly"]:
         is_exact = all(each.is_exact for each in found)
@@ -110,6 +112,19 @@ def meant(tree: Mapping[str, Any], schema: Schema) -> Meant:
         return NOTHING
     wanted, left = translate([leaf], schema)
     return Meant(wanted[0], not left) if wanted else NOTHING
+
+
+def _shortened(tree: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return bounds in place of a condition that lists very many values."""
+    children = tree.get("children", ())
+    if tree.get("name") != "IN" or len(children) <= LONGEST_SET + 1:
+        return tree
+    values = [each for each in children[1:] if each.get("value") is not None]
+    if not values or {each.get("type") for each in values} - _ORDERED or len({each["type"] for each in values}) > 1:
+        return tree
+    low, high = (choose(values, key=lambda each: each["value"]) for choose in (min, max))
+    bounds = [{"name": ">=", "children": [children[0], low]}, {"name": "<=", "children": [children[0], high]}]
+    return {"name": "AND", "children": bounds}
 
 
 def _joined(said: Sequence[Predicate]) -> Predicate:

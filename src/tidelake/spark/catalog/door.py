@@ -14,7 +14,8 @@ from typing import Any, TypeAlias
 import orjson
 
 from tidelake.errors import AlreadyExistsError, InvalidInputError, TidelakeError
-from tidelake.spark.catalog import conditions, namespaces, procedures, source, tables, told
+from tidelake.spark import changing
+from tidelake.spark.catalog import aggregates, conditions, namespaces, procedures, source, tables, told
 
 Question: TypeAlias = Mapping[str, Any]
 
@@ -37,6 +38,10 @@ VERBS: dict[str, Callable[[Question], dict[str, Any]]] = {
     "where": conditions.where,
     "statistics": conditions.statistics,
     "delete": conditions.delete_rows,
+    "aggregate": aggregates.aggregate,
+    "top": aggregates.top,
+    "planned": aggregates.planned,
+    "change": changing.begin,
     "procedures": procedures.list_procedures,
     "procedure": procedures.describe,
     "call": procedures.call,

@@ -2,18 +2,18 @@
 
 A table that is made from a query, or that takes another's place, is staged: it gets its rows under a name of its own,
 ``logs__staged_…``, and then takes the wanted name at once, so that nobody sees half of it and a query that fails takes
-nothing away. A driver that dies in between leaves the staged table behind. It does not write rows.
+nothing away. A driver that dies in between leaves the staged table to collection. It does not write rows.
 """
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 from pyspark.sql.types import StructField, StructType, _parse_datatype_json_string
 
+from tidelake.catalog.names import staged_name
 from tidelake.errors import InvalidInputError, NotFoundError, UnavailableError
 from tidelake.handle.lake_handle import LakeHandle
 from tidelake.handle.opening import LOG_SCHEME
@@ -30,6 +30,7 @@ from tidelake.spark.catalog.properties import (
     shown_properties,
 )
 from tidelake.spark.catalog.told import about
+from tidelake.spark.changing import key_names
 from tidelake.spark.types import own_names, spark_schema, table_type
 from tidelake.write.alter import CHANGEABLE, add_column, change_settings, rename_table, widen
 from tidelake.write.create import create_table
@@ -76,8 +77,8 @@ def stage(question: Mapping[str, Any]) -> dict[str, Any]:
                 "a table with a scope or a key, or of a log, cannot take another's place: drop that first", table=name
             )
         return _loaded(question, _created(lake, name, question)) | {"final": name}
-    staged = f"{name[:96]}__staged_{secrets.token_hex(6)}"
-    answer = _loaded(question, _created(lake, staged, question))
+    staged = staged_name(name)
+    answer = _loaded(question, _created(lake, staged, question, is_staged=True))
     return answer | {"name": name, "staged": staged, "final": name, "replace": mode != "create"}
 
 
@@ -137,17 +138,17 @@ def rename(question: Mapping[str, Any]) -> dict[str, Any]:
     return {}
 
 
-def _created(lake: LakeHandle, name: str, question: Mapping[str, Any]) -> TableHandle:
+def _created(lake: LakeHandle, name: str, question: Mapping[str, Any], *, is_staged: bool = False) -> TableHandle:
     schema = cast(StructType, _parse_datatype_json_string(question["schema"]))
     told = read_properties(question["properties"], question["default_source"])
     if clustered := clustering_of(question["partitioning"]):
         told["cluster_by"] = clustered
     comments = {COMMENT: told.pop(COMMENT, None)}
     for field in schema:
-        _check_nullable(field, told.get("time"))
+        _check_nullable(field, told.get("time"), told.get("key") or ())
         comments[COLUMN_COMMENT + field.name] = field.metadata.get("comment")
     columns = {field.name: table_type(field.dataType, field.name) for field in schema}
-    create_table(lake.catalog, name, Schema.of(columns), **told)
+    create_table(lake.catalog, name, Schema.of(columns), is_staged=is_staged, **told)
     table = TableHandle.open(lake, name)
     if said := {key: text for key, text in comments.items() if text is not None}:
         widen(table, (), said)
@@ -159,8 +160,9 @@ def _loaded(question: Mapping[str, Any], table: TableHandle) -> dict[str, Any]:
     comments = {name: text for name, text in head.settings.items() if name.startswith(COLUMN_COMMENT)}
     shown = spark_schema(head.schema)
     own = dict(zip(shown.fieldNames(), head.schema.names, strict=True))
+    keys = key_names(head)
     fields = [
-        StructField(each.name, each.dataType, True, {"comment": text} if text else None)
+        StructField(each.name, each.dataType, each.name not in keys, {"comment": text} if text else None)
         for each in shown
         for text in [comments.get(COLUMN_COMMENT + own[each.name])]
     ]
@@ -168,6 +170,7 @@ def _loaded(question: Mapping[str, Any], table: TableHandle) -> dict[str, Any]:
         "id": str(table.place),
         "version": str(head.sequence),
         "name": table.name,
+        "key": keys,
         "schema": StructType(fields).json(),
         "properties": shown_properties(head.settings) | {"provider": "tidelake"},
         "options": place_of(question).options() | {"table": table.name} | ({"user": table.user} if table.user else {}),
@@ -222,8 +225,8 @@ def _change(table: TableHandle, settings: Mapping[str, Any]) -> None:
         widen(table, (), comments)
 
 
-def _check_nullable(field: StructField, time: str | None) -> None:
-    if not field.nullable and field.name != time:
+def _check_nullable(field: StructField, time: str | None, keys: Sequence[str]) -> None:
+    if not field.nullable and field.name not in (time, *keys):
         raise InvalidInputError(
-            "only the time column can be NOT NULL", column=field.name, time=time, kind="bad_property"
+            "only the time column and key columns can be NOT NULL", column=field.name, time=time, kind="bad_property"
         )

@@ -99,6 +99,15 @@ public class DriverSource extends UserDefinedPythonDataSource {
         scala.jdk.javaapi.CollectionConverters.asScala(options.asCaseSensitiveMap()));
   }
 
+  /** What the driver's Python says; null where it cannot be asked, which a process of Spark's then is. */
+  byte[] answered(String module, byte[] question) {
+    try {
+      return (byte[]) planner.apply(module, question);
+    } catch (RuntimeException error) {
+      return null;
+    }
+  }
+
   Object ask(PythonPlannerRunner runner) {
     try {
       EvaluatePython$.MODULE$.registerPicklers();
@@ -106,7 +115,10 @@ public class DriverSource extends UserDefinedPythonDataSource {
       DataOutputStream out = new DataOutputStream(question);
       runner.writeToPython(out, new Pickler(true, false));
       out.flush();
-      byte[] answer = (byte[]) planner.apply(runner.workerModule(), question.toByteArray());
+      byte[] answer = answered(runner.workerModule(), question.toByteArray());
+      if (answer == null) {
+        return runner.runInPython(runner.runInPython$default$1());
+      }
       return runner.receiveFromPython(new DataInputStream(new ByteArrayInputStream(answer)));
     } catch (java.io.IOException error) {
       throw new RuntimeException(error);

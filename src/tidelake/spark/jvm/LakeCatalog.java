@@ -53,6 +53,12 @@ public class LakeCatalog implements StagingTableCatalog, SupportsNamespaces, Pro
     Door.columns = columns;
   }
 
+  /** Takes what makes scans that take more than columns and conditions; null for those that do not. */
+  public void pushWith(BiFunction builders) {
+    Door.hasLooked = true;
+    Door.builders = builders;
+  }
+
   public void initialize(String name, CaseInsensitiveStringMap options) {
     door = new Door(name, new HashMap(options.asCaseSensitiveMap()));
   }
@@ -173,7 +179,7 @@ public class LakeCatalog implements StagingTableCatalog, SupportsNamespaces, Pro
   Table load(Identifier id, Map question) throws NoSuchTableException {
     try {
       Map about = door.ask("load", question);
-      return about.containsKey("id") ? (Table) new LakeTable(door, about) : (Table) new LakeTable.Told(door, about);
+      return about.containsKey("id") ? (Table) new LakeRows(door, about) : (Table) new LakeTable.Told(door, about);
     } catch (Refused error) {
       if (error.kind.equals("no_table")) {
         throw new NoSuchTableException(id);
@@ -198,7 +204,7 @@ public class LakeCatalog implements StagingTableCatalog, SupportsNamespaces, Pro
   public Table createTable(Identifier id, StructType schema, Transform[] partitioning, Map properties)
       throws TableAlreadyExistsException {
     try {
-      return new LakeTable(door, door.ask("create", made(id, schema, partitioning, properties)));
+      return new LakeRows(door, door.ask("create", made(id, schema, partitioning, properties)));
     } catch (Refused error) {
       if (error.kind.equals("already_exists")) {
         throw new TableAlreadyExistsException(id);
@@ -249,7 +255,7 @@ public class LakeCatalog implements StagingTableCatalog, SupportsNamespaces, Pro
     }
     question.put("changes", told);
     try {
-      return new LakeTable(door, door.ask("alter", question));
+      return new LakeRows(door, door.ask("alter", question));
     } catch (Refused error) {
       if (error.kind.equals("no_table")) {
         throw new NoSuchTableException(id);

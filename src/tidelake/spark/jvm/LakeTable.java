@@ -48,8 +48,11 @@ import org.apache.spark.sql.connector.write.Write;
 import org.apache.spark.sql.connector.write.WriteBuilder;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
 import org.apache.spark.sql.internal.SQLConf;
+import org.apache.spark.sql.internal.connector.SupportsStreamingUpdateAsAppend;
 import org.apache.spark.sql.types.BooleanType;
 import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.DateType;
 import org.apache.spark.sql.types.DoubleType;
 import org.apache.spark.sql.types.IntegerType;
 import org.apache.spark.sql.types.StringType;
@@ -65,6 +68,7 @@ import org.apache.spark.unsafe.types.UTF8String;
  */
 public class LakeTable implements SupportsRead, SupportsWrite, SupportsDeleteV2 {
   static final String SOURCE = "tidelake";
+  public static final String ROW = "_tidelake_row";  // which row of a snapshot each is, of a table without a key
   static final List TIMES =
       Arrays.asList(new String[] {"asof", "timestampasof", "versionasof", "snapshot", "user", "users"});
   final Door door;
@@ -112,11 +116,18 @@ public class LakeTable implements SupportsRead, SupportsWrite, SupportsDeleteV2 
   }
 
   public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
-    return new LakeScanBuilder(this, options);
+    BiFunction builders = Door.builders();
+    try {
+      return builders == null ? new LakeScanBuilder(this, options) : (ScanBuilder) builders.apply(this, options);
+    } catch (Throwable error) {
+      Door.builders = null;  // less is pushed down: slower, and just as right
+      return new LakeScanBuilder(this, options);
+    }
   }
 
   public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
-    return new LakeWriteBuilder(this, info);
+    List key = (List) about.get("key");
+    return key == null || key.isEmpty() ? new LakeWriteBuilder(this, info) : new LakeUpsertBuilder(this, info);
   }
 
   public boolean canDeleteWhere(Predicate[] predicates) {
@@ -217,6 +228,8 @@ class Door {
   private static final ObjectMapper JSON = new ObjectMapper();
   static BiFunction answers = null;
   static Function columns = null;
+  static BiFunction builders = null;
+  static boolean hasLooked = false;
   private static final Map KNOWN = new HashMap();
   private static BiFunction companion = null;
   private final String catalog;
@@ -295,6 +308,20 @@ class Door {
     return companion;
   }
 
+  /** What makes scans that take more than columns and conditions, where this Spark has it; see LakePushdown. */
+  static synchronized BiFunction builders() {
+    if (!hasLooked) {
+      hasLooked = true;
+      try {
+        Class found = Class.forName("tidelake.LakePushdown", true, Door.class.getClassLoader());
+        builders = (BiFunction) found.getDeclaredConstructor(new Class[0]).newInstance(new Object[0]);
+      } catch (Throwable error) {
+        builders = null;
+      }
+    }
+    return builders;
+  }
+
   /** What conditions are in Python: a text that joins those that can be said, and which those are. */
   Map where(Map options, Predicate[] predicates, boolean exactly) {
     Map question = new HashMap();
@@ -362,9 +389,9 @@ class Refused extends IllegalArgumentException implements SparkThrowable {
 
 /** Gathers what a query needs of a table. Spark checks the rows by its conditions again, so these only prune. */
 class LakeScanBuilder implements SupportsPushDownV2Filters, SupportsPushDownRequiredColumns {
-  private final LakeTable table;
-  private final Map options;
-  private StructType columns;
+  final LakeTable table;
+  final Map options;
+  StructType columns;
   private Predicate[] pushed = new Predicate[0];
 
   LakeScanBuilder(LakeTable table, CaseInsensitiveStringMap given) {
@@ -407,6 +434,9 @@ class LakeScanBuilder implements SupportsPushDownV2Filters, SupportsPushDownRequ
         least = all[i];
       }
     }
+    if (wanted.contains(LakeTable.ROW)) {
+      kept = kept.add(LakeTable.ROW, DataTypes.LongType, false);
+    }
     columns = kept.fields().length == 0 && least != null ? new StructType(new StructField[] {least}) : kept;
   }
 
@@ -417,8 +447,8 @@ class LakeScanBuilder implements SupportsPushDownV2Filters, SupportsPushDownRequ
 
 /** One scan of a table: its columns and its condition at its snapshot. */
 class LakeScan implements SupportsReportStatistics {
-  private final LakeTable table;
-  private final StructType columns;
+  final LakeTable table;
+  final StructType columns;
   private final Map given;
   private Scan inner = null;
   private Map counted = null;
@@ -447,14 +477,24 @@ class LakeScan implements SupportsReportStatistics {
   /** Spark's own scan of the Python source, with columns instead of rows where that can be had. */
   Scan inner() {
     if (inner == null) {
-      inner = source(options());
-      try {
-        inner = Door.columns == null ? inner : (Scan) Door.columns.apply(inner);
-      } catch (Throwable error) {
-        Door.columns = null;  // rows come one by one: slower, and just as right
-      }
+      inner = made(planned(options()));
     }
     return inner;
+  }
+
+  Scan made(Map options) {
+    Scan scan = source(options);
+    try {
+      return Door.columns == null ? scan : (Scan) Door.columns.apply(scan);
+    } catch (Throwable error) {
+      Door.columns = null;  // rows come one by one: slower, and just as right
+      return scan;
+    }
+  }
+
+  /** Options by which the plan can be found again; scans that differ in them alone are the same. */
+  Map planned(Map options) {
+    return options;
   }
 
   Scan source(Map options) {
@@ -485,11 +525,25 @@ class LakeScan implements SupportsReportStatistics {
       Map question = new HashMap();
       question.put("options", options());
       question.put("columns", columns.fieldNames());
-      counted = table.door.ask("statistics", question);
+      try {
+        counted = table.door.ask("statistics", question);
+      } catch (RuntimeException error) {
+        return new Unknown();  // whoever reads the rows says what is wrong
+      }
     }
     long rows = ((Number) counted.get("rows")).longValue();
     long width = 8L + columns.defaultSize();
     return new Counted(rows, Math.max(rows * width, ((Number) counted.get("bytes")).longValue()));
+  }
+}
+
+class Unknown implements Statistics {
+  public OptionalLong sizeInBytes() {
+    return OptionalLong.empty();
+  }
+
+  public OptionalLong numRows() {
+    return OptionalLong.empty();
   }
 }
 
@@ -576,13 +630,26 @@ class LakeWriteBuilder implements SupportsOverwriteV2 {
   }
 }
 
+/** Takes a stream in update mode, too: of a table with a key, a newer row takes the place of the older. */
+class LakeUpsertBuilder extends LakeWriteBuilder implements SupportsStreamingUpdateAsAppend {
+  LakeUpsertBuilder(LakeTable table, LogicalWriteInfo info) {
+    super(table, info);
+  }
+}
+
 /** What Spark says of a write, with the options that name its table. */
 class Placed implements LogicalWriteInfo {
   private final LogicalWriteInfo info;
   private final CaseInsensitiveStringMap options;
+  private final StructType schema;
 
   Placed(LogicalWriteInfo info, Map options) {
+    this(info, options, info.schema());
+  }
+
+  Placed(LogicalWriteInfo info, Map options, StructType schema) {
     this.info = info;
+    this.schema = schema;
     this.options = new CaseInsensitiveStringMap(options);
   }
 
@@ -595,7 +662,7 @@ class Placed implements LogicalWriteInfo {
   }
 
   public StructType schema() {
-    return info.schema();
+    return schema;
   }
 }
 
@@ -627,7 +694,7 @@ class ToldScan implements ScanBuilder, LocalScan {
     if (type instanceof DoubleType) {
       return Double.valueOf(((Number) given).doubleValue());
     }
-    if (type instanceof IntegerType) {
+    if (type instanceof IntegerType || type instanceof DateType) {
       return Integer.valueOf(((Number) given).intValue());
     }
     return Long.valueOf(((Number) given).longValue());

@@ -12,7 +12,6 @@ import java.util.function.Function;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import org.apache.spark.sql.catalyst.QueryPlanningTracker$;
 import org.apache.spark.sql.catalyst.TableIdentifier;
-import org.apache.spark.sql.catalyst.analysis.NamedRelation;
 import org.apache.spark.sql.catalyst.expressions.And;
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
 import org.apache.spark.sql.catalyst.expressions.AttributeSet;
@@ -27,6 +26,7 @@ import org.apache.spark.sql.catalyst.trees.TreeNode;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.connector.catalog.Identifier;
 import org.apache.spark.sql.connector.read.Scan;
+import org.apache.spark.sql.connector.read.SupportsPushDownFilters;
 import org.apache.spark.sql.connector.write.LogicalWriteInfo;
 import org.apache.spark.sql.connector.write.LogicalWriteInfoImpl;
 import org.apache.spark.sql.execution.datasources.DataSourceStrategy$;
@@ -66,7 +66,7 @@ public class ScanRule extends Rule {
 
   /** Fails on a Spark whose private parts have other names than this class reads. */
   public static void selfTest() throws Exception {
-    String[] scan = new String[] {"ds", "shortName", "outputSchema", "options", "supportedFilters"};
+    String[] scan = new String[] {"ds", "shortName", "outputSchema", "options"};
     for (int i = 0; i < scan.length; i++) {
       PythonScan.class.getDeclaredField(scan[i]);
     }
@@ -163,6 +163,16 @@ public class ScanRule extends Rule {
     return (LogicalPlan) plan.withNewChildren(seq(children));
   }
 
+  /** A plan with one of its parts in another's place, however many parts it has on this Spark. */
+  static LogicalPlan with(LogicalPlan plan, Object part, Object other) {
+    Object[] parts = new Object[plan.productArity()];
+    for (int i = 0; i < parts.length; i++) {
+      Object each = plan.productElement(i);
+      parts[i] = each == part ? other : each;
+    }
+    return (LogicalPlan) plan.makeCopy(parts);
+  }
+
   static scala.collection.immutable.Seq seq(List list) {
     return scala.jdk.javaapi.CollectionConverters.asScala(list).toList();
   }
@@ -206,21 +216,15 @@ public class ScanRule extends Rule {
     PythonDataSourceV2 source = new PythonDataSourceV2();
     source.setShortName(name);
     PythonScanBuilder builder = new PythonScanBuilder(source, name, schema, own);
-    if (condition != null) {
+    Object taking = builder;  // of filters, since Spark 4.1
+    if (condition != null && taking instanceof SupportsPushDownFilters) {
       List filters = new ArrayList();
       translate(condition, filters);
       if (!filters.isEmpty()) {
-        SQLConf$.MODULE$.withExistingConf(pushing(), new Push(builder, filters));
+        SQLConf$.MODULE$.withExistingConf(pushing(), new Push((SupportsPushDownFilters) taking, filters));
       }
     }
-    return relation.copy(
-        relation.relation(),
-        scan(builder),
-        seq(output),
-        relation.keyGroupedPartitioning(),
-        relation.ordering(),
-        relation.pushedFilters(),
-        relation.mergeableScan());
+    return with(with(relation, relation.scan(), scan(builder)), relation.output(), seq(output));
   }
 
   /** Spark does not pass the options of a table that SQL created on to its scans and writes; the catalog has them. */
@@ -250,17 +254,13 @@ public class ScanRule extends Rule {
   static LogicalPlan placed(AppendData append) {
     Object table = field(append, "table");
     PythonWrite owned = placedWrite(append.write(), table);
-    return owned == null ? append : append.copy(
-        (NamedRelation) table, append.query(), append.writeOptions(), append.isByName(), append.withSchemaEvolution(),
-        scala.Option.apply(owned), append.analyzedQuery());
+    return owned == null ? append : with(append, append.write(), scala.Option.apply(owned));
   }
 
   static LogicalPlan placed(OverwriteByExpression overwrite) {
     Object table = field(overwrite, "table");
     PythonWrite owned = placedWrite(overwrite.write(), table);
-    return owned == null ? overwrite : overwrite.copy(
-        (NamedRelation) table, overwrite.deleteExpr(), overwrite.query(), overwrite.writeOptions(),
-        overwrite.isByName(), overwrite.withSchemaEvolution(), scala.Option.apply(owned), overwrite.analyzedQuery());
+    return owned == null ? overwrite : with(overwrite, overwrite.write(), scala.Option.apply(owned));
   }
 
   /** Returns a write of ours with the options of its table, or null if it is not ours or has them. */
@@ -333,10 +333,10 @@ public class ScanRule extends Rule {
 }
 
 class Push extends scala.runtime.AbstractFunction0 {
-  private final PythonScanBuilder builder;
+  private final SupportsPushDownFilters builder;
   private final List filters;
 
-  Push(PythonScanBuilder builder, List filters) {
+  Push(SupportsPushDownFilters builder, List filters) {
     this.builder = builder;
     this.filters = filters;
   }

@@ -2,8 +2,8 @@
 
 Spark loads a catalog by the name of its class, in whichever thread first asks for it. So the classes are packed as a
 jar, and the jar is added to the class loader that all threads of the driver share, as ``spark.jars`` would be. They are
-built on Spark's public interfaces for connectors, and on its class for Python sources. Executors need none of them. It
-does not answer the catalog's questions: see ``tidelake.spark.catalog``.
+built on Spark's public interfaces for connectors, and on its class for Python sources. Executors get them
+for what hands over changed rows. It does not answer the catalog's questions: see ``tidelake.spark.catalog``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tidelake.errors import InvalidInputError, UnavailableError
-from tidelake.spark.jvm.compile import jar_class, java_class
+from tidelake.spark.jvm.compile import jar_class, java_class, optional_class, send_jar
 from tidelake.spark.jvm.optimizer import COLUMNS
 
 if TYPE_CHECKING:
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from tidelake.spark.places import Place
 
 CATALOG = "tidelake.LakeCatalog"
-FILES = ("LakeTable", "LakeCatalog")  # each sees those before it
+PUSHDOWN = "tidelake.LakePushdown"
+FILES = ("ChangedRows", "LakeTable", "LakePushdown", "LakeRows", "LakeCatalog")  # each sees those before it
 SERVER_FILES = (*FILES, "Companion")  # for a JVM that no Python program has started
 SETTING = "spark.sql.catalog."
 
@@ -82,12 +83,24 @@ def _connect(spark: SparkSession) -> None:
     from tidelake.spark.catalog.door import Answers
 
     catalog = jar_class(spark, CATALOG, FILES)
+    send_jar(spark, CATALOG)
     try:
         columns: Any = java_class(spark, COLUMNS).newInstance()
     except Exception:  # said when the rule was installed: rows come one by one
         columns = None
     ensure_callback_server_started(spark.sparkContext._gateway)  # type: ignore[no-untyped-call]
-    catalog.getDeclaredConstructor(None).newInstance(None).connect(Answers(), columns)
+    made = catalog.getDeclaredConstructor(None).newInstance(None)
+    made.connect(Answers(), columns)
+    made.pushWith(_pushdown(spark))
+
+
+def _pushdown(spark: SparkSession) -> Any:
+    """Return what makes scans that take more than columns and conditions; None where this Spark cannot have it."""
+    try:
+        return optional_class(spark, PUSHDOWN, CATALOG).getDeclaredConstructor(None).newInstance(None)
+    except Exception as error:
+        warnings.warn(f"tidelake: counts, limits and runtime filters are not pushed down here: {error}", stacklevel=6)
+        return None
 
 
 def _remember(spark: SparkSession, own: str, told: Mapping[str, str]) -> None:

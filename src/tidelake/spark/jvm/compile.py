@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+OPTIONAL = frozenset({"LakePushdown"})  # of a jar of several files: what it goes without, where it does not compile
 ON_EXECUTORS = frozenset({"Cancellable", "ColumnReader", "Gathered"})
 _JAVA = 8  # whose interfaces have methods with bodies, which Spark's have
 _GROWING = "MutableURLClassLoader"  # how the names of Spark's class loaders end that take further jars
@@ -33,11 +34,18 @@ def java_class(spark: SparkSession, name: str) -> Any:
     held: dict[str, Any] = context._gateway.__dict__  # it lives as long as the JVM, longer than a context
     file = name.removeprefix("tidelake.").partition("$")[0]
     loader = _loader(spark, held, file)
-    jar, sent = held.setdefault(_JARS, {}).get(file), context.__dict__.setdefault(_SENT, set())
-    if jar is not None and file not in sent:
-        context._jsc.addJar(jar)
-        sent.add(file)
+    if file in held.get(_JARS, {}):
+        send_jar(spark, file)
     return loader.loadClass(name)
+
+
+def send_jar(spark: SparkSession, name: str) -> None:
+    """Have the executors of a session get the jar of a file or class that was compiled, once."""
+    context = spark.sparkContext
+    sent = context.__dict__.setdefault(_SENT, set())
+    if name not in sent:
+        context._jsc.addJar(context._gateway.__dict__[_JARS][name])
+        sent.add(name)
 
 
 def jar_class(spark: SparkSession, name: str, names: Sequence[str]) -> Any:
@@ -48,34 +56,53 @@ def jar_class(spark: SparkSession, name: str, names: Sequence[str]) -> Any:
     held: dict[str, Any] = spark.sparkContext._gateway.__dict__
     loaders, failed = held.setdefault(_LOADERS, {}), held.setdefault(_FAILED, {})
     for file in names:
-        if file in failed:
+        if file in failed and file not in OPTIONAL:
             raise RuntimeError(failed[file])
     if name not in loaders:
         try:
-            loaders[name] = _shared(spark, names)
+            loaders[name] = _shared(spark, held, name, names)
         except Exception as error:
             failed[names[-1]] = _unexpected(spark, error)
             raise RuntimeError(failed[names[-1]]) from error
     return loaders[name].loadClass(name)
 
 
-def compile_jar(jvm: Any, loader: Any, names: Sequence[str]) -> str:
-    """Compile files, each of which sees those before it, and pack them as a jar; return its path."""
+def optional_class(spark: SparkSession, name: str, of: str) -> Any:
+    """Return a class that the jar of another has where this Spark can have it."""
+    held: dict[str, Any] = spark.sparkContext._gateway.__dict__
+    file = name.removeprefix("tidelake.").partition("$")[0]
+    if file in held.setdefault(_FAILED, {}):
+        raise RuntimeError(held[_FAILED][file])
+    return held[_LOADERS][of].loadClass(name)
+
+
+def compile_jar(jvm: Any, loader: Any, names: Sequence[str], failed: dict[str, str] | None = None) -> str:
+    """Compile files, each of which sees those before it, and pack them as a jar; return its path.
+
+    Of those that are optional it takes what compiles, and writes down what the others failed of.
+    """
     code: dict[str, bytes] = {}
     for file in names:
         compiler = _compiler(jvm, loader)
         compiler.setSourceVersion(_JAVA)
         compiler.setTargetVersion(_JAVA)
-        compiler.cook(_source(file))
+        try:
+            compiler.cook(_source(file))
+        except Exception as error:
+            if file not in OPTIONAL:
+                raise
+            if failed is not None:
+                failed[file] = " ".join(str(error).splitlines()[:2])
+            continue
         loader = compiler.getClassLoader()
         code.update({str(name): bytes(each) for name, each in compiler.getBytecodes().items()})
     return _packed(code, names[-1])
 
 
-def _shared(spark: SparkSession, names: Sequence[str]) -> Any:
+def _shared(spark: SparkSession, held: dict[str, Any], name: str, names: Sequence[str]) -> Any:
     """Compile files, and put them where all of the driver's threads look; return that class loader."""
     jvm: Any = spark.sparkContext._jvm
-    jar = compile_jar(jvm, _spark_loader(spark), names)
+    jar = held.setdefault(_JARS, {})[name] = compile_jar(jvm, _spark_loader(spark), names, held[_FAILED])
     outermost, each = None, jvm.java.lang.Thread.currentThread().getContextClassLoader()
     while each is not None:
         outermost = each if each.getClass().getSimpleName().endswith(_GROWING) else outermost

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 FACTORY = "tidelake.DriverSource$Factory"
 STEPS = "pyspark.sql.worker."
+ASKED = ("create_data_source", "plan_data_source_read", "write_into_data_source", "commit_data_source_write")
 
 
 class Planner:
@@ -88,6 +89,8 @@ def _in_driver(spark: SparkSession, source: type[DataSource]) -> Any:
 
     context = spark.sparkContext
     try:
+        for step in ASKED:  # which another Spark may only have as programs
+            getattr(importlib.import_module(STEPS + step), "_main")  # noqa: B009
         ensure_callback_server_started(context._gateway)  # type: ignore[no-untyped-call]
         return java_class(spark, FACTORY).newInstance().apply(_wrap_function(context, source), Planner())
     except Exception as error:  # whatever another Spark says to what this one has

@@ -82,7 +82,7 @@ def test_report_estimates_how_many_keys_filters_hold(memory_store: ObjectStore) 
     assert columns["attributes"]["paths"] == ["a"]
 
 
-@pytest.mark.parametrize("format", ["tlm", "parquet"])
+@pytest.mark.parametrize("format", ["tlm", "tlm3", "parquet"])
 def test_report_names_each_piece_whose_bytes_changed(memory_store: ObjectStore, format: str) -> None:
     write(memory_store, "a", format=format)
     whole, data = inspect_extent(memory_store, "a"), bytes(memory_store.get("a"))
@@ -203,3 +203,16 @@ def test_time_text_covers_the_whole_range_of_nanoseconds() -> None:
         "1970-01-01 00:00:00",
         "2262-04-11 23:47:16.854775",
     ]
+
+
+def test_report_lists_the_parts_of_columns(memory_store: ObjectStore) -> None:
+    write(memory_store, "a", format="tlm3")
+    report = inspect_extent(memory_store, "a")
+    parts = {(each.column, each.part, each.path): each for each in report.parts}
+    assert {"ts", "service", "attributes"} <= {each.column for each in report.parts}
+    assert ("attributes", "shapes", None) in parts
+    assert ("attributes", "directory", None) in parts
+    leaves = [each for each in report.parts if each.path == "a"]
+    assert sum(each.values for each in leaves if each.part != "dictionary") > 0
+    assert sum(each.byte_size for each in report.parts) == report.byte_size - report.footer_bytes - 14
+    assert "shapes" in shown(report)

@@ -29,6 +29,7 @@ from tidelake.format import SegmentFormat, WriteOptions, segment_format
 from tidelake.model.predicate import And, Equals, IsNull, Not, Or, Predicate, Range, StringContains, TimeRange
 from tidelake.model.schema import Schema
 from tidelake.objects import ObjectStore, open_store
+from tidelake.scan.path_columns import ReadsPaths
 
 MAX_EXTRA_BYTES = 64 << 20
 
@@ -81,7 +82,7 @@ def sample_rows(count: int) -> list[Row]:
             "n": at,
             "real": at / 4,
             "ok": at % 2 == 0,
-            "d": b"\xa1\x61a\x01" if at % 4 else None,
+            "d": (b"\xa1\x61a\x01", b"\xa2\x61a\x61x\x61b\xa1\x61c\xf4", b"\x80")[at % 3] if at % 4 else None,
             "v": (float(at), 0.5) if at % 5 else None,
         }
         for at in range(count)
@@ -100,19 +101,21 @@ def resealed(good: bytes, chance: random.Random) -> bytes:
     entries, body = _opened(good)
     for _ in range(chance.choice((1, 1, 2))):
         _spoil(entries, chance)
-    return _sealed(entries, body)
+    return _sealed(entries, body, good[-5:])
 
 
 def resummed(good: bytes, chance: random.Random) -> bytes:
     """Change the bytes of a column of one of our extents, and give them the checksum that they need."""
     entries, body = _opened(good)
     places = [place for entry in entries for place in entry["tide"].values()]
+    shared = entries[-1]["extent"]
+    places += [*shared.get("dictionaries", {}).values(), *shared.get("shredded", {}).values()]
     for place in chance.sample(places, chance.choice((1, 1, 2))):
         start, end = place["at"], place["at"] + place["len"]
         changed = chance.choice((flip_bits, overwrite, write_extreme, copy_over))(body[start:end], chance)
         body = body[:start] + changed + body[end:]
         place["sum"] = xxhash.xxh3_64_hexdigest(changed)
-    return _sealed(entries, body)
+    return _sealed(entries, body, good[-5:])
 
 
 def _opened(good: bytes) -> tuple[list[dict[str, Any]], bytes]:
@@ -122,10 +125,10 @@ def _opened(good: bytes) -> tuple[list[dict[str, Any]], bytes]:
     return entries, good[: -9 - length]
 
 
-def _sealed(entries: list[dict[str, Any]], body: bytes) -> bytes:
+def _sealed(entries: list[dict[str, Any]], body: bytes, magic: bytes) -> bytes:
     open_end = json.dumps(entries, separators=(",", ":")).encode()[:-2]
     stats = open_end + b',"sum":"' + xxhash.xxh3_64_hexdigest(open_end).encode() + b'"}]'
-    return body + stats + len(stats).to_bytes(4, "little") + b"KYMA\x02"
+    return body + stats + len(stats).to_bytes(4, "little") + magic
 
 
 def _spoil(shape: Any, chance: random.Random) -> None:
@@ -150,6 +153,7 @@ TARGETS = {
     "tlm": Target("tlm", lambda: ours("tlm")),
     "tlm plain": Target("tlm", lambda: ours("tlm", compression=None)),
     "tlm long": Target("tlm", lambda: ours("tlm", rows=3000, block_rows=3000, compression=None)),
+    "tlm3": Target("tlm3", lambda: ours("tlm3", rows=200, block_rows=120)),
     "parquet": Target("parquet", lambda: ours("parquet")),
     "parquet plain": Target("parquet", lambda: ours("parquet", compression=None)),
 }
@@ -174,9 +178,14 @@ ENEMY = {
     "width": Target("tlm", even, checksummed=False, damage=resealed),
     "footer": Target("tlm", lambda: ours("tlm"), checksummed=False, damage=resealed),
     "bytes": Target("tlm", lambda: ours("tlm", compression=None), checksummed=False, damage=resummed),
+    "third footer": Target("tlm3", lambda: ours("tlm3"), checksummed=False, damage=resealed),
+    "third bytes": Target("tlm3", lambda: ours("tlm3", rows=200, block_rows=120), checksummed=False, damage=resummed),
     "zstd bytes": Target("tlm", lambda: ours("tlm"), checksummed=False, damage=resummed),
 }
 ALL_TARGETS = TARGETS | FOREIGN | ENEMY
+
+
+PATHS = [("d", path) for path in ("a", "b", "b.c", "nothing")]
 
 
 def read(format: SegmentFormat, store: ObjectStore) -> list[pa.RecordBatch]:
@@ -189,6 +198,8 @@ def read(format: SegmentFormat, store: ObjectStore) -> list[pa.RecordBatch]:
     for number, block in enumerate(metadata.blocks):
         assert reader.read_block(number, []).num_rows == block.stats.rows
         batches.append(reader.read_block(number))
+        if isinstance(reader, ReadsPaths):
+            assert [len(each) for each in reader.read_paths(number, PATHS)] == [block.stats.rows] * len(PATHS)
         assert batches[-1].num_rows == block.stats.rows
     return batches
 
@@ -256,7 +267,9 @@ def test_damaged_extents_never_harm_a_reader(targets: Mapping[str, Target], tria
     assert max(report.extra_rss, report.extra_arrow) < MAX_EXTRA_BYTES
 
 
-@pytest.mark.parametrize(("name", "outcomes"), [("tlm", {"read", "refused"}), ("parquet", {"refused"})])
+@pytest.mark.parametrize(
+    ("name", "outcomes"), [("tlm", {"read", "refused"}), ("tlm3", {"refused"}), ("parquet", {"refused"})]
+)
 def test_damage_all_over_an_extent_is_found_or_harmless(
     memory_store: ObjectStore, name: str, outcomes: set[str]
 ) -> None:

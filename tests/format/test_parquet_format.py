@@ -648,10 +648,11 @@ def test_a_forged_place_cannot_make_the_decoder_read_beyond_it(memory_store: Obj
 def test_formats_are_found_by_name() -> None:
     assert {name: (found.name, found.suffix) for name, found in FORMATS.items()} == {
         "tlm": ("tlm", ".tlm"),
+        "tlm3": ("tlm3", ".tlm"),
         "parquet": ("parquet", ".parquet"),
     }
     assert segment_format("tlm") is FORMATS["tlm"]
-    with pytest.raises(InvalidInputError, match="unknown format 'orc' known=tlm, parquet"):
+    with pytest.raises(InvalidInputError, match="unknown format 'orc' known=tlm, tlm3, parquet"):
         segment_format("orc")
 
 
@@ -664,7 +665,7 @@ def test_formats_are_found_by_an_objects_first_bytes(tmp_path: Path, where: str 
         writer.finish()
         counted = FaultyStore(store)
         assert format_of_object(counted, name) is FORMATS[name]
-        assert counted.bytes_read == 4
+        assert counted.bytes_read == 5
     for data in (b"", b"PAR", b"ORC\x01 and more"):
         store.put("other", data)
         with pytest.raises(CorruptExtent, match="no known format object=other reason="):

@@ -10,9 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.golden.make import FILES, FOLDER, TIDE_SCHEMA, as_json, tide_rows
-from tests.support import foreign
+from tests.golden.make import FILES, FOLDER, TIDE_SCHEMA, as_json, tide_rows, tide_v3, tide_v3_rows
+from tests.support import foreign, stranger_v3
 from tests.support.rows import EXTENT_ID, KEY, Row, batch_of, by_time, exact, rows_of, write
+from tidelake.dynamic.values import encode
 from tidelake.format import ExtentReader, WriteOptions, format_of_object, segment_format
 from tidelake.model.predicate import (
     And,
@@ -26,6 +27,7 @@ from tidelake.model.predicate import (
     StringContains,
     TimeRange,
 )
+from tidelake.model.schema import Schema
 from tidelake.objects import ObjectStore
 
 GOLDEN = sorted(FOLDER.glob("*.tlm"))
@@ -219,3 +221,24 @@ def test_our_golden_extent_still_says_all_it_said(memory_store: ObjectStore) -> 
 )
 def test_our_golden_extent_still_prunes(memory_store: ObjectStore, predicate: Predicate, blocks: list[int]) -> None:
     assert opened(memory_store, (FOLDER / "tide_v2.tlm").read_bytes()).pruned_blocks(predicate) == blocks
+
+
+@pytest.mark.parametrize("source", ["golden", "today"])
+def test_a_stranger_reads_the_third_body_by_its_specification(memory_store: ObjectStore, source: str) -> None:
+    data = (FOLDER / "tide_v3.tlm").read_bytes() if source == "golden" else tide_v3()
+    footer, blocks = stranger_v3.read_extent(data)
+    assert [entry["row_count"] for entry in footer] == [60, 60, 24]
+    rows = [[dict(zip(block, row, strict=True)) for row in zip(*block.values(), strict=True)] for block in blocks]
+    assert as_json(rows) == as_json([tide_v3_rows()[at : at + 60] for at in (0, 60, 120)])
+
+
+def test_a_stranger_reads_real_looking_events(memory_store: ObjectStore) -> None:
+    events = [
+        encode({"id": n, "level": ["INFO", "WARN"][n % 2], "took": n / 8, "tags": [n], "user": {"name": f"u{n % 9}"}}
+               | ({"rare": n} if n == 777 else {}))
+        for n in range(2_000)
+    ]  # fmt: skip
+    schema = Schema.of({"event": "dynamic"})
+    write(memory_store, segment_format("tlm3"), schema, [batch_of([{"event": each} for each in events], schema)])
+    _, (block,) = stranger_v3.read_extent(bytes(memory_store.get(KEY)))
+    assert block["event"] == events

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from tests.support import foreign
 from tests.support.rows import KEY, Row, batch_of, exact, rows_of, write
+from tidelake.dynamic.values import encode
 from tidelake.format import WriteOptions, segment_format
 from tidelake.model.schema import Column, DataType, Schema
 from tidelake.objects import open_store
@@ -67,6 +68,34 @@ def tide_v2() -> bytes:
     return bytes(store.get(KEY))
 
 
+def tide_v3_rows() -> list[Row]:
+    """Return rows whose dynamic values are hard to take apart, and texts that repeat."""
+    documents = [
+        {"a": 1, "b": {"c": "x", "d": [1, {"e": None}]}, "on": True},
+        {"a": -1.5, "b": {}, "big": 2**70},
+        {"a": None, "b": {"c": "é"}},
+        {"a.b": 1, "a": {"b": 2}},
+        [],
+        "text",
+    ]
+    odd = bytes.fromhex("a2616201616102")  # keys that do not ascend
+    values = [encode(document) for document in documents] + [odd, None]
+    return [row | {"attributes": values[at % 8], "service": f"s{at % 3}"} for at, row in enumerate(_many_rows())]
+
+
+def _many_rows() -> list[Row]:
+    return [row | {"ts": NOON_US + at * 1000} for at, row in enumerate(tide_rows() * 12)]
+
+
+def tide_v3() -> bytes:
+    """Write an extent of the third body, of three blocks."""
+    store, rows = open_store("memory://"), tide_v3_rows()
+    write(
+        store, segment_format("tlm3"), TIDE_SCHEMA, [batch_of(rows, TIDE_SCHEMA)], options=WriteOptions(block_rows=60)
+    )
+    return bytes(store.get(KEY))
+
+
 def foreign_rows() -> list[list[Row]]:
     """Return the rows of the foreign extents, block by block, with times floored to microseconds."""
     blocks = []
@@ -90,6 +119,7 @@ FILES: dict[str, tuple[Callable[[], bytes], Callable[[], list[list[Row]]]]] = {
     "kyma_v1": (lambda: foreign.frame_v1(foreign.sample_batches()), foreign_rows),
     "kyma_v2": (lambda: foreign.frame_v2(foreign.sample_batches()), foreign_rows),
     "tide_v2": (tide_v2, lambda: [tide_rows()[at : at + 5] for at in (0, 5, 10)]),
+    "tide_v3": (tide_v3, lambda: [tide_v3_rows()[at : at + 60] for at in (0, 60, 120)]),
 }
 
 

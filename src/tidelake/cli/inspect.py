@@ -20,7 +20,16 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from tidelake.format import BlockInfo, ExtentMetadata, PieceInfo, format_of_object
+from tidelake.errors import CorruptExtent
+from tidelake.format import (
+    BlockInfo,
+    ExtentMetadata,
+    ExtentReader,
+    PartInfo,
+    PieceInfo,
+    TellsParts,
+    format_of_object,
+)
 from tidelake.format.segment import checksum_of, time_column
 from tidelake.kernels.bloom import PROBES, Filter
 from tidelake.model.schema import Column, Schema
@@ -29,6 +38,7 @@ from tidelake.pruning.statistics import Bound, ColumnStats, Stats, column_to_jso
 
 MAX_BLOCKS_SHOWN = 24  # a screenful; --json has them all
 BOUND_LETTERS = 26  # enough to tell values apart, few enough for two of them in a line
+PARTS_SHOWN = 24  # of a column: a table of hundreds of paths says less
 FULL = 0.95  # a filter with so many bits set does not tell how many keys it holds
 
 State: TypeAlias = Literal["ok", "mismatch", "none"]
@@ -92,6 +102,7 @@ class ExtentReport:
     time: str | None
     columns: tuple[ColumnReport, ...]
     blocks: tuple[BlockReport, ...]
+    parts: tuple[PartInfo, ...] = ()  # of columns that consist of parts
 
     @property
     def state(self) -> State:
@@ -137,13 +148,19 @@ class ExtentReport:
                 | {"stats": _column_stats_to_json(each)}
                 for each in self.columns
             ],
+            "parts": [
+                {"column": each.column, "part": each.part, "path": each.path, "codecs": list(each.codecs)}
+                | {"values": each.values, "bytes": each.byte_size}
+                for each in self.parts
+            ],
             "blocks": [_block_to_json(block) for block in self.blocks],
         }
 
 
 def inspect_extent(store: ObjectStore, key: str) -> ExtentReport:
     """Read an extent's footer, verify every checksum, and report both."""
-    metadata = format_of_object(store, key).open_extent(store, key).metadata()
+    reader = format_of_object(store, key).open_extent(store, key)
+    metadata = reader.metadata()
     time = time_column(metadata.schema)
     name = time.name if time else None
     blocks = tuple(_inspect_block(store, key, block, name, metadata) for block in metadata.blocks)
@@ -159,12 +176,22 @@ def inspect_extent(store: ObjectStore, key: str) -> ExtentReport:
         time=name,
         columns=tuple(_column_reports(metadata)),
         blocks=blocks,
+        parts=_parts(reader),
     )
+
+
+def _parts(reader: ExtentReader) -> tuple[PartInfo, ...]:
+    """Return the parts of columns; none where bytes are not those written, which the checksums tell."""
+    try:
+        return tuple(reader.parts()) if isinstance(reader, TellsParts) else ()
+    except CorruptExtent:
+        return ()
 
 
 def anatomy(report: ExtentReport) -> RenderableType:
     """Lay a report out for a person."""
-    return Group(_heading(report), Text(), _column_table(report), Text(), _block_table(report))
+    parts: list[RenderableType] = [_part_table(report), Text()] if report.parts else []
+    return Group(_heading(report), Text(), _column_table(report), Text(), *parts, _block_table(report))
 
 
 def size_text(count: int) -> str:
@@ -310,6 +337,27 @@ def _checksum_line(report: ExtentReport) -> str:
             places = [f"block {block} column {_clean(column)}" for block, column in report.mismatches]
             more = f" and {len(places) - 3} more" if len(places) > 3 else ""
             return f"MISMATCH in {len(places)} of {_many(pieces, 'piece')}: {', '.join(places[:3])}{more}"
+
+
+def _part_table(report: ExtentReport) -> Table:
+    """List the parts of columns, of each column those that take the most bytes."""
+    table = _table("column", "part", "path", "codec", ">values", ">bytes")
+    for column in report.columns:
+        own = [part for part in report.parts if part.column == column.column.name]
+        for part in own[:PARTS_SHOWN]:
+            _add_row(
+                table,
+                _clean(part.column),
+                part.part,
+                _clean(part.path or ""),
+                ", ".join(part.codecs),
+                f"{part.values:,}",
+                size_text(part.byte_size),
+            )
+        if more := own[PARTS_SHOWN:]:
+            name, rest = _clean(column.column.name), size_text(sum(part.byte_size for part in more))
+            _add_row(table, name, f"{len(more)} more", "", "", "", rest)
+    return table
 
 
 def _column_table(report: ExtentReport) -> Table:

@@ -20,7 +20,8 @@ import pyarrow.compute as pc
 from tidelake.dynamic.values import MISSING, decode, get_path, real_text
 from tidelake.kernels.bloom import Grams
 from tidelake.model.schema import DataType
-from tidelake.runtime.deferred import deferred, is_installed
+from tidelake.runtime.deferred import deferred
+from tidelake.runtime.readiness import has_loops
 
 if TYPE_CHECKING:
     from tidelake.dynamic import plain_cbor
@@ -68,13 +69,16 @@ class PathTable:
 
     def add(self, values: pa.Array) -> BlockPaths | None:
         """Walk one block's values, without nulls; None when one has a form we never write."""
-        if not is_installed("numba"):
+        if not has_loops():
             try:
                 if (found := plain_cbor.describe(values.to_pylist())) is not None:
                     return self._of_plain(found)
             except (plain_cbor.BadForm, UnicodeDecodeError):
                 return None
         data, offsets = _buffers(values)
+        for table, per_row in ((2, 4), (3, 1)):  # as many as rows often need: to walk again costs more than room
+            while self._sizes[table] > 1 and self._sizes[table] < min(per_row * len(values), BLOCK_LEAF_CAP):
+                self._sizes[table] *= 4
         while True:
             slots, arena, leaves, texts = self._sizes
             path_slots = np.zeros(slots, dtype=_PATH_SLOT)
@@ -176,9 +180,17 @@ class Extracted:
                 fits = (self.kinds == TRUE_KIND) | (self.kinds == FALSE_KIND)
                 return pa.array(self.kinds == TRUE_KIND, pa.bool_(), mask=~fits)
             case "string":
-                return _gathered(self.data, self.starts, self.lengths, mask=self.kinds != TEXT_KIND)
+                return self.as_strings()
             case _:
                 raise TypeError(f"a path is not read as {kind}")
+
+    def as_strings(self) -> pa.Array:
+        """Return the texts; the others are null."""
+        return _gathered(self.data, self.starts, self.lengths, mask=self.kinds != TEXT_KIND)
+
+    def as_bytes(self) -> pa.Array:
+        """Return the CBOR of what Arrow has no type for: lists, maps, bytes, times, large integers."""
+        return _gathered(self.data, self.starts, self.lengths, mask=self.kinds != OTHER_KIND, kind=pa.binary())
 
     def as_column(self, kind: DataType) -> pa.Array:
         """Return the values that a column of a type takes, as coercion has it; the others are null.
@@ -188,7 +200,7 @@ class Extracted:
         found = self.as_type(kind)
         if kind.kind == "string" and ((self.kinds != TEXT_KIND) & (self.kinds > NULL_KIND)).any():
             return pc.coalesce(found, self._plain_texts())
-        if kind.kind == "real" and (bigs := self._bigs()):
+        if kind.kind == "real" and (bigs := self.big_ints()):
             reals = np.full(len(self.kinds), None, dtype=object)
             for row, number in bigs.items():
                 reals[row] = float(number) if abs(number) < 2**1023 and int(float(number)) == number else None
@@ -202,11 +214,11 @@ class Extracted:
         is_real = self.kinds == REAL_KIND
         rare = np.full(len(self.kinds), None, dtype=object)
         rare[is_real] = [real_text(real) for real in self.reals[is_real].tolist()]
-        for row, number in self._bigs().items():
+        for row, number in self.big_ints().items():
             rare[row] = str(number)
         return pc.coalesce(flags.cast(pa.utf8()), ints.cast(pa.utf8()), pa.array(rare, pa.utf8()))
 
-    def _bigs(self) -> dict[int, int]:
+    def big_ints(self) -> dict[int, int]:
         """Return the integers beyond 64 bits, which are rare, by row."""
         rows = np.flatnonzero((self.kinds == OTHER_KIND) & (self.lengths > 0))
         rows = rows[np.isin(self.data[self.starts[rows]], BIG_HEADS)] if len(rows) else rows

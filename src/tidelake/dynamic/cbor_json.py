@@ -18,7 +18,8 @@ import pyarrow.compute as pc
 from tidelake.dynamic.cbor_loops import read_head, read_real
 from tidelake.dynamic.values import decode, to_json
 from tidelake.runtime import notices
-from tidelake.runtime.compiling import HAS_COMPILER, compiled
+from tidelake.runtime.compiling import compiled
+from tidelake.runtime.readiness import has_loops
 
 MAX_FAST_DEPTH = 64
 _ALIKE_FROM, _ALIKE_BELOW = 1e-4, 1e15  # reals that nobody writes with an exponent
@@ -33,7 +34,7 @@ _TRUE, _FALSE, _NULL = (np.frombuffer(word, dtype=np.uint8) for word in (b"true"
 
 def json_of(values: pa.Array) -> pa.Array:
     """Return a column of dynamic values as JSON text; nulls stay null."""
-    return _by_loops(values) if HAS_COMPILER else _plainly(values)
+    return _by_loops(values) if has_loops() else _plainly(values)
 
 
 def _plainly(values: pa.Array) -> pa.Array:
@@ -41,7 +42,9 @@ def _plainly(values: pa.Array) -> pa.Array:
     notices.interpreting(values.nbytes)
     several = values.to_pylist()
     others = [at for at, value in enumerate(several) if value is not None and not _is_alike(decode(value))]
-    by_loops = dict(zip(others, _by_loops(values.take(pa.array(others, pa.int64()))).to_pylist(), strict=True))
+    by_loops: dict[int, str] = {}
+    if others:  # or a loop would be compiled for nothing
+        by_loops = dict(zip(others, _by_loops(values.take(pa.array(others))).to_pylist(), strict=True))
     texts = (by_loops.get(at) or (None if value is None else plain_json(value)) for at, value in enumerate(several))
     return pa.array(texts, pa.utf8())
 

@@ -23,7 +23,8 @@ from tidelake.dynamic.cbor import (
 )
 from tidelake.kernels.bloom import LEAF_TEXT_CAP, SEED
 from tidelake.kernels.text_loops import finished, stirred
-from tidelake.runtime.compiling import HAS_COMPILER, compiled, inlined
+from tidelake.runtime.compiling import compiled, inlined
+from tidelake.runtime.readiness import has_loops
 
 _U = np.uint64
 _SEED = _U(SEED)
@@ -32,6 +33,7 @@ _SEED = _U(SEED)
 UNSIGNED, NEGATIVE, BYTES, TEXT, ARRAY, MAP, TAG, SIMPLE = range(8)
 FALSE, TRUE, HALF, SINGLE = 20, 21, 25, 26
 DOT = ord(".")
+LONG_COPY = 32  # bytes above which a copy as a whole is faster than byte by byte
 
 # What a leaf's hash says of its kind; extents keep these hashes, so the letters stay for good.
 LEAF_TEXT, LEAF_WHOLE, LEAF_REAL = ord("s"), ord("i"), ord("d")
@@ -46,7 +48,7 @@ KNOWN, NEW, NO_ROOM = range(3)  # what became of a hash that was to be remembere
 
 def copy(data: Any, starts: Any, lengths: Any, offsets: Any, out: Any) -> None:
     """Copy slices of bytes to where each belongs."""
-    if HAS_COMPILER:
+    if has_loops():
         _copy(data, starts, lengths, offsets, out)
         return
     ends = np.cumsum(lengths)
@@ -57,9 +59,12 @@ def copy(data: Any, starts: Any, lengths: Any, offsets: Any, out: Any) -> None:
 @compiled
 def _copy(data: Any, starts: Any, lengths: Any, offsets: Any, out: Any) -> None:
     for row in range(len(starts)):
-        at = offsets[row]
-        for i in range(lengths[row]):
-            out[at + i] = data[starts[row] + i]
+        at, start, length = offsets[row], starts[row], lengths[row]
+        if length > LONG_COPY:
+            out[at : at + length] = data[start : start + length]
+        else:
+            for i in range(length):
+                out[at + i] = data[start + i]
 
 
 @compiled

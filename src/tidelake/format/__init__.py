@@ -1,4 +1,4 @@
-"""Formats of extents, behind one protocol: see ``segment`` for what a format is, ``tlm`` and ``parquet`` for two."""
+"""Formats of extents, behind one protocol: see ``segment`` for it, and ``tlm``, ``tlm3`` and ``parquet``."""
 
 from collections.abc import Mapping
 
@@ -10,11 +10,14 @@ from tidelake.format.segment import (
     ExtentReader,
     ExtentWriter,
     ExtentWriteResult,
+    PartInfo,
     PieceInfo,
     SegmentFormat,
+    TellsParts,
     WriteOptions,
 )
 from tidelake.format.tlm import TlmFormat
+from tidelake.format.tlm3 import Tlm3Format
 from tidelake.objects import ObjectStore
 
 __all__ = [
@@ -24,16 +27,20 @@ __all__ = [
     "ExtentReader",
     "ExtentWriteResult",
     "ExtentWriter",
+    "PartInfo",
     "PieceInfo",
     "SegmentFormat",
+    "TellsParts",
     "WriteOptions",
     "format_of_object",
     "segment_format",
 ]
 
-FORMATS: Mapping[str, SegmentFormat] = {format.name: format for format in (TlmFormat(), ParquetFormat())}
+FORMATS: Mapping[str, SegmentFormat] = {format.name: format for format in (TlmFormat(), Tlm3Format(), ParquetFormat())}
 
 _NAMES_BY_MAGIC = {b"KYMA": "tlm", b"PAR1": "parquet"}
+_NAMES_BY_VERSION = {b"KYMA\x03": "tlm3"}
+_MAGIC_BYTES = 5
 
 
 def segment_format(name: str) -> SegmentFormat:
@@ -44,13 +51,14 @@ def segment_format(name: str) -> SegmentFormat:
 
 
 def format_of_object(store: ObjectStore, key: str) -> SegmentFormat:
-    """Return an object's format by its first four bytes."""
+    """Return an object's format by its first bytes."""
     try:
-        magic = bytes(store.get_range(key, 0, 4))
+        magic = bytes(store.get_range(key, 0, _MAGIC_BYTES))
     except StorageError as error:
         if error.kind != "short_read":
             raise
-        raise CorruptExtent("no known format", object=key, reason="fewer than four bytes") from error
-    if magic not in _NAMES_BY_MAGIC:
+        raise CorruptExtent("no known format", object=key, reason="fewer than five bytes") from error
+    name = _NAMES_BY_VERSION.get(magic) or _NAMES_BY_MAGIC.get(magic[:4])
+    if name is None:
         raise CorruptExtent("no known format", object=key, reason=f"it begins with {magic!r}")
-    return FORMATS[_NAMES_BY_MAGIC[magic]]
+    return FORMATS[name]

@@ -83,6 +83,7 @@ class ParquetFormat:
 
     name = "parquet"
     suffix = ".parquet"
+    keeps_paths = False
 
     def open_extent(self, store: ObjectStore, key: str) -> ParquetReader:
         return ParquetReader(store, key)

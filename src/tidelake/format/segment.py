@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
@@ -80,6 +80,29 @@ class ExtentMetadata:
 
 
 @dataclass(frozen=True, slots=True)
+class PartInfo:
+    """A part of a column over all blocks of an extent: what it holds, in which codecs, and its bytes.
+
+    ``path`` is of a part that holds one path of a dynamic column, None of others.
+    """
+
+    column: str
+    part: str
+    path: str | None
+    codecs: tuple[str, ...]
+    values: int
+    byte_size: int
+
+
+@runtime_checkable
+class TellsParts(Protocol):
+    """A reader of extents whose columns consist of parts."""
+
+    def parts(self) -> Sequence[PartInfo]:
+        """Return the parts of all columns; their bytes are read."""
+
+
+@dataclass(frozen=True, slots=True)
 class ExtentWriteResult:
     """What the catalog gets to know of a finished extent."""
 
@@ -128,6 +151,7 @@ class SegmentFormat(Protocol):
 
     name: str
     suffix: str
+    keeps_paths: bool  # whether a path of a dynamic column is read alone
 
     def open_extent(self, store: ObjectStore, key: str) -> ExtentReader:
         """Read an extent's footer; CorruptExtent if it is not one of this format."""

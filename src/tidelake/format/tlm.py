@@ -18,18 +18,28 @@ has no checksums, and every value is validated instead. It does not decide which
 from __future__ import annotations
 
 import pickle
-import re
 import struct
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import orjson
 import pyarrow as pa
 
 from tidelake.errors import CorruptExtent, NotFoundError, SchemaError
 from tidelake.format import ipc
+from tidelake.format.frame import (
+    FRAME_TAIL,
+    UNREADABLE,
+    EntryPlaces,
+    check_seal,
+    checked_entry,
+    footer_bytes_of,
+    is_sealed,
+    parsed_footer,
+    sealed_json,
+    unreadable,
+)
 from tidelake.format.segment import (
     TAIL_BYTES,
     BlockInfo,
@@ -43,7 +53,6 @@ from tidelake.format.segment import (
     chosen_columns,
     converted,
     last_bytes,
-    piece_of,
     read_columns,
     reason_of,
     slim_blocks,
@@ -69,11 +78,7 @@ WIDTH_ROWS = (
     1_024  # of a block whose texts' common length is told: their offsets take longer to read than their letters
 )
 
-_FRAME_TAIL = 4 + len(MAGIC_V2)
-_MIN_V2 = len(MAGIC_V2) + _FRAME_TAIL
-_UNREADABLE = (ValueError, KeyError, TypeError, AttributeError)
-_SUM = re.compile(rb',"sum":"([0-9a-f]{16})"}]')
-_SUM_BYTES = len(b',"sum":"0123456789abcdef"}]')
+_MIN_V2 = len(MAGIC_V2) + FRAME_TAIL
 _PHYSICAL = {pa.int32(), pa.int64(), pa.float64(), pa.bool_(), pa.utf8(), pa.binary()}
 
 
@@ -82,6 +87,7 @@ class TlmFormat:
 
     name = "tlm"
     suffix = ".tlm"
+    keeps_paths = False
 
     def open_extent(self, store: ObjectStore, key: str) -> TlmReader:
         return TlmReader(store, key)
@@ -209,7 +215,7 @@ def _encode(draft: Draft, pool: Executor) -> Seal:
         footer = ipc.footer_bytes(schema, blocks)
         arrow_tail = ipc.END_MARK + footer + struct.pack("<i", len(footer)) + ipc.ARROW_MAGIC
         entries[-1]["extent"] = {"id": draft.extent_id, "schema": draft.schema.to_json(), "codec": codec}
-        stats_json = _sealed_json(entries)
+        stats_json = sealed_json(entries)
         frame_tail = struct.pack("<I", len(stats_json)) + MAGIC_V2
         return [MAGIC_V2, head, *(batch.message for batch, _ in encoded), arrow_tail, stats_json, frame_tail]
 
@@ -235,12 +241,6 @@ def _level(block: pa.RecordBatch) -> int:
     return LONG_LEVEL if any(values.nbytes > LONG_BYTES * len(values) for values in texts) else LEVEL
 
 
-def _sealed_json(entries: list[dict[str, Any]]) -> bytes:
-    """Close the JSON with the checksum of everything before it."""
-    body = orjson.dumps(entries)[:-2]
-    return body + b',"sum":"' + checksum_of(body).encode() + b'"}]'
-
-
 def _open(store: ObjectStore, key: str) -> _Parts:
     tail = store.get_tail(key, TAIL_BYTES)
     last = bytes(memoryview(tail.data)[-len(MAGIC_V2) :])
@@ -255,20 +255,12 @@ def _open(store: ObjectStore, key: str) -> _Parts:
 
 
 def _open_v2(store: ObjectStore, key: str, tail: Tail) -> _Parts:
-    length = struct.unpack_from("<I", tail.data, tail.data.size - _FRAME_TAIL)[0]
-    start = tail.size - _FRAME_TAIL - length
-    if start < len(MAGIC_V2):
-        raise ValueError(f"statistics of {length} bytes in an object of {tail.size}")
-    _check_head(tail)
-    stats_json = bytes(last_bytes(store, key, tail, start, length))
-    entries = orjson.loads(stats_json)
-    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-        raise ValueError("the statistics are not a list of objects")
-    seal = _SUM.fullmatch(stats_json[-_SUM_BYTES:])
-    if not seal and not any("tide" in entry or "extent" in entry or "sum" in entry for entry in entries):
+    stats_json = footer_bytes_of(store, key, tail, MAGIC_V2)
+    length, start = len(stats_json), tail.size - FRAME_TAIL - len(stats_json)
+    entries = parsed_footer(stats_json)
+    if not is_sealed(stats_json) and not any("tide" in each or "extent" in each or "sum" in each for each in entries):
         return _open_foreign(store, key, tail, body_end=start, footer_bytes=length, entries=entries)
-    if not seal or checksum_of(stats_json[:-_SUM_BYTES]) != seal[1].decode():
-        raise ValueError("checksum mismatch in the footer")
+    check_seal(stats_json)
     return _open_ours(key, tail, entries, length)
 
 
@@ -279,38 +271,11 @@ def _open_ours(key: str, tail: Tail, entries: list[dict[str, Any]], footer_bytes
         raise ValueError(f"compressed in an unknown way, {extent['codec']!r}")
     blocks, layouts, names = [], [], schema.names
     for entry in entries:
-        rows, tides = entry["row_count"], entry["tide"]
-        if type(rows) is not int or not 0 <= rows <= ipc.MAX_ROWS:
-            raise ValueError(f"a block of {rows!r} rows")
-        if not isinstance(tides, dict) or not isinstance(entry["cols"], dict):
-            raise ValueError("a block without columns")
-        if missing := [name for name in names if name not in tides]:
-            raise ValueError(f"a block without column {missing[0]!r}")
+        rows, tides = checked_entry(entry, names)
         layouts.append(ipc.BatchLayout(rows, extent["codec"], _EntryBuffers(key, entry, names)))
-        places = _EntryPlaces(key, tides, names, tail.size)
+        places = EntryPlaces(key, tides, names, tail.size)
         blocks.append(BlockInfo(Stats(rows, EntryColumns(key, entry, schema)), places))
     return _Parts(2, extent["id"], schema, schema.arrow, tail.size, footer_bytes, blocks, layouts)
-
-
-class _EntryPlaces(Mapping[str, PieceInfo]):
-    """Where the columns of one block lie, read when asked for: a footer tells of more blocks than are read."""
-
-    def __init__(self, key: str, tides: Mapping[str, Any], names: Sequence[str], end: int) -> None:
-        self._key, self._tides, self._names, self._end = key, tides, names, end
-
-    def __getitem__(self, name: str) -> PieceInfo:
-        if name not in self._names:
-            raise KeyError(name)
-        try:
-            return piece_of(self._tides[name], self._end)
-        except _UNREADABLE as error:
-            raise _unreadable(self._key, name, error) from error
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
-
-    def __len__(self) -> int:
-        return len(self._names)
 
 
 class _EntryBuffers(Sequence[ipc.Piece]):
@@ -333,16 +298,11 @@ class _EntryBuffers(Sequence[ipc.Piece]):
             if width is not None and (type(width) is not int or width < 1):
                 raise ValueError(f"texts of {width!r} bytes")
             return ipc.Piece(0, tide["len"], nulls, buffers, width)
-        except _UNREADABLE as error:
-            raise _unreadable(self._key, name, error) from error
+        except UNREADABLE as error:
+            raise unreadable(self._key, name, error) from error
 
     def __len__(self) -> int:
         return len(self._names)
-
-
-def _unreadable(key: str, column: str, error: Exception) -> CorruptExtent:
-    """Return of a footer that tells nothing sensible of a column that it is corrupt."""
-    return CorruptExtent("not a readable extent", object=key, column=column, reason=reason_of(error))
 
 
 def _open_foreign(
@@ -403,9 +363,3 @@ def _read_schema(store: ObjectStore, key: str, head: pa.Buffer, body_at: int, bo
         if field.type not in _PHYSICAL and not pa.types.is_timestamp(field.type) and not vector:
             raise SchemaError("unsupported arrow type in an extent", object=key, column=field.name, type=field.type)
     return schema.remove_metadata()
-
-
-def _check_head(tail: Tail) -> None:
-    """Verify the opening magic when the tail happens to be the whole object."""
-    if tail.data.size == tail.size and bytes(tail.data[: len(MAGIC_V2)]) != MAGIC_V2:
-        raise ValueError("the opening magic is not the closing one")

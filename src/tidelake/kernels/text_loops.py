@@ -17,7 +17,8 @@ import pyarrow as pa
 from tidelake.kernels import plain_loops
 from tidelake.kernels.bloom import GRAM_COUNT, GRAM_LETTERS, MIX_A, MIX_B, PROBES, SEED, Filter, Grams
 from tidelake.kernels.tokens import TOKEN_LENGTH_CAP, TOKEN_SET_CAP
-from tidelake.runtime.compiling import HAS_COMPILER, compiled, inlined
+from tidelake.runtime.compiling import compiled, inlined
+from tidelake.runtime.readiness import has_loops
 
 BLOCK_TOKEN_CAP = 200_000  # past this a block's filter would say yes to everything
 
@@ -43,7 +44,7 @@ class TokenTable:
         self._count = 0
         self._used = 0
         self._letters = np.empty(1 << 15, dtype=np.uint8)
-        self._plain = None if HAS_COMPILER else plain_loops.Tokens(slots=1 << 12, letters=1 << 15)
+        self._plain = None if has_loops() else plain_loops.Tokens(slots=1 << 12, letters=1 << 15)
         self._allocate(1 << 12)
 
     def add(self, texts: pa.Array) -> tuple[Hashes, Grams] | None:
@@ -104,7 +105,7 @@ class TokenTable:
 
 def distinct_texts(texts: pa.Array) -> tuple[pa.Array, Hashes]:
     """Return the distinct values of a string or binary array without nulls, and their hashes."""
-    if not HAS_COMPILER:
+    if not has_loops():
         return plain_loops.distinct_texts(texts)
     data, offsets = _buffers(texts)
     slots = np.full(1 << max(4, (len(texts) * 2 - 1).bit_length()), -1, dtype=np.int64)
@@ -123,7 +124,7 @@ def filter_of(hashes: Hashes, size: int) -> Filter:
 
 def add_to_bits(bits: npt.NDArray[np.uint8], hashes: Hashes) -> None:
     """Set in place the bits of a filter that these hashes have."""
-    if not HAS_COMPILER:
+    if not has_loops():
         bits |= np.frombuffer(Filter.sized(hashes, len(bits)).bits, dtype=np.uint8)
         return
     _mark(bits, hashes, _U(32 - (len(bits) * 8).bit_length() + 1))

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable
 from dataclasses import replace
+from operator import is_
 
 from tidelake.errors import ConflictError, InvalidInputError, OverlapError, SchemaError, TidelakeError
 from tidelake.model.exact import has_inexact_longs, stream_has_inexact_longs
@@ -60,6 +61,8 @@ def rebase(
     _check_pinned(commit, onto)
     _check_exact(commit, onto.schema, is_first=is_first and commit.base == onto.sequence)
     actions = tuple(_rebase_actions(commit, onto)) or (UpdateTable(),)  # all of it was there already
+    if commit.base == onto.sequence and len(actions) == len(commit.actions) and all(map(is_, actions, commit.actions)):
+        return commit
     return replace(commit, base=onto.sequence, actions=actions)
 
 
@@ -79,8 +82,9 @@ def gather(
         left = frozenset(item for item in inputs_of(commit) if item in live and item not in taken)
         try:
             fitted = rebase(commit, onto, live=left, held=is_held, is_first=not accepted)
-            settings = settings_after(fitted.actions, onto.settings)
-            onto = replace(onto, schema=schema_after(fitted.actions, onto.schema), settings=settings)
+            schema, settings = schema_after(fitted.actions, onto.schema), settings_after(fitted.actions, onto.settings)
+            if schema is not onto.schema or settings is not onto.settings:
+                onto = replace(onto, schema=schema, settings=settings)
         except TidelakeError as error:
             refused.append((commit, error.with_traceback(None)))  # which would keep all callers' frames alive
             continue

@@ -23,10 +23,11 @@ PROMOTED = "promoted:"  # made of a path: the dynamic column and the path
 OVERFLOWED = "overflowed:"  # may have values in the overflow column
 DEMOTED = "demoted:"  # dynamic by now: the type it had, for people
 SUFFIX = ("min_segments", "max_segments", "max_rows")  # the limits of uniting the last segments of a table with a key
-FORMATS = ("tlm", "parquet")  # of extents, by the names that ``format`` knows them under
+FORMATS = ("tlm", "tlm3", "parquet")  # of extents, by the names that ``format`` knows them under
 SEGMENT_FORMAT = "parquet"  # of segments, which others read beside a manifest
 SHARED, USER = "shared", "user"  # whose rows a table holds: everybody's in one, or each user's apart
 SCOPES = (SHARED, USER)
+KEPT = 64  # stored shapes whose reading is remembered
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,18 @@ class TableSettings:
 
     @classmethod
     def of(cls, stored: Mapping[str, Any]) -> TableSettings:
+        """Read the stored shape; one that was read of late, which nobody changes, is not read again."""
+        kept = _read_last.get(id(stored))
+        if kept is not None and kept[0] is stored:
+            return kept[1]
+        found = cls._read(stored)
+        if len(_read_last) >= KEPT:
+            _read_last.clear()
+        _read_last[id(stored)] = (stored, found)
+        return found
+
+    @classmethod
+    def _read(cls, stored: Mapping[str, Any]) -> TableSettings:
         return cls(
             stored.get("time"),
             stored.get("format") or "tlm",
@@ -111,3 +124,6 @@ class TableSettings:
 def columns_under(prefix: str, settings: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Return the columns that settings of one sort name, with what they say."""
     return ((name.removeprefix(prefix), value) for name, value in settings.items() if name.startswith(prefix))
+
+
+_read_last: dict[int, tuple[Mapping[str, Any], TableSettings]] = {}  # by the id of a shape, which is kept alive by it

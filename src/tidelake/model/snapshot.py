@@ -211,14 +211,23 @@ class DropHot:
 
 @dataclass(frozen=True, slots=True)
 class RecordOffset:
-    """Remember that a stream's batch is in; batches only rise, and one that is not above the last is a replay."""
+    """Remember that a stream's batch is in; batches only rise, and one that is not above the last is a replay.
+
+    Where batches may be cut anew by whoever reads the stream next, ``after`` says which one must be the last, -1 for
+    none: two readers that both think that a stream is theirs cannot both go on.
+    """
 
     stream: str
     batch: int
+    after: int | None = field(default=None, metadata=LATER)
 
     def __post_init__(self) -> None:
         if self.batch < 0:
             raise InvalidInputError("a stream's batches are numbered from 0", stream=self.stream, batch=self.batch)
+        if self.after is not None and not -1 <= self.after < self.batch:
+            raise InvalidInputError(
+                "a batch comes after another", stream=self.stream, after=self.after, batch=self.batch
+            )
         _check_key("stream", self.stream)
 
 
@@ -261,6 +270,17 @@ class Fence:
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """What one of several callers that share a commit brought: the key under which it happens once, and its rows."""
+
+    key: str
+    rows: int
+
+    def __post_init__(self) -> None:
+        _check_key("idempotency key", self.key)
+
+
+@dataclass(frozen=True, slots=True)
 class Commit:
     """Actions on one scope, built on the snapshot ``base``. Its id is unique for ever, its key is the caller's."""
 
@@ -273,6 +293,7 @@ class Commit:
     claims: tuple[Claim, ...] = ()
     fence: Fence | None = None
     is_exact: bool = field(default=False, metadata=LATER)  # it holds on its base alone, and is not rebased
+    parts: tuple[Part, ...] = field(default=(), metadata=LATER)  # of callers that share it; if one is in, it is refused
 
     def __post_init__(self) -> None:
         if not self.id or not self.actions:
@@ -326,13 +347,31 @@ def inputs_of(commit: Commit) -> tuple[str, ...]:
     return (*extents, *batches)
 
 
-def keys_of(commit: Commit) -> tuple[str, ...]:
-    """Return the keys under which a commit happens once: the caller's, and one for each stream batch.
+def check_positions(actions: Iterable[Action], last: Mapping[str, int]) -> None:
+    """Refuse to go on from another place in a stream than where it is, which ``last`` says."""
+    for action in actions:
+        if isinstance(action, RecordOffset) and action.after not in (None, last.get(action.stream, -1)):
+            raise ConflictError(
+                "a stream is not where it was: another reader has it", stream=action.stream, after=action.after,
+                found=last.get(action.stream), kind="stream_moved",
+            )  # fmt: skip
 
-    A control character keeps a stream's keys apart from the callers', which are printable.
+
+def has_positions(commit: Commit) -> bool:
+    """Whether a commit goes on from a place in a stream, and holds only there."""
+    return any(isinstance(action, RecordOffset) and action.after is not None for action in commit.actions)
+
+
+def keys_of(commit: Commit) -> tuple[str, ...]:
+    """Return the keys under which a commit happens once: the caller's, its parts', and one for each stream batch.
+
+    A control character keeps a stream's keys apart from the callers', which are printable. A batch that says which one
+    it comes after has no key: its place is checked instead.
     """
     own = () if commit.key is None else (commit.key,)
-    return own + tuple(f"{a.stream}\x1f{a.batch}" for a in commit.actions if isinstance(a, RecordOffset))
+    parts = tuple(part.key for part in commit.parts)
+    batches = (action for action in commit.actions if isinstance(action, RecordOffset) and action.after is None)
+    return own + parts + tuple(f"{action.stream}\x1f{action.batch}" for action in batches)
 
 
 def coverage_keys_of(commit: Commit) -> tuple[str, ...]:
@@ -348,6 +387,19 @@ def receipt_of(commit: Commit, snapshot: Snapshot) -> Receipt:
     return Receipt(
         commit.id, snapshot.id, snapshot.sequence, snapshot.committed_us, added.rows + added.hot_rows, added.extents
     )
+
+
+def part_id(commit_id: str, at: int) -> str:
+    """Name a part of a commit by its place."""
+    return f"{commit_id}-{at}"
+
+
+def part_receipts(commit: Commit, receipt: Receipt) -> dict[str, Receipt]:
+    """Return the answer of each part of a commit, by its key: its own rows in the snapshot of all."""
+    return {
+        part.key: replace(receipt, commit_id=part_id(commit.id, at), rows=part.rows)
+        for at, part in enumerate(commit.parts)
+    }
 
 
 def advance(
@@ -437,8 +489,9 @@ def apply(manifest: Manifest, commits: Sequence[Commit], *, snapshot_id: str, at
             case DropHot(batch_id):
                 removed += count_of(_taken(hot, batch_id, sequence))
             case RecordOffset(stream, batch_number):
-                if batch_number <= offsets.get(stream, -1):
+                if action.after is None and batch_number <= offsets.get(stream, -1):
                     raise ConflictError("a stream's batch is in", stream=stream, batch=batch_number, kind="replayed")
+                check_positions((action,), offsets)
                 offsets[stream] = batch_number
             case UpdateTable() | UpdateCoverage():
                 pass  # advance does these

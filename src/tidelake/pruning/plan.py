@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeAlias
 
 from tidelake.model.expression import Distance
+from tidelake.model.path_value import PathValue
 from tidelake.model.predicate import And, Predicate, TimeRange, columns_of, conjuncts_of
 from tidelake.model.schema import Schema
 from tidelake.model.snapshot import Extent, HotBatch, Snapshot
@@ -39,8 +40,11 @@ class Question:
     alternatives: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
     limit: int | None = None
     ordered_by: str | None = None
-    computed: Mapping[str, Distance] = field(default_factory=dict)  # by the name of the column they are given as
+    computed: Mapping[str, Distance | PathValue] = field(
+        default_factory=dict
+    )  # by the name of the column they are given as
     asked: Predicate | None = None  # ``where`` as it was asked, where columns mean more than they store
+    rough: bool = False  # whether rows that do not satisfy ``where`` may be given too: who reads them asks again
 
     @property
     def needed(self) -> tuple[str, ...]:

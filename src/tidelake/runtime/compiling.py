@@ -3,57 +3,41 @@
 numba is an extra (``tidelake[fast]``), and larger than all else together but Arrow. A loop is written once, for both:
 64-bit words are NumPy's, which go round as compiled ones do, and what is read from arrays of narrower numbers is a
 Python integer here, as it is 64 bits wide there. The plain way is right and slow, so whoever has a twin that works on
-whole columns asks ``HAS_COMPILER`` first. The first call of a compiled loop on a machine compiles, and ``waiting``
-hears of it; later processes load the code from numba's cache. It does not know what loops do.
+whole columns asks ``readiness.has_loops`` first. The first call of a compiled loop on a machine compiles, and
+``waiting`` hears of it; later processes load the code from numba's cache. It does not know what loops do.
 """
 
 from __future__ import annotations
 
 import functools
-import hashlib
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tidelake.runtime import notices
 from tidelake.runtime.deferred import is_installed
+from tidelake.runtime.readiness import COMPILER, loop_sources
 
-HAS_COMPILER = is_installed("numba")
-
-LOOP_ROOMS = (
-    "runtime",
-    "kernels",
-    "dynamic",
-    "logical",
-    "ingest",
-    "scan",
-    "spark",
-)  # that have functions which are compiled
+HAS_COMPILER = is_installed(COMPILER)
 
 _NARROW = frozenset("bBhHiI?")  # numbers that compiled code widens before it computes, and NumPy does not
-
-
-@functools.cache
-def loop_sources() -> str:
-    """Return the digest of all sources that loops are compiled from, which is what kept code is valid for.
-
-    numba itself looks at the one file that a loop is written in, and so would go on with code into which an older
-    function of another file was compiled.
-    """
-    package, digest = Path(__file__).parents[1], hashlib.blake2b(digest_size=16)
-    for room in LOOP_ROOMS:
-        for path in sorted((package / room).rglob("*.py")):
-            digest.update(b"%s %d " % (path.relative_to(package).as_posix().encode(), path.stat().st_size))
-            digest.update(path.read_bytes())
-    return digest.hexdigest()
 
 
 def is_ready(loop: Any) -> bool:
     """Whether this process has compiled or loaded a loop; never, where there is no compiler."""
     return HAS_COMPILER and bool(getattr(loop, "signatures", True))
+
+
+def is_kept(loop: Any) -> bool:
+    """Whether the code of a loop is on the disk, so that it is loaded and not compiled; true where nothing compiles."""
+    if not HAS_COMPILER:
+        return True
+    try:
+        return bool(loop._cache._cache_file._load_index())
+    except (AttributeError, OSError, EOFError, ValueError):
+        return False
 
 
 if HAS_COMPILER:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from tidelake.runtime.deferred import is_installed
+
 QUIET_S = 0.7  # of compiling that nobody needs to be told of
 QUIET_BYTES = 32 << 20  # gone through uncompiled that nobody needs to be told of: some seconds
 NOTICE = "compiling for this machine, which takes some seconds, once"
@@ -41,6 +43,6 @@ def interpreting(size: int) -> None:
     """Note that bytes are gone through without a compiler; tell when they are many."""
     global _tell, _plain_bytes
     _plain_bytes += size
-    if _tell is not None and _plain_bytes >= QUIET_BYTES:
+    if _tell is not None and _plain_bytes >= QUIET_BYTES and not is_installed("numba"):
         tell, _tell = _tell, None
         tell(PLAIN_NOTICE)

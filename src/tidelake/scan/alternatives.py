@@ -15,6 +15,7 @@ from tidelake.catalog.protocol import Catalog
 from tidelake.dynamic import cbor
 from tidelake.errors import QueryError, SchemaError
 from tidelake.model.expression import Distance, parse_where
+from tidelake.model.path_value import PathValue
 from tidelake.model.predicate import DynamicPathExists, Predicate, columns_of
 from tidelake.model.schema import HIDDEN_IDS, OVERFLOW_COLUMN, DataType, Schema
 from tidelake.model.settings import OVERFLOWED, PROMOTED, columns_under
@@ -35,7 +36,10 @@ def alternatives_of(settings: Mapping[str, Any]) -> dict[str, tuple[tuple[str, s
 
 
 def understood(
-    catalog: Catalog, snapshot: Snapshot, columns: Sequence[str | Distance] | None, where: Predicate | str | None
+    catalog: Catalog,
+    snapshot: Snapshot,
+    columns: Sequence[str | Distance | PathValue] | None,
+    where: Predicate | str | None,
 ) -> tuple[Snapshot, Predicate | None]:
     """Read a condition, and show as a column what is none and is found in the overflow column."""
     names = [name for name in columns or () if isinstance(name, str)]

@@ -22,7 +22,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidelake.dynamic import cbor
+from tidelake.dynamic import cbor, path_values
 from tidelake.dynamic.values import decode, get_path
 from tidelake.errors import InvalidInputError, QueryError, SchemaError
 from tidelake.logical import stored_test
@@ -49,7 +49,6 @@ from tidelake.model.predicate import (
     TimeRange,
     Value,
     VectorTest,
-    columns_of,
     conjuncts_of,
     leaves_of,
     time_ns,
@@ -58,16 +57,18 @@ from tidelake.model.schema import Column, DataType, Schema
 from tidelake.model.times import parse_time_ns
 from tidelake.model.vectors import Metric, measure
 from tidelake.runtime.deferred import deferred
+from tidelake.scan.path_columns import names_asked, path_name
+from tidelake.scan.windows import NARROW_SHARE, ROUGH_SHARE, cut_by_time
+from tidelake.scan.words import by_word
 
 if TYPE_CHECKING:
     from tidelake.scan import text_search as searching
 else:
     searching = deferred("tidelake.scan.text_search")  # brings a compiler, which planning does without
 
-# Once only one row in so many is left, the rest is asked of those alone: 13 ms become 0.5 where 1 % are left.
-NARROW_SHARE = 4
-
 MAX_HITS = 256  # of a text in a batch, looked at one by one; where there are more, the batch is asked as a whole
+
+_SEARCHES = (StringHas, StringContains, StartsWith, StringMatches)
 
 _Rows: TypeAlias = npt.NDArray[np.int64]
 _Family: TypeAlias = type[Any]  # int for all numbers, or str, bool, bytes, datetime
@@ -133,13 +134,13 @@ def evaluate(predicate: Predicate, batch: pa.RecordBatch) -> pa.BooleanArray:
             return _leaf_answers(leaf, batch)
 
 
-def select(predicate: Predicate, batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Keep the rows for which a predicate is true.
+def select(predicate: Predicate, batch: pa.RecordBatch, *, rough: bool = False) -> pa.RecordBatch:
+    """Keep the rows for which a predicate is true; ``rough`` may keep others too, where nearly all rows are kept.
 
     What an And asks is asked in order of cost, and dear questions only of the rows that are left once those are few. A
     window of a time column that ascends is cut out, which copies nothing.
     """
-    batch, parts = _cut_by_time(batch, sorted(conjuncts_of(predicate), key=_cost))
+    batch, parts = cut_by_time(batch, sorted(conjuncts_of(predicate), key=_cost))
     if not parts:
         return batch
     asked, rows, answers = batch, None, None
@@ -152,24 +153,22 @@ def select(predicate: Predicate, batch: pa.RecordBatch) -> pa.RecordBatch:
         if at + 1 < len(parts) and left * NARROW_SHARE <= len(answers):
             kept = pc.indices_nonzero(answers)
             rows, answers = kept if rows is None else rows.take(kept), None
-            needed = sorted(set().union(*(columns_of(part) for part in parts[at + 1 :])) & set(batch.schema.names))
+            needed = sorted(set().union(*(names_asked(part) for part in parts[at + 1 :])) & set(batch.schema.names))
             asked = batch.select(needed).take(rows)
     if rows is None:
-        return batch if left == batch.num_rows else batch.filter(answers)
+        return batch if left >= batch.num_rows * (ROUGH_SHARE if rough else 1) else batch.filter(answers)
     return batch.take(rows if answers is None else rows.filter(answers))
-
-
-def stretch(batch: pa.RecordBatch, start: int, stop: int) -> pa.RecordBatch:
-    """Return neighbouring rows: as a view where they are many, as a copy where a view would hold on to much else."""
-    if (stop - start) * NARROW_SHARE >= batch.num_rows:
-        return batch.slice(start, stop - start)
-    return batch.take(pa.array(np.arange(start, stop)))
 
 
 def _trues(predicate: Predicate, batch: pa.RecordBatch) -> pa.BooleanArray:
     """Return for which rows a predicate is true; of the others, it is not told whether it is false or null."""
     match predicate:
-        case DynamicPathEquals(column, path, str(text)) if text and "[" not in path and column in batch.schema.names:
+        case DynamicPathEquals(column, path, str(text)) if (
+            text
+            and "[" not in path
+            and column in batch.schema.names
+            and path_name(column, path) not in batch.schema.names
+        ):
             values = batch.column(column)
             rows = _rows_with(_utf8(text), values)
             if rows is not None:
@@ -208,39 +207,6 @@ def _rows_with(needle: bytes, values: pa.Array) -> _Rows | None:
             return None
         at = letters.find(needle, at + 1)
     return np.unique(np.searchsorted(places, np.array(hits, dtype=np.int64), side="right") - 1)
-
-
-def _cut_by_time(batch: pa.RecordBatch, parts: Sequence[Predicate]) -> tuple[pa.RecordBatch, list[Predicate]]:
-    """Cut a batch to those windows whose column it ascends by; give it, and the questions that are left."""
-    start, stop, others = 0, batch.num_rows, []
-    for part in parts:
-        window = _window(part, batch) if isinstance(part, TimeRange) else None
-        if window is None:
-            others.append(part)
-        else:
-            start, stop = max(start, window[0]), min(stop, window[1])
-    whole = stop - start >= batch.num_rows
-    return batch if whole else stretch(batch, start, max(start, stop)), others
-
-
-def _window(wanted: TimeRange, batch: pa.RecordBatch) -> tuple[int, int] | None:
-    """Find the first row of a window and the one after its last; None if the rows are not known to ascend by it."""
-    at = batch.schema.get_field_index(wanted.column)
-    if at < 0 or batch.schema.field(at).type != DataType("timestamp").arrow or batch.column(at).null_count:
-        return None
-    micros = batch.column(at).view(pa.int64()).to_numpy()
-    if not bool((micros[1:] >= micros[:-1]).all()):
-        return None
-    start = 0 if wanted.start_ns is None else _first_from(wanted.start_ns, micros)
-    return start, len(micros) if wanted.end_ns is None else _first_from(wanted.end_ns, micros)
-
-
-def _first_from(bound_ns: int, micros: _Rows) -> int:
-    """Find the first of some ascending times that is not before a bound."""
-    least = -(-bound_ns // 1000)
-    if least >= 2**63:
-        return len(micros)
-    return int(np.searchsorted(micros, max(least, -(2**63))))
 
 
 def _bound(leaf: Leaf, column: Column) -> Leaf:
@@ -332,11 +298,17 @@ def _cost(predicate: Predicate) -> int:
             return 2
         case StringHas() | StringContains() | StartsWith():
             return 1
-        case _:
+        case InSet() | Equals(value=str()):
             return 0
+        case _:
+            return -1
 
 
 def _leaf_answers(leaf: Leaf, batch: pa.RecordBatch) -> pa.BooleanArray:
+    if isinstance(leaf, DynamicPathExists | DynamicPathEquals | DynamicPathTest):
+        at = batch.schema.get_field_index(path_name(leaf.column, leaf.path))
+        if at >= 0:
+            return _apart_answers(leaf, batch.column(at))
     at = batch.schema.get_field_index(leaf.column)
     if at < 0:
         raise unknown_column(leaf.column, batch.schema.names)
@@ -492,6 +464,50 @@ def _path_answers(leaf: DynamicPathExists | DynamicPathEquals | DynamicPathTest,
             return _answers_to(InSet("", (value,)), found, leaf.path, values)
         case DynamicPathTest(_, path, test):
             return _answers_to(test, found, path, values)
+
+
+def _apart_answers(
+    leaf: DynamicPathExists | DynamicPathEquals | DynamicPathTest, values: pa.StructArray
+) -> pa.BooleanArray:
+    """Answer from what rows have at a path, held apart by type."""
+    kinds = path_values.kinds_of(values)
+    match leaf:
+        case DynamicPathExists():
+            return pa.array(kinds != cbor.MISSING_KIND)
+        case DynamicPathTest(_, _, IsNull()):
+            return pa.array(kinds <= cbor.NULL_KIND)
+        case DynamicPathEquals(_, _, value):
+            test: PathTest = InSet("", (value,))
+        case DynamicPathTest():
+            test = leaf.test
+    answers, known = np.zeros(len(values), dtype=np.bool_), np.zeros(len(values), dtype=np.bool_)
+    for part, family in _by_family(test):
+        for rows, judged in _judged_apart(part, family, kinds, values):
+            answers[rows], known[rows] = judged[rows] if len(judged) == len(answers) else judged, True
+    return pa.array(answers, mask=kinds <= cbor.NULL_KIND if isinstance(test, InSet) else ~known)
+
+
+def _judged_apart(
+    test: Any, family: _Family, kinds: npt.NDArray[np.uint8], values: pa.StructArray
+) -> Iterator[tuple[Any, npt.NDArray[np.bool_]]]:
+    """Judge the values of one type: of all rows, of which those that have one are named."""
+    names = {int: ("int", "real"), str: ("text",)}.get(family, ())
+    for name in names:
+        if (held := path_values.field(values, name)) is not None:
+            judge = searching.search if isinstance(test, _SEARCHES) else _compared
+            yield np.asarray(held.is_valid()), _plain(pc.fill_null(by_word(judge, test, held), False))
+    if family is bool and len(flags := path_values.flags(values)):
+        yield np.asarray(flags.is_valid()), _plain(pc.fill_null(_compared(test, flags), False))
+    others = path_values.field(values, "other") if family in _RARE_HEADS else None
+    if others is not None:
+        rows, rare = _rare(family, cbor.whole(others), None, others)
+        yield rows, np.array([_holds(test, value) for value in rare], dtype=np.bool_)
+
+
+def tested(test: Leaf, values: pa.StructArray) -> pa.BooleanArray:
+    """Return which texts at a path pass a test; null where there is no text."""
+    judge = searching.search if isinstance(test, _SEARCHES) else _compared
+    return by_word(judge, test, path_values.texts(values))
 
 
 def _answers_to(test: PathTest, found: cbor.Extracted, path: str | None, values: pa.Array) -> pa.BooleanArray:

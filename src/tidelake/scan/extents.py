@@ -8,10 +8,9 @@ it, so memory holds what overlaps in time and not the table. It does not plan.
 
 from __future__ import annotations
 
-import os
-from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from threading import Lock
@@ -21,22 +20,37 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidelake.dynamic import cbor
+from tidelake.dynamic import cbor, path_values
 from tidelake.dynamic.cbor_encode import encoded
 from tidelake.errors import CorruptError
 from tidelake.format import ExtentReader, segment_format
 from tidelake.logical import shown
-from tidelake.model.predicate import Predicate, columns_of
+from tidelake.model.expression import Distance
+from tidelake.model.path_value import PathValue
+from tidelake.model.predicate import Predicate
 from tidelake.model.schema import DELETED_COLUMN, DYNAMIC_FIELD, SEQ_COLUMN, Column, DataType, Schema, told_apart
 from tidelake.model.snapshot import Extent, HotBatch
 from tidelake.objects import ObjectStore
 from tidelake.pruning.plan import Block, ExtentTask, Question, ScanPlan, surviving, with_blocks
 from tidelake.runtime.forking import renew_after_fork
-from tidelake.scan.evaluate import measured, select, stretch
+from tidelake.scan.ahead import READ_THREADS, Piece, read_ahead
+from tidelake.scan.block_cache import BlockCache, with_cache
+from tidelake.scan.evaluate import measured, select, tested
 from tidelake.scan.hot import hot_groups
+from tidelake.scan.path_columns import (
+    Path,
+    ReadsPaths,
+    extracted,
+    given,
+    path_name,
+    paths_in,
+    paths_shown,
+    whole_columns,
+    whole_needed,
+    with_paths,
+)
+from tidelake.scan.windows import stretch
 
-READ_THREADS = max(2, min(8, os.cpu_count() or 2))
-MEMORY_BUDGET = 256 << 20  # bytes of blocks in memory ahead of the consumer, as stored
 FOOTERS_KEPT = 4096  # opened extents; a footer is a few dozen kilobytes
 LAST_NS = 2**63
 LATE_BYTES = 256 << 10  # columns of a block that are read in a second step, if at all: a request costs about as much
@@ -50,7 +64,7 @@ class Footers:
     """Open extents once: a bounded cache of readers by key. Extents never change, so nothing here goes stale."""
 
     def __init__(self, store: ObjectStore, kept: int = FOOTERS_KEPT) -> None:
-        self._store, self._kept = store, kept
+        self._store, self._kept, self._blocks = store, kept, BlockCache()
         self._readers: OrderedDict[str, ExtentReader] = OrderedDict()
         self._lock = Lock()
         renew_after_fork(self)
@@ -77,6 +91,7 @@ class Footers:
                 rows=found.row_count,
                 expected=extent.row_count,
             )
+        reader = with_cache(reader, extent.key, self._blocks)
         with self._lock:
             self._readers[extent.key] = reader
             while len(self._readers) > self._kept:
@@ -86,10 +101,12 @@ class Footers:
 
 def prune_blocks(plan: ScanPlan, footers: Footers, *, prune: bool = True) -> ScanPlan:
     """Read the footers of a plan's extents and drop the blocks they disprove, or none of them."""
-    needed = Shape.of(plan.question, plan.question.needed).sources
+    question = plan.question
+    shape = Shape.of(question, whole_needed(question), paths_in(question.where) | paths_shown(question))
 
     def blocks_of(task: ExtentTask) -> list[Block]:
-        infos = footers.open(task.extent).metadata().blocks
+        reader = footers.open(task.extent)
+        infos = reader.metadata().blocks
         stats = [info.stats for info in infos]
         first_rows = np.cumsum([0, *(each.rows for each in stats)])
         kept = surviving(plan.question, task.extent, stats) if prune else dict.fromkeys(range(len(infos)), False)
@@ -98,7 +115,7 @@ def prune_blocks(plan: ScanPlan, footers: Footers, *, prune: bool = True) -> Sca
                 number,
                 stats[number],
                 byte_size=sum(piece.length for piece in infos[number].pieces.values()),
-                needed_bytes=sum(piece.length for name, piece in infos[number].pieces.items() if name in needed),
+                needed_bytes=_needed_bytes(reader, number, shape),
                 proven=proven,
                 first_row=int(first_rows[number]),
                 dead=_dead_between(task.dead, int(first_rows[number]), int(first_rows[number + 1])),
@@ -114,6 +131,13 @@ def prune_blocks(plan: ScanPlan, footers: Footers, *, prune: bool = True) -> Sca
             found = list(pool.map(blocks_of, plan.tasks))
     blocks = {task.extent.id: blocks for task, blocks in zip(plan.tasks, found, strict=True)}
     return with_blocks(plan, blocks)
+
+
+def _needed_bytes(reader: ExtentReader, number: int, shape: Shape) -> int:
+    pieces = reader.metadata().blocks[number].pieces
+    return sum(piece.length for name, piece in pieces.items() if name in shape.sources) + _paths_size(
+        reader, number, shape
+    )
 
 
 def scan(plan: ScanPlan, footers: Footers) -> pa.RecordBatchReader:
@@ -171,7 +195,9 @@ def output_schema(question: Question) -> pa.Schema:
     """Return the Arrow schema of a scan's batches."""
     return pa.schema(
         [
-            pa.field(name, pa.float64()) if name in question.computed else _field(question.schema[name])
+            _computed_field(name, question.computed[name])
+            if name in question.computed
+            else _field(question.schema[name])
             for name in question.columns
         ]
     )
@@ -183,33 +209,24 @@ def _projected(question: Question, batch: pa.RecordBatch, schema: pa.Schema) -> 
         return batch.select(list(question.columns))
     arrays = [
         measured(each.metric, each.query, batch.column(each.column))
-        if (each := question.computed.get(name)) is not None
+        if isinstance(each := question.computed.get(name), Distance)
         else batch.column(name)
         for name in question.columns
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-@dataclass(frozen=True, slots=True)
-class _Piece:
-    """A unit of reading: one block of an extent, or the hot rows, with the least time in it."""
-
-    read: Callable[[], pa.RecordBatch]
-    byte_size: int
-    first_ns: int | None
-
-
-def _pieces(plan: ScanPlan, footers: Footers) -> list[_Piece]:
+def _pieces(plan: ScanPlan, footers: Footers) -> list[Piece]:
     question = plan.question
     reading = _Reading.of(question, footers)
     pieces = [
-        _Piece(partial(reading.block, task.extent, block), block.needed_bytes, _first_ns(question, block))
+        Piece(partial(reading.block, task.extent, block), block.needed_bytes, _first_ns(question, block))
         for task in plan.tasks
         for block in task.blocks or ()
     ]
     if plan.hot:
         size = sum(len(batch.payload) for batch in plan.hot)
-        pieces.append(_Piece(partial(reading.hot, plan.hot, plan.dead_hot), size, None))
+        pieces.append(Piece(partial(reading.hot, plan.hot, plan.dead_hot), size, None))
     return pieces
 
 
@@ -221,24 +238,42 @@ class Shape:
     alternatives: Mapping[str, Alternatives]
     sources: frozenset[str]  # the columns that are read for it
     arrow: pa.Schema
+    paths: tuple[Path, ...] = ()  # what is read of other dynamic columns
+    around: Shape | None = None  # the columns of those paths, for extents that do not keep paths apart
 
     @classmethod
-    def of(cls, question: Question, names: Sequence[str]) -> Shape:
+    def of(cls, question: Question, names: Sequence[str], paths: Iterable[Path] = ()) -> Shape:
+        apart = tuple(sorted(paths))
+        around = Shape.of(question, sorted({column for column, _ in apart})) if apart else None
         columns = tuple(question.schema[name] for name in names)
         alternatives = {name: question.alternatives.get(name, ()) for name in names}
         others = {column for places in alternatives.values() for column, _ in places}
         return cls(
-            columns, alternatives, frozenset({*names, *others}), pa.schema([_field(column) for column in columns])
+            columns,
+            alternatives,
+            frozenset({*names, *others}),
+            pa.schema([_field(column) for column in columns]),
+            apart,
+            around,
         )
+
+    @property
+    def names(self) -> list[str]:
+        """The names of its columns in a batch."""
+        return [*self.arrow.names, *(path_name(*each) for each in self.paths)]
 
     def written(self, names: Sequence[str]) -> list[str]:
         """Return those of some columns that are read for it."""
         return [name for name in names if name in self.sources]
 
+    def written_anyhow(self, names: Sequence[str]) -> list[str]:
+        """Return those of some columns that are read for it where paths are not kept apart."""
+        return [name for name in names if name in self.sources or (self.around and name in self.around.sources)]
+
     def conformed(self, batch: pa.RecordBatch, written: Sequence[str], rows: int) -> pa.RecordBatch:
         """Return columns that were read as the table has them now: absent ones are null, spread ones are united."""
         if not self.columns:
-            return _bare(rows)
+            return bare(rows)
         arrays = []
         for column in self.columns:
             wanted = column.type.arrow
@@ -261,40 +296,66 @@ class _Reading:
     whole: Shape
     asked: Shape
     rest: Shape
+    given: tuple[PathValue, ...] = ()  # what is made of the values at paths
+    rough: bool = False
 
     @classmethod
     def of(cls, question: Question, footers: Footers) -> _Reading:
-        names, where = question.needed, question.where
-        looked_at = frozenset() if where is None else columns_of(where)
+        names, where = whole_needed(question), question.where
+        looked_at, paths, shown = whole_columns(where), paths_in(where), paths_shown(question)
         asked, rest = ([name for name in names if (name in looked_at) is each] for each in (True, False))
-        return cls(footers, where, *(Shape.of(question, each) for each in (names, asked, rest)))
+        return cls(
+            footers,
+            where,
+            Shape.of(question, names, paths | shown),
+            Shape.of(question, asked, paths),
+            Shape.of(question, rest, shown - paths),
+            tuple(each for each in question.computed.values() if isinstance(each, PathValue)),
+            rough=question.rough and question.limit is None,
+        )
 
     def block(self, extent: Extent, block: Block) -> pa.RecordBatch:
         """Read the wanted rows of a block."""
         reader = StoredBlock(self.footers.open(extent), extent.first_seq, block)
+        return self._finished(self._block(reader, block))
+
+    def _finished(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return a batch with what is asked of paths in place of all that they have."""
+        if not self.whole.paths:
+            return batch
+        found = batch.select(self.whole.arrow.names)
+        for each in self.given:
+            values = batch.column(path_name(each.column, each.path))
+            found = found.append_column(
+                each.name, given(each, values) if each.test is None else tested(each.test, values)
+            )
+        return found if found.num_columns else bare(batch.num_rows)
+
+    def _block(self, reader: StoredBlock, block: Block) -> pa.RecordBatch:
         if block.proven or self.where is None:
             return reader.loaded(self.whole)
         pieces = reader.reader.metadata().blocks[block.number].pieces
-        if sum(pieces[column.name].length for column in self.rest.columns if column.name in pieces) < LATE_BYTES:
-            return select(self.where, reader.loaded(self.whole))
+        late = sum(pieces[column.name].length for column in self.rest.columns if column.name in pieces)
+        if late + _paths_size(reader.reader, block.number, self.rest) < LATE_BYTES:
+            return select(self.where, reader.loaded(self.whole), rough=self.rough)
         return self._late(reader, self.where)
 
     def _late(self, reader: StoredBlock, where: Predicate) -> pa.RecordBatch:
         """Read what the predicate looks at, and the rest only where a row matches."""
         asked = reader.loaded(self.asked)
-        found = select(where, asked.append_column(_ROW, pa.array(np.arange(asked.num_rows))))
+        found = select(where, asked.append_column(_ROW, pa.array(np.arange(asked.num_rows))), rough=self.rough)
         if found.num_rows:
             others = _rows_of(reader.loaded(self.rest), found.column(_ROW))
         else:
-            others = pa.RecordBatch.from_pylist([], self.rest.arrow)
-        parts = {column.name: found for column in self.asked.columns} | {c.name: others for c in self.rest.columns}
-        arrays = [parts[name].column(name) for name in self.whole.arrow.names]
-        return pa.RecordBatch.from_arrays(arrays, schema=self.whole.arrow)
+            nothing = [extracted(pa.array([], pa.binary()), path) for _, path in self.rest.paths]
+            others = with_paths(pa.RecordBatch.from_pylist([], self.rest.arrow), self.rest.paths, nothing)
+        parts = dict.fromkeys(self.asked.names, found) | dict.fromkeys(self.rest.names, others)
+        return pa.RecordBatch.from_arrays([parts[name].column(name) for name in self.whole.names], self.whole.names)
 
     def hot(self, hot: Sequence[HotBatch], dead: Mapping[str, Any]) -> pa.RecordBatch:
         """Read all hot rows at once; those of one schema are joined before anything else is done to them."""
         joined = hot_versions_of(hot, self.whole, dead)
-        return joined if self.where is None else select(self.where, joined)
+        return self._finished(joined if self.where is None else select(self.where, joined))
 
 
 def _rows_of(batch: pa.RecordBatch, ascending: pa.Array) -> pa.RecordBatch:
@@ -317,17 +378,60 @@ class StoredBlock:
         block, written = self.block, self.reader.metadata().schema.names
         read = self.reader.read_block(block.number, shape.written(written))
         batch = shape.conformed(read, written, block.stats.rows)
+        if shape.paths:
+            batch = with_paths(batch, shape.paths, self._at_paths(shape))
         if _HIDDEN.intersection(batch.schema.names):
             first = None if self.first_seq is None else self.first_seq + block.first_row
             batch = _with_hidden(batch, _counted(first, batch.num_rows))
         return _without(batch, block.dead)
 
+    def _at_paths(self, shape: Shape) -> list[pa.StructArray]:
+        """Read what the rows have at paths: alone where the extent keeps them apart, else out of whole values."""
+        reader, number = self.reader, self.block.number
+        apart, found = _apart(reader, shape), {}
+        if apart and isinstance(reader, ReadsPaths):
+            found = dict(zip(apart, reader.read_paths(number, apart), strict=True))
+        if len(found) < len(shape.paths) and shape.around is not None:
+            written = reader.metadata().schema.names
+            read = reader.read_block(number, shape.around.written(written))
+            values = shape.around.conformed(read, written, self.block.stats.rows)
+            found |= {each: extracted(values.column(each[0]), each[1]) for each in shape.paths if each not in found}
+        return [found[each] for each in shape.paths]
+
+
+def _apart(reader: ExtentReader, shape: Shape) -> list[Path]:
+    """Return the paths of a shape that an extent keeps apart, with nothing of them elsewhere."""
+    if not isinstance(reader, ReadsPaths) or shape.around is None:
+        return []
+    schema, elsewhere = reader.metadata().schema, shape.around.alternatives
+    return [
+        each
+        for each in shape.paths
+        if each[0] in schema and schema[each[0]].type.kind == "dynamic" and not elsewhere[each[0]]
+    ]
+
+
+def _paths_size(reader: ExtentReader, number: int, shape: Shape) -> int:
+    """Return how many bytes of a block are read for the paths of a shape, about."""
+    if not shape.paths:
+        return 0
+    apart, pieces = _apart(reader, shape), reader.metadata().blocks[number].pieces
+    size = reader.paths_size(number, apart) if isinstance(reader, ReadsPaths) else 0
+    whole = {column for column, path in shape.paths if (column, path) not in apart}
+    return size + sum(pieces[name].length for name in whole if name in pieces)
+
 
 def hot_versions_of(hot: Sequence[HotBatch], shape: Shape, dead: Mapping[str, Any] | None = None) -> pa.RecordBatch:
     """Read some columns of hot rows, as the table has them now, without those that newer versions hide."""
     parts, hidden = [], dead or {}
-    for written, rows, batches in hot_groups(hot, shape.written):
+    for written, rows, batches in hot_groups(hot, shape.written_anyhow):
         batch = shape.conformed(rows, written, rows.num_rows)
+        if shape.around is not None:
+            around = shape.around.conformed(rows, written, rows.num_rows)
+            found = (path_values.filled(extracted(around.column(name), path)) for name, path in shape.paths)
+            batch = with_paths(
+                batch, shape.paths, found
+            )  # filled, since what is at a path differs from schema to schema
         if _HIDDEN.intersection(batch.schema.names):
             batch = _with_hidden(batch, np.concatenate([_counted(each.first_seq, each.rows) for each in batches]))
         at = np.cumsum([0, *(each.rows for each in batches)])
@@ -355,15 +459,16 @@ def _without(batch: pa.RecordBatch, dead: Any) -> pa.RecordBatch:
     if dead is None or not len(dead):
         return batch
     if not batch.num_columns:
-        return _bare(batch.num_rows - len(dead))
+        return bare(batch.num_rows - len(dead))
     alive = np.ones(batch.num_rows, np.bool_)
     alive[dead] = False
     return batch.filter(pa.array(alive))
 
 
-def _bare(rows: int) -> pa.RecordBatch:
+def bare(rows: int) -> pa.RecordBatch:
     """Return rows without columns."""
-    return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
+    nothing = pa.Array.from_buffers(pa.struct([]), rows, [None], 0, children=[])  # takes no memory
+    return pa.RecordBatch.from_struct_array(nothing)
 
 
 def _dead_between(dead: Any, first: int, end: int) -> Any:
@@ -390,7 +495,7 @@ def _united(array: pa.Array, other: pa.Array, path: str, column: Column) -> pa.A
 
 
 def _unordered(plan: ScanPlan, footers: Footers) -> Iterator[pa.RecordBatch]:
-    for _, batch in _read_ahead(_pieces(plan, footers)):
+    for _, batch in read_ahead(_pieces(plan, footers)):
         if batch.num_rows:
             yield batch
 
@@ -400,7 +505,7 @@ def _ordered(plan: ScanPlan, footers: Footers) -> Iterator[pa.RecordBatch]:
     time = plan.question.ordered_by
     pieces = sorted(_pieces(plan, footers), key=lambda piece: -LAST_NS if piece.first_ns is None else piece.first_ns)
     held: list[pa.RecordBatch] = []
-    for piece, batch in _read_ahead(pieces):
+    for piece, batch in read_ahead(pieces):
         if held and piece.first_ns is not None:
             final, rest = _split_before(_sorted(held, time), time, piece.first_ns)
             if final.num_rows:
@@ -410,60 +515,6 @@ def _ordered(plan: ScanPlan, footers: Footers) -> Iterator[pa.RecordBatch]:
             held.append(batch)
     if held:
         yield _sorted(held, time)
-
-
-def _read_ahead(pieces: Sequence[_Piece]) -> Iterator[tuple[_Piece, pa.RecordBatch]]:
-    """Read pieces on a few threads, in order, never more than the memory budget ahead of the consumer.
-
-    The consumer's own thread is one of them: while another reads the piece that is due, it reads one of the next.
-    """
-    if len(pieces) == 1:
-        yield pieces[0], pieces[0].read()
-        return
-    waiting: deque[_Begun] = deque()
-    ahead = 0
-    with ThreadPoolExecutor(READ_THREADS - 1, thread_name_prefix="tidelake-scan") as pool:
-        try:
-            for piece in pieces:
-                while waiting and (ahead + piece.byte_size > MEMORY_BUDGET or len(waiting) > 2 * READ_THREADS):
-                    first = waiting.popleft()
-                    ahead -= first.piece.byte_size
-                    yield first.piece, first.batch(waiting)
-                waiting.append(_Begun(piece, pool.submit(piece.read)))
-                ahead += piece.byte_size
-            while waiting:
-                first = waiting.popleft()
-                yield first.piece, first.batch(waiting)
-        finally:
-            for each in waiting:
-                each.future.cancel()
-
-
-@dataclass(slots=True)
-class _Begun:
-    """A piece that is being read, or will be."""
-
-    piece: _Piece
-    future: Future[pa.RecordBatch]
-
-    def batch(self, others: Iterable[_Begun]) -> pa.RecordBatch:
-        """Return what was read. While somebody is at it, read those of the others that nobody has begun."""
-        if self.future.cancel():
-            return self.piece.read()
-        for other in others:
-            if self.future.done():
-                break
-            if other.future.cancel():
-                other.read_now()
-        return self.future.result()
-
-    def read_now(self) -> None:
-        """Read the piece here; an error is for whoever comes to need it."""
-        self.future = Future()
-        try:
-            self.future.set_result(self.piece.read())
-        except Exception as error:
-            self.future.set_exception(error)
 
 
 def _limited(batches: Iterable[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:
@@ -494,6 +545,10 @@ def _split_before(batch: pa.RecordBatch, time: str | None, ns: int) -> tuple[pa.
 
 def _joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+
+
+def _computed_field(name: str, computed: Distance | PathValue) -> pa.Field:
+    return pa.field(name, computed.arrow if isinstance(computed, PathValue) else pa.float64())
 
 
 def _field(column: Column) -> pa.Field:

@@ -7,7 +7,7 @@ tables.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,7 @@ import pyarrow as pa
 Numbers = npt.NDArray[np.int64]
 
 _MOST_CODES = 2**62
+_FEW = 64  # rows
 
 
 def codes_of(columns: Sequence[pa.Array]) -> tuple[Numbers, int]:
@@ -39,6 +40,8 @@ def newest(codes: Numbers, count: int, seqs: Numbers) -> Numbers:
 
 def last_of_each(columns: Sequence[pa.Array]) -> Numbers:
     """Return the rows that no later row has the key of, in their order."""
+    if len(columns[0]) <= _FEW and all(map(_is_exact, columns)):
+        return np.sort(np.fromiter(_last_of_few(columns), np.int64))
     codes, count = codes_of(columns)
     rows = len(codes)
     if count == rows:
@@ -46,6 +49,17 @@ def last_of_each(columns: Sequence[pa.Array]) -> Numbers:
     found = np.empty(count, np.int64)
     found[codes] = np.arange(rows)
     return np.sort(found)
+
+
+def _last_of_few(columns: Sequence[pa.Array]) -> Iterable[int]:
+    """Return the last row of each key by a dictionary of Python's, which of few rows is done before Arrow has begun."""
+    keys = columns[0].to_pylist() if len(columns) == 1 else zip(*(each.to_pylist() for each in columns), strict=True)
+    return {key: row for row, key in enumerate(keys)}.values()
+
+
+def _is_exact(column: pa.Array) -> bool:
+    """Whether values of a column are equal in Python if they are in Arrow."""
+    return bool(pa.types.is_integer(column.type) or pa.types.is_string(column.type))
 
 
 def _codes(column: pa.Array) -> tuple[Numbers, int]:

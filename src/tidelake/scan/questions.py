@@ -10,6 +10,7 @@ from typing import TypeAlias, TypedDict
 
 from tidelake.errors import InvalidInputError, InvalidRangeError
 from tidelake.model.expression import Distance, unknown_column
+from tidelake.model.path_value import PathValue
 from tidelake.model.predicate import And, Predicate, TimeRange, columns_of
 from tidelake.model.schema import Schema
 from tidelake.model.settings import TableSettings
@@ -19,7 +20,7 @@ from tidelake.pruning.plan import Question
 from tidelake.scan.alternatives import alternatives_of
 from tidelake.scan.evaluate import check, check_vector
 
-Columns: TypeAlias = Sequence[str | Distance]
+Columns: TypeAlias = Sequence[str | Distance | PathValue]
 
 
 class Selection(TypedDict, total=False):
@@ -68,16 +69,17 @@ def _range(time: str, start: When | None, end: When | None) -> TimeRange:
     return TimeRange(time, start_ns, end_ns)
 
 
-def _asked_columns(schema: Schema, columns: Columns | None) -> tuple[tuple[str, ...], dict[str, Distance]]:
+def _asked_columns(schema: Schema, columns: Columns | None) -> tuple[tuple[str, ...], dict[str, Distance | PathValue]]:
     """Return the names of a scan's columns, and those of them that are computed."""
     if columns is None:
         return schema.names, {}
-    computed = {each.name: each for each in columns if isinstance(each, Distance)}
+    computed = {each.name: each for each in columns if not isinstance(each, str)}
     for each in computed.values():
         if each.column not in schema:
             raise unknown_column(each.column, schema.names)
-        check_vector(each.metric, each.query, schema[each.column])
-    names = tuple(each.name if isinstance(each, Distance) else each for each in columns)
+        if isinstance(each, Distance):
+            check_vector(each.metric, each.query, schema[each.column])
+    names = tuple(each if isinstance(each, str) else each.name for each in columns)
     for name in names:
         if name not in computed:
             schema[name]  # an unknown one is a NotFoundError

@@ -22,7 +22,8 @@ import pyarrow.compute as pc
 
 from tidelake.model.predicate import StartsWith, StringContains, StringHas, StringMatches, fold, text_holds
 from tidelake.pruning.required_texts import needs_of
-from tidelake.runtime.compiling import HAS_COMPILER, compiled
+from tidelake.runtime.compiling import compiled
+from tidelake.runtime.readiness import has_loops
 
 TextSearch: TypeAlias = StringHas | StringContains | StartsWith
 
@@ -52,7 +53,7 @@ def search(leaf: TextSearch | StringMatches, texts: pa.Array) -> pa.BooleanArray
     sought = sought if cased else fold(sought)
     if not (cased or sought.isascii()):
         return _searched_in_any_case(leaf, sought, texts)
-    if not HAS_COMPILER and sought:
+    if not has_loops() and sought:
         return _searched_plainly(leaf, sought, texts, cased=cased)
     needle = np.frombuffer(sought.encode("utf-8", "surrogatepass"), dtype=np.uint8)
     lower = _SAME if cased else _LOWER

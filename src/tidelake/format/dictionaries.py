@@ -1,0 +1,61 @@
+"""Choose for which text columns of an extent a dictionary is worth it, shared by all of its blocks.
+
+A dictionary is stored once, in the order in which texts first occur; blocks hold numbers into it. It is chosen where a
+block measured both ways says that the extent becomes smaller. It does not lay out bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidelake.format.codecs import encode_ints, encode_texts
+
+MIN_VALUES = 64  # below it, nothing is saved
+MAX_DICTIONARY_BYTES = 32 << 20  # whoever reads one block decodes the whole dictionary
+MOSTLY_NEW = 0.7  # of the values of a block distinct, and of the next block unseen: then there is no use in going on
+SAMPLE = 2_048  # values that show whether they repeat
+GAIN = 0.98  # a dictionary that saves less is not worth a request of its own
+
+
+class Coded(NamedTuple):
+    """A dictionary, and for each block the numbers of its values, without nulls."""
+
+    dictionary: pa.Array
+    codes: Sequence[npt.NDArray[Any]]
+
+
+def coded(blocks: Sequence[pa.Array]) -> Coded | None:
+    """Number the values of a column's blocks by a dictionary, if that makes them smaller."""
+    present = [block.drop_null() if block.null_count else block for block in blocks]
+    total = sum(len(block) for block in present)
+    if total < MIN_VALUES or _is_mostly_new([block for block in present if len(block)]):
+        return None
+    encoded = pc.dictionary_encode(pa.chunked_array(present))
+    dictionary = encoded.chunk(encoded.num_chunks - 1).dictionary
+    if dictionary.nbytes > MAX_DICTIONARY_BYTES or len(dictionary) * 2 > total:
+        return None
+    codes = [chunk.indices.to_numpy() for chunk in encoded.chunks]
+    at = max(range(len(present)), key=lambda number: len(present[number]))
+    share = total / len(present[at])
+    as_codes = len(encode_texts(dictionary)) + len(encode_ints(codes[at].astype("int64"))) * share
+    if as_codes > len(encode_texts(present[at])) * share * GAIN:
+        return None
+    return Coded(dictionary, codes)
+
+
+def _is_mostly_new(blocks: Sequence[pa.Array]) -> bool:
+    sample = blocks[0].slice(0, SAMPLE)
+    if len(pc.unique(sample)) <= MOSTLY_NEW * len(sample):
+        return False
+    first = pc.unique(blocks[0])
+    if len(first) <= MOSTLY_NEW * len(blocks[0]):
+        return False
+    if len(blocks) == 1:
+        return True
+    known = pc.sum(pc.is_in(blocks[1], value_set=first)).as_py() or 0
+    return bool(known <= (1 - MOSTLY_NEW) * len(blocks[1]))

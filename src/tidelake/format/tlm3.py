@@ -1,0 +1,368 @@
+"""Own the bytes of the third body: columns in codecs of their own, and dynamic columns in the columns of their leaves.
+
+::
+
+    "KYMA" 03 | block … | dictionaries | directories | footer, JSON | u32 length of the footer | "KYMA" 03
+    block:      the page of a column | the page of a column …
+
+The footer is that of v2: for each block the bounds that every reader knows in ``cols``, and in ``tide`` for each column
+where its page lies, its checksum and the richer statistics. The last entry's ``extent`` says also where the
+``dictionaries`` of text columns and the directories of ``shredded`` ones lie. There is no byte between the magics that
+is not under a checksum. ``docs/format.md`` is the specification, ``codecs`` has the pages, ``shredded`` the dynamic
+columns. It does not decide which key or id an extent has.
+"""
+
+from __future__ import annotations
+
+import pickle
+import struct
+from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, replace
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from tidelake.errors import CorruptExtent, NotFoundError
+from tidelake.format import codecs
+from tidelake.format.frame import (
+    FRAME_TAIL,
+    MAGIC_BYTES,
+    UNREADABLE,
+    EntryPlaces,
+    check_seal,
+    checked_entry,
+    footer_bytes_of,
+    parsed_footer,
+    sealed_json,
+)
+from tidelake.format.segment import (
+    TAIL_BYTES,
+    BlockInfo,
+    EntryColumns,
+    ExtentMetadata,
+    PartInfo,
+    PieceInfo,
+    WriteOptions,
+    block_entry,
+    block_of,
+    checksum_of,
+    chosen_columns,
+    piece_of,
+    read_columns,
+    reason_of,
+    slim_blocks,
+    surviving_blocks,
+)
+from tidelake.model.predicate import Predicate
+from tidelake.model.schema import Column, Schema
+from tidelake.objects import ObjectSink, ObjectStore
+from tidelake.pruning.statistics import Stats
+from tidelake.runtime.deferred import deferred
+
+if TYPE_CHECKING:
+    from tidelake.format import dictionaries, shredded
+    from tidelake.format.writing import BlockWriter, Draft, Seal
+else:
+    shredded, dictionaries = deferred("tidelake.format.shredded"), deferred("tidelake.format.dictionaries")
+
+MAGIC_V3 = b"KYMA\x03"
+FILTERED_ROWS = 4_096  # of a block, below which all statistics of its dynamic columns are kept
+
+_MIN_BYTES = MAGIC_BYTES + FRAME_TAIL
+
+
+class Tlm3Format:
+    """The format of extents whose columns have codecs of their own."""
+
+    name = "tlm3"
+    suffix = ".tlm"
+    keeps_paths = True
+
+    def open_extent(self, store: ObjectStore, key: str) -> Tlm3Reader:
+        return Tlm3Reader(store, key)
+
+    def reopen(self, store: ObjectStore, key: str, ticket: bytes) -> Tlm3Reader:
+        return Tlm3Reader(store, key, pickle.loads(ticket))
+
+    def start_extent(
+        self, store: ObjectSink, key: str, schema: Schema, *, extent_id: str, options: WriteOptions | None = None
+    ) -> BlockWriter:
+        from tidelake.format.writing import BlockWriter  # brings compiled code, which reading does without
+
+        return BlockWriter(store, key, schema, extent_id=extent_id, options=options, encode=_encode)
+
+
+class Tlm3Reader:
+    """Read one extent of v3 by range."""
+
+    def __init__(self, store: ObjectStore, key: str, parts: _Parts | None = None) -> None:
+        self._store, self._key = store, key
+        try:
+            self._parts = parts or _open(store, key)
+        except NotFoundError:  # which is a KeyError too, but says nothing of bytes
+            raise
+        except (*UNREADABLE, struct.error, RecursionError) as error:
+            raise CorruptExtent("not a readable extent", object=key, reason=reason_of(error)) from error
+        self._lock = Lock()
+        self._directories: dict[str, shredded.Directory] = {}
+        self._dictionaries: dict[tuple[str, int], pa.Array] = {}
+
+    def metadata(self) -> ExtentMetadata:
+        parts = self._parts
+        return ExtentMetadata(
+            format=Tlm3Format.name,
+            version=3,
+            extent_id=parts.extent_id,
+            schema=parts.schema,
+            row_count=sum(block.stats.rows for block in parts.blocks),
+            byte_size=parts.byte_size,
+            footer_bytes=parts.footer_bytes,
+            checksummed=True,
+            blocks=tuple(parts.blocks),
+        )
+
+    def pruned_blocks(self, predicate: Predicate | None) -> list[int]:
+        return surviving_blocks(self._parts.blocks, predicate)
+
+    def read_block(self, block: int, projection: Sequence[str] | None = None) -> pa.RecordBatch:
+        info = block_of(self._parts.blocks, block, self._key)
+        columns = chosen_columns(self._parts.schema, projection)
+
+        def decode(column: Column, piece: PieceInfo, data: pa.Buffer) -> pa.Array:
+            rows, kind = info.stats.rows, column.type.arrow
+            if column.type.kind == "dynamic":
+                pages = shredded.BlockPages(
+                    self._directory(column.name), block, rows,
+                    fetch=lambda places: [data.slice(offset, length) for offset, length in places],
+                    dictionary=lambda leaf: self._leaf_dictionary(column.name, leaf),
+                )  # fmt: skip
+                return pages.whole()
+            found = codecs.decode_column(memoryview(data), rows, kind, self._column_dictionary(column.name))
+            return found.dictionary_decode() if pa.types.is_dictionary(found.type) else found
+
+        return read_columns(self._store, self._key, columns, block=block, info=info, decode=decode)
+
+    def read_paths(self, block: int, paths: Sequence[tuple[str, str]]) -> list[pa.StructArray]:
+        """Read what the rows of a block have at paths of dynamic columns, in the form of ``dynamic.path_values``."""
+        info = block_of(self._parts.blocks, block, self._key)
+        opened: dict[str, shredded.BlockPages] = {}
+        found = []
+        for name, path in paths:
+            try:
+                if name not in opened:
+                    opened[name] = self._pages(name, block, info)
+                found.append(opened[name].at_path(path))
+            except shredded.ChecksumError as error:
+                raise CorruptExtent(
+                    "checksum mismatch", object=self._key, block=block, column=name, kind="checksum"
+                ) from error
+            except (ValueError, pa.ArrowException) as error:
+                raise CorruptExtent(
+                    "not a readable column", object=self._key, block=block, column=name, reason=reason_of(error)
+                ) from error
+        return found
+
+    def paths_size(self, block: int, paths: Sequence[tuple[str, str]]) -> int:
+        """Return how many bytes of a block the values at paths take, about: dictionaries are not counted."""
+        return sum(self._directory(name).path_bytes(block, path) for name, path in paths)
+
+    def parts(self) -> list[PartInfo]:
+        """Return what columns consist of: pages and dictionaries, and of dynamic ones the columns of their leaves."""
+        found: list[PartInfo] = []
+        for column in self._parts.schema:
+            name = column.name
+            pieces = [block.pieces[name] for block in self._parts.blocks]
+            data = [memoryview(self._verified(piece, name)) for piece in pieces]
+            if column.type.kind == "dynamic":
+                found += shredded.parts_of(name, self._directory(name), data, self._parts.shredded[name].length)
+                continue
+            rows = sum(block.stats.rows for block in self._parts.blocks)
+            used = tuple(dict.fromkeys(map(codecs.codec_name, data)))
+            found.append(PartInfo(name, "values", None, used, rows, sum(map(len, data))))
+            if (place := self._parts.dictionaries.get(name)) is not None:
+                words = codecs.codec_name(memoryview(self._verified(place[0], name)))
+                found.append(PartInfo(name, "dictionary", None, (words,), place[1], place[0].length))
+        return found
+
+    def ticket(self, blocks: Collection[int], columns: Collection[str]) -> bytes:
+        return pickle.dumps(self._parts.slim(blocks, columns), pickle.HIGHEST_PROTOCOL)
+
+    def directory(self, column: str) -> shredded.Directory:
+        """Return what is known of the leaves of a dynamic column."""
+        return self._directory(column)
+
+    def _pages(self, name: str, block: int, info: BlockInfo) -> shredded.BlockPages:
+        piece = info.pieces[name]
+
+        def fetch(places: Sequence[tuple[int, int]]) -> Sequence[pa.Buffer]:
+            if any(offset + length > piece.length for offset, length in places):
+                raise ValueError("a page that ends past its block")
+            return self._store.get_ranges(self._key, [(piece.offset + offset, length) for offset, length in places])
+
+        return shredded.BlockPages(
+            self._directory(name), block, info.stats.rows, fetch=fetch,
+            dictionary=lambda leaf: self._leaf_dictionary(name, leaf),
+        )  # fmt: skip
+
+    def _directory(self, name: str) -> shredded.Directory:
+        if name not in self._directories:
+            place = self._parts.shredded[name]
+            data = self._verified(place, name)
+            try:
+                found = shredded.parse_directory(
+                    memoryview(data), block_count=len(self._parts.blocks), end=self._parts.byte_size
+                )
+            except (ValueError, pa.ArrowException) as error:
+                raise CorruptExtent(
+                    "not a readable directory", object=self._key, column=name, reason=reason_of(error)
+                ) from error
+            with self._lock:
+                self._directories.setdefault(name, found)
+        return self._directories[name]
+
+    def _column_dictionary(self, name: str) -> pa.Array | None:
+        place = self._parts.dictionaries.get(name)
+        if place is None:
+            return None
+        piece, count = place
+        return self._dictionary((name, -1), piece, count)
+
+    def _leaf_dictionary(self, name: str, leaf: int) -> pa.Array:
+        place = self._directory(name).dictionaries[leaf]
+        return self._dictionary(
+            (name, leaf), PieceInfo(place.offset, place.length, f"{place.checksum:016x}"), place.words
+        )
+
+    def _dictionary(self, at: tuple[str, int], piece: PieceInfo, count: int) -> pa.Array:
+        if at not in self._dictionaries:
+            found = codecs.decode_texts(memoryview(self._verified(piece, at[0])), count, pa.utf8())
+            with self._lock:
+                self._dictionaries.setdefault(at, found)
+        return self._dictionaries[at]
+
+    def _verified(self, piece: PieceInfo, name: str) -> pa.Buffer:
+        data = self._store.get_range(self._key, piece.offset, piece.length)
+        if checksum_of(data) != piece.checksum:
+            raise CorruptExtent("checksum mismatch", object=self._key, column=name, kind="checksum")
+        return data
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """An opened extent: what its footer says."""
+
+    extent_id: str
+    schema: Schema
+    byte_size: int
+    footer_bytes: int
+    blocks: Sequence[BlockInfo]
+    dictionaries: Mapping[str, tuple[PieceInfo, int]]
+    shredded: Mapping[str, PieceInfo]
+
+    def slim(self, blocks: Collection[int], columns: Collection[str]) -> _Parts:
+        """Return what is needed to read these columns of these blocks."""
+        kept = tuple(column for column in self.schema if column.name in columns) or self.schema.columns[:1]
+        names = [column.name for column in kept]
+        return replace(
+            self,
+            schema=Schema(kept, self.schema.version),
+            blocks=slim_blocks(self.blocks, blocks, names),
+            dictionaries={name: place for name, place in self.dictionaries.items() if name in names},
+            shredded={name: place for name, place in self.shredded.items() if name in names},
+        )
+
+
+def _encode(draft: Draft, pool: Executor) -> Seal:
+    """Encode the columns of all blocks; then lay them out and close the frame."""
+    pages: dict[str, list[Any]] = {}
+    words: dict[str, pa.Array] = {}
+    leaves: dict[str, shredded.Encoded] = {}
+    for at, column in enumerate(draft.schema):
+        values = [block.column(at) for block in draft.blocks]
+        if column.type.kind == "dynamic":
+            leaves[column.name] = encoded = shredded.encode(values, pool)
+            pages[column.name] = [b"".join(data for _, _, data in block) for block in encoded.pages]
+            continue
+        coded = dictionaries.coded(values) if column.type.kind == "string" else None
+        codes: Sequence[Any] = [None] * len(values) if coded is None else coded.codes
+        if coded is not None:
+            words[column.name] = coded.dictionary
+        pages[column.name] = [pool.submit(codecs.encode_column, *each) for each in zip(values, codes, strict=True)]
+    made = {name: [page if isinstance(page, bytes) else page.result() for page in each] for name, each in pages.items()}
+
+    def seal(stats: Sequence[Stats]) -> list[bytes | pa.Buffer]:
+        parts: list[bytes | pa.Buffer] = [MAGIC_V3]
+        at = len(MAGIC_V3)
+        entries = []
+
+        def put(data: bytes) -> dict[str, Any]:
+            nonlocal at
+            parts.append(data)
+            at += len(data)
+            return {"at": at - len(data), "len": len(data), "sum": checksum_of(data)}
+
+        for number, known in enumerate(stats):
+            places = [put(made[column.name][number]) for column in draft.schema]
+            entries.append(block_entry(draft.schema, _without_filters(known, draft.schema), places))
+        shared = {name: {**put(codecs.encode_texts(each)), "count": len(each)} for name, each in words.items()}
+        directories = {}
+        for name, each in leaves.items():
+            found = {}
+            for leaf, (count, data) in each.dictionaries.items():
+                place = put(data)
+                found[leaf] = shredded.DictionaryPlace(place["at"], place["len"], count, int(place["sum"], 16))
+            directories[name] = put(shredded.directory_bytes(each, found))
+        entries[-1]["extent"] = {
+            "id": draft.extent_id,
+            "schema": draft.schema.to_json(),
+            "dictionaries": shared,
+            "shredded": directories,
+        }
+        footer = sealed_json(entries)
+        return [*parts, footer, struct.pack("<I", len(footer)) + MAGIC_V3]
+
+    return seal
+
+
+def _without_filters(known: Stats, schema: Schema) -> Stats:
+    """Leave the filters of shredded columns out of large blocks: a path is read for a tenth of their bytes.
+
+    The catalog has those of the whole extent.
+    """
+    if known.rows < FILTERED_ROWS:
+        return known
+    columns = dict(known.columns)
+    for column in schema:
+        if column.type.kind == "dynamic":
+            columns[column.name] = replace(columns[column.name], leaves=None, terms=None, grams=None)
+    return replace(known, columns=columns)
+
+
+def _open(store: ObjectStore, key: str) -> _Parts:
+    tail = store.get_tail(key, TAIL_BYTES)
+    if tail.size < _MIN_BYTES or bytes(memoryview(tail.data)[-MAGIC_BYTES:]) != MAGIC_V3:
+        raise ValueError("no closing magic of the third version")
+    footer = footer_bytes_of(store, key, tail, MAGIC_V3)
+    entries = parsed_footer(footer)
+    check_seal(footer)
+    extent = entries[-1]["extent"]
+    schema, end = Schema.from_json(extent["schema"]), tail.size
+    blocks = []
+    for entry in entries:
+        rows, tides = checked_entry(entry, schema.names)
+        places = EntryPlaces(key, tides, schema.names, end)
+        blocks.append(BlockInfo(Stats(rows, EntryColumns(key, entry, schema)), places))
+    words = {name: (piece_of(place, end), _count(place)) for name, place in extent["dictionaries"].items()}
+    directories = {name: piece_of(place, end) for name, place in extent["shredded"].items()}
+    if missing := [c.name for c in schema if c.type.kind == "dynamic" and c.name not in directories]:
+        raise ValueError(f"no directory of column {missing[0]!r}")
+    return _Parts(extent["id"], schema, end, len(footer), blocks, words, directories)
+
+
+def _count(place: Mapping[str, Any]) -> int:
+    count = place["count"]
+    if type(count) is not int or not 0 <= count < 2**31:
+        raise ValueError(f"a dictionary of {count!r} texts")
+    return count

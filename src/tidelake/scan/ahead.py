@@ -1,0 +1,80 @@
+"""Read the pieces of a scan on a few threads, a bounded number of bytes ahead of the consumer, and in order.
+
+It does not know what a piece is.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+READ_THREADS = max(2, min(8, os.cpu_count() or 2))
+MEMORY_BUDGET = 256 << 20  # bytes of blocks in memory ahead of the consumer, as stored
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A unit of reading: one block of an extent, or the hot rows, with the least time in it."""
+
+    read: Callable[[], pa.RecordBatch]
+    byte_size: int
+    first_ns: int | None
+
+
+def read_ahead(pieces: Sequence[Piece]) -> Iterator[tuple[Piece, pa.RecordBatch]]:
+    """Read pieces on a few threads, in order, never more than the memory budget ahead of the consumer.
+
+    The consumer's own thread is one of them: while another reads the piece that is due, it reads one of the next.
+    """
+    if len(pieces) == 1:
+        yield pieces[0], pieces[0].read()
+        return
+    waiting: deque[_Begun] = deque()
+    ahead = 0
+    with ThreadPoolExecutor(READ_THREADS - 1, thread_name_prefix="tidelake-scan") as pool:
+        try:
+            for piece in pieces:
+                while waiting and (ahead + piece.byte_size > MEMORY_BUDGET or len(waiting) > 2 * READ_THREADS):
+                    first = waiting.popleft()
+                    ahead -= first.piece.byte_size
+                    yield first.piece, first.batch(waiting)
+                waiting.append(_Begun(piece, pool.submit(piece.read)))
+                ahead += piece.byte_size
+            while waiting:
+                first = waiting.popleft()
+                yield first.piece, first.batch(waiting)
+        finally:
+            for each in waiting:
+                each.future.cancel()
+
+
+@dataclass(slots=True)
+class _Begun:
+    """A piece that is being read, or will be."""
+
+    piece: Piece
+    future: Future[pa.RecordBatch]
+
+    def batch(self, others: Iterable[_Begun]) -> pa.RecordBatch:
+        """Return what was read. While somebody is at it, read those of the others that nobody has begun."""
+        if self.future.cancel():
+            return self.piece.read()
+        for other in others:
+            if self.future.done():
+                break
+            if other.future.cancel():
+                other.read_now()
+        return self.future.result()
+
+    def read_now(self) -> None:
+        """Read the piece here; an error is for whoever comes to need it."""
+        self.future = Future()
+        try:
+            self.future.set_result(self.piece.read())
+        except Exception as error:
+            self.future.set_exception(error)

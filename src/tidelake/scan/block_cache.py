@@ -1,0 +1,153 @@
+"""Keep decoded columns of blocks that are read again and again, up to a share of the machine's memory.
+
+Extents never change, so nothing here goes stale. A column of a block is kept when it is read for the second time, so
+that what is read once costs no memory. Once the cache is full, a column takes the place of one that was not read for a
+while, and of none else: a scan that goes round through more than fits would otherwise drop each column shortly before
+it is needed again. It does not decode, and may be emptied at any time.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import OrderedDict
+from collections.abc import Sequence
+from threading import Lock
+from typing import Any, TypeAlias, cast
+
+import pyarrow as pa
+
+from tidelake.format import ExtentReader
+from tidelake.runtime.forking import renew_after_fork
+from tidelake.scan.path_columns import Path, ReadsPaths
+
+MEMORY_SHARE = 16  # of the machine's memory, one part
+MAX_BYTES = 2 << 30
+SEEN_KEPT = 1 << 17  # names of columns that were read once
+IDLE_S = 10.0  # after which a column's place may be taken
+
+_Key: TypeAlias = tuple[str, int, str]  # of an extent, the number of a block, the name of a column
+
+
+class BlockCache:
+    """Columns of blocks, by extent, block and name, with a bound on their bytes."""
+
+    def __init__(self, max_bytes: int | None = None) -> None:
+        self._max_bytes = _share() if max_bytes is None else max_bytes
+        self._clear()
+        renew_after_fork(self)
+
+    def renew_after_fork(self) -> None:
+        """Let nobody wait for a thread of the parent."""
+        self._clear()
+
+    def _clear(self) -> None:
+        self._lock = Lock()
+        self._kept: OrderedDict[_Key, tuple[pa.Array, int, float]] = OrderedDict()  # the least recently read first
+        self._seen: OrderedDict[_Key, None] = OrderedDict()
+        self.byte_size = 0
+
+    def found(self, keys: Sequence[_Key]) -> dict[_Key, pa.Array]:
+        """Return those of some columns that are kept."""
+        now = time.monotonic()
+        with self._lock:
+            arrays = {key: (held[0], held[1]) for key in keys if (held := self._kept.get(key)) is not None}
+            for key, (array, size) in arrays.items():
+                self._kept[key] = (array, size, now)
+                self._kept.move_to_end(key)
+        return {key: array for key, (array, _) in arrays.items()}
+
+    def offer(self, key: _Key, array: pa.Array) -> None:
+        """Keep a column, if it was read before and there is room for it."""
+        size = array.nbytes
+        with self._lock:
+            if key not in self._seen:
+                self._seen[key] = None
+                if len(self._seen) > SEEN_KEPT:
+                    self._seen.popitem(last=False)
+                return
+            if key in self._kept or size * 4 > self._max_bytes or not self._has_room(size):
+                return
+            self._kept[key] = (array, size, time.monotonic())
+            self.byte_size += size
+
+    def _has_room(self, size: int) -> bool:
+        idle = time.monotonic() - IDLE_S
+        while self.byte_size + size > self._max_bytes:
+            key, (_, oldest, read) = next(iter(self._kept.items()))
+            if read > idle:
+                return False
+            del self._kept[key]
+            self.byte_size -= oldest
+        return True
+
+
+def with_cache(reader: ExtentReader, key: str, cache: BlockCache) -> ExtentReader:
+    """Return a reader of an extent that takes columns, and values at paths, from the cache where it has them."""
+    made = _KeptPathsReader(reader, key, cache) if isinstance(reader, ReadsPaths) else _KeptReader(reader, key, cache)
+    return cast(ExtentReader, made)
+
+
+class _KeptReader:
+    """A reader of an extent whose columns may come from the cache; all else is the reader's own."""
+
+    def __init__(self, reader: Any, key: str, cache: BlockCache) -> None:
+        self._reader, self._key, self._cache = reader, key, cache
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._reader, name)
+
+    def read_block(self, block: int, projection: Sequence[str] | None = None) -> pa.RecordBatch:
+        """Read these columns of a block, or all of them."""
+        if not projection:
+            return self._reader.read_block(block, projection)
+        keys = {name: (self._key, block, name) for name in projection}
+        found = self._cache.found(list(keys.values()))
+        missing = [name for name in projection if keys[name] not in found]
+        if len(missing) == len(keys):
+            batch = self._reader.read_block(block, projection)
+            self._offer(batch, keys)
+            return batch
+        columns = {name: found[key] for name, key in keys.items() if key in found}
+        if missing:
+            read = self._reader.read_block(block, missing)
+            self._offer(read, {name: keys[name] for name in missing})
+            columns |= dict(zip(read.schema.names, read.columns, strict=True))
+        return pa.RecordBatch.from_pydict({name: columns[name] for name in projection})
+
+    def _offer(self, batch: pa.RecordBatch, keys: dict[str, _Key]) -> None:
+        for name, key in keys.items():
+            if name in batch.schema.names:
+                self._cache.offer(key, batch.column(name))
+
+
+class _KeptPathsReader(_KeptReader):
+    """The same of an extent that keeps paths apart."""
+
+    def read_paths(self, block: int, paths: Sequence[Path]) -> list[pa.StructArray]:
+        """Read what the rows of a block have at paths."""
+        keys = [(self._key, block, f"\0{path!r}") for path in paths]
+        found = self._cache.found(keys)
+        missing = [path for path, key in zip(paths, keys, strict=True) if key not in found]
+        read = iter(self._reader.read_paths(block, missing) if missing else ())
+        arrays = []
+        for key in keys:
+            array = found.get(key)
+            if array is None:
+                array = next(read)
+                self._cache.offer(key, array)
+            arrays.append(array)
+        return arrays
+
+    def paths_size(self, block: int, paths: Sequence[Path]) -> int:
+        """Return how many bytes that reads, about, if it is not kept."""
+        return int(self._reader.paths_size(block, paths))
+
+
+def _share() -> int:
+    """Return how many bytes may be kept on this machine."""
+    try:
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):
+        return MAX_BYTES // 16
+    return int(min(MAX_BYTES, memory // MEMORY_SHARE))

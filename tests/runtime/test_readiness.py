@@ -1,0 +1,87 @@
+"""See that nobody waits for a compiler: what has a plain way takes it while other processes compile."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import orjson
+import pytest
+
+from tidelake.cli import warm_up
+from tidelake.runtime import readiness
+
+SCRIPT = """
+import sys
+import tidelake
+from numba.core import event
+from tidelake.runtime import readiness
+
+begun, compiled = [], []
+class Popen:
+    def __init__(self, command, **rest): begun.append(command[-1])
+    def poll(self): return None
+readiness.subprocess.Popen = Popen
+class Listener(event.Listener):
+    def on_start(self, event): compiled.append(event.data["dispatcher"].py_func.__name__)
+    def on_end(self, event): pass
+event.register("numba:compile", Listener())
+with tidelake.connect(sys.argv[1]) as lake:
+    lake.ingest("t", sys.argv[2])
+
+    lake.table("t").flush()
+    print(lake.sql("select count(*) as n from t where message like '%word 7%'").to_arrow()["n"][0].as_py())
+    assert lake.sql("select more from t where n < 3", engine="local").to_arrow().num_rows == 3
+print(begun, compiled, readiness.has_loops())
+"""
+
+
+def fresh(cache: Path) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if name != readiness.AT_ONCE}
+    return kept | {"NUMBA_CACHE_DIR": str(cache)}
+
+
+def test_a_file_is_read_and_asked_while_others_compile(tmp_path: Path) -> None:
+    rows = [{"ts": f"2026-01-01T00:{n // 60:02}:{n % 60:02}Z", "message": f"word {n}", "n": n} for n in range(3_000)]
+    rows = [{**row, "more": {"a": [row["n"], 1.5]}} for row in rows]
+    (tmp_path / "rows.ndjson").write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
+    arguments = [sys.executable, "-c", SCRIPT, str(tmp_path / "lake"), str(tmp_path / "rows.ndjson")]
+    found = subprocess.run(arguments, capture_output=True, text=True, env=fresh(tmp_path / "cache"))
+    assert found.returncode == 0, found.stderr
+    count, told = found.stdout.splitlines()
+    assert int(count) == sum("word 7" in str(row["message"]) for row in rows)
+    assert told == f"{list(readiness.PARTS)} [] False"
+
+
+def test_loops_are_ready_once_every_part_has_left_its_mark(tmp_path: Path) -> None:
+    script = "from tidelake.runtime import readiness; readiness._begin = print; print(readiness.has_loops())"
+
+    def asked() -> str:
+        found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=fresh(tmp_path))
+        return found.stdout.splitlines()[-1]
+
+    assert asked() == "False"
+    for part in readiness.PARTS:
+        assert asked() == "False"
+        readiness.mark(tmp_path, part).touch()
+    assert asked() == "True"
+
+
+def test_a_part_is_compiled_by_one_process_and_marked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+    monkeypatch.setattr(warm_up, "mark_folder", lambda: tmp_path)
+    monkeypatch.setitem(warm_up._WORK, "json", lambda: done.append("json"))
+    lock = readiness.mark(tmp_path, "json").with_suffix(".lock")
+    with warm_up._alone(lock):
+        warm_up.main("json")  # somebody is at it
+    assert (done, readiness.mark(tmp_path, "json").exists()) == ([], False)
+    warm_up.main("json")
+    warm_up.main("json")
+    assert (done, readiness.mark(tmp_path, "json").exists()) == (["json"], True)
+
+
+@pytest.mark.parametrize("part", readiness.PARTS)
+def test_what_is_done_to_compile_can_be_done(part: str) -> None:
+    warm_up._WORK[part]()

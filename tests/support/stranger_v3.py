@@ -1,0 +1,258 @@
+"""Read the third body with what ``docs/format.md`` says and nothing of ours, value by value: slow and plain."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import struct
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import xxhash
+from pcodec import standalone
+
+MASK = 2**64 - 1
+
+
+def read_extent(data: bytes) -> tuple[list[dict[str, Any]], list[dict[str, list[Any]]]]:
+    """Return the footer, and of each block its columns."""
+    assert data[:5] == data[-5:] == b"KYMA\x03"
+    (length,) = struct.unpack("<I", data[-9:-5])
+    footer = json.loads(data[-9 - length : -9])
+    extent = footer[-1]["extent"]
+    seen = [(0, 5), (len(data) - 9 - length, len(data))]
+
+    def piece(place: dict[str, Any]) -> bytes:
+        found = data[place["at"] : place["at"] + place["len"]]
+        assert xxhash.xxh3_64_hexdigest(found) == place["sum"]
+        seen.append((place["at"], place["at"] + place["len"]))
+        return found
+
+    words = {name: texts(piece(place), place["count"], None) for name, place in extent["dictionaries"].items()}
+    directories = {name: directory(piece(place)) for name, place in extent["shredded"].items()}
+    seen += [(d["at"], d["at"] + d["len"]) for each in directories.values() for d in each["dictionaries"].values()]
+    blocks = []
+    for number, entry in enumerate(footer):
+        columns = {}
+        for column in extent["schema"]["columns"]:
+            name, page = column["name"], piece(entry["tide"][column["name"]])
+            if column["type"] == "dynamic":
+                columns[name] = shredded(page, directories[name], number, entry["row_count"], data)
+            else:
+                columns[name] = nullable(page, entry["row_count"], column["type"], words.get(name))
+        blocks.append(columns)
+    at = 0
+    for start, end in sorted(seen):  # no byte is without a checksum
+        assert start == at, (start, at)
+        at = end
+    assert at == len(data)
+    return footer, blocks
+
+
+def nullable(page: bytes, count: int, kind: str, words: list[bytes] | None) -> list[Any]:
+    if page[0] == 32:
+        return values(page[1:], count, kind, words)
+    if page[0] == 33:
+        return [None] * count
+    assert page[0] == 34
+    (size,) = struct.unpack_from("<I", page, 1)
+    valid = booleans(page[5 : 5 + size], count)
+    found = iter(values(page[5 + size :], sum(valid), kind, words))
+    return [next(found) if each else None for each in valid]
+
+
+def values(page: bytes, count: int, kind: str, words: list[bytes] | None) -> list[Any]:
+    if kind == "string":
+        return [text.decode() for text in texts(page, count, words)]
+    if kind == "bool":
+        return booleans(page, count)
+    if kind == "real":
+        return reals(page, count)
+    if kind.startswith("vector"):
+        size = int(kind[7:-1])
+        raw = page[1:] if page[0] == 1 else unzstd(page[1:], count * size * 4)
+        flat = struct.unpack(f"<{count * size}f", raw)
+        return [tuple(flat[at : at + size]) for at in range(0, count * size, size)]
+    return integers(page, count)
+
+
+def integers(page: bytes, count: int) -> list[int]:
+    codec = page[0]
+    if codec == 0:
+        return [struct.unpack_from("<q", page, 1)[0]] * count
+    if codec == 3:
+        width, first, base = struct.unpack_from("<Bqq", page, 1)
+        found = [first]
+        for step in narrow(unzstd(page[18:], (count - 1) * width), width):
+            found.append(signed(found[-1] + base + step))
+        return found
+    width, base = struct.unpack_from("<Bq", page, 1)
+    rest = page[10:]
+    if codec == 4:
+        small = np.zeros(count, dtype=f"<u{width}")
+        standalone.simple_decompress_into(rest, small)
+        return [signed(base + each) for each in small.tolist()]
+    return [signed(base + each) for each in narrow(rest if codec == 1 else unzstd(rest, count * width), width)]
+
+
+def reals(page: bytes, count: int) -> list[float]:
+    if page[0] == 5:
+        found = np.zeros(count)
+        standalone.simple_decompress_into(page[1:], found)
+        return list(found.tolist())
+    return [struct.unpack("<d", struct.pack("<q", bits))[0] for bits in integers(page, count)]
+
+
+def booleans(page: bytes, count: int) -> list[bool]:
+    if page[0] == 0:
+        return [bool(page[1])] * count
+    bits = page[1:] if page[0] == 1 else unzstd(page[1:], (count + 7) // 8)
+    return [bool(bits[at // 8] >> at % 8 & 1) for at in range(count)]
+
+
+def texts(page: bytes, count: int, words: list[bytes] | None) -> list[bytes]:
+    if page[0] == 16:
+        return [page[1:]] * count
+    if page[0] == 19:
+        assert words is not None
+        return [words[number] for number in integers(page[1:], count)]
+    sizes_size, size = struct.unpack_from("<II", page, 1)
+    lengths = integers(page[9 : 9 + sizes_size], count)
+    rest = page[9 + sizes_size :]
+    letters = rest if page[0] == 17 else unzstd(rest, size)
+    ends = np.cumsum([0, *lengths]).tolist()
+    return [letters[start:end] for start, end in itertools.pairwise(ends)]
+
+
+def directory(data: bytes) -> dict[str, Any]:
+    nodes, leaves, dictionaries, blocks, pages = struct.unpack_from("<5I", data)
+    counts = [nodes, nodes, leaves, leaves, *[dictionaries] * 5, blocks, *[pages] * 4]
+    found: list[Any] = []
+    for part, count in zip(parts(data[20:], 14), counts, strict=True):
+        found.append(texts(part, count, None) if len(found) == 1 else integers(part, count))
+    places = zip(*found[4:9], strict=True)
+    listed, at = [], 0
+    for size in found[9]:
+        own, begin = {}, 0
+        for leaf, length, count, checksum in list(zip(*found[10:14], strict=True))[at : at + size]:
+            own[leaf] = (begin, length, count, checksum & MASK)
+            begin += length
+        listed.append(own)
+        at += size
+    return {
+        "parents": found[0],
+        "keys": found[1],
+        "nodes": found[2],
+        "kinds": found[3],
+        "dictionaries": {leaf: {"at": a, "len": n, "count": c, "sum": s & MASK} for leaf, a, n, c, s in places},
+        "blocks": listed,
+    }
+
+
+def shredded(data: bytes, known: dict[str, Any], block: int, rows: int, whole: bytes) -> list[bytes | None]:
+    pages = {}
+    for leaf, (begin, length, count, checksum) in known["blocks"][block].items():
+        pages[leaf] = (data[begin : begin + length], count)
+        assert xxhash.xxh3_64_intdigest(pages[leaf][0]) == checksum
+    shapes_page = pages.pop(-1)[0]
+    shape_count, leaf_count = struct.unpack_from("<2I", shapes_page)
+    bits, sizes, listed, numbers = parts(shapes_page[8:], 4)
+    valid = booleans(bits, rows)
+    leaves = iter(integers(listed, leaf_count))
+    shapes = [[next(leaves) for _ in range(size)] for size in integers(sizes, shape_count)]
+    rest = iter(texts(*pages.pop(-2), None) if -2 in pages else [])
+    columns = {leaf: iter(_items(page, count, leaf, known, whole)) for leaf, (page, count) in pages.items()}
+    row_shapes = iter(integers(numbers, sum(valid)))
+    found: list[bytes | None] = []
+    for is_valid in valid:
+        if not is_valid:
+            found.append(None)
+            continue
+        held = []
+        for leaf in shapes[next(row_shapes)]:
+            kind = known["kinds"][leaf]
+            item = b"\xf6" if kind == 0 else b"\xa0" if kind == 1 else next(columns.get(leaf, rest))
+            held.append((_way(known, known["nodes"][leaf]), item))
+        found.append(_value(held, 0))
+    return found
+
+
+def _items(page: bytes, count: int, leaf: int, known: dict[str, Any], whole: bytes) -> list[bytes]:
+    """Return the values of a leaf as CBOR."""
+    kind = known["kinds"][leaf]
+    if kind == 2:
+        return [b"\xf5" if each else b"\xf4" for each in booleans(page, count)]
+    if kind == 3:
+        return [head(0, each) if each >= 0 else head(1, -1 - each) for each in integers(page, count)]
+    if kind == 4:
+        return [_shortest(each) for each in reals(page, count)]
+    words = None
+    if (place := known["dictionaries"].get(leaf)) is not None:
+        stored = whole[place["at"] : place["at"] + place["len"]]
+        assert xxhash.xxh3_64_intdigest(stored) == place["sum"]
+        words = texts(stored, place["count"], None)
+    found = texts(page, count, words)
+    return [head(3, len(text)) + text for text in found] if kind == 5 else found
+
+
+def _way(known: dict[str, Any], node: int) -> list[bytes]:
+    way = []
+    while node:
+        way.append(known["keys"][node])
+        node = known["parents"][node]
+    return way[::-1]
+
+
+def _value(held: list[tuple[list[bytes], bytes]], depth: int) -> bytes:
+    if len(held) == 1 and len(held[0][0]) == depth:
+        return held[0][1]
+    groups: list[tuple[bytes, list[tuple[list[bytes], bytes]]]] = []
+    for way, item in held:
+        if not groups or groups[-1][0] != way[depth]:
+            groups.append((way[depth], []))
+        groups[-1][1].append((way, item))
+    pairs = (head(3, len(key)) + key + _value(own, depth + 1) for key, own in groups)
+    return head(5, len(groups)) + b"".join(pairs)
+
+
+def head(major: int, argument: int) -> bytes:
+    if argument < 24:
+        return bytes([major << 5 | argument])
+    size = next(size for size in (1, 2, 4, 8) if argument < 1 << 8 * size)
+    return bytes([major << 5 | {1: 24, 2: 25, 4: 26, 8: 27}[size]]) + argument.to_bytes(size, "big")
+
+
+def _shortest(value: float) -> bytes:
+    if value != value:
+        return b"\xf9\x7e\x00"
+    for mark, form in ((b"\xf9", ">e"), (b"\xfa", ">f")):
+        try:
+            packed = struct.pack(form, value)
+        except OverflowError:
+            continue
+        if struct.unpack(form, packed)[0] == value:
+            return mark + packed
+    return b"\xfb" + struct.pack(">d", value)
+
+
+def parts(data: bytes, count: int) -> list[bytes]:
+    found, at = [], 0
+    for _ in range(count):
+        (size,) = struct.unpack_from("<I", data, at)
+        found.append(data[at + 4 : at + 4 + size])
+        at += 4 + size
+    assert at == len(data)
+    return found
+
+
+def narrow(raw: bytes, width: int) -> list[int]:
+    return [int.from_bytes(raw[at : at + width], "little") for at in range(0, len(raw), width)]
+
+
+def signed(number: int) -> int:
+    return (number + 2**63) % 2**64 - 2**63
+
+
+def unzstd(data: bytes, size: int) -> bytes:
+    return bytes(pa.decompress(data, decompressed_size=size, codec="zstd", asbytes=True))

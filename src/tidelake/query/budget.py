@@ -23,7 +23,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar
 
 from tidelake.errors import InvalidInputError, UnavailableError
@@ -55,6 +55,7 @@ class Budget:
     read_bytes: int | None = None
     external: tuple[str, ...] = ()
     spent: float = 0.0  # seconds that planning took of it
+    is_stopped: Callable[[], bool] = field(default=lambda: False, compare=False, repr=False)  # nobody waits any more
 
     @classmethod
     def of(cls, given: Budget | Mapping[str, Any] | None) -> Budget:
@@ -62,7 +63,7 @@ class Budget:
         if given is None or isinstance(given, Budget):
             return given or cls()
         names = {"memory": "memory_bytes", "read": "read_bytes"}
-        known = {each.name for each in fields(cls)} - {"spent"}
+        known = {each.name for each in fields(cls)} - {"spent", "is_stopped"}
         values: dict[str, Any] = {}
         for name, value in given.items():
             own = names.get(name, name)
@@ -116,6 +117,10 @@ class Budget:
             kind="memory_budget",
             bytes=self.memory_bytes,
         )
+
+    def stopped(self) -> UnavailableError:
+        """Return the error of a query that somebody stopped."""
+        return UnavailableError("the query was stopped", kind="stopped")
 
     def out_of_result(self) -> UnavailableError:
         return UnavailableError(

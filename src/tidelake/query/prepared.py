@@ -45,8 +45,10 @@ class Prepared:
     shape: Shape | None = None  # what the manifest may answer
     lowered: Lowered | None = None  # of a KQL query: how its result is finished and drawn
     clocks: frozenset[int] = frozenset()  # the places of columns that are wall clocks, without a zone
+    picked: tuple[str, ...] | None = None  # columns, where that is all it asks for
     grows: bool = False  # whether a condition doubles on its way down to the tables, which an engine must not try
     rendered: dict[str, str] = field(default_factory=dict)  # by engine, written once
+    apart: Prepared | None = None  # the same with paths in place of dynamic columns, for the engine in process
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,7 @@ class Scan:
         """The table's columns that the query looks at; one that is only read to count rows is not among them."""
         where = self.plan.question.where
         named = frozenset(self.ask.reference.spelled[name] for name in self.ask.columns)
+        named |= {each.column for each in self.ask.paths}
         return named | (frozenset() if where is None else columns_of(where))
 
     @property

@@ -19,6 +19,7 @@ from itertools import islice
 
 from sqlglot import exp
 
+from tidelake.model.path_value import PathValue
 from tidelake.query.bind import Bound, Reference
 from tidelake.query.conjuncts import Pushed, both, conjuncts_of, pushed, rejects_nulls
 from tidelake.query.functions.declaration import PORTABLE
@@ -39,6 +40,7 @@ class Ask:
     columns: tuple[str, ...]
     where: Pushed | None = None
     limit: int | None = None
+    paths: tuple[PathValue, ...] = ()  # of dynamic columns that are not asked for as a whole
 
 
 @dataclass(slots=True)
@@ -159,7 +161,14 @@ def _narrow_select(select: exp.Select, use: _Use, found: _Narrowing) -> None:
         for inner in _queries_in(lateral):
             _narrow(inner, _Use(None), found)
     for inner in _subqueries_beside(select, sources):
-        _narrow(inner, _Use(None), found)
+        _narrow(inner, _Use(None) if not isinstance(inner.parent, exp.Exists) else _bare(inner), found)
+
+
+def _bare(query: exp.Expr) -> _Use:
+    """Return what a query is needed for of which only matters whether it has rows; what it computes is taken out."""
+    if isinstance(query, exp.Select) and is_plain_select(query, joins=True):
+        query.set("expressions", [exp.Literal.number(1)])
+    return _Use(frozenset())
 
 
 def _narrow_source(
@@ -296,14 +305,14 @@ def substituted(condition: exp.Expr, outputs: Mapping[str, exp.Expr]) -> exp.Exp
     return condition.copy().transform(put)
 
 
-def is_plain_select(select: exp.Select, *, aggregates: bool = False) -> bool:
+def is_plain_select(select: exp.Select, *, aggregates: bool = False, joins: bool = False) -> bool:
     """Return whether a select only filters and computes from one source, row by row, or may aggregate all of it."""
     if select.args.get("from_") is None or select.args.get("limit") or select.args.get("offset"):
         return False
-    if select.args.get("joins") or any(select.args.get(key) for key in _SHAPING):
+    if (select.args.get("joins") and not joins) or any(select.args.get(key) for key in _SHAPING):
         return False
     where = select.args.get("where")
-    parts = [*select.expressions, *([where] if where is not None else [])]
+    parts = [*select.expressions, *([where] if where is not None and not joins else [])]
     if any(_makes_rows(part) or part.find(exp.Window, exp.Query, *_CHANCE) for part in parts):
         return False
     return aggregates or not any(map(may_aggregate, parts))

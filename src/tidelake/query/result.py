@@ -6,7 +6,7 @@ gets them as they come, and nothing is kept. It does not run queries: the engine
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from html import escape
@@ -70,6 +70,11 @@ class Result:
     def render(self) -> Render | None:
         """How the author of a KQL query wants its result drawn: a hint, for those who draw."""
         return None if self._prepared.lowered is None else self._prepared.lowered.render
+
+    @property
+    def kinds(self) -> Mapping[str, str]:
+        """The types that KQL has for the result's columns, by their names; nothing for another language."""
+        return {} if self._prepared.lowered is None else dict(self._prepared.lowered.columns)
 
     def to_arrow(self) -> pa.Table:
         """Return the rows as an Arrow table; a dynamic value is its JSON text."""

@@ -11,7 +11,7 @@ Rows are read when the result is asked for them. It does not run anything itself
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib.util import find_spec
@@ -23,9 +23,11 @@ import pyarrow as pa
 from sqlglot import exp
 
 from tidelake.catalog.names import check_user
+from tidelake.catalog.protocol import DEFAULT_NAMESPACE
 from tidelake.errors import InvalidInputError, NotFoundError, QueryError
 from tidelake.handle.lake_handle import LakeHandle, OpenLake
 from tidelake.handle.table_handle import TableHandle
+from tidelake.model.path_value import PathValue
 from tidelake.model.schema import DataType, Schema
 from tidelake.pruning.plan import ScanPlan
 from tidelake.query.adapt import adapt
@@ -36,6 +38,8 @@ from tidelake.query.external import read_external
 from tidelake.query.kql import lower
 from tidelake.query.long_lists import balance, write_out_others
 from tidelake.query.manifest import Answered, Shape, finish, from_manifest, shape_of
+from tidelake.query.paths import with_paths_apart
+from tidelake.query.picking import picked
 from tidelake.query.prepared import Prepared, Scan
 from tidelake.query.pushdown import Ask, push_down
 from tidelake.query.result import Result
@@ -66,6 +70,14 @@ Language = Literal["sql", "kql"]
 Engine: TypeAlias = Literal["local", "spark"]
 
 
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What of a lake whoever asks may see: tables that name no namespace are in this one, and not all may be there."""
+
+    namespace: str = DEFAULT_NAMESPACE
+    reaches: Callable[[str], bool] = lambda name: True
+
+
 def run(
     lake: OpenLake,
     text: str,
@@ -75,11 +87,12 @@ def run(
     budget: Budget | Mapping[str, Any] | None = None,
     prune: bool = True,
     user: str | None = None,
+    sight: Sight | None = None,
 ) -> Result:
     """Prepare a query and plan its scans; ``prune=False`` reads every row and pushes nothing down: to compare with.
 
     Where each user has a table, the one of ``user`` is meant, wherever the text names the table; only if none is given,
-    SQL may name one by ``SET tide.user``.
+    SQL may name one by ``SET tide.user``. Tables that are out of ``sight`` are not there.
     """
     limits = Budget.of(budget)
     deadline = Deadline(limits.seconds)
@@ -88,13 +101,20 @@ def run(
         user, text = _user_of(text, user)
     if user is not None:
         check_user(user)
-    seen = _Seen(held, limits, deadline, user)
+    seen = _Seen(held, limits, deadline, user, sight or Sight())
     prepared = _prepared(held, text, language, seen)
     if prepared.shape is not None and engine in ("auto", "local") and prune:
         return _manifest_result(prepared, prepared.shape, seen, held)
+    whole = prepared
+    if prepared.apart is not None and engine in ("auto", "local") and prune:
+        prepared = prepared.apart
     scans = [_scan(ask, seen, prune) for ask in prepared.asks]
-    limits.check_read(sum(scan.byte_size for scan in scans))
     chosen = _choose_engine(engine, scans)
+    if chosen == "spark" and prepared is not whole:
+        prepared, scans = whole, [_scan(ask, seen, prune) for ask in whole.asks]
+    limits.check_read(sum(scan.byte_size for scan in scans))
+    if not prune:
+        prepared = replace(prepared, picked=None)  # the scan does not ask the conditions
     return Result(prepared, scans, chosen, replace(limits, spent=deadline.spent), _Runs(held, chosen))
 
 
@@ -227,7 +247,8 @@ def _prepare(text: str, language: Language, seen: _Seen) -> tuple[Prepared, bool
         (asks, grows), shape = push_down(bound), _without_logical(shape_of(bound))
         guard_sizes(bound.tree)
         lasting = not (lowered.timely or seen.answers or seen.looked_around)
-        return Prepared(text, language, bound.tree, names, asks, shape, lowered, grows=grows), lasting
+        prepared = Prepared(text, language, bound.tree, names, asks, shape, lowered, grows=grows)
+        return replace(prepared, apart=with_paths_apart(prepared)), lasting
     tree: exp.Query = parse_sql(text)
     if columns := quoted_columns(tree, text, seen):
         tree = parse_sql(text, columns)
@@ -236,10 +257,13 @@ def _prepare(text: str, language: Language, seen: _Seen) -> tuple[Prepared, bool
     lasting = not asks_the_time(tree) and tree.find(exp.Version) is None and not seen.answers
     bound = bind(with_clock(tree, now), text, seen)
     (asks, grows), shape = push_down(bound), shape_of(bound)
+    columns_picked = picked(bound, asks)
     adapted = adapt(bound, text)
     names = tuple(bound.shown.get(name, name) for name in adapted.named_selects)
     guard_sizes(adapted)
-    return Prepared(text, language, adapted, names, asks, shape, clocks=_clocks(adapted), grows=grows), lasting
+    clocks = _clocks(adapted)
+    prepared = Prepared(text, language, adapted, names, asks, shape, clocks=clocks, picked=columns_picked, grows=grows)
+    return replace(prepared, apart=with_paths_apart(prepared)), lasting
 
 
 def _clocks(tree: exp.Query) -> frozenset[int]:
@@ -259,11 +283,11 @@ def _without_logical(shape: Shape | None) -> Shape | None:
 def _scan(ask: Ask, seen: _Seen, prune: bool) -> Scan:
     seen.check_time()
     table = seen.table(ask.reference.table, ask.reference.at)
-    shown = ask.columns or (_cheapest(ask.reference.types),)
-    own = [ask.reference.spelled[name] for name in shown]
+    shown = ask.columns or (() if ask.paths else (_cheapest(ask.reference.types),))
+    own: list[str | PathValue] = [*(ask.reference.spelled[name] for name in shown), *ask.paths]
     where = ask.where.predicate if ask.where is not None and prune else None
     plan: ScanPlan = table.plan(own, where, limit=ask.limit if prune else None, prune=prune)
-    return Scan(ask.reference.name, shown, table, plan, ask)
+    return Scan(ask.reference.name, (*shown, *(each.name for each in ask.paths)), table, plan, ask)
 
 
 def _cheapest(types: Mapping[str, DataType]) -> str:
@@ -274,8 +298,8 @@ def _cheapest(types: Mapping[str, DataType]) -> str:
 class _Seen:
     """The tables of a lake as one query sees them: each pinned to one snapshot, the newest when first asked for."""
 
-    def __init__(self, lake: LakeHandle, limits: Budget, deadline: Deadline, user: str | None = None) -> None:
-        self._lake, self._user = lake, user
+    def __init__(self, lake: LakeHandle, limits: Budget, deadline: Deadline, user: str | None, sight: Sight) -> None:
+        self._lake, self._user, self._sight = lake, user, sight
         self.limits, self.deadline = limits, deadline
         self.answers: dict[str, Scannable] = {}  # tables that a query's text makes
         self.overflowed = False  # a name is no column, and was found in an overflow column
@@ -321,7 +345,7 @@ class _Seen:
     def names(self) -> Sequence[str]:
         self.looked_around = True
         with self.deadline.undisturbed():
-            return self._lake.tables()
+            return [name for name in self._lake.tables() if self._sight.reaches(name)]
 
     def show_overflowed(self, name: str) -> bool:
         """Show what the overflow columns of the tables so far have under a name as a column; say whether any has."""
@@ -339,22 +363,22 @@ class _Seen:
         if at is None and name in self.answers:
             return self.answers[name]
         if at is not None and at.sequence is not None:
-            return TableHandle.seen_by(self._lake, name, self._user, snapshot=at.sequence)
+            return TableHandle.seen_by(self._lake, self._in_sight(name), self._user, snapshot=at.sequence)
         try:
             newest = self._pinned_newest(name)
         except NotFoundError:  # what the lake tells about itself is found under names that no table has
-            own = system_rows(self._lake, name, self._user) if at is None else None
+            own = system_rows(self._lake, name, self._user) if at is None and self._sight.reaches(name) else None
             if own is None:
                 raise
             return own
         if at is None:
             return newest
-        past = TableHandle.seen_by(self._lake, name, self._user, as_of=at.time)
+        past = TableHandle.seen_by(self._lake, self._in_sight(name), self._user, as_of=at.time)
         return past if past.snapshot.sequence <= newest.snapshot.sequence else newest  # a time that is still to come
 
     def _pinned_newest(self, name: str) -> TableHandle:
         try:
-            table = TableHandle.seen_by(self._lake, name, self._user)
+            table = TableHandle.seen_by(self._lake, self._in_sight(name), self._user)
         except NotFoundError:
             self.looked_around = True
             raise
@@ -365,6 +389,13 @@ class _Seen:
         if id not in self._newest:
             self._newest[id] = table.pinned()
         return self._newest[id]
+
+    def _in_sight(self, name: str) -> str:
+        """Return a table's full name; NotFoundError, as for one that is not there, if it is out of sight."""
+        own = name if "." in name else f"{self._sight.namespace}.{name}"
+        if not self._sight.reaches(own):
+            raise NotFoundError("no such table", table=own, kind="no_table")
+        return own
 
 
 def _as_missing(error: InvalidInputError, name: str) -> Exception:

@@ -23,20 +23,17 @@ from weakref import WeakSet
 import duckdb
 import pyarrow as pa
 
-from tidelake.dynamic.cbor_json import json_of
-from tidelake.errors import QueryError, TidelakeError
+from tidelake.errors import QueryError
 from tidelake.handle.lake_handle import LakeHandle
-from tidelake.logical import shown, shown_as_plain
 from tidelake.model.logical_types import Logical
-from tidelake.model.schema import DataType
 from tidelake.query.budget import Budget, Deadline
 from tidelake.query.engines.complaints import complaint_of
+from tidelake.query.engines.streams import Stream
 from tidelake.query.functions.registry import register_duckdb
 from tidelake.query.functions.rendering import render_query
 from tidelake.query.intervals import with_long_intervals
 from tidelake.query.prepared import Prepared, Scan, result_schema
 from tidelake.query.sql.parse import too_deep
-from tidelake.scan.extents import scan
 
 BATCH_ROWS = 16_384  # of columns that are as wide in every row
 WIDE_ROWS = 2_048  # of others, at a time: the engine's own vectors
@@ -44,6 +41,7 @@ BATCH_BYTES = 4 << 20  # up to which batches of wide rows are put together
 BATCHES_AHEAD = 2  # one is being written while the next is made
 LOOK_SECONDS = 0.1  # between looks whether anybody still reads
 STOP_SECONDS = 10.0  # for a query that is told to stop; past it, it is left behind
+NEXT_SECONDS = 0.5  # between looks whether somebody has stopped it
 LATE_SECONDS = 0.2  # for one that is late already: who waits for it is told, and it ends by itself
 
 _SETTINGS = {
@@ -63,7 +61,6 @@ _NARROW = frozenset(
     {"BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "FLOAT", "DOUBLE", "DATE", "TIMESTAMP"}
     | {"TIMESTAMP WITH TIME ZONE", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "UUID", "TIME", "INTERVAL"}
 )
-_JSON = {b"ARROW:extension:name": b"arrow.json", b"ARROW:extension:metadata": b""}
 
 
 def execute(prepared: Prepared, scans: Sequence[Scan], budget: Budget, lake: LakeHandle) -> pa.RecordBatchReader:
@@ -129,7 +126,7 @@ class _Run:
     def __init__(self, prepared: Prepared, scans: Sequence[Scan], budget: Budget, lake: LakeHandle) -> None:
         self._prepared, self._budget = prepared, budget
         self._clock = _Clock(budget.left)
-        self._streams = [_Stream(each, lake, self._clock, budget, prepared.language) for each in scans]
+        self._streams = [Stream(each, lake.footers, self._check_time, prepared.language) for each in scans]
         self._connection: duckdb.DuckDBPyConnection | None = _database(budget.engine_bytes).cursor()
         self._line: Queue[Any] = Queue(maxsize=BATCHES_AHEAD)
         self._stopped, self._ended = False, Event()
@@ -139,12 +136,16 @@ class _Run:
         """Whether the time is over."""
         return self._clock.left < 0
 
+    def _check_time(self) -> None:
+        if self.is_late:
+            raise self._budget.out_of_time()
+
     def go(self) -> None:
         connection = self._connection
         assert connection is not None
         Thread(target=self._watch, name="tidelake-clock", daemon=True).start()
         try:
-            self._produce(connection)
+            self._produce(connection) if self._prepared.picked is None else self._pick(self._prepared.picked)
         except (duckdb.Error, pa.ArrowException, OSError, MemoryError) as error:
             explained = _explained(error, self._streams, self._budget, self._prepared.text)
             if explained is not error:
@@ -161,10 +162,12 @@ class _Run:
         """Wait for what comes next, but not for a query that does not hear that its time is over."""
         while True:
             with suppress(Empty):
-                found = self._line.get(timeout=min(max(self._clock.left, LOOK_SECONDS), STOP_SECONDS))
+                found = self._line.get(timeout=min(max(self._clock.left, LOOK_SECONDS), NEXT_SECONDS))
                 if isinstance(found, BaseException):
                     raise found
                 return found
+            if self._budget.is_stopped():
+                raise self._budget.stopped()
             if self._clock.left < -LATE_SECONDS:
                 raise self._budget.out_of_time()
 
@@ -211,6 +214,21 @@ class _Run:
         for batch in self._batches(rows, schema, kinds):
             self._put(batch)
         self._put(None)
+
+    def _pick(self, columns: Sequence[str]) -> None:
+        """Give rows as they are scanned: there is nothing to compute."""
+        with self._clock.running():
+            rows = self._streams[0].picked(columns, self._prepared.columns)
+        self._put(rows.schema)
+        while not self._stopped:
+            with self._clock.running():
+                batch = next(rows, None)
+            if batch is None:
+                self._put(None)
+                return
+            step = max(1, min(BATCH_ROWS, batch.num_rows * BATCH_BYTES // max(batch.nbytes, 1)))
+            for start in range(0, batch.num_rows, step):
+                self._put(batch.slice(start, step))
 
     def _batches(self, reader: Any, schema: pa.Schema, kinds: Sequence[pa.DataType]) -> Iterator[pa.RecordBatch]:
         """Yield the batches in the types of the schema, small ones put together."""
@@ -279,54 +297,7 @@ def _close() -> None:
     _database.cache_clear()
 
 
-class _Stream:
-    """The rows of one scan, as an Arrow stream that can be begun many times."""
-
-    def __init__(self, scan: Scan, lake: LakeHandle, clock: _Clock, budget: Budget, language: str) -> None:
-        self.name = scan.name
-        self._scan, self._lake, self._clock, self._budget = scan, lake, clock, budget
-        self.failure: TidelakeError | None = None
-        self._kinds = [scan.plan.question.schema[name].type for name in scan.plan.question.columns]
-        self._given = _as_plain if language == "kql" else _as_shown
-        nothing = [self._given(pa.array([], kind.arrow), kind) for kind in self._kinds]
-        self._schema = pa.schema(
-            [
-                pa.field(name, array.type, metadata=_JSON if _is_json(kind, array.type) else None)
-                for name, kind, array in zip(scan.columns, self._kinds, nothing, strict=True)
-            ]
-        )
-
-    def __arrow_c_stream__(self, requested_schema: object = None) -> Any:
-        reader = pa.RecordBatchReader.from_batches(self._schema, self._batches())
-        return reader.__arrow_c_stream__(requested_schema)
-
-    def _batches(self) -> Iterator[pa.RecordBatch]:
-        try:
-            for batch in scan(self._scan.plan, self._lake.footers):
-                if self._clock.left < 0:
-                    raise self._budget.out_of_time()
-                columns = [self._given(values, kind) for values, kind in zip(batch.columns, self._kinds, strict=True)]
-                yield pa.RecordBatch.from_arrays(columns, schema=self._schema)
-        except TidelakeError as error:
-            self.failure = error
-            raise
-
-
-def _as_shown(values: pa.Array, kind: DataType) -> pa.Array:
-    """Return stored values as SQL sees them; dynamic ones as JSON."""
-    return json_of(values) if kind.kind == "dynamic" and kind.logical is None else shown(values, kind)
-
-
-def _as_plain(values: pa.Array, kind: DataType) -> pa.Array:
-    """Return stored values as KQL sees them, which has no dates, structs or bytes."""
-    return json_of(values) if kind.kind == "dynamic" else shown_as_plain(values, kind)
-
-
-def _is_json(kind: DataType, given: pa.DataType) -> bool:
-    return kind.kind == "dynamic" and bool(pa.types.is_string(given))
-
-
-def _explained(error: Exception, streams: Sequence[_Stream], budget: Budget, text: str) -> Exception:
+def _explained(error: Exception, streams: Sequence[Stream], budget: Budget, text: str) -> Exception:
     for stream in streams:
         if stream.failure is not None:
             return stream.failure

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import IO, TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
@@ -39,9 +39,9 @@ def collected(frame: DataFrame, budget: Budget) -> pa.Table:
         if rows.nbytes > budget.result_bytes:
             raise budget.out_of_result()
         return rows
-    from pyspark.sql.pandas.types import to_arrow_schema
+    from tidelake.spark.lines import arrow_of
 
-    schema = to_arrow_schema(frame.schema, error_on_duplicated_field_names_in_struct=True, timezone="UTC")
+    schema = arrow_of(frame.schema, error_on_duplicated_field_names_in_struct=True)
     return pa.Table.from_batches(_batches(_counted(frame, budget), budget), None if not len(schema) else schema)
 
 
@@ -82,8 +82,9 @@ def _batches(frame: Any, budget: Budget) -> list[pa.RecordBatch]:
 
     port, secret, server = frame.collectAsArrowToPython()
     try:
-        with _load_from_socket((port, secret), Counted()) as found:
-            batches = list(found)
+        found: Any = _load_from_socket((port, secret), Counted())
+        with found if hasattr(found, "__enter__") else closing(found) as read:  # before Spark 4.2 a plain generator
+            batches = _in_order(list(read))
     except BaseException:
         with suppress(Exception):  # what it says now is that nobody reads
             server.getResult()
@@ -91,6 +92,14 @@ def _batches(frame: Any, budget: Budget) -> list[pa.RecordBatch]:
     with unwrap_spark_exception():
         server.getResult()
     return batches
+
+
+def _in_order(found: list[Any]) -> list[pa.RecordBatch]:
+    """Bring batches into their order, which before Spark 4.3 is told after them."""
+    if not found or isinstance(found[-1], pa.RecordBatch):
+        return found
+    *batches, order = found
+    return [batches[at] for at in order]
 
 
 class _Counting:

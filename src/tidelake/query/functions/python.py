@@ -87,9 +87,13 @@ class PythonFunction:
         )
 
     def register_spark(self, session: Any) -> None:
-        from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined]  # the stubs are older than Spark
+        from pyspark.sql import functions
 
-        session.udf.register(self.name, arrow_udf(_annotated(self._of_arrays(), self.arity), _SPARK[self.result]))
+        if not hasattr(functions, "arrow_udf"):  # before 4.1: row by row
+            session.udf.register(self.name, lambda *row: self._safely(row), _SPARK[self.result])
+            return
+        over = functions.arrow_udf(_annotated(self._of_arrays(), self.arity), _SPARK[self.result])
+        session.udf.register(self.name, over)
 
     def _of_arrays(self) -> Callable[..., pa.Array]:
         """Return the function with its number of parameters, which engines look at."""

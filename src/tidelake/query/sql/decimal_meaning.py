@@ -18,7 +18,8 @@ from tidelake.query.decimals import MAX_DIGITS, Digits, bounded, digits_of, divi
 from tidelake.query.functions.declaration import PORTABLE, Function, declare
 from tidelake.query.functions.templates import Writer
 
-_TOO_LONG = "error('a decimal has more digits than its type says: cast it to decimal(38, s)')"
+# A cast that fails, and not the engine's error(): subqueries with that are worked out row by row, or by cross products.
+_TOO_LONG = "CAST('a decimal has more digits than its type says: cast it to decimal(38, s)' AS HUGEINT)"
 _QUOTIENT, _WHOLE, _REST = "tide_quotient", "tide_whole_quotient", "tide_rest"  # calls that FUNCTIONS write
 _DIRECT = 18  # digits that DuckDB keeps in 64 bits
 _SHORT = 400  # characters of a side that may be written many times
@@ -46,6 +47,9 @@ class _Side:
         kind = f"DECIMAL({max(self.precision, 1)}, {self.scale})"
         if self.precision <= _DIRECT:
             whole = f"CAST(TRY_CAST({self.text} AS {kind}) * CAST({10**self.scale} AS BIGINT) AS HUGEINT)"
+        elif self.precision + self.scale < MAX_DIGITS:
+            unit = f"CAST({10**self.scale} AS DECIMAL({self.scale + 1}, 0))"
+            whole = f"CAST(TRY_CAST({self.text} AS {kind}) * {unit} AS HUGEINT)"
         else:
             whole = f"CAST(replace(CAST(TRY_CAST({self.text} AS {kind}) AS VARCHAR), '.', '') AS HUGEINT)"
         fits = f"TRY_CAST({self.text} AS {kind}) = ({self.text})"
@@ -125,7 +129,12 @@ def _write_quotient(a: _Side, b: _Side, digits: Digits | None = None) -> str:
     raised = scale + b.scale - a.scale  # of the left side's units, so that the quotient's are left
     one, other = a.held("a").units(a.scale + max(raised, 0)), b.held("b").units(b.scale + max(-raised, 0))
     count = "((abs(tide_q.n) * 2 + abs(tide_q.d)) // (abs(tide_q.d) * 2))"
-    shown = _shown(count, "(tide_q.n < 0) <> (tide_q.d < 0)", scale)
+    is_negative = "(tide_q.n < 0) <> (tide_q.d < 0)"
+    if 0 < scale <= MAX_DIGITS - precision:  # so that all that fits the quotient's type fits a decimal on the way
+        signed = f"CASE WHEN {is_negative} THEN -{count} ELSE {count} END"
+        shown = f"TRY_CAST({signed} AS DECIMAL({MAX_DIGITS - scale}, 0)) * {_last_place(scale)}"
+    else:
+        shown = _shown(count, is_negative, scale)
     body = f"CASE WHEN tide_q.d <> 0 THEN TRY_CAST({shown} AS DECIMAL({precision}, {scale})) END"
     return _quickly(a, b, None if digits else _by_steps(a, b), _held(a, b, one, other, body))
 
@@ -204,8 +213,13 @@ def _moved(count: str, precision: int, scale: int) -> str:
     """Write a number of units as the decimal it stands for."""
     whole = f"CAST({count} AS DECIMAL({precision}, 0))"
     if scale > 0:
-        return f"{whole} * CAST('0.{1:0{scale}d}' AS DECIMAL({scale}, {scale}))"
+        return f"{whole} * {_last_place(scale)}"
     return f"{whole} * CAST({10**-scale} AS DECIMAL({1 - scale}, 0))" if scale else whole
+
+
+def _last_place(scale: int) -> str:
+    """Write the smallest unit of decimals."""
+    return f"CAST('0.{1:0{scale}d}' AS DECIMAL({scale}, {scale}))"
 
 
 def _shown(count: str, is_negative: str, scale: int) -> str:

@@ -1,0 +1,147 @@
+"""Give the rows of a scan to DuckDB, as often as it asks for them, without a copy where that can be.
+
+DuckDB orders joins by how many rows it expects, and learns that of nothing but a table: so a scan passes for one, of
+which only the schema, the number of rows and the stream can be had. Decimals that are stored as whole numbers are given
+as they are stored. It does not plan, and decides nothing about what is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from tidelake.dynamic.cbor_json import json_of
+from tidelake.errors import TidelakeError
+from tidelake.logical import shown, shown_as_plain
+from tidelake.model.path_value import PathValue
+from tidelake.model.schema import DataType
+from tidelake.pruning.plan import Question
+from tidelake.query.prepared import Scan
+from tidelake.scan.extents import Footers, bare, scan
+
+_JSON = {b"ARROW:extension:name": b"arrow.json", b"ARROW:extension:metadata": b""}
+
+
+class Stream(pa.Table):  # type: ignore[misc]
+    """The rows of one scan, as an Arrow stream that can be begun many times.
+
+    It is a table only to those who ask how many rows there are: nothing else of a table is there.
+    """
+
+    def __init__(self, scan: Scan, footers: Footers, check_time: Callable[[], None], language: str) -> None:
+        self.name = scan.name
+        self.failure: TidelakeError | None = None
+        self._scan, self._footers, self._check_time = scan, footers, check_time
+        self._rows = scan.plan.stages[-1].rows + sum(batch.rows for batch in scan.plan.hot)
+        question = scan.plan.question
+        self._kinds = [_kind_of(question, name) for name in question.columns]
+        self._given = _as_plain if language == "kql" else _as_shown
+        nothing = [self._shown(pa.array([], kind.arrow), kind) for kind in self._kinds]
+        self._schema = pa.schema(
+            [
+                pa.field(name, array.type, metadata=_JSON if _is_json(kind, array.type) else None)
+                for name, kind, array in zip(scan.columns, self._kinds, nothing, strict=True)
+            ]
+        )
+
+    def _shown(self, values: pa.Array, kind: DataType | PathValue) -> pa.Array:
+        return values if isinstance(kind, PathValue) else self._given(values, kind)
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._schema
+
+    def __len__(self) -> int:
+        """Return about how many rows there are: those of the blocks that are read."""
+        return self._rows
+
+    def __repr__(self) -> str:
+        return f"Stream({self.name!r}, {self._rows} rows)"
+
+    def select(self, columns: Sequence[int]) -> pa.RecordBatchReader:
+        """Stream some of the columns, by their places: the engine may find that it needs no more."""
+        schema = pa.schema([self._schema.field(at) for at in columns])
+        return pa.RecordBatchReader.from_batches(schema, self._batches(columns))
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> Any:
+        return self.select(range(len(self._schema))).__arrow_c_stream__(requested_schema)
+
+    def picked(self, columns: Sequence[str], names: Sequence[str]) -> pa.RecordBatchReader:
+        """Return some of the columns under other names, as readers see them."""
+        places = [self._scan.columns.index(column) for column in columns]
+        kinds = [self._scan.plan.question.schema[self._scan.plan.question.columns[place]].type for place in places]
+        schema = pa.schema([pa.field(name, kind.shown) for name, kind in zip(names, kinds, strict=True)])
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            for batch in scan(self._scan.plan, self._footers):
+                self._check_time()
+                arrays = [shown(batch.column(place), kind) for place, kind in zip(places, kinds, strict=True)]
+                yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+        return pa.RecordBatchReader.from_batches(schema, batches())
+
+    def _batches(self, columns: Sequence[int]) -> Iterator[pa.RecordBatch]:
+        schema = pa.schema([self._schema.field(at) for at in columns])
+        plan = replace(self._scan.plan, question=replace(self._scan.plan.question, rough=True))
+        try:
+            for batch in scan(plan, self._footers):
+                self._check_time()
+                if not schema.names:
+                    yield bare(batch.num_rows)
+                    continue
+                given = [self._shown(batch.column(at), self._kinds[at]) for at in columns]
+                yield pa.RecordBatch.from_arrays(given, schema=schema)
+        except TidelakeError as error:
+            self.failure = error
+            raise
+
+
+def _absent(self: object) -> None:
+    raise AttributeError("a scan is no table: it has a schema, a length and a stream")
+
+
+# What else a table has would be read from memory that is not there.
+for _name in dir(pa.Table):
+    if _name not in vars(Stream) and not (_name.startswith("__") and hasattr(object, _name)) and _name != "__len__":
+        setattr(Stream, _name, property(_absent))
+for _name in ("__eq__", "__hash__", "__reduce__"):
+    setattr(Stream, _name, getattr(object, _name))
+
+
+def _as_shown(values: pa.Array, kind: DataType) -> pa.Array:
+    """Return stored values as SQL sees them; dynamic ones as JSON."""
+    if kind.kind == "dynamic" and kind.logical is None:
+        return json_of(values)
+    return _as_decimals(values, kind) if _is_short_decimal(kind) else shown(values, kind)
+
+
+def _as_plain(values: pa.Array, kind: DataType) -> pa.Array:
+    """Return stored values as KQL sees them, which has no dates, structs or bytes."""
+    if kind.kind == "dynamic":
+        return json_of(values)
+    return _as_decimals(values, kind) if _is_short_decimal(kind) else shown_as_plain(values, kind)
+
+
+def _is_short_decimal(kind: DataType) -> bool:
+    return kind.logical is not None and kind.logical.kind == "decimal" and kind.kind == "long"
+
+
+def _as_decimals(values: pa.Array, kind: DataType) -> pa.Array:
+    """Return whole numbers of the last place as the decimals they are, without looking at them."""
+    wide = kind.shown
+    return values.view(pa.decimal64(wide.precision, wide.scale))
+
+
+def _kind_of(question: Question, name: str) -> DataType | PathValue:
+    """Return the type of a scan's column, or what it is computed from."""
+    computed = question.computed.get(name)
+    return computed if isinstance(computed, PathValue) else question.schema[name].type
+
+
+def _is_json(kind: DataType | PathValue, given: pa.DataType) -> bool:
+    if isinstance(kind, PathValue):
+        return kind.form.startswith("json")
+    return kind.kind == "dynamic" and bool(pa.types.is_string(given))

@@ -1,0 +1,154 @@
+"""Hold the answer to a PromQL query: rows as Arrow, and the JSON that the API of Prometheus gives.
+
+It does not evaluate: what it holds is read and computed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidelake.logical.frames import pandas_frame
+from tidelake.model.schema import JSON_FIELD
+from tidelake.pruning.plan import ScanPlan
+from tidelake.query.promql.printing import time_texts, value_texts
+from tidelake.query.promql.vectors import Floats, Grid, Ints, Scalar, Text, Value, Vector, Windows
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+
+Kind: TypeAlias = Literal["matrix", "vector", "scalar", "string"]
+
+_SCHEMA = pa.schema(
+    [
+        pa.field("ts", pa.timestamp("us", tz="UTC"), nullable=False),
+        pa.field("labels", pa.string(), nullable=False, metadata=JSON_FIELD),
+        pa.field("value", pa.float64(), nullable=False),
+    ]
+)
+_TEXT_SCHEMA = pa.schema([_SCHEMA.field("ts"), _SCHEMA.field("labels"), pa.field("value", pa.string())])
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class PromAnswer:
+    """The answer to a PromQL query: points of series, each series with its labels."""
+
+    kind: Kind
+    series: tuple[dict[str, str], ...]
+    first: Ints  # the points of series n are in [first[n], first[n + 1])
+    times_ms: Ints
+    values: Floats
+    text: str | None  # of a query that is a text
+    plans: tuple[ScanPlan, ...]
+    warnings: tuple[str, ...] = ()
+
+    def to_arrow(self) -> pa.Table:
+        """Return a row for each point: ``ts``, ``labels`` as JSON text, ``value``."""
+        owner = np.repeat(np.arange(len(self.series)), np.diff(self.first))
+        labels = pa.array(
+            [orjson.dumps(each, option=orjson.OPT_SORT_KEYS).decode() for each in self.series], pa.string()
+        )
+        times = pa.array(self.times_ms * 1000).cast(pa.timestamp("us", tz="UTC"))
+        texts = labels.take(pa.array(owner))
+        if self.text is not None:
+            return pa.table([times, texts, pa.array([self.text])], schema=_TEXT_SCHEMA)
+        return pa.table([times, texts, pa.array(self.values, pa.float64())], schema=_SCHEMA)
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """Return the rows of ``to_arrow`` as a stream."""
+        return self.to_arrow().to_reader()
+
+    def to_polars(self) -> polars.DataFrame:
+        """Return the rows of ``to_arrow`` as a Polars frame; needs polars."""
+        import polars
+
+        frame = polars.from_arrow(self.to_arrow())
+        assert isinstance(frame, polars.DataFrame)
+        return frame
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return the rows of ``to_arrow`` as a pandas frame; needs pandas."""
+        return pandas_frame(self.to_arrow())
+
+    def to_json(self) -> bytes:
+        """Return the ``data`` of an answer of Prometheus' API: ``resultType`` and ``result``."""
+        points = self._points()
+        if self.kind in ("scalar", "string"):
+            return b'{"resultType":"%s","result":%s}' % (self.kind.encode(), points[0].as_py().encode())
+        key, of_series = b"value", points
+        if self.kind == "matrix":
+            lists = pa.LargeListArray.from_arrays(pa.array(self.first, pa.int64()), points)
+            key, of_series = b"values", _joined("[", pc.binary_join(lists, _large(",")), "]")
+        result = b",".join(
+            b'{"metric":%s,"%s":%s}' % (orjson.dumps(labels, option=orjson.OPT_SORT_KEYS), key, each.encode())
+            for labels, each in zip(self.series, of_series.to_pylist(), strict=True)
+        )
+        return b'{"resultType":"%s","result":[%s]}' % (self.kind.encode(), result)
+
+    def to_prometheus(self) -> dict[str, Any]:
+        """Return the same as Python objects."""
+        found: dict[str, Any] = orjson.loads(self.to_json())
+        return found
+
+    def explain(self) -> str:
+        """Return what was read for each selector, from all extents to the blocks that were fetched."""
+        return "\n\n".join(plan.explain() for plan in self.plans) or "no table is read"
+
+    def __len__(self) -> int:
+        """Return how many points there are."""
+        return len(self.times_ms)
+
+    def __repr__(self) -> str:
+        return f"PromAnswer({self.kind}, {len(self.series):,} series, {len(self):,} points)"
+
+    def _points(self) -> pa.Array:
+        """Return each point as ``[seconds,"value"]``, with whole columns put together."""
+        times = time_texts(self.times_ms)
+        if self.text is not None:
+            return pa.array([f"[{times[0].as_py()},{orjson.dumps(self.text).decode()}]"], pa.large_string())
+        times, values = times.cast(pa.large_string()), value_texts(self.values).cast(pa.large_string())
+        return _joined("[", times, ',"', values, '"]')
+
+
+def _large(text: str) -> pa.Scalar:
+    return pa.scalar(text, pa.large_string())
+
+
+def _joined(*parts: str | pa.Array) -> pa.Array:
+    """Join texts and columns of texts, whose offsets are of 64 bits: an answer may have more than 2 GB."""
+    columns = [_large(part) if isinstance(part, str) else part for part in parts]
+    return pc.binary_join_element_wise(*columns, _large(""))
+
+
+def answer_of(value: Value, grid: Grid, *, is_instant: bool, plans: tuple[ScanPlan, ...]) -> PromAnswer:
+    """Return a value as an answer: of an instant query what it is, of a range query always a matrix."""
+    none = np.empty(0, np.int64)
+    match value:
+        case Text(text):
+            return PromAnswer("string", ({},), np.array([0, 1]), grid.times_ms[:1], np.empty(0), text, plans)
+        case Scalar(values):
+            ends = np.array([0, grid.steps])
+            return PromAnswer("scalar" if is_instant else "matrix", ({},), ends, grid.times_ms, values, None, plans)
+        case Windows():
+            samples, counts = value.samples, value.counts[:, 0] if value.counts.size else none
+            held = np.flatnonzero(counts > 0)
+            first = np.concatenate([[0], np.cumsum(counts[held])])
+            places = np.arange(first[-1]) + np.repeat(value.low[held, 0] - first[:-1], counts[held])
+            series = tuple(samples.labels.take(held).sets())
+            times, values = samples.times_ms[places], samples.values[places]
+            return PromAnswer("matrix", series, first, times, values, None, plans)
+        case Vector():
+            found = value.compact()
+            if not found.is_ordered:
+                found = found.take(found.labels.sort_order())
+            rows, steps = np.nonzero(found.present)
+            first = np.searchsorted(rows, np.arange(len(found.labels) + 1))
+            kind: Kind = "vector" if is_instant else "matrix"
+            series = tuple(found.labels.sets())
+            return PromAnswer(kind, series, first, grid.times_ms[steps], found.values[rows, steps], None, plans)

@@ -1,0 +1,407 @@
+"""Read the samples of a selector: one scan with what can be asked of the table, and series from distinct labels.
+
+1. the time ranges, the name and the label conditions become the predicate that a scan is planned by;
+2. the rows of each batch are numbered by the distinct bytes of their labels, each of which is decoded once;
+3. all conditions are asked of the distinct label sets, which is what decides; rows of others are not kept;
+4. samples are sorted by series and time; of rows with the same time, the last stays.
+
+It does not evaluate anything.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from operator import and_, or_
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidelake.dynamic import decode
+from tidelake.handle.table_handle import TableHandle
+from tidelake.model.predicate import (
+    DynamicPathEquals,
+    DynamicPathTest,
+    Equals,
+    InSet,
+    Predicate,
+    StringMatches,
+    TimeRange,
+    Value,
+    columns_of,
+    conjuncts_of,
+)
+from tidelake.pruning.plan import ScanPlan
+from tidelake.query.budget import Budget
+from tidelake.query.promql.labels import NAME, Labels, Words, distinct, joined
+from tidelake.query.promql.printing import value_text
+from tidelake.query.promql.tables import Columns
+from tidelake.query.promql.vectors import Bools, Ints, Samples
+from tidelake.scan.extents import scan_shown
+
+MS_NS = 1_000_000
+STALE = 0x7FF0000000000002  # the bits of the NaN that ends a series
+ROW_BYTES = 64  # of a sample while samples are sorted
+NUMBERED = 1 << 24  # combinations of label columns that are counted in a table
+_PLAIN_WORDS = re.compile(r"[\w:./ -]*(?:\|[\w:./ -]*)*")  # alternatives without any sign of a pattern
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """What is asked of one label: ``=``, ``!=``, ``=~`` or ``!~`` a text."""
+
+    label: str
+    sign: str
+    text: str
+
+    def holds(self, texts: Sequence[str]) -> Bools:
+        """Whether each of some values is wanted; a label that is not there is empty."""
+        values = pa.array(texts, pa.string())
+        if self.sign in ("=", "!="):
+            found = pc.equal(values, self.text)
+        else:
+            found = pc.match_substring_regex(values, anchored(self.text))
+        same = np.asarray(found.to_numpy(zero_copy_only=False), np.bool_)
+        return same if self.sign in ("=", "=~") else ~same
+
+    @property
+    def words(self) -> tuple[str, ...] | None:
+        """The texts that are wanted, if they are a few and none of them is empty."""
+        if self.sign == "=":
+            return (self.text,) if self.text else None
+        if self.sign != "=~" or not _PLAIN_WORDS.fullmatch(self.text) or "." in self.text:
+            return None
+        found = tuple(dict.fromkeys(self.text.split("|")))
+        return found if all(found) else None
+
+
+Conditions = tuple[Condition, ...]
+Interval = tuple[int, int]  # milliseconds, both included
+Key = tuple[Any, ...]  # what a row has in the columns that say its labels
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """The samples of a selector, with the markers that end a series, and without them."""
+
+    samples: Samples
+    is_stale: Bools
+    live: Samples
+
+
+@dataclass(slots=True)
+class _Gathered:
+    """The samples of one value column so far: label sets that are wanted, and by rows the number of the set."""
+
+    column: str
+    metric: str | None  # the name of the metric, if it is not in the rows
+    sets: list[dict[str, str]]
+    numbers: dict[Key, int] = field(default_factory=dict)
+    parts: list[tuple[Ints, Ints, Any]] = field(default_factory=list)
+    rows: int = 0
+
+    def add(self, series: Ints, times: Ints, values: pa.Array) -> None:
+        """Keep the rows of wanted label sets that have a value."""
+        held = series >= 0
+        if values.null_count:
+            held &= np.asarray(values.is_valid().to_numpy(zero_copy_only=False), np.bool_)
+        if held.all():
+            self.parts.append((series, times, _floats(values)))
+        else:
+            self.parts.append((series[held], times[held], _floats(values)[held]))
+        self.rows += len(self.parts[-1][0])
+
+    def part(self, words: Words) -> _Part:
+        """Return all of it, with label sets that are written in several ways united."""
+        labels = Labels.of(words, self.sets)
+        first, kind = distinct(labels.codes)
+        if not self.parts:
+            none = np.empty(0, np.int64)
+            return _Part(labels.take(first), none, none, np.empty(0))
+        series, times, values = (np.concatenate(each) for each in zip(*self.parts, strict=True))
+        return _Part(labels.take(first), series if len(first) == len(kind) else kind[series], times, values)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Samples in the order in which they were read: the place of each one's label set, its time and its value."""
+
+    labels: Labels
+    series: Ints
+    times_ms: Ints
+    values: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A table of samples, pinned to one snapshot."""
+
+    table: TableHandle
+    columns: Columns
+
+    def plan(self, alternatives: Sequence[Conditions], intervals: Iterable[Interval]) -> ScanPlan:
+        """Plan the scan of a selector, whose conditions must all hold in one of the alternatives."""
+        read = [self.columns.time, *self._sources(alternatives), *self._values(alternatives)]
+        return self.table.plan(read, self._where(alternatives, intervals))
+
+    def read(
+        self,
+        plan: ScanPlan,
+        alternatives: Sequence[Conditions],
+        words: Words,
+        budget: Budget,
+        check: Callable[[], None],
+    ) -> Read:
+        """Read the samples of a selector, a batch at a time; rows that are not wanted are not kept."""
+        sources = self._sources(alternatives)
+        fixed = _only_name(alternatives)
+        gathered = [
+            _Gathered(name, name if self.columns.name is None else fixed, []) for name in self._values(alternatives)
+        ]
+        # Labels are asked of distinct sets below, which is faster than of rows; blocks were pruned by them already.
+        by_rows = replace(plan, question=replace(plan.question, where=self._of_rows(plan.question.where)))
+        for batch in scan_shown(by_rows, self.table.footers):
+            check()
+            number, first = _numbered([batch.column(name) for name in sources], batch.num_rows)
+            heads = [batch.column(name).take(pa.array(first)).to_pylist() for name in sources]
+            keys = list(zip(*heads, strict=True)) if heads else [()] * len(first)
+            times = _milliseconds(batch.column(self.columns.time))
+            for each in gathered:
+                series = self._series(each, sources, keys, alternatives)[number]
+                each.add(series, times, batch.column(each.column))
+            if sum(each.rows for each in gathered) * ROW_BYTES > budget.memory_bytes:
+                raise budget.out_of_memory()
+        check()
+        return _sorted(words, [each.part(words) for each in gathered])
+
+    def _series(
+        self, gathered: _Gathered, sources: Sequence[str], keys: Sequence[Key], alternatives: Sequence[Conditions]
+    ) -> Ints:
+        """Return for what distinct rows have in the columns of labels the number of a wanted label set, or -1."""
+        new = [key for key in dict.fromkeys(keys) if key not in gathered.numbers]
+        sets = [self._set(gathered.metric, dict(zip(sources, key, strict=True))) for key in new]
+        for key, labels, is_wanted in zip(new, sets, _wanted(sets, alternatives), strict=True):
+            gathered.numbers[key] = len(gathered.sets) if is_wanted else -1
+            if is_wanted:
+                gathered.sets.append(labels)
+        return np.array([gathered.numbers[key] for key in keys], np.int64)
+
+    def _of_rows(self, where: Predicate | None) -> Predicate | None:
+        """Return the part of a condition that rows are asked: all but what is about labels."""
+        labels = frozenset(self.columns.labels)
+        kept = [each for each in conjuncts_of(where) if not columns_of(each) & labels]
+        return reduce(and_, kept) if kept else None
+
+    def _sources(self, alternatives: Sequence[Conditions]) -> list[str]:
+        """Return the columns that say which series a row is of; a name that is known is not read."""
+        name = self.columns.name
+        return [*self.columns.labels, *([] if name is None or _only_name(alternatives) is not None else [name])]
+
+    def _set(self, metric: str | None, row: Mapping[str, Any]) -> dict[str, str]:
+        """Return the labels that one row's columns say."""
+        found: dict[str, str] = {} if metric is None else {NAME: metric}
+        for column, value in row.items():
+            if value is None:
+                continue
+            if column == self.columns.name:
+                found[NAME] = str(value)
+            elif column in self.columns.dynamic:
+                _flatten(decode(value) if isinstance(value, bytes) else value, "", found)
+            else:
+                found[column] = _text(value)
+        return {name: text for name, text in found.items() if text}
+
+    def _values(self, alternatives: Sequence[Conditions]) -> tuple[str, ...]:
+        """Return the columns whose values are asked for: where columns are metrics, those with a wanted name."""
+        if self.columns.name is not None:
+            return self.columns.values
+        names = self.columns.metrics
+        kept = np.zeros(len(names), np.bool_)
+        for conditions in alternatives:
+            held = np.ones(len(names), np.bool_)
+            for each in conditions:
+                held &= each.holds(names) if each.label == NAME else True
+            kept |= held
+        return tuple(name for name, keep in zip(names, kept, strict=True) if keep)
+
+    def _where(self, alternatives: Sequence[Conditions], intervals: Iterable[Interval]) -> Predicate:
+        times: list[Predicate] = [
+            TimeRange(self.columns.time, low * MS_NS, (high + 1) * MS_NS) for low, high in _merged(intervals)
+        ]
+        asked = [[part for each in several if (part := self._pushed(each)) is not None] for several in alternatives]
+        parts: list[Predicate] = [reduce(or_, times)]
+        if all(asked):
+            parts.append(reduce(or_, [reduce(and_, several) for several in asked]))
+        return reduce(and_, parts)
+
+    def _pushed(self, condition: Condition) -> Predicate | None:
+        """Return what a scan can be asked for a condition; it may let through more than is wanted, never less."""
+        column = self.columns.name if condition.label == NAME else condition.label
+        wants_some = condition.sign in ("=", "=~") and not condition.holds([""])[0]
+        if not wants_some or column is None:
+            return None
+        if condition.label == NAME:
+            if (words := condition.words) is not None:
+                return Equals(column, words[0]) if len(words) == 1 else InSet(column, words)
+            return StringMatches(column, anchored(condition.text))
+        if column in self.columns.labels and column not in self.columns.dynamic:
+            if self.table.schema[column].type.kind != "string" or (words := condition.words) is None:
+                return None
+            return Equals(column, words[0]) if len(words) == 1 else InSet(column, words)
+        if len(self.columns.labels) != 1 or len(self.columns.dynamic) != 1 or not column.replace("_", "").isalnum():
+            return None
+        (held,) = self.columns.dynamic
+        if (words := condition.words) is not None:
+            meant = tuple(value for word in words for value in _meant(word))
+            if len(meant) == 1:
+                return DynamicPathEquals(held, column, meant[0])
+            return DynamicPathTest(held, column, InSet(held, meant))
+        return None
+
+
+def _only_name(alternatives: Sequence[Conditions]) -> str | None:
+    """Return the one name that all alternatives ask for."""
+    names = {each.text for several in alternatives for each in several if each.label == NAME and each.sign == "="}
+    asked = all(any(each.label == NAME and each.sign == "=" for each in several) for several in alternatives)
+    return names.pop() if asked and len(names) == 1 and "" not in names else None
+
+
+def anchored(pattern: str) -> str:
+    """Return a pattern that must match a whole text, as Prometheus has it."""
+    return f"^(?s:{pattern})$"
+
+
+def _meant(word: str) -> tuple[Value, ...]:
+    """Return the values in a table that are the same label: the text, and a truth or a number that is written so."""
+    if word in ("true", "false"):
+        return word, word == "true"
+    try:
+        number = float(word)
+    except ValueError:
+        return (word,)
+    return (word, int(number)) if number.is_integer() else (word, number)
+
+
+def _merged(intervals: Iterable[Interval]) -> list[Interval]:
+    found: list[Interval] = []
+    for low, high in sorted(intervals):
+        if found and low <= found[-1][1] + 1:
+            found[-1] = (found[-1][0], max(found[-1][1], high))
+        else:
+            found.append((low, high))
+    return found
+
+
+def _wanted(sets: Sequence[dict[str, str]], alternatives: Sequence[Conditions]) -> Bools:
+    """Whether each label set meets all conditions of an alternative."""
+    wanted = np.zeros(len(sets), np.bool_)
+    for conditions in alternatives:
+        held = np.ones(len(sets), np.bool_)
+        for each in conditions:
+            held &= each.holds([labels.get(each.label, "") for labels in sets])
+        wanted |= held
+    return wanted
+
+
+def _numbered(columns: Sequence[pa.Array], rows: int) -> tuple[Ints, Ints]:
+    """Number rows by what they have in some columns; return the numbers, and a row of each."""
+    number, kinds = np.zeros(rows, np.int64), 1
+    for column in columns:
+        encoded = column.dictionary_encode()
+        codes = pc.fill_null(encoded.indices, len(encoded.dictionary)).to_numpy(zero_copy_only=False)
+        size = len(encoded.dictionary) + 1
+        number = number * size + codes
+        kinds *= size
+        if kinds <= NUMBERED:
+            seen = np.zeros(kinds, np.bool_)
+            seen[number] = True
+            renumbered = np.cumsum(seen) - 1
+            number, kinds = renumbered[number], int(seen.sum())
+        else:
+            found, inverse = np.unique(number, return_inverse=True)
+            number, kinds = inverse.reshape(-1).astype(np.int64), len(found)
+    first = np.zeros(kinds, np.int64)
+    first[number[::-1]] = np.arange(rows - 1, -1, -1)
+    return number, first
+
+
+def _sorted(words: Words, parts: Sequence[_Part]) -> Read:
+    """Lay out samples by series, which are in the order of their labels, and time."""
+    if not parts:
+        return _nothing(words)
+    sizes = np.cumsum([0, *(len(part.labels) for part in parts)])
+    labels = joined([part.labels for part in parts])
+    series = np.concatenate([part.series + size for part, size in zip(parts, sizes, strict=False)])
+    times, values = np.concatenate([part.times_ms for part in parts]), np.concatenate([part.values for part in parts])
+    if not len(series):
+        return _nothing(words)
+    by_labels = labels.sort_order()
+    rank = np.empty(len(labels), np.int32)
+    rank[by_labels] = np.arange(len(labels))
+    series = rank[series]
+    order = _order(series, times)
+    first = np.concatenate([[0], np.cumsum(np.bincount(series, minlength=len(labels)))])
+    samples = Samples(labels.take(by_labels), times[order], values[order], first)
+    again = samples.times_ms[1:] == samples.times_ms[:-1]
+    if again.any():  # of rows with one time, all but the last go
+        inside = first[(first > 0) & (first < len(times))]
+        again[inside - 1] = False  # a series that begins when the one before ends
+        samples = _kept(samples, ~np.append(again, False)) if again.any() else samples
+    is_stale = samples.values.view(np.int64) == STALE
+    return Read(samples, is_stale, _kept(samples, ~is_stale) if is_stale.any() else samples)
+
+
+def _order(series: Any, times: Ints) -> Any:
+    """Return the order by series and time, stable: rows mostly come by time, and series are counted, not compared."""
+    order = None if (times[1:] >= times[:-1]).all() else np.argsort(times, kind="stable")
+    for shift in range(0, max(int(series.max()).bit_length(), 1), 16):
+        digits = (series >> shift).astype(np.uint16)
+        again = np.argsort(digits if order is None else digits[order], kind="stable")
+        order = again if order is None else order[again]
+    return order
+
+
+def _kept(samples: Samples, kept: Bools) -> Samples:
+    """Return some of the samples."""
+    before = np.concatenate([[0], np.cumsum(kept)])
+    return Samples(samples.labels, samples.times_ms[kept], samples.values[kept], before[samples.first])
+
+
+def _nothing(words: Words) -> Read:
+    none = np.empty(0, np.int64)
+    samples = Samples(Labels.nothing(words, 0), none, np.empty(0), np.zeros(1, np.int64))
+    return Read(samples, np.empty(0, np.bool_), samples)
+
+
+def _milliseconds(column: pa.Array) -> Ints:
+    kind = column.type
+    values = np.asarray(column.cast(pa.int64()).to_numpy(zero_copy_only=False), np.int64)
+    if pa.types.is_timestamp(kind):
+        return np.asarray(values // {"s": 1, "ms": 1, "us": 1_000, "ns": MS_NS}[kind.unit], np.int64)
+    return values
+
+
+def _floats(values: pa.Array) -> Any:
+    if pa.types.is_boolean(values.type):
+        values = values.cast(pa.int8())
+    values = values.cast(pa.float64())
+    return (pc.fill_null(values, 0.0) if values.null_count else values).to_numpy(zero_copy_only=False)
+
+
+def _flatten(value: Any, prefix: str, found: dict[str, str]) -> None:
+    """Write the leaves of a dynamic value as labels, keys joined by dots."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            _flatten(inner, f"{prefix}.{key}" if prefix else str(key), found)
+    elif value is not None and prefix:
+        found[prefix] = _text(value)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value_text(value) if isinstance(value, float) else str(value)

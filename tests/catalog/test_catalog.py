@@ -533,6 +533,18 @@ def test_a_streams_batch_happens_once(catalog: Catalog, scope: Scope) -> None:
     assert len(catalog.extents(scope)) == 3
 
 
+def test_a_stream_that_says_where_it_goes_on_goes_on_only_there(catalog: Catalog, scope: Scope) -> None:
+    assert catalog.positions(scope, ["s"]) == {}
+    publish(catalog, scope, AppendHot(hot()), RecordOffset("s", 4, after=-1))
+    for after in (-1, 2):
+        with pytest.raises(ConflictError, match="another reader") as refused:
+            publish(catalog, scope, AppendHot(hot()), RecordOffset("s", 9, after=after))
+        assert refused.value.kind == "stream_moved"
+    publish(catalog, scope, AppendHot(hot()), RecordOffset("s", 9, after=4), RecordOffset("t", 0, after=-1))
+    assert catalog.positions(scope, ["s", "t", "u"]) == {"s": 9, "t": 0}
+    assert catalog.head(scope).totals.hot_batches == 2
+
+
 def test_twins_in_one_call_get_one_answer(catalog: Catalog, scope: Scope) -> None:
     head = catalog.head(scope)
     commits = [announce(catalog, commit_of(scope, AddExtent(extent(n)), base=1, key="k")) for n in (1, 2)]

@@ -20,10 +20,10 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from tidelake import dynamic
-from tidelake.cli.json_rows import json_value
 from tidelake.cli.output import SHOWN_ROWS, suffix_format, table_of, write_result
 from tidelake.errors import InvalidInputError, StorageError
 from tidelake.model.schema import DYNAMIC_FIELD
+from tidelake.query.json_rows import json_value
 from tidelake.query.language import language_of
 
 WHEN = datetime(2026, 3, 14, 12, 30, tzinfo=UTC)

@@ -921,3 +921,25 @@ def marked(coerced: Coerced) -> pa.RecordBatch:
         for field in coerced.batch.schema
     ]
     return pa.RecordBatch.from_arrays(coerced.batch.columns, schema=pa.schema(fields))
+
+
+@given(st.permutations(["t", "n", "s"]), st.sets(st.sampled_from(["t", "n", "s"])), st.booleans())
+def test_arrow_columns_that_fit_are_kept_and_those_that_lack_are_null(
+    names: list[str], dropped: set[str], is_marked: bool
+) -> None:
+    columns = {
+        "t": pa.array([NEW_YEAR, None], pa.timestamp("us", "UTC")),
+        "n": pa.array([None, 3], pa.int64()),
+        "s": pa.array(["a", "b"]),
+    }
+    kept = [name for name in names if name not in dropped]
+    fields = [pa.field(name, columns[name].type, metadata={"a": "b"} if is_marked else None) for name in kept]
+    batch = pa.table([columns[name] for name in kept], schema=pa.schema(fields)).to_batches()
+    schema = Schema.of({"s": "string", "t": "timestamp", "d": "dynamic", "n": "long"})
+    for each in batch:
+        made = coerce_arrow(each, schema, RULES)
+        assert made.batch.schema.equals(schema.arrow, check_metadata=True)
+        assert made.schema == schema
+        assert not made.overflowed
+        for name in schema.names:
+            assert made.batch[name].to_pylist() == (columns[name].to_pylist() if name in kept else [None] * 2)

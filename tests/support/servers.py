@@ -71,7 +71,7 @@ def postgres_server() -> Iterator[str]:
             shutil.chown(folder, "nobody")
             as_nobody = {"user": "nobody", "group": "nogroup", "extra_groups": []}
             programs = _reachable(programs, folder)
-        data, port = folder / "data", _free_ports(1)[0]
+        data, port = folder / "data", free_ports(1)[0]
         initdb = [f"{programs}/bin/initdb", "-A", "trust", "-U", "postgres", "--no-sync", "-E", "utf8", "-D", f"{data}"]
         subprocess.run(initdb, check=True, cwd="/", stdout=subprocess.DEVNULL, **as_nobody)
         settings = {"fsync": "off", "unix_socket_directories": "", "max_connections": "200"}
@@ -98,7 +98,7 @@ def fresh_database(server_url: str) -> str:
 @contextmanager
 def seaweedfs_server(bucket: str = "lake") -> Iterator[S3Server]:
     """Run SeaweedFS with one bucket and yield how to reach it; a bucket that nobody made does not appear by itself."""
-    master, volume, filer, s3, admin = _free_ports(5)
+    master, volume, filer, s3, admin = free_ports(5)
     server = S3Server(f"http://127.0.0.1:{s3}", "test", "testsecret", bucket)
     with _folder() as folder:
         command = [f"{sysconfig.get_path('scripts')}/weed", "-logtostderr=true", "mini", f"-dir={folder}"]
@@ -281,7 +281,7 @@ def _reachable(programs: Path, folder: Path) -> Path:
     return copy
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     """Find ports that are free now, by chance, so that two test runs at once seldom meet."""
     free: list[int] = []
     while len(free) < count:

@@ -352,6 +352,10 @@ class Catalog(Protocol):
         """Return a snapshot with everything live in it. Its offsets are the head's."""
         ...
 
+    def positions(self, scope: Scope, streams: Sequence[str]) -> dict[str, int]:
+        """Return the last batch of those streams of which a scope has one; nothing if the scope has no commits."""
+        ...
+
     def changes(self, scope: Scope, *, after: int, upto: int) -> Changes:
         """Return what differs between two retained snapshots; ``after`` 0 stands for the empty scope."""
         ...

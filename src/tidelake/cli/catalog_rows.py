@@ -7,11 +7,13 @@ and RFC 3339 times. It does not read data.
 from __future__ import annotations
 
 import re
+import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import reduce
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
 from tidelake.errors import NotFoundError
@@ -205,6 +207,27 @@ def list_manifests(lake: Lake, table: str | None, state: str | None, limit: int)
         rows,
         spare=("since", "last_refreshed", "next_try", "snapshot", "attempts", "tier", "version", "bytes", "hot_rows"),
     )
+
+
+def list_users(lake: Lake, table: str, after: str, limit: int) -> Listing:
+    """List the users of a table in their order, after one of them, and what each one's holds."""
+    held = lake.table(table)
+    found = list(islice(held.users(after=after), limit + 1))
+    heads = [held.user(each).handle.snapshot for each in found[:limit]]
+    more = (f"there are more: --after {shlex.quote(found[limit - 1])}",) if len(found) > limit else ()
+    told = f"users of {table} in {lake.where}"
+    rows = [
+        (
+            head.scope.user,
+            head.totals.rows + head.totals.hot_rows,
+            head.totals.extents,
+            head.totals.bytes + head.totals.hot_bytes,
+            head.sequence,
+            _plain(datetime.fromtimestamp(head.committed_us // 1_000_000, UTC)),
+        )
+        for head in heads
+    ]
+    return Listing(told, ("user", "rows", "extents", "bytes", "snapshot", "changed"), rows, notes=more)
 
 
 def _plain(value: Any) -> Any:

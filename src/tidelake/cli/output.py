@@ -17,20 +17,17 @@ from typing import IO, TYPE_CHECKING, Any
 
 import orjson
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.csv
-import pyarrow.parquet
 
 from tidelake import dynamic
-from tidelake.cli.json_rows import column_texts, is_marked, json_value, plain_texts, row_texts
 from tidelake.errors import InvalidInputError, StorageError
 from tidelake.model.schema import DYNAMIC_FIELD
+from tidelake.query.json_rows import is_marked, json_value
+from tidelake.query.writing import write_rows
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
 
 SHOWN_ROWS = 50  # of a table on a terminal: more is not read by people
-GROUP_ROWS, GROUP_BYTES = 131_072, 32 << 20  # of a Parquet row group, whichever is reached first
 SHOWN_WIDTH = 80  # letters of one value there
 SHOWN_RECORDS = 10  # rows, where each value needs a line of its own
 MIN_WIDTH = 12  # letters of a column that can still be read
@@ -63,7 +60,7 @@ def write_result(rows: Any, form: str, output: str | None, console: Console) -> 
         console.print(table_of(_reader_of(rows)))
         return
     with _opened(output) as out:
-        _WRITERS[form](_reader_of(rows), out)
+        write_rows(_reader_of(rows), form, out)
 
 
 def _reader_of(rows: Any) -> pa.RecordBatchReader:
@@ -161,82 +158,6 @@ def _shown(value: Any) -> str:
     else:
         text = "".join(letter if letter.isprintable() else " " for letter in str(value))
     return text if len(text) <= SHOWN_WIDTH else text[: SHOWN_WIDTH - 1] + "…"
-
-
-def _write_json(reader: pa.RecordBatchReader, out: IO[bytes]) -> None:
-    is_first = True
-    for batch in reader:
-        for piece in row_texts(batch, before=",\n  "):
-            out.write(b"[" if is_first else b",")
-            out.write(piece[1:])
-            is_first = False
-    out.write(b"[]\n" if is_first else b"\n]\n")
-
-
-def _write_ndjson(reader: pa.RecordBatchReader, out: IO[bytes]) -> None:
-    for batch in reader:
-        for piece in row_texts(batch, after="\n"):
-            out.write(piece)
-
-
-def _write_csv(reader: pa.RecordBatchReader, out: IO[bytes]) -> None:
-    schema = pa.schema([pa.field(field.name, _csv_type(field.type)) for field in reader.schema])
-    with pa.csv.CSVWriter(out, schema) as writer:
-        for batch in reader:
-            columns = [_csv_column(field, column) for field, column in zip(batch.schema, batch.columns, strict=True)]
-            writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
-
-
-def _csv_type(kind: pa.DataType) -> pa.DataType:
-    plain = pa.types.is_primitive(kind) and not pa.types.is_temporal(kind)
-    return kind if plain or pa.types.is_string(kind) else pa.string()
-
-
-def _csv_column(field: pa.Field, column: pa.Array) -> pa.Array:
-    """Return a column as CSV can hold it: numbers and text as they are, times as text, all else as JSON text."""
-    if isinstance(column, pa.ExtensionArray) or pa.types.is_large_string(column.type):
-        column = (column.storage if isinstance(column, pa.ExtensionArray) else column).cast(pa.string())
-    if _csv_type(column.type) == column.type:
-        return column
-    if (plain := plain_texts(column)) is not None:
-        return plain
-    texts = column_texts(field, column)
-    if not pa.types.is_nested(column.type) and not is_marked(field, DYNAMIC_FIELD):
-        texts = pc.utf8_trim(texts, '"')  # bytes as base64, a duration: no letter of theirs is escaped
-    return pc.if_else(column.is_valid(), texts, pa.scalar(None, pa.string()))
-
-
-def _write_parquet(reader: pa.RecordBatchReader, out: IO[bytes]) -> None:
-    with pa.parquet.ParquetWriter(out, reader.schema, compression="zstd") as writer:
-        for table in _gathered(reader):
-            writer.write_table(table)
-
-
-def _gathered(reader: pa.RecordBatchReader) -> Iterator[pa.Table]:
-    """Yield batches together, as many as a row group should have."""
-    held: list[pa.RecordBatch] = []
-    for batch in reader:
-        held.append(batch)
-        if sum(each.num_rows for each in held) >= GROUP_ROWS or sum(each.nbytes for each in held) >= GROUP_BYTES:
-            yield pa.Table.from_batches(held)
-            held = []
-    if held:
-        yield pa.Table.from_batches(held)
-
-
-def _write_arrow(reader: pa.RecordBatchReader, out: IO[bytes]) -> None:
-    with pa.ipc.new_stream(out, reader.schema) as writer:
-        for batch in reader:
-            writer.write_batch(batch)
-
-
-_WRITERS = {
-    "json": _write_json,
-    "ndjson": _write_ndjson,
-    "csv": _write_csv,
-    "parquet": _write_parquet,
-    "arrow": _write_arrow,
-}
 
 
 @contextmanager

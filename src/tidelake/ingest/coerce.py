@@ -141,8 +141,8 @@ def coerce_rows(rows: Sequence[Mapping[str, Any]], schema: Schema, rules: Rules)
 
 def coerce_arrow(data: pa.RecordBatch | pa.Table, schema: Schema, rules: Rules) -> Coerced:
     """Coerce Arrow data; see ``arrays`` for which binary columns are taken as a dynamic column's own bytes."""
-    if isinstance(data, pa.RecordBatch) and _fits_as_it_is(data, schema, rules):
-        return Coerced(data, schema, 0)
+    if isinstance(data, pa.RecordBatch) and (fitting := _as_it_is(data, schema, rules)) is not None:
+        return Coerced(fitting, schema, 0)
     return _coerce(from_arrow.Arrays(data, schema.names, rules.overflow), schema, rules)
 
 
@@ -286,12 +286,44 @@ def _becomes_real(source: Source, name: str, kind: DataType, rules: Rules) -> bo
     return kind.kind == "int" or name in rules.exact
 
 
-def _fits_as_it_is(data: pa.RecordBatch, schema: Schema, rules: Rules) -> bool:
-    """Return whether a batch has the table's columns, no others, of types that hold what they say, and its times."""
-    if not data.schema.equals(schema.arrow) or not all(map(_is_plain, schema)):
-        return False
+def _as_it_is(data: pa.RecordBatch, schema: Schema, rules: Rules) -> pa.RecordBatch | None:
+    """Return a batch that needs no conversion in the table's shape; None if a value has to be looked at.
+
+    Its columns are the table's, of types that hold what they say, and it has its times. Columns that it lacks are
+    null: a writer whose table was widened by another goes on without loading what converts.
+    """
+    if rules.time not in (None, *schema.names):
+        return None
+    if data.schema.equals(schema.arrow):
+        if not all(map(_is_plain, schema)):
+            return None
+    elif _has_only(data, schema):
+        data = _with_nulls(data, schema)
+    else:
+        return None
     required = [at for at, column in enumerate(schema) if column.name == rules.time or not column.nullable]
-    return rules.time in (None, *schema.names) and not any(data.column(at).null_count for at in required)
+    return None if any(data.column(at).null_count for at in required) else data
+
+
+def _has_only(data: pa.RecordBatch, schema: Schema) -> bool:
+    """Return whether all columns of a batch are plain ones of the table, each once; what a field says may change it."""
+    columns = {column.name: column for column in schema if _is_plain(column)}
+    return len(set(data.schema.names)) == data.num_columns and all(
+        field.name in columns and not field.metadata and field.type.equals(columns[field.name].type.arrow)
+        for field in data.schema
+    )
+
+
+def _with_nulls(data: pa.RecordBatch, schema: Schema) -> pa.RecordBatch:
+    """Return a batch with all columns of a table; those it lacks are null."""
+    at = {name: number for number, name in enumerate(data.schema.names)}
+    return pa.RecordBatch.from_arrays(
+        [
+            data.column(at[column.name]) if column.name in at else pa.nulls(data.num_rows, column.type.arrow)
+            for column in schema
+        ],
+        schema=schema.arrow,
+    )
 
 
 def _is_plain(column: Column) -> bool:

@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from tidelake.model.times import MAX_US, MICROS_FROM, MILLIS_FROM, MIN_US, NANOS_FROM
 from tidelake.runtime.compiling import HAS_COMPILER, compiled, is_ready, part
+from tidelake.runtime.readiness import has_loops
 
 MIN_EPOCH_DIGITS = 9  # of a number since 1970 in text: from 1973 on, and never a date of eight digits
 
@@ -59,7 +60,7 @@ def times_of_ints(numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 
 def is_few(texts: pa.Array, loop: Any) -> bool:
     """Whether these texts take less time the plain way than with this loop: they are few, or it cannot be compiled."""
-    return not is_ready(loop) and (len(texts) <= FEW_TEXTS or not HAS_COMPILER)
+    return not is_ready(loop) and (len(texts) <= FEW_TEXTS or not has_loops())
 
 
 def _few_texts(texts: pa.Array) -> npt.NDArray[np.int64] | None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -22,6 +21,7 @@ from tidelake.ingest.files import FileRows
 from tidelake.ingest.json.plain_reader import few_rows
 from tidelake.ingest.text_encoding import MAX_LINE_BYTES, line_too_long
 from tidelake.model.schema import Schema
+from tidelake.runtime.readiness import has_loops
 
 PIECE_BYTES = 8 << 20  # of NDJSON
 PIECE_ROWS = 65_536  # of dicts, or of Arrow
@@ -49,8 +49,11 @@ def coerced_stream(rows: Any, schema: Schema, rules: Rules) -> Iterator[Coerced]
 def _coerced_lines(line: int, data: memoryview, schema: Schema, rules: Rules) -> Coerced:
     """Coerce lines of JSON, a few of them without the loops; what is wrong is said by those, with its line."""
     if (rows := few_rows(data)) is not None:
-        with suppress(TidelakeError):
+        try:
             return coerce_rows(rows, schema, rules)
+        except TidelakeError:
+            if not has_loops():  # nobody waits for a compiler to be told the line instead of the row
+                raise
     return coerce_ndjson(data, schema, rules, first_line=line)
 
 

@@ -19,13 +19,14 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidelake.ingest.instants import NO_TIME, is_few, text_buffers, time_of_text, times_of_texts
+from tidelake.ingest.instants import FEW_TEXTS, NO_TIME, is_few, text_buffers, time_of_text, times_of_texts
 from tidelake.ingest.rows import SHOWN_BYTES, Spill, encode, vector_of
 from tidelake.logical import fitted
 from tidelake.model.schema import DataType
 from tidelake.model.times import MAX_US, MIN_US
 from tidelake.runtime import notices
-from tidelake.runtime.compiling import HAS_COMPILER, compiled, part
+from tidelake.runtime.compiling import compiled, is_ready, part
+from tidelake.runtime.readiness import has_loops
 
 EMPTY, INT, REAL, BOOL, TIME, NULL, TEXT = range(7)  # what a value looks like
 _LONG_NUMBER = 255  # a whole number of more than 18 digits, which may be too large: left to the plain way
@@ -241,7 +242,7 @@ def time_array(times: npt.NDArray[np.int64]) -> pa.Array:
 
 def classify(texts: pa.Array, *, comma: bool = False) -> Codes:
     """Return what each text looks like; null looks empty."""
-    if not HAS_COMPILER:
+    if len(texts) > FEW_TEXTS and not is_ready(_classify) and not has_loops():
         return _classify_by_patterns(texts, comma)
     if is_few(texts, _classify):
         return np.array([_look(text, comma) for text in texts.to_pylist()], dtype=np.uint8)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from tidelake.catalog.names import refuse_staged
 from tidelake.catalog.protocol import new_id
 from tidelake.errors import ConflictError, InvalidInputError, UnavailableError
 from tidelake.handle.lake_handle import LakeHandle
@@ -64,6 +65,7 @@ def rename_table(lake: LakeHandle, name: str, to: str, *, replace: bool = False)
     info = lake.catalog.table(name)
     if TableSettings.of(lake.catalog.settings(info.id)).is_segmented:
         raise UnavailableError("tables of users and tables with a key keep their names", table=info, kind="no_rename")
+    refuse_staged(to)
     lake.catalog.rename_table(name, to, replace=replace)
 
 

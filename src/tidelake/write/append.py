@@ -8,7 +8,7 @@ does not decide how values fit (``ingest``), or who wins a race (``catalog.commi
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from tidelake.errors import AlreadyExistsError, ConflictError, InvalidInputError
 from tidelake.handle.table_handle import TableHandle
 from tidelake.ingest import Rules, coerced_stream, is_rereadable
 from tidelake.model.settings import TableSettings
-from tidelake.model.snapshot import Receipt, Snapshot
+from tidelake.model.snapshot import Receipt, RecordOffset, Snapshot
 from tidelake.write.alter import WIDENING_TRIES
 from tidelake.write.appender import Appender
 from tidelake.write.flush import see_to_flush
@@ -43,26 +43,43 @@ class AppendReport:
     commit: str = ""  # the id of its commit, for ``undo``; empty if there were no rows
 
 
-def append(table: TableHandle, rows: Any, *, key: str | None = None, insert_only: bool = False) -> AppendReport:
-    """Append rows as ``Table.append`` says; a second append of the same key changes nothing."""
+def append(
+    table: TableHandle,
+    rows: Any,
+    *,
+    key: str | None = None,
+    insert_only: bool = False,
+    offsets: Sequence[RecordOffset] = (),
+) -> AppendReport:
+    """Append rows as ``Table.append`` says; a second append of the same key changes nothing.
+
+    How far the streams are that the rows come from, if told, is recorded in the same commit.
+    """
     table.refuse_when_pinned()
     if key is not None and (receipt := table.catalog.receipt(table.scope, key=key)):
         return _replay(receipt)
     head = table.coordinator.head(table.scope)  # perhaps not the newest: the commit is rebased
     for _ in range(WIDENING_TRIES if is_rereadable(rows) else 0):
         try:
-            return _append(table, rows, key, head, insert_only)
+            return _append(table, rows, key, head, insert_only, offsets)
         except ConflictError as error:  # another writer gave a new field another type: fit the rows to that one
             if error.kind != "schema":
                 raise
             head = table.catalog.head(table.scope)
     # What is read once is tried once: while nobody has put rows here, nobody is likely to forbid what it needs.
     is_new = not is_rereadable(rows) and not head.totals.rows + head.totals.hot_rows
-    return _append(table, rows, key, head, insert_only, is_last=not is_new)
+    return _append(table, rows, key, head, insert_only, offsets, is_last=not is_new)
 
 
 def _append(
-    table: TableHandle, rows: Any, key: str | None, head: Snapshot, insert_only: bool, *, is_last: bool = False
+    table: TableHandle,
+    rows: Any,
+    key: str | None,
+    head: Snapshot,
+    insert_only: bool,
+    offsets: Sequence[RecordOffset],
+    *,
+    is_last: bool = False,
 ) -> AppendReport:
     if insert_only and not head.is_keyed:
         raise InvalidInputError("insert_only needs a table with a key", table=table.name, kind="no_key")
@@ -76,7 +93,7 @@ def _append(
             writer.take(coerced)
             if insert_only:
                 keys.append(coerced.batch.select(list(writer.key)))
-        actions = writer.finish()
+        actions = [*writer.finish(), *offsets]
         if not actions:
             return AppendReport(0, head.sequence, 0)
         is_offered = True
@@ -109,13 +126,18 @@ def _append(
         changes=writer.changes(),
         commit=receipt.commit_id,
     )
-    if writer.extents:
+    after_append(table, head, has_extents=bool(writer.extents))
+    return report
+
+
+def after_append(table: TableHandle, head: Snapshot, *, has_extents: bool) -> None:
+    """Have done what follows an append that is acknowledged: promotion, a flush, upkeep."""
+    if has_extents:
         promote_settled(table, head)
     else:
         see_to_flush(table, head)
     if table.lake.after_write is not None:
         table.lake.after_write(table, head)
-    return report
 
 
 def _replay(receipt: Receipt) -> AppendReport:

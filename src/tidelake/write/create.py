@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from tidelake.catalog.names import refuse_staged
 from tidelake.catalog.protocol import Catalog, TableInfo, parse_table_name
 from tidelake.errors import InvalidInputError, SchemaError
 from tidelake.model.schema import ENTITY_KINDS, HIDDEN_IDS, DataType, Schema
@@ -54,9 +55,15 @@ def create_table(
     key: str | Sequence[str] = (),
     flush_rows: int | None = None,
     compaction: Mapping[str, int] | None = None,
+    is_staged: bool = False,
     **series: Any,
 ) -> TableInfo:
-    """Make a table as ``Lake.create_table`` says; ``series`` is what it tells of buckets, entities and coverage."""
+    """Make a table as ``Lake.create_table`` says; ``series`` is what it tells of buckets, entities and coverage.
+
+    One that ``is_staged`` has a name that only such tables have, until it takes its own.
+    """
+    if not is_staged:
+        refuse_staged(name)
     columns = schema if isinstance(schema, Schema) else Schema.of(schema)
     named = _time_of(columns, time)
     age = flush_age or (USERS_FLUSH_AGE if scope == USER else FLUSH_AGE)

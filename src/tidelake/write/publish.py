@@ -40,10 +40,14 @@ def publish(
     snapshot for which the check does not raise.
     """
     own = id or new_id()
-    if head.scope.user:
-        actions = _after_table(table, actions)
+    actions = prepared(table, head, actions)
     commit = Commit(own, head.scope, head.sequence, tuple(actions), operation, key, claims, fence, is_exact)
     return table.coordinator.commit(commit) if check is None else _checked(table, commit, check)
+
+
+def prepared(table: TableHandle, head: Snapshot, actions: Sequence[Action]) -> Sequence[Action]:
+    """Return the actions of a commit to the head's scope; what they change of a user's table is committed first."""
+    return _after_table(table, actions) if head.scope.user else actions
 
 
 def _checked(table: TableHandle, commit: Commit, check: Callable[[Snapshot], None]) -> Receipt:

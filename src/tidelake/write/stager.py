@@ -73,7 +73,7 @@ class Stager:
     ) -> Extent:
         """Write what is staged as one extent, to the store or another sink, and return it as the catalog knows it."""
         form = segment_format(self.settings.format)
-        fitting = block_rows_for(self.batches, self.rows, schema)
+        fitting = BLOCK_ROWS if form.keeps_paths else block_rows_for(self.batches, self.rows, schema)
         block_rows = fitting if self.block_rows is None else min(self.block_rows, fitting)
         options = WriteOptions(time=self.settings.time, block_rows=block_rows, sort=self.sort)
         writer = form.start_extent(sink or self.store, key, schema, extent_id=extent_id, options=options)

@@ -79,6 +79,17 @@ def find(table: TableHandle, keys: Any) -> list[Found]:
         return lookup.find(columns, extents)
 
 
+def is_changed_since(table: TableHandle, head: Snapshot, keys: pa.RecordBatch, since: Snapshot) -> bool:
+    """Whether one of some keys has a version, at a head, that was not there at an older snapshot."""
+    if head.sequence == since.sequence or not keys.num_rows:
+        return False
+    pinned = replace(table, past=head, held=None).pinned()
+    lookup, columns, extents = _looked_up(pinned, keys, is_newest=False)
+    with pinned.reading():
+        newest, _ = lookup.newest(columns, extents)
+    return bool((newest >= since.next_seq).any())
+
+
 def _looked_up(
     pinned: TableHandle, asked: pa.RecordBatch, *, is_newest: bool
 ) -> tuple[Lookup, list[pa.Array], list[Extent]]:

@@ -29,9 +29,11 @@ from tidelake.model.snapshot import (
     Snapshot,
     UpdateTable,
     advance,
+    check_positions,
     count_of,
     coverage_keys_of,
     first_snapshot,
+    has_positions,
     inputs_of,
     keys_of,
     make_id,
@@ -92,10 +94,13 @@ class Drafter:
                 found[at] = first
             elif twin is not None:
                 found[at] = twin
-            elif any(batch <= last.get(s, state.offsets.get(s, -1)) for s, batch in offsets.items()):
+            elif not has_positions(commit) and any(
+                batch <= last.get(s, state.offsets.get(s, -1)) for s, batch in offsets.items()
+            ):
                 head = state.head  # its receipt is forgotten
                 found[at] = Receipt(commit.id, head.id, head.sequence, head.committed_us, 0, 0, replayed=True)
             else:
+                check_positions(commit.actions, {**state.offsets, **last})
                 here |= dict.fromkeys(marks, at)
                 last |= offsets
         return found
@@ -153,7 +158,7 @@ def _mark_of(snapshot: Snapshot, commits: Sequence[Commit], receipts: Mapping[st
 
 def _done(commit: Commit, receipt: Receipt) -> Done:
     offsets = tuple(action for action in commit.actions if isinstance(action, RecordOffset))
-    return Done(commit.id, commit.key, receipt.rows, receipt.extents, offsets)
+    return Done(commit.id, commit.key, receipt.rows, receipt.extents, offsets, commit.parts)
 
 
 def _changes(state: LogState, commits: Sequence[Commit], snapshot: Snapshot) -> Iterator[Change]:

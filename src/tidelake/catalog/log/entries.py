@@ -17,7 +17,7 @@ comes first, and first in it the checksum (XXH3, 128 bits) of all bytes after it
 
     "snapshot":{"sequence":2,"parent":"…","operation":"append","schema":1,
       "totals":[1,240,9000,0,0,0],"added":[1,240,9000,0,0,0],"removed":[0,0,0,0,0,0],"coverage":["<key>",2]|null,
-      "commits":[{"id":"…","key":"…"|null,"rows":240,"extents":1,"offsets":[["<stream>",7]]}],
+      "commits":[{"id":"…","key":"…"|null,"rows":240,"extents":1,"offsets":[["<stream>",7]],"parts":[["<key>",3]]}],
       "hot":[{"id":"…","rows":3,"payload":"<base64 Arrow IPC>",…}],"dropped":["<hot batch>"]}
 
 ``snapshot`` is what the entry made; counts are extents, their rows and bytes, hot batches, their rows and bytes.
@@ -61,6 +61,7 @@ from tidelake.model.snapshot import (
     Counts,
     Extent,
     HotBatch,
+    Part,
     RecordOffset,
     RemoveExtent,
     UnitedCoverage,
@@ -92,6 +93,7 @@ class Done:
     rows: int
     extents: int
     offsets: tuple[RecordOffset, ...] = ()
+    parts: tuple[Part, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,6 +335,7 @@ def _mark_to_json(mark: Mark) -> dict[str, Any]:
                 "rows": done.rows,
                 "extents": done.extents,
                 "offsets": [(offset.stream, offset.batch) for offset in done.offsets],
+                **({"parts": [(part.key, part.rows) for part in done.parts]} if done.parts else {}),
             }
             for done in mark.commits
         ],
@@ -352,7 +355,14 @@ def _mark_from_json(body: Body) -> Mark:
         removed=Counts(*body["removed"]),
         coverage=body["coverage"] and UnitedCoverage(*body["coverage"]),
         commits=tuple(
-            Done(d["id"], d["key"], d["rows"], d["extents"], tuple(RecordOffset(*each) for each in d["offsets"]))
+            Done(
+                d["id"],
+                d["key"],
+                d["rows"],
+                d["extents"],
+                tuple(RecordOffset(*each) for each in d["offsets"]),
+                tuple(Part(*each) for each in d.get("parts", ())),
+            )
             for d in body["commits"]
         ),
         hot=tuple(codec.from_json(HotBatch, each) for each in body["hot"]),

@@ -179,6 +179,11 @@ class LogReader:
                 dict(state.offsets),
             )
 
+    def positions(self, scope: Scope, streams: Sequence[str]) -> dict[str, int]:
+        """Return the last batch of those streams of which the table has one."""
+        with self._reading(scope) as state:
+            return {stream: state.offsets[stream] for stream in streams if stream in state.offsets}
+
     def changes(self, scope: Scope, *, after: int, upto: int) -> Changes:
         """Return what differs between two retained snapshots; ``after`` 0 stands for the empty scope."""
         if after > upto:
@@ -229,7 +234,7 @@ class LogReader:
         entry = self._journal.entry(sequence)
         for done in entry.mark.commits if entry.mark else ():
             if done.id == commit_id or (commit_id is None and wanted in keys_of_done(done)):
-                return receipt_of(entry, done, replayed=True)
+                return receipt_of(entry, done, replayed=True, key=None if commit_id else wanted)
         return None
 
     def _snapshot_at(self, state: LogState, sequence: int | None) -> Snapshot:

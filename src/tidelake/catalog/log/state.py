@@ -40,6 +40,7 @@ from tidelake.model.snapshot import (
     UnitedCoverage,
     count_of,
     empty_snapshot,
+    part_id,
 )
 from tidelake.objects import log_commit_key
 
@@ -225,16 +226,21 @@ def snapshot_of(state: LogState, entry: Entry) -> Snapshot:
     )
 
 
-def receipt_of(entry: Entry, done: Done, *, replayed: bool) -> Receipt:
-    """Return the answer that a commit got."""
+def receipt_of(entry: Entry, done: Done, *, replayed: bool, key: str | None = None) -> Receipt:
+    """Return the answer that a commit got, or the part of it that has a key."""
     assert entry.mark is not None
-    return Receipt(done.id, entry.id, entry.mark.sequence, entry.at_us, done.rows, done.extents, replayed)
+    whole = Receipt(done.id, entry.id, entry.mark.sequence, entry.at_us, done.rows, done.extents, replayed)
+    for at, each in enumerate(done.parts):
+        if each.key == key:
+            return replace(whole, commit_id=part_id(done.id, at), rows=each.rows)
+    return whole
 
 
 def keys_of_done(done: Done) -> tuple[str, ...]:
     """Return the keys under which a commit happens once, as ``snapshot.keys_of`` makes them."""
     own = () if done.key is None else (done.key,)
-    return own + tuple(f"{offset.stream}\x1f{offset.batch}" for offset in done.offsets)
+    parts = tuple(each.key for each in done.parts)
+    return own + parts + tuple(f"{offset.stream}\x1f{offset.batch}" for offset in done.offsets)
 
 
 def changes_between(state: LogState, after: int, upto: int) -> Changes:

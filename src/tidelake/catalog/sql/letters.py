@@ -29,7 +29,7 @@ except ImportError:  # not a Unix
 
 from tidelake.catalog.protocol import new_id
 from tidelake.errors import TidelakeError
-from tidelake.model.snapshot import Commit, Scope, from_document, inputs_of, to_document
+from tidelake.model.snapshot import Commit, Scope, from_document, has_positions, inputs_of, to_document
 
 LETTERS_SUFFIX = "-letters"
 MAX_TAKEN = 64  # commits of others in one transaction: bounds how long it holds up those behind
@@ -40,7 +40,10 @@ _DIGEST_BYTES = 8
 
 def may_be_posted(commits: Sequence[Commit]) -> bool:
     """Whether somebody else may commit these: appends, which need no judgement but the head's and share a snapshot."""
-    return not any(commit.claims or commit.fence or commit.is_exact or inputs_of(commit) for commit in commits)
+    return not any(
+        commit.claims or commit.fence or commit.is_exact or inputs_of(commit) or has_positions(commit)
+        for commit in commits
+    )
 
 
 class Letters:

@@ -35,8 +35,11 @@ from tidelake.model.snapshot import (
     RemoveExtent,
     Snapshot,
     UpdateTable,
+    check_positions,
     coverage_keys_of,
+    has_positions,
     keys_of,
+    part_receipts,
 )
 
 _COUNTS = tuple(field.name for field in fields(Counts))
@@ -79,9 +82,10 @@ def find_replayed(
             found[at] = first
         elif twin is not None:
             found[at] = twin
-        elif any(batch <= last.get(stream, -1) for stream, batch in offsets.items()):
+        elif not has_positions(commit) and any(batch <= last.get(stream, -1) for stream, batch in offsets.items()):
             found[at] = Receipt(commit.id, onto.id, onto.sequence, onto.committed_us, 0, 0, replayed=True)
         else:
+            check_positions(commit.actions, last)
             here |= dict.fromkeys(marks, at)
             last |= offsets
     return found
@@ -237,7 +241,8 @@ def write_settings(transaction: Transaction, snapshot: Snapshot) -> None:
 def write_receipts(
     transaction: Transaction, scope_id: int, commits: Sequence[Commit], receipts: Mapping[str, Receipt]
 ) -> None:
-    """Write what makes commits happen once: their receipts and their keys."""
+    """Write what makes commits happen once: their receipts and their keys, and those of their parts."""
+    parts = {commit.id: part_receipts(commit, receipts[commit.id]) for commit in commits if commit.parts}
     rows = [
         {
             "commit_id": receipt.commit_id,
@@ -249,12 +254,16 @@ def write_receipts(
             "extents": receipt.extents,
             "checksum": checksum_of("a receipt", *_receipt_values(receipt, scope_id)),
         }
-        for receipt in receipts.values()
+        for receipt in (*receipts.values(), *(each for shared in parts.values() for each in shared.values()))
     ]
     transaction.change_many(s.insert_receipt, rows)
     for commit in commits:
-        marked = {"scope_id": scope_id, "commit_id": commit.id, "committed_us": receipts[commit.id].committed_us}
-        transaction.change_many(s.insert_key, [_key_row(key, marked) for key in keys_of(commit)])
+        own, at_us = parts.get(commit.id, {}), receipts[commit.id].committed_us
+        marked = [
+            (key, {"scope_id": scope_id, "commit_id": own[key].commit_id if key in own else commit.id})
+            for key in keys_of(commit)
+        ]
+        transaction.change_many(s.insert_key, [_key_row(key, {**mark, "committed_us": at_us}) for key, mark in marked])
 
 
 def receipt_from(row: Row) -> Receipt:

@@ -40,7 +40,7 @@ from tidelake.catalog.sql.driver import Database, Transaction, Violation, Writer
 from tidelake.catalog.sql.extent_listing import ordinal_of
 from tidelake.catalog.sql.inventory import SqlInventory
 from tidelake.catalog.sql.letters import Letters, may_be_posted
-from tidelake.catalog.sql.offsets import seal_offsets, write_offsets
+from tidelake.catalog.sql.offsets import offsets_of, seal_offsets, write_offsets
 from tidelake.catalog.sql.scopes import SqlScopes, note_due
 from tidelake.catalog.sql.setup import prepare
 from tidelake.catalog.sql.sweep import SqlSweeper
@@ -301,6 +301,13 @@ class SqlCatalog(SqlSweeper, SqlInventory, SqlScopes, Closing):
             if len(receipts) != 1:  # those of a snapshot are forgotten together
                 raise not_recorded(scope, sequence, len(receipts))
             return [Contribution(receipts[0].commit_id, tuple(extents), tuple(hot))]
+
+    def positions(self, scope: Scope, streams: Sequence[str]) -> dict[str, int]:
+        """Return the last batch of those streams of which a scope has one; nothing if the scope has no commits."""
+        with self._database.reading() as transaction:
+            place = self._place(transaction, scope)
+            found = {} if place.scope_id is None else offsets_of(transaction, place.scope_id, streams)
+        return {stream: found[stream] for stream in streams if stream in found}
 
     def expire_receipts(self, *, before_us: int) -> int:
         """Forget ids and keys of commits before a time, so that a later replay of them is a new commit."""

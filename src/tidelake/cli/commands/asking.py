@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from tidelake.cli.catalog_rows import Listing
     from tidelake.lake import Lake
+    from tidelake.query.promql.answer import PromAnswer
     from tidelake.query.result import Result
 
 
@@ -42,8 +43,23 @@ def query_options(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
+def promql_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options that say for which times, and of which table, a PromQL query is asked."""
+    command = click.option("--promql", "language", flag_value="promql", help="The query is PromQL.")(command)
+    for name, metavar, told in (
+        ("--at", "TIME", "Of PromQL, the time of an instant query; now otherwise."),
+        ("--start", "TIME", "Of PromQL, where a range query begins."),
+        ("--end", "TIME", "Of PromQL, where a range query ends."),
+        ("--step", "DURATION", "Of PromQL, how far the steps of a range query are apart, as 30s; a minute otherwise."),
+        ("--table", "TABLE", "Of PromQL, the table of samples, or a JSON object that maps its columns."),
+    ):
+        command = click.option(name, metavar=metavar, help=told)(command)
+    return command
+
+
 @click.command()
 @query_options
+@promql_options
 @click.option("--format", "form", default=None, help="How to print.",
               type=click.Choice(["table", "json", "ndjson", "csv", "parquet", "arrow"]))  # fmt: skip
 @click.option("--output", "-o", metavar="FILE", help="Where to, instead of standard output.")
@@ -57,9 +73,14 @@ def query(
     engine: str,
     form: str | None,
     output: str | None,
+    at: str | None,
+    start: str | None,
+    end: str | None,
+    step: str | None,
+    table: str | None,
     **options: Any,
 ) -> None:
-    """Ask in KQL or SQL.
+    """Ask in KQL, SQL or PromQL.
 
     TEXT may also come from a file or from standard input. With TEXT, --file names a file to ask that is in no lake: it
     is read as ingest reads files, with the same options, and is the table that is called as the file is, up to its
@@ -70,6 +91,9 @@ def query(
     whole. Dynamic values are nested in JSON. A query that names no table needs no lake. Hints on what to try next,
     where no row is found or much is read, go to standard error, and only beside a table.
 
+    PromQL asks the table prom_samples, which remote write makes, or the one of --table: at one time, or from --start to
+    --end in steps.
+
     \b
     Examples:
       tidelake query "app.logs | where level == 'ERROR' | summarize count() by service"
@@ -79,15 +103,22 @@ def query(
       tidelake query --file sheet.csv --time-format '%d/%m/%Y' "sheet | count"
       tidelake query "show tables"
       tidelake query "print ago(7d)"
+      tidelake query --promql "sum by (job) (rate(http_requests_total[5m]))" --at 2026-01-01T00:00:00Z
     """
     from tidelake.cli.catalog_rows import about_lake
     from tidelake.cli.output import suffix_format
 
     asked = _text(text, files)
     chosen = form or suffix_format(output)
+    times = {"time": at, "start": start, "end": end, "step": step, "table": table}
+    told = {name: value for name, value in times.items() if value is not None}
+    if told and language != "promql":
+        raise InvalidInputError("--at, --start, --end, --step and --table are for --promql")
     with _lake_for(lake, text, files, options) as held:
         listing = None if language else about_lake(held, asked)
-        if listing is None:
+        if language == "promql":
+            _write_samples(_asked_promql(held, asked, told), chosen, output)
+        elif listing is None:
             _write_answer(_asked(held, asked, language, engine), chosen, output)
         elif chosen is None and output is None:
             show(listing, as_json=False)
@@ -114,6 +145,24 @@ def _write_answer(result: Result, form: str | None, output: str | None) -> None:
             click.echo(f"hint: {each}", err=True)
     for each in result.warnings:
         click.echo(f"warning: {each}", err=True)
+
+
+def _asked_promql(lake: Lake, text: str, told: dict[str, Any]) -> PromAnswer:
+    """Ask in PromQL; a table may be a mapping of columns, in JSON."""
+    import orjson
+
+    if (table := told.get("table", "")).lstrip().startswith("{"):
+        try:
+            told = told | {"table": orjson.loads(table)}
+        except orjson.JSONDecodeError as error:
+            raise InvalidInputError("--table is neither a table nor a JSON object", reason=error) from error
+    return lake.promql(text, **told)
+
+
+def _write_samples(answer: PromAnswer, form: str | None, output: str | None) -> None:
+    from tidelake.cli.output import write_result
+
+    write_result(answer, form or "table", output, console())
 
 
 def _write_listing(listing: Listing, form: str, output: str | None) -> None:

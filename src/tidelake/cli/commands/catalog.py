@@ -208,3 +208,22 @@ def manifests(lake: Lake, table: str | None, state: str | None, limit: int, as_j
     from tidelake.cli.catalog_rows import list_manifests
 
     show(list_manifests(lake, table, state, limit), as_json)
+
+
+@click.command()
+@click.argument("table")
+@click.option("--after", default="", metavar="ID", help="Only those that come after this one.")
+@click.option("--limit", default=1000, show_default=True, type=click.IntRange(min=1), help="Users at most.")
+@json_option
+@lake_options()
+def users(lake: Lake, table: str, after: str, limit: int, as_json: bool) -> None:
+    """List the users of a table that have ever written.
+
+    \b
+    Example:
+      tidelake users app.notes --lake lake
+      tidelake users app.notes --after alice --limit 100 --json
+    """
+    from tidelake.cli.catalog_rows import list_users
+
+    show(list_users(lake, table, after, limit), as_json)

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from tidelake.lake import Lake
 
 
-def spark_options(create: bool = False) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def spark_options(create: bool = False, *, users: bool = False) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command the options that say which lake and which Spark, and pass it that lake, open."""
     where = click.option(
         "--master", metavar="URL", help="Where Spark runs: spark://…, yarn, k8s://…; local[*] by default."
     )
-    return lambda command: where(json_option(lake_options(create)(command)))
+    return lambda command: where(json_option(lake_options(create, users=users)(command)))
 
 
 @click.command()
@@ -35,7 +35,7 @@ def spark_options(create: bool = False) -> Callable[[Callable[..., None]], Calla
 @click.option("--key", metavar="TEXT", help="A second load under the same key changes nothing.")
 @click.option("--quarantine", metavar="TABLE", help="Where bad records go; by default the table's name + _quarantine.")
 @click.option("--only-missing", is_flag=True, help="Leave out rows of time windows that the table holds.")
-@spark_options(create=True)
+@spark_options(create=True, users=True)
 def load(lake: Lake, as_json: bool, table: str, files: tuple[str, ...], schema: str | None, **options: Any) -> None:
     """Load files into a table, with Spark.
 
@@ -49,6 +49,7 @@ def load(lake: Lake, as_json: bool, table: str, files: tuple[str, ...], schema: 
       tidelake load obs.logs 'logs/*.ndjson' --lake lake
       tidelake load obs.logs 's3://raw/logs/*.ndjson.gz' --lake postgresql://… --objects s3://lake
       tidelake load m.cpu 'backfill/*.parquet' --only-missing
+      tidelake load app.notes 'alice/*.ndjson' --user alice
     """
     from tidelake.spark.jobs import load as run
 
@@ -61,7 +62,7 @@ def load(lake: Lake, as_json: bool, table: str, files: tuple[str, ...], schema: 
 @click.option("--every", "every_s", default=1.0, show_default=True, metavar="SECONDS", help="How often to look.")
 @click.option("--done", type=click.Choice(["move", "delete", "keep"]), default="move", show_default=True,
               help="What becomes of a loaded file; move is to FOLDER/_done.")  # fmt: skip
-@spark_options(create=True)
+@spark_options(create=True, users=True)
 def stream(lake: Lake, as_json: bool, folder: str, **options: Any) -> None:
     """Load files as they are dropped into a folder.
 

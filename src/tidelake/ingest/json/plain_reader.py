@@ -14,10 +14,9 @@ import re
 from typing import Any
 
 from tidelake.runtime import notices
-from tidelake.runtime.deferred import is_installed
+from tidelake.runtime.readiness import has_loops
 
 FEW_BYTES = 32 << 10  # ten milliseconds; the loops take twenty seconds to compile, and a fifth of one to load
-COMPILER = "numba"
 PROCESS_BYTES = 256 << 10  # after which a process has its loops
 MAX_DIGITS = 15  # every such decimal is a double, and comes back as written
 MAX_WHOLE_DIGITS = 18  # every such number has a place in 64 bits
@@ -35,10 +34,9 @@ def few_rows(data: bytes | memoryview) -> list[dict[str, Any]] | None:
     """Return a few lines of JSON as rows, or None if there are more, or anything is out of the ordinary."""
     global _read
     _read += len(data)
-    if not is_installed(COMPILER):
-        notices.interpreting(len(data))
-    elif len(data) > FEW_BYTES or _read > PROCESS_BYTES:
+    if (len(data) > FEW_BYTES or _read > PROCESS_BYTES) and has_loops():
         return None
+    notices.interpreting(len(data))
     whole = bytes(data)
     if _HALF_PAIR.search(whole):
         return None

@@ -1,0 +1,160 @@
+"""Commands of the server: serve, and the tokens that it asks for. Server libraries are imported when one of them runs.
+
+It does not hold logic of its own: see ``server``.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tidelake.cli.commands.options import json_option, lake_options
+
+if TYPE_CHECKING:
+    from tidelake.lake import Lake
+    from tidelake.server.access import Grant
+
+
+@click.command()
+@click.option("--lake", metavar="WHERE", help="As for every command; also in the file, or TIDELAKE_SERVE_LAKE.")
+@click.option("--objects", metavar="URL", help="Where objects are, if not beside the catalog: s3://bucket/prefix.")
+@click.option("--endpoint", metavar="URL", help="Of an S3-compatible store.")
+@click.option("--host", metavar="ADDRESS", help="Where to listen; 127.0.0.1 by default.")
+@click.option("--port", type=int, metavar="N", help="For HTTP; 8080 by default, 0 for any that is free.")
+@click.option("--otlp-port", type=int, metavar="N", help="For OTLP over gRPC; 4317 by default, 0 for none.")
+@click.option("--flight-port", type=int, metavar="N", help="For Arrow Flight SQL; 8815 by default, 0 for none.")
+@click.option("--syslog-port", type=int, metavar="N", help="For syslog, TCP and UDP; none by default.")
+@click.option("--kafka", metavar="HOST:PORT,…", help="Brokers to take messages from.")
+@click.option("--kafka-topics", metavar="TOPIC=TABLE,…", help="Which topics, and the table of each.")
+@click.option("--kafka-group", metavar="NAME", help="The consumer group; tidelake by default.")
+@click.option("--tokens", type=click.Choice(["auto", "required", "off"]), help="Whether clients need a token.")
+@click.option("--open", is_flag=True, default=None, help="With --tokens off: let anybody in who can reach the address.")
+@click.option("--tls-certificate", metavar="FILE", help="A certificate, with its chain, for TLS.")
+@click.option("--tls-key", metavar="FILE", help="Its key.")
+@click.option("--config", metavar="FILE", help="Settings in TOML; the command line and the environment come first.")
+@click.pass_context
+def serve(context: click.Context, /, config: str | None, **given: Any) -> None:
+    """Take rows over the network until stopped.
+
+    Agents and programs send what they have in the protocol they speak; a request is answered when its rows are
+    durable. Every setting can stand in the file, or in the environment as TIDELAKE_SERVE_NAME.
+
+    \b
+    Examples:
+      tidelake serve
+      tidelake serve --host 0.0.0.0 --tls-certificate server.pem --tls-key server.key
+      tidelake serve --lake postgresql://user@host/db --objects s3://bucket/prefix --config serve.toml
+    """
+    from tidelake.server.process import serve as run
+    from tidelake.server.settings import ENVIRONMENT, Mistakes, read_settings
+
+    if given["lake"] is None and f"{ENVIRONMENT}LAKE" not in os.environ and context.obj not in (None, "lake"):
+        given["lake"] = context.obj
+    try:
+        settings = read_settings(config, os.environ, given)
+    except Mistakes as mistakes:
+        for line in mistakes.lines:
+            click.echo(f"tidelake: {line}", err=True)
+        sys.exit(1)
+    run(settings, ready=lambda where: click.echo(f"tidelake: serving {settings.lake} at {where}", err=True))
+
+
+@click.group()
+def tokens() -> None:
+    """Make, list and revoke the tokens that a server asks for.
+
+    A lake without tokens is served to this machine only; from the first token on, every client needs one.
+
+    \b
+    Examples:
+      tidelake tokens create collector --role write --namespace obs
+      tidelake tokens list
+    """
+
+
+@tokens.command()
+@click.argument("name")
+@click.option("--role", "roles", multiple=True, type=click.Choice(["read", "write", "admin"]), required=True,
+              help="What it allows; may be repeated.")  # fmt: skip
+@click.option("--namespace", "namespaces", multiple=True, metavar="NAME", help="Only tables there; may be repeated.")
+@click.option("--table", "tables", multiple=True, metavar="TABLE", help="Only this table; may be repeated.")
+@click.option("--user", "users", multiple=True, metavar="ID", help="Only for this user; may be repeated.")
+@click.option("--expires-in", metavar="TIME", help="After which it is over: 90d.")
+@click.option("--rate-bytes", type=int, default=0, metavar="N", help="Bytes a second; no limit by default.")
+@click.option("--rate-requests", type=int, default=0, metavar="N", help="Requests a second; no limit by default.")
+@json_option
+@lake_options(create=True)
+def create(lake: Lake, name: str, as_json: bool, **options: Any) -> None:
+    """Make a token, and print it: it is kept nowhere.
+
+    \b
+    Examples:
+      tidelake tokens create collector --role write --namespace obs
+      tidelake tokens create scraper --role admin --expires-in 90d
+    """
+    from tidelake.server.access import create_token
+
+    token, grant = create_token(lake.store, name, **options)
+    if as_json:
+        _echo_json({**_told(grant), "token": token})
+    else:
+        click.echo(token)
+
+
+@tokens.command("list")
+@json_option
+@lake_options()
+def list_(lake: Lake, as_json: bool) -> None:
+    """List the tokens, and what they allow; never the tokens themselves.
+
+    \b
+    Example:
+      tidelake tokens list
+    """
+    from tidelake.server.access import list_tokens
+
+    found = [_told(grant) for grant in list_tokens(lake.store)]
+    if as_json:
+        _echo_json(found)
+        return
+    for each in found:
+        scope = ", ".join([*each["namespaces"], *each["tables"]]) or "everything"
+        users = f" for {', '.join(each['users'])}" if each["users"] else ""
+        until = f" until {each['expires']}" if each["expires"] else ""
+        click.echo(f"{each['id']}  {each['name']}: {', '.join(each['roles'])} of {scope}{users}{until}")
+
+
+@tokens.command()
+@click.argument("token", metavar="ID_OR_NAME")
+@lake_options()
+def revoke(lake: Lake, token: str) -> None:
+    """Take a token away, by its id or its name; servers know within seconds.
+
+    \b
+    Example:
+      tidelake tokens revoke collector
+    """
+    from tidelake.server.access import revoke_token
+
+    for grant in revoke_token(lake.store, token):
+        click.echo(f"revoked {grant.id} {grant.name}")
+
+
+def _told(grant: Grant) -> dict[str, Any]:
+    def time(us: int | None) -> str | None:
+        return None if us is None else datetime.fromtimestamp(us / 1e6, UTC).isoformat(timespec="seconds")
+
+    scope = {"namespaces": list(grant.namespaces), "tables": list(grant.tables), "users": list(grant.users)}
+    rates = {"rate_bytes": grant.rate_bytes, "rate_requests": grant.rate_requests}
+    times = {"created": time(grant.created_us), "expires": time(grant.expires_us)}
+    return {"id": grant.id, "name": grant.name, "roles": list(grant.roles), **scope, **rates, **times}
+
+
+def _echo_json(value: Any) -> None:
+    import orjson
+
+    click.echo(orjson.dumps(value, option=orjson.OPT_INDENT_2))

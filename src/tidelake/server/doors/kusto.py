@@ -1,0 +1,373 @@
+"""Answer the API of Kusto, so that its SDK, its magic for notebooks and its dashboards can ask in KQL.
+
+``/v2/rest/query`` answers in frames, ``/v1/rest/query`` and ``/v1/rest/mgmt`` in tables. A database is a namespace. Of
+the commands that begin with a dot, those are answered that clients ask by themselves: ``.show databases``,
+``.show tables``, ``.show schema as json`` and their kin. Parameters of a query are given to the text's own declaration
+of them. It does not ingest.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidelake.errors import InvalidInputError, QueryError
+from tidelake.model.schema import DYNAMIC_FIELD, JSON_FIELD
+from tidelake.query.json_rows import column_texts, is_marked
+from tidelake.query.result import Result
+from tidelake.server.call import JSON, Answer, Call
+from tidelake.server.doors.base import Asked, Door, Streamed
+from tidelake.server.questions import Pipe, Question
+from tidelake.server.refusals import Failure
+
+PIECE_ROWS = 16_384  # that are written at a time
+UNNAMED = "NetDefaultDB"  # what clients say who name no database
+
+_DECLARED = re.compile(r"declare\s+query_parameters\s*\(", re.IGNORECASE)
+_PARAMETER = re.compile(
+    r"\s*([A-Za-z_]\w*)\s*:\s*(\w+)\s*(=\s*(?:\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|[^,)\"']+|\([^)]*\))+)?"
+)
+_NAMES = {
+    "string": "System.String",
+    "long": "System.Int64",
+    "int": "System.Int32",
+    "real": "System.Double",
+    "bool": "System.SByte",
+    "datetime": "System.DateTime",
+    "timespan": "System.TimeSpan",
+    "dynamic": "System.Object",
+    "decimal": "System.Data.SqlTypes.SqlDecimal",
+    "guid": "System.Guid",
+}
+
+
+async def answer_second(asked: Asked) -> Streamed:
+    """Answer a query in frames."""
+    question = _question_of(asked)
+    return Streamed(asked.questions.answered(question, _write_frames), JSON, _told(asked.call))
+
+
+async def answer_first(asked: Asked) -> Answer | Streamed:
+    """Answer a query, or a command, in tables."""
+    text = _told_of(asked)["csl"]
+    if str(text).lstrip().startswith("."):
+        return await answer_command(asked)
+    question = _question_of(asked)
+    return Streamed(asked.questions.answered(question, _write_tables), JSON, _told(asked.call))
+
+
+async def answer_command(asked: Asked) -> Answer:
+    """Answer one of the commands that clients ask by themselves."""
+    told = _told_of(asked)
+    words = " ".join(str(told["csl"]).split()).rstrip(";").lower()
+    columns, rows = _commanded(words, asked, _namespace_of(told, asked))
+    table = {
+        "TableName": "Table_0",
+        "Columns": [
+            {"ColumnName": name, "DataType": _NAMES[kind].partition(".")[2], "ColumnType": kind}
+            for name, kind in columns
+        ],
+        "Rows": rows,
+    }
+    return Answer(200, orjson.dumps({"Tables": [table]}), JSON, _told(asked.call))
+
+
+def refuse(call: Call, failure: Failure) -> Answer:
+    """Tell a failure in Kusto's shape."""
+    code = {401: "Unauthorized", 403: "Forbidden", 404: "NotFound", 503: "Throttled"}.get(failure.status, "BadRequest")
+    kind = {400: "Kusto.Data.Exceptions.KustoBadRequestException"}.get(
+        failure.status, "Kusto.Data.Exceptions.KustoException"
+    )
+    told = {
+        "code": f"{code}: {failure.kind}",
+        "message": failure.message,
+        "@type": kind,
+        "@message": failure.message,
+        "@context": {"timestamp": "", "serviceAlias": "tidelake", "clientRequestId": _request_id(call)},
+        "@permanent": failure.status != 503,
+    }
+    status = 400 if failure.status in (404, 409) else failure.status
+    return Answer(status, orjson.dumps({"error": told}), JSON, {**_told(call), **failure.headers})
+
+
+def _told(call: Call) -> dict[str, str]:
+    return {"x-ms-client-request-id": _request_id(call), "x-ms-activity-id": str(uuid.uuid4())}
+
+
+def _request_id(call: Call) -> str:
+    told = call.headers.get("x-ms-client-request-id", "")
+    return told if told.isprintable() and told.isascii() and 0 < len(told) <= 200 else f"unspecified;{uuid.uuid4()}"
+
+
+def _told_of(asked: Asked) -> dict[str, Any]:
+    if asked.call.method == "GET":
+        return {"csl": asked.call.query.get("csl", ""), "db": asked.call.query.get("db", "")}
+    try:
+        told = orjson.loads(asked.call.body)
+        if isinstance(told, dict) and isinstance(told.get("csl"), str) and told["csl"].strip():
+            return told
+    except ValueError:
+        pass
+    raise InvalidInputError("the body is an object with db and csl, a text", kind="bad_body")
+
+
+def _question_of(asked: Asked) -> Question:
+    """Return a query with its parameters given, about the tables of its database."""
+    told = _told_of(asked)
+    properties = told.get("properties") or {}
+    try:
+        properties = orjson.loads(properties) if isinstance(properties, str) else properties
+        options, given = properties.get("Options") or {}, properties.get("Parameters") or {}
+    except (ValueError, AttributeError) as error:
+        raise InvalidInputError("the properties are no object", kind="bad_body") from error
+    seconds = _seconds(options.get("servertimeout"))
+    budget = {"seconds": seconds} if seconds else {}
+    return asked.question(with_parameters(told["csl"], given), "kql", budget, namespace=_namespace_of(told, asked))
+
+
+def _namespace_of(told: dict[str, Any], asked: Asked) -> str:
+    named = str(told.get("db") or "")
+    return asked.call.namespace if named in ("", UNNAMED) else named
+
+
+def _seconds(text: Any) -> float | None:
+    found = re.fullmatch(r"(?:(\d+)\.)?(\d+):(\d+):(\d+(?:\.\d+)?)", str(text or ""))
+    if found is None:
+        return None
+    days, hours, minutes, seconds = (float(part or 0) for part in found.groups())
+    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+
+
+def with_parameters(text: str, given: dict[str, Any]) -> str:
+    """Give values, as KQL writes them, to the parameters that a text declares; one that it does not is left out."""
+    declared = _DECLARED.search(text)
+    if declared is None or not given:
+        return text
+    at, parts = declared.end(), []
+    while found := _PARAMETER.match(text, at):
+        name, kind, default = found.groups()
+        value = _literal(given[name], kind) if name in given else default and default.strip().removeprefix("=").strip()
+        parts.append(f"{name}:{kind} = {value}" if value else f"{name}:{kind}")
+        at = found.end()
+        if text[at : at + 1] != ",":
+            break
+        at += 1
+    return f"{text[: declared.end()]}{', '.join(parts)}{text[at:]}"
+
+
+def _literal(value: Any, kind: str) -> str:
+    """Return a parameter's value as KQL: texts that are written as KQL already stay as they are."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return str(value)
+    text = str(value)
+    if kind.lower() == "string":
+        is_quoted = len(text) >= 2 and text[0] in "\"'" and text[-1] == text[0]
+        return text if is_quoted else orjson.dumps(text).decode()
+    if kind.lower() in ("datetime", "timespan", "dynamic", "guid", "decimal") and "(" not in text:
+        return f"{kind.lower()}({text})"
+    return text
+
+
+def _columns_of(schema: pa.Schema, result: Result) -> list[dict[str, str]]:
+    kinds = {name: kind for name, kind in result.kinds.items() if kind in _NAMES}
+    return [{"ColumnName": each.name, "ColumnType": kinds.get(each.name) or kind_of(each)} for each in schema]
+
+
+def kind_of(field: pa.Field) -> str:
+    """Return the name that Kusto has for the type of a column."""
+    if is_marked(field, DYNAMIC_FIELD) or is_marked(field, JSON_FIELD) or isinstance(field.type, pa.JsonType):
+        return "dynamic"
+    for test, name in (
+        (pa.types.is_boolean, "bool"),
+        (pa.types.is_int64, "long"),
+        (pa.types.is_integer, "int"),
+        (pa.types.is_floating, "real"),
+        (pa.types.is_decimal, "decimal"),
+        (pa.types.is_timestamp, "datetime"),
+        (pa.types.is_date, "datetime"),
+        (pa.types.is_duration, "timespan"),
+        (pa.types.is_interval, "timespan"),
+        (pa.types.is_nested, "dynamic"),
+    ):
+        if test(field.type):
+            return name
+    return "string"
+
+
+def _row_pieces(batches: Iterator[pa.RecordBatch]) -> Iterator[bytes]:
+    """Yield rows as JSON lists with commas between them, whole columns at a time."""
+    is_first = True
+    for batch in batches:
+        for start in range(0, batch.num_rows, PIECE_ROWS):
+            piece = batch.slice(start, PIECE_ROWS)
+            columns = [_texts(field, column) for field, column in zip(piece.schema, piece.columns, strict=True)]
+            values = [column.cast(pa.large_string()) for column in columns]
+            rows = pc.binary_join_element_wise(*values, _large(",")) if values else pa.array([""] * piece.num_rows)
+            rows = pc.binary_join_element_wise(_large("["), rows.cast(pa.large_string()), _large("]"), _large(""))
+            all_rows = pa.LargeListArray.from_arrays(pa.array([0, len(rows)], pa.int64()), rows)
+            yield (b"" if is_first else b",") + pc.binary_join(all_rows, _large(","))[0].as_py().encode()
+            is_first = False
+
+
+def _large(text: str) -> pa.Scalar:
+    return pa.scalar(text, pa.large_string())
+
+
+def _texts(field: pa.Field, column: pa.Array) -> pa.Array:
+    """Return a column as JSON texts; reals that JSON lacks as texts, as Kusto has them."""
+    texts = column_texts(field, column)
+    if not pa.types.is_floating(field.type):
+        return texts
+    signs = pc.if_else(pc.less(column, 0), '"-Infinity"', '"Infinity"')
+    odd = pc.if_else(pc.is_nan(column), '"NaN"', signs)
+    is_odd = pc.fill_null(pc.invert(pc.is_finite(column)), False)
+    return pc.if_else(is_odd, odd, texts)
+
+
+def _write_frames(result: Result, pipe: Pipe) -> None:
+    reader = result.to_reader()
+    header = {"FrameType": "DataSetHeader", "IsProgressive": False, "Version": "v2.0"}
+    properties = _frame(
+        0, "QueryProperties", "@ExtendedProperties", [("TableId", "int"), ("Key", "string"), ("Value", "dynamic")]
+    )
+    properties["Rows"] = [[1, "Visualization", orjson.dumps({"Visualization": _render(result)}).decode()]]
+    primary: dict[str, Any] = {"FrameType": "DataTable", "TableId": 1, "TableKind": "PrimaryResult"}
+    primary |= {"TableName": "PrimaryResult", "Columns": _columns_of(reader.schema, result)}
+    pipe.write(b"[" + orjson.dumps(header) + b"," + orjson.dumps(properties) + b",")
+    pipe.write(orjson.dumps(primary)[:-1] + b',"Rows":[')
+    for piece in _row_pieces(iter(reader)):
+        pipe.write(piece)
+    done = _frame(2, "QueryCompletionInformation", "QueryCompletionInformation", _COMPLETION)
+    done["Rows"] = [["", "", 0, "OK"]]
+    end = {"FrameType": "DataSetCompletion", "HasErrors": False, "Cancelled": False}
+    pipe.write(b"]}," + orjson.dumps(done) + b"," + orjson.dumps(end) + b"]")
+
+
+_COMPLETION = [("ClientRequestId", "string"), ("ActivityId", "string"), ("Level", "int"), ("StatusCodeName", "string")]
+
+
+def _frame(id_: int, kind: str, name: str, columns: Sequence[tuple[str, str]]) -> dict[str, Any]:
+    told = [{"ColumnName": each, "ColumnType": of} for each, of in columns]
+    return {"FrameType": "DataTable", "TableId": id_, "TableKind": kind, "TableName": name, "Columns": told, "Rows": []}
+
+
+def _render(result: Result) -> str | None:
+    return None if result.render is None else result.render.kind
+
+
+def _write_tables(result: Result, pipe: Pipe) -> None:
+    reader = result.to_reader()
+    columns = [
+        {**each, "DataType": _NAMES[each["ColumnType"]].partition(".")[2]}
+        for each in _columns_of(reader.schema, result)
+    ]
+    pipe.write(b'{"Tables":[{"TableName":"Table_0","Columns":' + orjson.dumps(columns) + b',"Rows":[')
+    for piece in _row_pieces(iter(reader)):
+        pipe.write(piece)
+    pipe.write(b"]}]}")
+
+
+_Commanded = tuple[list[tuple[str, str]], list[list[Any]]]
+
+
+def _commanded(words: str, asked: Asked, database: str) -> _Commanded:
+    """Return the answer to a command: columns and rows."""
+    for pattern, answer in _COMMANDS:
+        if found := re.fullmatch(pattern, words):
+            return answer(asked, found, database)
+    raise QueryError(f"the command is not known: {words[:80]}", kind="unknown_command")
+
+
+def _databases(asked: Asked, found: re.Match[str], database: str) -> _Commanded:
+    names = sorted({name.partition(".")[0] for name in _tables(asked)} | {asked.call.namespace})
+    columns = [("DatabaseName", "string"), ("PersistentStorage", "string"), ("Version", "string"),
+               ("IsCurrent", "bool"), ("DatabaseAccessMode", "string"), ("PrettyName", "string")]  # fmt: skip
+    return columns, [[name, "", "v1.0", name == database, "ReadWrite", ""] for name in names]
+
+
+def _tables(asked: Asked) -> list[str]:
+    return [name for name in asked.lake.tables() if asked.may_see(name)]
+
+
+def _own_tables(asked: Asked, database: str) -> list[tuple[str, str]]:
+    """Return the tables of a database as its name and theirs."""
+    parts = [tuple(name.partition(".")[::2]) for name in _tables(asked)]
+    return [(own, name) for own, name in parts if own == database]
+
+
+def _show_tables(asked: Asked, found: re.Match[str], database: str) -> _Commanded:
+    columns = [("TableName", "string"), ("DatabaseName", "string"), ("Folder", "string"), ("DocString", "string")]
+    return columns, [[name, own, "", ""] for own, name in _own_tables(asked, database)]
+
+
+def _show_schema(asked: Asked, found: re.Match[str], database: str) -> _Commanded:
+    name = found["table"].strip("[]'\"")
+    full = next((f"{own}.{each}" for own, each in _own_tables(asked, database) if each.lower() == name), None)
+    if full is None:
+        raise QueryError(f"there is no table {name[:80]}", kind="unknown_table")
+    told = _schema_of(asked, full)
+    columns = [("TableName", "string"), ("Schema", "string"), ("DatabaseName", "string"), ("Folder", "string"),
+               ("DocString", "string")]  # fmt: skip
+    return columns, [[told["Name"], orjson.dumps(told).decode(), database, "", ""]]
+
+
+def _schema_of(asked: Asked, full: str) -> dict[str, Any]:
+    ordered = []
+    for column in asked.lake.table(full).schema:
+        kind = {"timestamp": "datetime"}.get(column.type.kind, column.type.kind)
+        kind = kind if kind in _NAMES else "dynamic"
+        ordered.append({"Name": column.name, "Type": _NAMES[kind], "CslType": kind})
+    return {"Name": full.partition(".")[2], "OrderedColumns": ordered}
+
+
+def _all_schemas(asked: Asked, found: re.Match[str], database: str) -> _Commanded:
+    databases: dict[str, Any] = {}
+    for full in _tables(asked):
+        own = full.partition(".")[0]
+        told = databases.setdefault(
+            own, {"Name": own, "Tables": {}, "Functions": {}, "MajorVersion": 1, "MinorVersion": 0}
+        )
+        schema = _schema_of(asked, full)
+        told["Tables"][schema["Name"]] = {**schema, "Folder": "", "DocString": ""}
+    return [("ClusterSchema", "string")], [[orjson.dumps({"Databases": databases}).decode()]]
+
+
+def _version(asked: Asked, found: re.Match[str], database: str) -> _Commanded:
+    columns = [
+        ("BuildVersion", "string"),
+        ("BuildTime", "datetime"),
+        ("ServiceType", "string"),
+        ("ProductVersion", "string"),
+    ]
+    return columns, [["1.0.0.0", "2026-01-01T00:00:00Z", "Engine", "tidelake"]]
+
+
+def _principal(asked: Asked, found: re.Match[str], database: str) -> _Commanded:
+    return [("PrincipalName", "string")], [[asked.grant.name]]
+
+
+_COMMANDS: tuple[tuple[str, Callable[[Asked, re.Match[str], str], _Commanded]], ...] = (
+    (r"\.show databases(?: details)?", _databases),
+    (r"\.show databases schema as json", _all_schemas),
+    (r"\.show database(?: \S+)? schema as json", _all_schemas),
+    (r"\.show schema as json", _all_schemas),
+    (r"\.show tables(?: details)?", _show_tables),
+    (r"\.show table (?P<table>\S+) schema as json", _show_schema),
+    (r"\.show table (?P<table>\S+) cslschema", _show_schema),
+    (r"\.show version", _version),
+    (r"\.show current principal|\.show principal access.*", _principal),
+)
+
+DOORS = (
+    Door("/v2/rest/query", answer_second, ("POST", "GET"), refuse=refuse),
+    Door("/v1/rest/query", answer_first, ("POST", "GET"), refuse=refuse),
+    Door("/v1/rest/mgmt", answer_command, refuse=refuse),
+)

@@ -1,0 +1,355 @@
+"""Take messages from Kafka, each once: how far a partition is goes into the commit of its rows.
+
+A consumer of a group gets partitions as any other does, but it begins where the table's own record says, and never
+where the group's does. A commit holds only if each partition is still where this consumer thinks it is, so a consumer
+that lost a partition and does not know it yet commits nothing; it looks again. The group's offsets are told too, for
+tools that show lag.
+
+A message is a JSON object. One that is not goes to ``<table>_quarantine``, under a key of its own, before its partition
+moves on. A message without the table's time gets the one Kafka has for it. One without a value is passed over. It runs
+in a thread of its own.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+import pyarrow as pa
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    TIMESTAMP_NOT_AVAILABLE,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
+
+from tidelake.catalog.protocol import now_us, parse_table_name
+from tidelake.errors import (
+    AlreadyExistsError,
+    CommitUnknownError,
+    ConflictError,
+    InvalidInputError,
+    NotFoundError,
+    TidelakeError,
+    redacted,
+)
+from tidelake.handle.lake_handle import LakeHandle
+from tidelake.handle.table_handle import TableHandle
+from tidelake.ingest import Rules, coerce_ndjson, infer_schema
+from tidelake.model.settings import TableSettings
+from tidelake.model.snapshot import RecordOffset
+from tidelake.server.refusals import failure_of
+from tidelake.write.append import append
+from tidelake.write.create import create_table
+
+POLL_S = 0.2
+MAX_MESSAGES = 20_000  # of one commit
+MAX_BYTES = 32 << 20
+QUEUED_KB = 32 << 10  # that the client reads ahead
+SESSION_MS = 10_000  # after which the partitions of a consumer that was killed go to others
+PAUSE_S = (0.2, 5.0)  # after which what could not be stored is tried again: at first, and at most
+TIME = "ts"  # of a table whose first messages say no time
+QUARANTINE = {"ts": "timestamp", "source": "string", "reason": "string", "record": "string"}
+
+log = logging.getLogger("tidelake.server")
+
+_Place = tuple[str, int]  # a topic and a partition
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaSettings:
+    """Which brokers, which topics go to which tables, and as whom."""
+
+    servers: str
+    tables: Mapping[str, str]
+    group: str
+    options: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Message:
+    value: bytes
+    offset: int
+    at_us: int | None
+
+
+def parse_topics(text: str) -> dict[str, str]:
+    """Read ``topic=namespace.table, …``; a topic alone is the table of its name."""
+    tables: dict[str, str] = {}
+    for part in filter(None, (each.strip() for each in text.split(","))):
+        topic, _, table = part.partition("=")
+        if topic.strip() in tables:
+            raise InvalidInputError("a topic is named twice", topic=topic.strip(), kind="bad_topics")
+        tables[topic.strip()] = ".".join(parse_table_name((table or topic).strip()))
+    if not tables:
+        raise InvalidInputError("no topics: write topic=namespace.table, …", kind="bad_topics")
+    return tables
+
+
+class KafkaFeed:
+    """One consumer of a group, at work in a thread until it is stopped."""
+
+    def __init__(self, lake: LakeHandle, settings: KafkaSettings) -> None:
+        self._lake, self._settings = lake, settings
+        self._positions: dict[_Place, int] = {}  # the last message that is in, -1 for none
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="tidelake-kafka", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self, within_s: float = 30.0) -> None:
+        """Finish the commit that is under way, leave the group, and end."""
+        self._stopping.set()
+        self._thread.join(within_s)
+
+    def _run(self) -> None:
+        pause_s = PAUSE_S[0]
+        while not self._stopping.is_set():
+            try:
+                self._consume()
+            except (TidelakeError, KafkaException) as error:
+                log.warning("kafka: %s", redacted(str(error)))
+            except Exception as error:  # a defect must not end it silently
+                log.error("defect in kafka: %s", redacted(repr(error)), exc_info=error)
+            self._stopping.wait(pause_s)
+            pause_s = min(pause_s * 2, PAUSE_S[1])
+
+    def _consume(self) -> None:
+        consumer = Consumer(
+            {
+                "auto.offset.reset": "earliest",
+                "queued.max.messages.kbytes": QUEUED_KB,
+                "session.timeout.ms": SESSION_MS,
+                **self._settings.options,
+                "bootstrap.servers": self._settings.servers,
+                "group.id": self._settings.group,
+                "enable.auto.commit": False,
+                "enable.auto.offset.store": False,
+                "isolation.level": "read_committed",
+                "partition.assignment.strategy": "range,roundrobin",
+            },
+            logger=log,
+        )
+        try:
+            consumer.subscribe(list(self._settings.tables), on_assign=self._assigned, on_revoke=self._revoked)
+            while not self._stopping.is_set():
+                messages = consumer.consume(MAX_MESSAGES, POLL_S)
+                for group in _groups(messages):
+                    self._take(consumer, group)
+        finally:
+            self._positions.clear()
+            consumer.close()
+
+    def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        """Begin each partition where the table says that it is."""
+        for each in partitions:
+            last = self._position(each.topic, each.partition)
+            self._positions[each.topic, each.partition] = last
+            each.offset = OFFSET_BEGINNING if last < 0 else last + 1
+        consumer.assign(partitions)
+
+    def _revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        for each in partitions:
+            self._positions.pop((each.topic, each.partition), None)
+
+    def _position(self, topic: str, partition: int) -> int:
+        stream = self._stream(topic, partition)
+        try:
+            table = TableHandle.open(self._lake, self._settings.tables[topic])
+            return table.catalog.positions(table.scope, [stream]).get(stream, -1)
+        except NotFoundError:
+            return -1
+
+    def _stream(self, topic: str, partition: int) -> str:
+        return f"kafka:{self._settings.group}:{topic}:{partition}"
+
+    def _take(self, consumer: Consumer, found: Mapping[_Place, Sequence[_Message]]) -> None:
+        """Commit messages of several partitions, a commit for each table."""
+        by_table: dict[str, dict[_Place, Sequence[_Message]]] = {}
+        for place, messages in found.items():
+            if place in self._positions:
+                fresh = [each for each in messages if each.offset > self._positions[place]]
+                if fresh:
+                    by_table.setdefault(self._settings.tables[place[0]], {})[place] = fresh
+        for table, parts in by_table.items():
+            if self._stored(table, parts):
+                self._tell_group(consumer, parts)
+            else:
+                self._look_again(consumer, parts)
+
+    def _stored(self, name: str, parts: Mapping[_Place, Sequence[_Message]]) -> bool:
+        """Store messages, however long that takes; False if a partition turns out to be somewhere else."""
+        pause_s = PAUSE_S[0]
+        while not self._stopping.is_set():
+            try:
+                self._store(name, parts)
+            except ConflictError as error:
+                if error.kind != "stream_moved":
+                    raise
+                log.warning("kafka: a partition is another's table=%s", name)
+                return False
+            except CommitUnknownError:
+                return False  # what the table says is looked up
+            except TidelakeError as error:
+                if not failure_of(error).is_temporary:
+                    raise
+                log.warning("kafka: not stored table=%s kind=%s", name, error.kind)
+                self._stopping.wait(pause_s)
+                pause_s = min(pause_s * 2, PAUSE_S[1])
+                continue
+            for place, messages in parts.items():
+                self._positions[place] = messages[-1].offset
+            return True
+        return False
+
+    def _store(self, name: str, parts: Mapping[_Place, Sequence[_Message]]) -> None:
+        lines, bad = list[bytes](), list[tuple[str, str, bytes]]()
+        table, time = self._table(name, parts)
+        for (topic, partition), messages in parts.items():
+            for message in messages:
+                if isinstance(line := _line(message, time), bytes):
+                    lines.append(line)
+                elif line is not None:
+                    bad.append((f"{topic}/{partition}/{message.offset}", line[0], message.value))
+        offsets = [
+            RecordOffset(self._stream(*place), messages[-1].offset, after=self._positions[place])
+            for place, messages in parts.items()
+        ]
+        if bad:
+            self._set_aside(f"{name}_quarantine", bad)
+        try:
+            append(table, b"\n".join(lines) if lines else [], offsets=offsets)
+        except InvalidInputError:
+            if not lines:
+                raise
+            self._store_singly(name, table, parts, time, offsets)
+
+    def _store_singly(
+        self,
+        name: str,
+        table: TableHandle,
+        parts: Mapping[_Place, Sequence[_Message]],
+        time: str | None,
+        offsets: Sequence[RecordOffset],
+    ) -> None:
+        """Store messages of which one cannot be fitted: find those by trying each, and set them aside."""
+        lines, bad = list[bytes](), list[tuple[str, str, bytes]]()
+        for (topic, partition), messages in parts.items():
+            for message in messages:
+                line = _line(message, time)
+                if not isinstance(line, bytes):
+                    continue
+                try:
+                    coerce_ndjson(line, table.schema, Rules(time=time))
+                    lines.append(line)
+                except TidelakeError as error:
+                    bad.append((f"{topic}/{partition}/{message.offset}", str(error), message.value))
+        if not bad:
+            raise InvalidInputError("messages cannot be stored together", table=name, kind="bad_messages")
+        self._set_aside(f"{name}_quarantine", bad)
+        append(table, b"\n".join(lines) if lines else [], offsets=offsets)
+
+    def _table(self, name: str, parts: Mapping[_Place, Sequence[_Message]]) -> tuple[TableHandle, str | None]:
+        """Return the table and its time column; one that is not there is made to fit the first messages."""
+        try:
+            table = TableHandle.open(self._lake, name)
+        except NotFoundError:
+            sample = [each for messages in parts.values() for each in messages[:1000]]
+            rows = b"\n".join(line for each in sample if isinstance(line := _line(each, None), bytes))
+            schema: Any = {TIME: "timestamp"}
+            time: str | None = TIME
+            if rows:
+                found, named = infer_schema(rows)
+                schema, time = (found, named) if named else ({**_kinds(found), TIME: "timestamp"}, TIME)
+            try:
+                create_table(self._lake.catalog, name, schema, time=time)
+            except AlreadyExistsError:
+                log.debug("kafka: another made the table %s", name)
+            table = TableHandle.open(self._lake, name)
+        return table, TableSettings.of(table.snapshot.settings).time
+
+    def _set_aside(self, name: str, bad: Sequence[tuple[str, str, bytes]]) -> None:
+        """Keep messages that no row can be made of; each group of them once."""
+        try:
+            table = TableHandle.open(self._lake, name)
+        except NotFoundError:
+            try:
+                create_table(self._lake.catalog, name, QUARANTINE, time="ts")
+            except AlreadyExistsError:
+                log.debug("kafka: another made the table %s", name)
+            table = TableHandle.open(self._lake, name)
+        for source, reason, record in bad:
+            row = {
+                "ts": pa.array([now_us()], pa.timestamp("us", tz="UTC")),
+                "source": [source],
+                "reason": [reason],
+                "record": [record.decode(errors="replace")],
+            }
+            append(table, pa.table(row), key=f"kafka:{self._settings.group}:{source}")
+
+    def _tell_group(self, consumer: Consumer, parts: Mapping[_Place, Sequence[_Message]]) -> None:
+        """Tell the brokers how far it is, for those who look; nothing depends on it."""
+        moved = [TopicPartition(*place, messages[-1].offset + 1) for place, messages in parts.items()]
+        try:
+            consumer.commit(offsets=moved, asynchronous=True)
+        except KafkaException as error:
+            log.debug("kafka: the group was not told: %s", error)
+
+    def _look_again(self, consumer: Consumer, parts: Mapping[_Place, Sequence[_Message]]) -> None:
+        """Go on from where the table says that partitions are."""
+        for place in parts:
+            if place not in self._positions:
+                continue
+            self._positions[place] = last = self._position(*place)
+            consumer.seek(TopicPartition(*place, OFFSET_BEGINNING if last < 0 else last + 1))
+
+
+def _groups(messages: Sequence[Any]) -> Iterator[dict[_Place, list[_Message]]]:
+    """Part messages by partition, in groups that are not too large for a commit."""
+    group: dict[_Place, list[_Message]] = {}
+    size = 0
+    for message in messages:
+        error = message.error()
+        if error is not None:
+            if error.code() != KafkaError._PARTITION_EOF:
+                raise KafkaException(error)
+            continue
+        value = message.value() or b""
+        kind, at_ms = message.timestamp()
+        at_us = None if kind == TIMESTAMP_NOT_AVAILABLE else at_ms * 1000
+        group.setdefault((message.topic(), message.partition()), []).append(_Message(value, message.offset(), at_us))
+        size += len(value)
+        if size >= MAX_BYTES:
+            yield group
+            group, size = {}, 0
+    if group:
+        yield group
+
+
+def _line(message: _Message, time: str | None) -> bytes | tuple[str] | None:
+    """Return a message as a line of JSON; why it is none; or None where there is no value."""
+    if not message.value:
+        return None
+    try:
+        value = orjson.loads(message.value)
+    except ValueError as error:
+        return (f"not JSON: {error}",)
+    if not isinstance(value, dict):
+        return ("not an object",)
+    if time is not None and value.get(time) is None and message.at_us is not None:
+        value[time] = datetime.fromtimestamp(message.at_us / 1e6, UTC).isoformat()
+        return orjson.dumps(value)
+    return orjson.dumps(value) if b"\n" in message.value else message.value
+
+
+def _kinds(schema: Any) -> dict[str, Any]:
+    return {column.name: column.type for column in schema}

@@ -1,0 +1,101 @@
+"""Count what a server does, for ``/metrics`` and its log: once for each request or commit, never for each row.
+
+Labels are names of protocols and tables, and the kinds of errors; nothing that a client sends is a label. It does not
+decide anything.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    disable_created_metrics,
+    generate_latest,
+)
+
+from tidelake.errors import redacted
+from tidelake.server.call import Outcome
+from tidelake.write.append import AppendReport
+
+TABLES_SHOWN = 500  # beyond which tables are counted together
+OTHER_TABLES = "(others)"
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+log = logging.getLogger("tidelake.server")
+
+_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+
+
+class Meters:
+    """The counters of one server."""
+
+    def __init__(self) -> None:
+        disable_created_metrics()  # type: ignore[no-untyped-call]
+        self.registry = CollectorRegistry()
+        own: Any = {"registry": self.registry, "namespace": "tidelake"}
+        self._requests = Counter("requests", "Requests answered.", ["protocol", "status"], **own)
+        self._bytes = Counter("request_bytes", "Bytes of bodies, decompressed.", ["protocol"], **own)
+        self._seconds = Histogram(
+            "request_seconds", "From the last byte of a request to its answer.", ["protocol"], buckets=_SECONDS, **own
+        )
+        self._rows = Counter("rows", "Rows acknowledged as durable.", ["table"], **own)
+        self._replays = Counter("replays", "Requests that had been acknowledged before.", ["table"], **own)
+        self._commits = Counter("commits", "Groups of requests that were committed.", ["table"], **own)
+        self._failed = Counter("failed", "Requests whose rows were not taken, by the kind of error.", ["kind"], **own)
+        self._commit_seconds = Histogram("commit_seconds", "How long a group took.", buckets=_SECONDS, **own)
+        self._defects = Counter("defects", "Errors that should not happen.", ["where"], **own)
+        self._dropped = Counter("dropped", "Messages of syslog over UDP that there was no room for.", **own)
+        self._held = Gauge("held_bytes", "Bytes of requests that are on their way.", **own)
+        self._tables: set[str] = set()
+
+    def watch_held(self, held: Callable[[], float]) -> None:
+        """Show how many bytes are held when somebody looks."""
+        self._held.set_function(held)
+
+    def dropped(self, count: int) -> None:
+        """Count messages that nobody sends again."""
+        self._dropped.inc(count)
+
+    def answered(self, protocol: str, status: int, size: int, seconds: float) -> None:
+        """Count a request."""
+        self._requests.labels(protocol, str(status)).inc()
+        self._bytes.labels(protocol).inc(size)
+        self._seconds.labels(protocol).observe(seconds)
+
+    def committed(self, table: str, outcomes: Sequence[Outcome], size: int, seconds: float) -> None:
+        """Count a group of requests."""
+        name = self._shown(table)
+        reports = [each for each in outcomes if isinstance(each, AppendReport)]
+        if reports:
+            self._commits.labels(name).inc()
+            self._rows.labels(name).inc(sum(each.rows for each in reports if not each.replayed))
+            self._replays.labels(name).inc(sum(each.replayed for each in reports))
+        self._commit_seconds.observe(seconds)
+        errors = [each for each in outcomes if not isinstance(each, AppendReport)]
+        for error in errors:
+            self._failed.labels(error.kind).inc()
+        log.debug("committed table=%s requests=%d bytes=%d seconds=%.3f", table, len(outcomes), size, seconds)
+        if errors:
+            log.warning("not stored table=%s requests=%d: %s", table, len(errors), redacted(str(errors[0])))
+
+    def defect(self, where: str, error: BaseException) -> None:
+        """Count and log an error that should not happen."""
+        self._defects.labels(where).inc()
+        log.error("defect in %s: %s", where, redacted(repr(error)), exc_info=error)
+
+    def text(self) -> bytes:
+        """Return all of them, as Prometheus reads them."""
+        return generate_latest(self.registry)
+
+    def _shown(self, table: str) -> str:
+        if table not in self._tables:
+            if len(self._tables) >= TABLES_SHOWN:
+                return OTHER_TABLES
+            self._tables.add(table)
+        return table

@@ -1,0 +1,241 @@
+"""Ask a lake on behalf of clients: with a budget, in turn, within what their tokens reach, and only while they listen.
+
+A question runs in a thread. What it writes goes to the client a piece at a time through a short line: who reads slowly
+holds up the question and not the server's memory, and who stops reading for long, or goes away, ends it. It does not
+know how questions and answers are worded: see the doors.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from tidelake.errors import InvalidInputError, TidelakeError
+from tidelake.lake import Lake
+from tidelake.query.budget import Budget
+from tidelake.query.result import Result
+from tidelake.query.session import Language, Sight, run
+from tidelake.server.access import Grant
+from tidelake.server.gate import Gate
+from tidelake.server.refusals import Refusal
+
+AT_ONCE = 4
+WAITING = 512
+PIECE_BYTES = 256 << 10
+LINE = 4  # pieces between a question and who reads it
+READ_WITHIN_S = 30.0  # a piece must be taken by the client
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one question may cost, whatever its client asks for."""
+
+    seconds: float = 60.0
+    memory_bytes: int = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A text, in which language, for whom."""
+
+    text: str
+    language: Language
+    grant: Grant
+    namespace: str
+    user: str | None = None
+    budget: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def sight(self) -> Sight:
+        """What of the lake it may see."""
+        return Sight(self.namespace, self.grant.may_reach)
+
+
+class Gone(Refusal):
+    """The client is gone, or reads no more."""
+
+    default_kind, status = "gone", 499
+
+
+class Questions:
+    """The questions that a server answers. It belongs to the thread of an event loop."""
+
+    def __init__(self, lake: Lake, limits: Limits | None = None, *, at_once: int = AT_ONCE) -> None:
+        self._lake, self._limits = lake, limits or Limits()
+        self._gate = Gate(at_once, WAITING)
+        self._threads = ThreadPoolExecutor(at_once, thread_name_prefix="tidelake-question")
+
+    @asynccontextmanager
+    async def answered(
+        self, question: Question, write: Callable[[Result, Pipe], None]
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        """Ask, and yield what ``write`` makes of the result as pieces of bytes; leaving ends the question."""
+        loop = asyncio.get_running_loop()
+        async with self._gate.passing(question.grant.id):
+            pipe = Pipe(loop)
+            task = loop.run_in_executor(self._threads, self._ask, question, write, pipe)
+            try:
+                yield _pieces(pipe, task)
+            finally:
+                pipe.stop()
+                await asyncio.wait([task])
+                if not task.cancelled():
+                    task.exception()  # heard: whoever reads the pieces was told
+
+    async def whole(self, question: Question, make: Callable[[Result], Any]) -> Any:
+        """Ask, and return what ``make`` makes of the result."""
+        loop = asyncio.get_running_loop()
+        stopped = threading.Event()
+        async with self._gate.passing(question.grant.id):
+            try:
+                return await loop.run_in_executor(self._threads, lambda: make(self._run(question, stopped.is_set)))
+            finally:
+                stopped.set()
+
+    async def worked(self, grant: Grant, work: Callable[[Budget], Any]) -> Any:
+        """Do something that asks the lake, in turn and with a budget, and return what it gives."""
+        loop = asyncio.get_running_loop()
+        stopped = threading.Event()
+        budget = Budget(self._limits.seconds, self._limits.memory_bytes, is_stopped=stopped.is_set)
+        async with self._gate.passing(grant.id):
+            try:
+                return await loop.run_in_executor(self._threads, work, budget)
+            finally:
+                stopped.set()
+
+    def asked(self, question: Question) -> Result:
+        """Ask from a thread of one's own, out of turn: whoever calls takes turns itself."""
+        return self._run(question, lambda: False)
+
+    def close(self) -> None:
+        """Take no more."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _ask(self, question: Question, write: Callable[[Result, Pipe], None], pipe: Pipe) -> None:
+        write(self._run(question, pipe.is_stopped), pipe)
+        pipe.flush()
+
+    def _run(self, question: Question, is_stopped: Callable[[], bool]) -> Result:
+        asked = Budget.of({**question.budget, "external": ()})
+        limits = Budget(
+            seconds=min(asked.seconds, self._limits.seconds) if "seconds" in question.budget else self._limits.seconds,
+            memory_bytes=min(asked.memory_bytes, self._limits.memory_bytes),
+            read_bytes=asked.read_bytes,
+            is_stopped=is_stopped,
+        )
+        return run(
+            self._lake,
+            question.text,
+            language=question.language,
+            engine="local",
+            budget=limits,
+            user=question.user,
+            sight=question.sight,
+        )
+
+
+class Pipe(io.RawIOBase):
+    """What a thread writes and the event loop reads, no more than a few pieces ahead."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__()
+        self._loop = loop
+        self.pieces: asyncio.Queue[bytes] = asyncio.Queue(LINE)
+        self._held = bytearray()
+        self._stopped = threading.Event()
+
+    def writable(self) -> bool:
+        return True
+
+    def is_stopped(self) -> bool:
+        """Whether nobody reads any more."""
+        return self._stopped.is_set()
+
+    def stop(self) -> None:
+        """Have the writer end."""
+        self._stopped.set()
+
+    def write(self, data: Any) -> int:
+        """Take bytes; Gone if nobody reads them."""
+        self._held += data
+        while len(self._held) >= PIECE_BYTES:
+            self._put(bytes(self._held[:PIECE_BYTES]))
+            del self._held[:PIECE_BYTES]
+        return len(data)
+
+    def flush(self) -> None:
+        """Let go of nothing: pieces go when they are full, and the rest in the end, by ``rest``."""
+
+    @property
+    def rest(self) -> bytes:
+        """What is held when the writer has ended."""
+        return bytes(self._held)
+
+    def _put(self, piece: bytes) -> None:
+        until_s = time.monotonic() + READ_WITHIN_S
+        putting = asyncio.run_coroutine_threadsafe(self.pieces.put(piece), self._loop)
+        while not self.is_stopped():
+            try:
+                putting.result(0.2)
+                return
+            except TimeoutError:
+                if time.monotonic() > until_s:
+                    break
+        putting.cancel()
+        raise Gone("the client reads no more")
+
+
+async def _pieces(pipe: Pipe, task: asyncio.Future[None]) -> AsyncIterator[bytes]:
+    """Yield pieces as they come, then the rest; raise what the writer raised."""
+    while True:
+        getting = asyncio.ensure_future(pipe.pieces.get())
+        both: tuple[asyncio.Future[Any], ...] = (getting, task)
+        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+        if getting.done():
+            yield getting.result()
+            continue
+        getting.cancel()
+        await task
+        while not pipe.pieces.empty():
+            yield pipe.pieces.get_nowait()
+        if rest := pipe.rest:
+            yield rest
+        return
+
+
+def checked_budget(told: Any) -> dict[str, Any]:
+    """Return a budget that a client asks for, if it is one."""
+    if told is None:
+        return {}
+    if not isinstance(told, dict):
+        raise InvalidInputError("a budget is an object: seconds, memory, read", kind="bad_budget")
+    allowed = {name: value for name, value in told.items() if name in ("seconds", "memory", "read")}
+    if len(allowed) < len(told):
+        raise InvalidInputError("a budget has seconds, memory and read", kind="bad_budget")
+    try:
+        Budget.of(allowed)
+    except (TypeError, ValueError) as error:
+        if isinstance(error, TidelakeError):
+            raise
+        raise InvalidInputError("a budget is numbers, and sizes as 200MB", kind="bad_budget") from error
+    return allowed
+
+
+_Write = Callable[[Result, Pipe], None]
+
+
+def in_format(form: str, write_rows: Callable[[Any, str, Any], None]) -> _Write:
+    """Return a writer of a result's rows in a format."""
+    return partial(_written, form, write_rows)
+
+
+def _written(form: str, write_rows: Callable[[Any, str, Any], None], result: Result, pipe: Pipe) -> None:
+    write_rows(result.to_reader(), form, pipe)

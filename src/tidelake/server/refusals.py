@@ -1,0 +1,118 @@
+"""Say what a request is answered that cannot be done: one table from errors to HTTP, whatever the protocol.
+
+What a client should send again is 503 with ``Retry-After``, never 500 or 429, because agents that are in use drop what
+they sent after those. What will never succeed is 4xx. It does not know how a protocol words its answers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from tidelake.errors import (
+    AlreadyExistsError,
+    CommitUnknownError,
+    ConflictError,
+    CorruptError,
+    InvalidInputError,
+    NotFoundError,
+    OverlapError,
+    SchemaError,
+    StorageError,
+    TidelakeError,
+    UnavailableError,
+)
+
+RETRY_AFTER_S = 1  # after which a client may try again; most causes are gone by then
+
+
+class Refusal(TidelakeError):
+    """A request that is not let in, for a reason of its own."""
+
+    status: ClassVar[int] = 400
+
+
+class Unauthenticated(Refusal):
+    """No token, or none that is known."""
+
+    default_kind, status = "unauthenticated", 401
+
+
+class Forbidden(Refusal):
+    """The token does not allow it."""
+
+    default_kind, status = "forbidden", 403
+
+
+class Unsupported(Refusal):
+    """A content type or an encoding that nobody here reads."""
+
+    default_kind, status = "unsupported", 415
+
+
+class TooLarge(Refusal):
+    """A body that is larger than the limit, as it comes or decompressed."""
+
+    default_kind, status = "too_large", 413
+
+
+class TooSlow(Refusal):
+    """A body that did not come in time."""
+
+    default_kind, status = "too_slow", 408
+
+
+class Busy(Refusal):
+    """No room for more, now."""
+
+    default_kind, status = "busy", 503
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What a client is told of an error: the status, a message, and whether to try again."""
+
+    status: int
+    message: str
+    kind: str
+
+    @property
+    def is_temporary(self) -> bool:
+        return self.status == 503
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers that go with the status."""
+        if self.is_temporary:
+            return {"retry-after": str(RETRY_AFTER_S)}
+        return {"www-authenticate": 'Bearer realm="tidelake"'} if self.status == 401 else {}
+
+
+_STATUS: tuple[tuple[type[TidelakeError], int], ...] = (
+    (OverlapError, 409),
+    (AlreadyExistsError, 409),
+    (NotFoundError, 404),
+    (InvalidInputError, 400),
+    (SchemaError, 400),
+    (ConflictError, 503),
+    (CommitUnknownError, 503),
+    (StorageError, 503),
+    (UnavailableError, 503),
+    (CorruptError, 503),  # the rows are not in, and can go in once somebody has looked
+)
+_WITHOUT_FACTS = frozenset({503})  # facts of storage name hosts and paths, which are not for clients
+_SAID = {
+    "disk_full": "the disk is full",
+    "busy": "there is no room for more now",
+}
+
+
+def failure_of(error: BaseException) -> Failure:
+    """Return what a client is told of an error; one that is not ours is a defect, and tells nothing."""
+    if isinstance(error, Refusal):
+        return Failure(error.status, str(error), error.kind)
+    for kind, status in _STATUS:
+        if isinstance(error, kind):
+            said = _SAID.get(error.kind, "the rows could not be stored now") if status in _WITHOUT_FACTS else str(error)
+            return Failure(status, said, error.kind)
+    return Failure(500, "an error that should not happen; the server's log has it", "defect")

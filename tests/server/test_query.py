@@ -1,0 +1,207 @@
+"""Ask over HTTP: the same answer as in Python, in every form, within what a token reaches, while somebody listens."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+import pytest
+
+import tidelake
+from tests.support.serving import Served, serving
+from tidelake.server.access import create_token
+from tidelake.server.gate import Gate
+from tidelake.server.refusals import Busy
+
+SQL = "select service, count(*) c, sum(n) s from a.logs group by service order by service"
+KQL = "a.logs | summarize c = count(), s = sum(n) by service | order by service asc"
+WANTED = [{"service": f"s{k}", "c": 334 - (k > 0), "s": sum(range(k, 1000, 3))} for k in range(3)]
+ENDLESS = "select count(*) from range(100000000) a, range(100000000) b where a.id * b.id = 7"
+
+
+@pytest.fixture(scope="module")
+def lake_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("asked") / "lake"
+    with tidelake.connect(place, upkeep=False) as lake:
+        for name in ("a.logs", "b.logs"):
+            table = lake.create_table(name, {"ts": "timestamp", "service": "string", "n": "long", "tags": "dynamic"})
+            table.append(
+                [
+                    {
+                        "ts": f"2026-01-01T00:{n // 60:02d}:{n % 60:02d}Z",
+                        "service": f"s{n % 3}",
+                        "n": n,
+                        "tags": {"k": n},
+                    }
+                    for n in range(1000)
+                ]
+            )
+        lake.create_table("a.own", {"ts": "timestamp", "n": "long"}, scope="user")
+        for user in ("ann", "bob"):
+            lake.table("a.own").user(user).append([{"ts": "2026-01-01T00:00:00Z", "n": len(user) + (user == "bob")}])
+    return place
+
+
+@pytest.mark.parametrize("form", ["json", "ndjson", "csv", "arrow", "parquet"])
+@pytest.mark.parametrize("question", [{"sql": SQL}, {"kql": KQL}])
+def test_rows_come_in_the_form_that_is_asked_for(client: httpx.Client, form: str, question: dict[str, str]) -> None:
+    answer = client.post("/v1/query", json={**question, "format": form})
+    assert answer.status_code == 200, answer.text
+    data = answer.content
+    if form == "json":
+        rows = json.loads(data)
+    elif form == "ndjson":
+        rows = [json.loads(line) for line in data.splitlines()]
+    elif form == "csv":
+        rows = pa_csv.read_csv(io.BytesIO(data)).to_pylist()
+    elif form == "arrow":
+        rows = pa.ipc.open_stream(data).read_all().to_pylist()
+    else:
+        rows = pq.read_table(pa.BufferReader(data)).to_pylist()
+    assert rows == WANTED
+
+
+def test_a_question_may_be_text_or_in_the_address(client: httpx.Client) -> None:
+    plain = {"content-type": "text/plain", "accept": "application/x-ndjson"}
+    text = client.post("/v1/query?language=kql", content=KQL, headers=plain)
+    assert [json.loads(line) for line in text.text.splitlines()] == WANTED
+    assert client.get("/v1/query", params={"sql": SQL}).json() == WANTED
+    form = {"content-type": "application/x-www-form-urlencoded"}  # as curl sends whatever it is given
+    assert client.post("/v1/query", content=json.dumps({"kql": KQL}), headers=form).json() == WANTED
+    assert client.post("/v1/query", data={"sql": SQL, "format": "json"}).json() == WANTED
+    nothing = client.post("/v1/query", json={"sql": "select n from a.logs where n < 0"})
+    assert nothing.json() == []
+
+
+def test_a_large_result_streams(client: httpx.Client) -> None:
+    question = {"sql": "select a.n, b.n m, a.service from a.logs a, a.logs b", "format": "ndjson"}
+    with client.stream("POST", "/v1/query", json=question) as answer:
+        lines = sum(1 for _ in answer.iter_lines())
+    assert lines == 1_000_000
+
+
+def test_what_is_wrong_is_told_in_words(client: httpx.Client) -> None:
+    for body, kind in (
+        ({"sql": "select nope from a.logs"}, "unknown"),
+        ({"sql": "select * from a.nope"}, "unknown_table"),
+        ({"sql": "select", "kql": "x"}, "no_question"),
+        ({}, "no_question"),
+        ({"sql": 5}, "no_question"),
+        ({"sql": SQL, "format": "xml"}, "bad_format"),
+        ({"sql": SQL, "budget": {"seconds": "many"}}, "bad_budget"),
+        ({"sql": SQL, "budget": {"external": "file:"}}, "bad_budget"),
+        ({"sql": SQL, "more": 1}, "bad_body"),
+        ({"sql": "select * from read_csv('/etc/passwd')"}, ""),
+        ({"kql": "externaldata (a:string) ['file:///etc/passwd']"}, ""),
+    ):
+        answer = client.post("/v1/query", json=body)
+        assert answer.status_code in (400, 404), (body, answer.text)
+        assert kind in answer.json()["kind"], (body, answer.text)
+        assert "Traceback" not in answer.text
+    assert client.post("/v1/query", content=b"{", headers={"content-type": "application/json"}).status_code == 400
+    assert client.post("/v1/query", content=b"x" * (2 << 20)).status_code == 413
+    assert client.get("/v1/query", params={"sql": SQL}, headers={"accept": "image/png"}).status_code == 415
+
+
+def test_tables_are_listed_and_described(client: httpx.Client) -> None:
+    assert client.get("/v1/tables").json() == {"tables": ["a.logs", "a.own", "b.logs"]}
+    told = client.get("/v1/tables/a.logs").json()
+    assert (told["rows"], [each["name"] for each in told["columns"]][:2]) == (1000, ["ts", "service"])
+    assert client.get("/v1/tables/a.nope").status_code == 404
+    explained = client.post("/v1/explain", json={"sql": SQL}).json()
+    assert explained["columns"] == ["service", "c", "s"]
+    assert "engine" in explained["plan"]
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory, lake_folder: Path) -> Iterator[tuple[Served, dict[str, str]]]:
+    import shutil
+
+    place = tmp_path_factory.mktemp("guarded") / "lake"
+    shutil.copytree(lake_folder, place)
+    with tidelake.connect(place, upkeep=False) as lake:
+        tokens = {
+            "a": create_token(lake.store, "a", roles=["read"], namespaces=["a"])[0],
+            "writer": create_token(lake.store, "w", roles=["write"])[0],
+            "ann": create_token(lake.store, "ann", roles=["read"], namespaces=["a"], users=["ann"])[0],
+        }
+    with serving(place) as server:
+        yield server, tokens
+
+
+def test_a_token_sees_its_own_tables_and_learns_nothing_of_others(guarded: tuple[Served, dict[str, str]]) -> None:
+    server, tokens = guarded
+    with server.client(tokens["a"]) as client:
+        assert client.get("/v1/tables").json() == {"tables": ["a.logs", "a.own"]}
+        assert client.post("/v1/query", json={"sql": "select count(*) c from logs"}).json() == [{"c": 1000}]
+        missing = client.post("/v1/query", json={"sql": "select count(*) c from b.logs"})
+        nowhere = client.post("/v1/query", json={"sql": "select count(*) c from z.logs"})
+        assert missing.status_code == nowhere.status_code
+        assert missing.text.replace("b.logs", "z.logs") == nowhere.text
+        for text in ("b.logs | count", "union a.logs, b.logs | count", "system.manifest | count"):
+            assert client.post("/v1/query", json={"kql": text}).status_code in (400, 404), text
+        assert "b.logs" not in client.post("/v1/query", json={"sql": "select * from b.log"}).text
+        assert client.get("/v1/tables/b.logs").status_code == 404
+    with server.client(tokens["writer"]) as client:
+        assert client.post("/v1/query", json={"sql": SQL}).status_code == 403
+    with server.client() as client:
+        assert client.post("/v1/query", json={"sql": SQL}).status_code == 401
+    with server.client(tokens["ann"]) as client:
+        assert client.post("/v1/query", json={"sql": "select n from a.own"}).json() == [{"n": 3}]
+        other = client.post("/v1/query", json={"sql": "select n from a.own"}, headers={"x-tidelake-user": "bob"})
+        assert other.status_code == 403
+        assert client.post("/v1/query", json={"sql": "set tide.user = 'bob'; select n from a.own"}).status_code == 400
+
+
+def test_a_question_ends_when_its_client_goes(served: Served) -> None:
+    address = served.url.removeprefix("http://").split(":")
+    body = json.dumps({"sql": ENDLESS}).encode()
+    for _ in range(8):  # more than are answered at once
+        with socket.create_connection((address[0], int(address[1]))) as connection:
+            connection.sendall(b"POST /v1/query HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % len(body) + body)
+            time.sleep(0.05)
+    with served.client() as client:
+        assert client.post("/v1/query", json={"sql": "select 1 one"}).json() == [{"one": 1}]
+
+
+def test_a_question_that_costs_too_much_is_ended(client: httpx.Client) -> None:
+    began_s = time.monotonic()
+    answer = client.post("/v1/query", json={"sql": ENDLESS, "budget": {"seconds": 0.5}})
+    assert answer.status_code == 503 or answer.status_code == 400, answer.text
+    assert time.monotonic() - began_s < 20
+
+
+def test_the_lines_at_the_gate_take_turns() -> None:
+    async def scene() -> list[str]:
+        gate, passed = Gate(1, 10), list[str]()
+
+        async def ask(who: str) -> None:
+            async with gate.passing(who):
+                passed.append(who)
+                await asyncio.sleep(0)
+
+        await asyncio.gather(*(ask(who) for who in ("greedy", "greedy", "greedy", "greedy", "modest")))
+        return passed
+
+    assert asyncio.run(scene()) == ["greedy", "greedy", "modest", "greedy", "greedy"]
+
+    async def full() -> None:
+        gate = Gate(1, 1)
+        async with gate.passing("a"):
+            waiting = asyncio.create_task(gate._enter("b"))
+            await asyncio.sleep(0)
+            with pytest.raises(Busy):
+                await gate._enter("c")
+            waiting.cancel()
+        await gate._enter("d")
+
+    asyncio.run(full())

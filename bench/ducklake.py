@@ -1,7 +1,7 @@
-"""Append to DuckLake in a Python of its own, because its extension needs an older DuckDB than ours.
+"""Append and merge into DuckLake in a Python of its own, because its extension needs an older DuckDB than ours.
 
-``measure`` makes a virtual environment in a folder, installs DuckLake there, and runs this very file with it; where
-that fails it gives None, and the peer is left out. As a script, it reads what to do as JSON and prints what it found.
+A virtual environment is made in a folder, DuckLake installed there, and this very file run with it; where that fails
+the answer is None, and the peer is left out. As a script, it reads what to do as JSON and prints what it found.
 Small inserts are kept in DuckLake's own catalog, as its manual has it for streams. It does not import tidelake.
 """
 
@@ -27,14 +27,23 @@ INLINED_ROWS = 1_000  # an insert of fewer stays in the catalog
 
 def measure(folder: Path, columns: dict[str, str], batches: list[list[list[Any]]], asked: str) -> dict[str, Any] | None:
     """Append each batch and then ask for a sum; give the seconds of each, and how many objects there are."""
+    return _run(folder, {"columns": columns, "batches": batches, "asked": asked})
+
+
+def merge(folder: Path, rows: int, batches: list[list[list[Any]]]) -> dict[str, Any] | None:
+    """Merge batches of an id, a time in microseconds and a text into so many rows; give the seconds of each."""
+    return _run(folder, {"rows": rows, "batches": batches})
+
+
+def _run(folder: Path, task: dict[str, Any]) -> dict[str, Any] | None:
     python = folder / "venv" / "bin" / "python"
     try:
         venv.create(folder / "venv", with_pip=True)
         pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--constraint", str(PINS)]
         subprocess.run([*pip, *PACKAGES], check=True, capture_output=True, timeout=INSTALL_WITHIN_S)
-        task = json.dumps({"place": str(folder / "lake"), "columns": columns, "batches": batches, "asked": asked})
+        told = json.dumps({"place": str(folder / "lake"), **task})
         done = subprocess.run(
-            [str(python), __file__], input=task, check=True, capture_output=True, text=True, timeout=RUN_WITHIN_S
+            [str(python), __file__], input=told, check=True, capture_output=True, text=True, timeout=RUN_WITHIN_S
         )
         found: dict[str, Any] = json.loads(done.stdout)
         return found
@@ -60,6 +69,28 @@ def _connect(place: str) -> Any:
 def _main() -> None:
     task = json.load(sys.stdin)
     connection = _connect(task["place"])
+    print(json.dumps(_append(connection, task) if "asked" in task else _merge(connection, task)))
+
+
+def _merge(connection: Any, task: dict[str, Any]) -> dict[str, Any]:
+    connection.execute("CREATE TABLE lake.keyed (id BIGINT, ts TIMESTAMPTZ, text VARCHAR)")
+    made = "SELECT range, make_timestamptz(1767268800000000), 'note ' || range FROM range(?)"
+    connection.execute(f"INSERT INTO lake.keyed {made}", [task["rows"]])
+    seconds = []
+    for rows in task["batches"]:
+        values = ", ".join(["(?::BIGINT, make_timestamptz(?::BIGINT), ?)"] * len(rows))
+        statement = (
+            f"MERGE INTO lake.keyed AS t USING (SELECT * FROM (VALUES {values}) AS v (id, ts, text)) AS s "
+            "ON t.id = s.id WHEN MATCHED THEN UPDATE SET ts = s.ts, text = s.text "
+            "WHEN NOT MATCHED THEN INSERT VALUES (s.id, s.ts, s.text)"
+        )
+        began = time.perf_counter()
+        connection.execute(statement, [value for row in rows for value in row])
+        seconds.append(time.perf_counter() - began)
+    return {"merge": seconds, "rows": connection.execute("SELECT count(*) FROM lake.keyed").fetchall()[0][0]}
+
+
+def _append(connection: Any, task: dict[str, Any]) -> dict[str, Any]:
     columns = ", ".join(f'"{name}" {kind}' for name, kind in task["columns"].items())
     connection.execute(f"CREATE TABLE lake.points ({columns})")
     seconds = []
@@ -76,7 +107,7 @@ def _main() -> None:
         connection.execute(f'SELECT sum("{task["asked"]}") FROM lake.points').fetchall()
         sums.append(time.perf_counter() - began)
     files = [file for file in glob.glob(f"{task['place']}/**/*", recursive=True) if os.path.isfile(file)]
-    print(json.dumps({"append": seconds, "sum": sums, "objects": len(files)}))
+    return {"append": seconds, "sum": sums, "objects": len(files)}
 
 
 if __name__ == "__main__":

@@ -18,7 +18,22 @@ from pathlib import Path
 
 import click
 
-from bench import commits, contention, coverage, extents, query, scopes, spark, tables, trickle, upkeep
+from bench import (
+    body,
+    commits,
+    contention,
+    coverage,
+    extents,
+    promql,
+    query,
+    scopes,
+    spark,
+    spark_peers,
+    tables,
+    tpch,
+    trickle,
+    upkeep,
+)
 from bench.data import ROWS
 from bench.report import Report, machine, markdown, write_report
 
@@ -26,14 +41,18 @@ RESULTS = Path(__file__).parent / "results"
 QUIET_LOAD = 0.5  # above it, others are at work
 
 BENCHMARKS: dict[str, Callable[..., Report]] = {
+    "body": body.run,
     "commits": commits.run,
     "contention": contention.run,
     "coverage": coverage.run,
     "extents": extents.run,
+    "promql": promql.run,
     "query": query.run,
     "scopes": scopes.run,
     "spark": spark.run,
+    "spark_peers": spark_peers.run,
     "tables": tables.run,
+    "tpch": tpch.run,
     "trickle": trickle.run,
     "upkeep": upkeep.run,
 }

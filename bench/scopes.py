@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from bench import ducklake
 from bench.data import ROWS
 from bench.peers import is_installed
 from bench.report import Ratio, Report
@@ -40,8 +41,9 @@ THREADS = 8
 READS = 500
 COLD_READS = 50
 UPSERT_ROWS = 10
-UPSERTS = {"tidelake": 300, "SQLite": 1_000, "Lance": 10, "delta-rs": 5}
+UPSERTS = {"tidelake": 300, "SQLite": 1_000, "Lance": 10, "delta-rs": 5, "DuckLake": 20}
 MOST_KEYED = 1_000_000
+_PLAIN = {"id": pa.int64(), "ts": pa.int64(), "text": pa.string()}  # what rows are told in as JSON
 APPENDS_GOAL = 1_000.0  # a second
 WARM_GOAL_MS, COLD_GOAL_MS = 1.0, 10.0
 UPSERT_GOAL = 0.1  # of a peer's time
@@ -53,7 +55,8 @@ METHOD = (
     "its user was flushed to a segment.",
     f"An upsert brings {UPSERT_ROWS} rows with random keys to a table of as many rows as there are users times "
     f"{USER_ROWS}, at most {MOST_KEYED:,}: append here, merge_insert in Lance, merge in delta-rs, INSERT OR REPLACE in "
-    "SQLite (full sync). Lance and delta-rs sync nothing. DuckLake is left out: it needs another DuckDB than ours.",
+    "SQLite (full sync), MERGE in DuckLake, with a SQLite catalog and small inserts kept there. Lance and delta-rs "
+    "sync nothing.",
     "Memory is the most that a process held that opened the lake, read one row of 1,000 users and appended to them.",
 )
 
@@ -80,6 +83,8 @@ def run(folder: Path, *, rows: int = ROWS, rounds: int = 5) -> Report:
     memory = _memory(place, users)
     keyed = min(rows, MOST_KEYED)
     upserts = {name: _upserts(folder / name, keyed, name) for name in _contenders()}
+    if merged := _ducklake(folder / "ducklake", keyed):
+        upserts["DuckLake"] = merged
     seconds |= {f"upsert into {keyed:,} rows, {name}": taken for name, taken in upserts.items()}
     ours = median(upserts["tidelake"])
     ratios = [
@@ -88,7 +93,10 @@ def run(folder: Path, *, rows: int = ROWS, rounds: int = 5) -> Report:
         if name != "tidelake"
     ]
     ratios += [
-        Ratio("time of an append against the goal", 1 / appended[THREADS], 1 / APPENDS_GOAL, "s", 1.0),
+        *(
+            Ratio(f"time of an append by {_threads(n)} against the goal", 1 / rate, 1 / APPENDS_GOAL, "s", 1.0)
+            for n, rate in appended.items()
+        ),
         Ratio("warm point read against the goal", median(warm), WARM_GOAL_MS / 1000, "s", 1.0),
         Ratio("cold point read against the goal", median(seconds["point read, cold"]), COLD_GOAL_MS / 1000, "s", 1.0),
     ]  # fmt: skip
@@ -220,15 +228,16 @@ def _upserts(place: Path, rows: int, name: str) -> tuple[float, ...]:
     place.mkdir()
     whole = pa.Table.from_batches([_batch(0, rows)])
     upsert = {"tidelake": _ours, "SQLite": _sqlite, "Lance": _lance, "delta-rs": _delta}[name](place, whole)
+    return _timed(partial(upsert, batch) for batch in _changes(rows, UPSERTS[name] + 1))[1:]
+
+
+def _changes(rows: int, count: int) -> Iterator[pa.Table]:
+    """Yield rows with random keys of a table of so many, the same to every contender."""
     random = np.random.default_rng(5)
-
-    def batches() -> Iterator[Callable[[], object]]:
-        for at in range(UPSERTS[name] + 1):
-            keys = pa.array(np.sort(random.choice(rows, UPSERT_ROWS, replace=False)))
-            batch = pa.table({"id": keys, "ts": whole["ts"].slice(0, UPSERT_ROWS), "text": [f"new {at}"] * UPSERT_ROWS})
-            yield partial(upsert, batch)
-
-    return _timed(batches())[1:]
+    times = _batch(0, UPSERT_ROWS)["ts"]
+    for at in range(count):
+        keys = pa.array(np.sort(random.choice(rows, UPSERT_ROWS, replace=False)))
+        yield pa.table({"id": keys, "ts": times, "text": [f"new {at}"] * UPSERT_ROWS})
 
 
 def _ours(place: Path, whole: pa.Table) -> Callable[[pa.Table], object]:
@@ -271,3 +280,18 @@ def _delta(place: Path, whole: pa.Table) -> Callable[[pa.Table], object]:
         merge.when_matched_update_all().when_not_matched_insert_all().execute()
 
     return upsert
+
+
+def _ducklake(place: Path, rows: int) -> tuple[float, ...]:
+    """Return how long each of some merges took; nothing where DuckLake cannot be installed."""
+    place.mkdir()
+    batches = [
+        [list(row) for row in zip(*(batch[name].cast(kind).to_pylist() for name, kind in _PLAIN.items()), strict=True)]
+        for batch in _changes(rows, UPSERTS["DuckLake"] + 1)
+    ]
+    found = ducklake.merge(place, rows, batches)
+    if found is None:
+        return ()
+    if found["rows"] != rows:
+        raise RuntimeError(f"DuckLake holds {found['rows']} rows of {rows}")
+    return tuple(found["merge"][1:])

@@ -47,9 +47,7 @@ METHOD = (
     "A write is from the same Parquet files, by the same session, into a new table or folder.",
     "The stream is Spark's rate source at 10,000 rows a second; a row is visible when its snapshot was committed. "
     "The first seconds, in which processes start, are left out.",
-    "Delta and Iceberg are left out: of what Maven has, delta-spark 4.4.0 (for Spark 4.2) fails on Spark 4.3 when it "
-    "reads (NoSuchMethodError, LogicalRDD), and Iceberg's newest runtime (1.11.0, for Spark 4.1) when it makes a table "
-    "(IncompatibleClassChangeError, View).",
+    "Delta and Iceberg do not run on Spark 4.3: see spark_peers, which gives each a Spark of its own.",
 )
 
 
@@ -81,8 +79,8 @@ def _measured(session: SparkSession, lake: Lake, folder: Path, rows: int, rounds
     fresh = _freshness(session, lake, folder)
     medians = {name: median(each) for name, each in seconds.items()}
     goals = {
-        "full scan": 1.0, "two columns, aggregated": 1.25, "a word in the message": 0.1,
-        "a host in a hundredth of the time": 0.33, "a path of the dynamic column": 0.2, "write": 1.25,
+        "full scan": 0.9, "two columns, aggregated": 1.0, "a word in the message": 0.1,
+        "a host in a hundredth of the time": 0.33, "a path of the dynamic column": 0.2, "write": 1.15,
     }  # fmt: skip
     ratios = [
         Ratio(f"{name}, against Parquet", medians[f"{name}: tidelake"], medians[f"{name}: Parquet"], "s", goal)

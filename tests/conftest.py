@@ -25,6 +25,8 @@ from tests.support.sparks import spark_session
 from tidelake.handle.opening import CACHE_VARIABLE
 from tidelake.objects import ObjectStore, open_store
 
+os.environ.setdefault("TIDELAKE_COMPILE", "now")  # or what a test goes through depends on when it is run
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 

@@ -10,7 +10,7 @@ import orjson
 import pyarrow.compute as pc
 from click.testing import CliRunner
 
-from bench import contention, coverage, extents, tables, trickle
+from bench import contention, coverage, extents, promql, tables, trickle
 from bench.data import log_table
 from bench.report import write_report
 from bench.run import main
@@ -78,3 +78,8 @@ def test_points_of_the_trickle_bench_are_appended_and_summed(tmp_path: Path) -> 
     for at in range(5):
         append(data.slice(at * 10, 10))
     assert trickle._sum_ours(tmp_path)() == pc.sum(data[trickle.ASKED])
+
+
+def test_range_queries_are_measured_on_a_few_series(tmp_path: Path) -> None:
+    report = promql.run(tmp_path, rows=ROWS, rounds=1)
+    assert {f"tidelake {question}" for question in promql.QUESTIONS} <= set(report.seconds)

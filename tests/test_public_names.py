@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import tidelake
 import tidelake.format
@@ -52,3 +53,20 @@ def test_reading_an_extent_loads_no_compiler() -> None:
     script = "import sys, tidelake.format; print({'numba', 'pyspark', 'duckdb'} & set(sys.modules))"
     shown = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout
     assert shown == "set()\n"
+
+
+def test_a_writer_whose_table_was_widened_loads_no_compiler(tmp_path: Path) -> None:
+    with tidelake.connect(tmp_path) as lake:
+        lake.create_table("logs", {"ts": "timestamp", "message": "string", "tags": "dynamic"}, time="ts")
+    script = (
+        "import sys, datetime, pyarrow as pa, tidelake\n"
+        f"table = tidelake.connect({str(tmp_path)!r}).table('logs')\n"
+        "times = pa.array([datetime.datetime.now(datetime.UTC)], pa.timestamp('us', 'UTC'))\n"
+        "table.append(pa.table({'message': ['up'], 'ts': times}))\n"
+        "print({'numba', 'pyspark', 'duckdb'} & set(sys.modules))"
+    )
+    shown = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout
+    assert shown == "set()\n"
+    with tidelake.connect(tmp_path) as lake:
+        (row,) = lake.table("logs").scan().read_all().to_pylist()
+        assert (row["message"], row["tags"]) == ("up", None)

@@ -36,6 +36,8 @@ def reference() -> str:
         command = main.get_command(context, name)
         assert command is not None
         parts.append(_section(command, f"tidelake {name}"))
+        if isinstance(command, click.Group):
+            parts += [_section(each, f"tidelake {name} {own}") for own, each in command.commands.items()]
     return "\n".join(parts)
 
 

@@ -27,7 +27,25 @@ from __future__ import annotations
 import re
 from typing import Any, ClassVar, Self
 
-_EXTRAS = {"pyspark": "spark", "psycopg": "postgres"}  # what to ask pip for
+_EXTRAS = {
+    "pyspark": "spark",
+    "psycopg": "postgres",
+    "promql_parser": "promql",
+    **dict.fromkeys(
+        (
+            "starlette",
+            "uvicorn",
+            "uvloop",
+            "httptools",
+            "grpc",
+            "opentelemetry",
+            "prometheus_client",
+            "zstandard",
+            "cramjam",
+        ),
+        "serve",
+    ),
+}  # what to ask pip for
 # Kinds of StorageError after which nothing was done, and which last until somebody acts.
 _CERTAIN = frozenset(
     {

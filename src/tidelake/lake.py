@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     from tidelake.maintain.worker import MaintainReport
     from tidelake.manifest import listing
     from tidelake.query import session
+    from tidelake.query.promql import asking as promql_module
+    from tidelake.query.promql.answer import PromAnswer
     from tidelake.query.result import Result
     from tidelake.table import Table
     from tidelake.write import ingest as ingesting
@@ -56,6 +58,7 @@ else:  # what reads rows, and the engines, are imported when they are first used
     collecting = deferred("tidelake.maintain.collect")
     sources, ingesting = deferred("tidelake.ingest"), deferred("tidelake.write.ingest")
     session, spark_module = deferred("tidelake.query.session"), deferred("tidelake.spark")
+    promql_module = deferred("tidelake.query.promql.asking")
     health, worker = deferred("tidelake.maintain.status"), deferred("tidelake.maintain.worker")
     background, listing = deferred("tidelake.maintain.background"), deferred("tidelake.manifest.listing")
 
@@ -274,6 +277,34 @@ class Lake(Closing):
     ) -> Result:
         """Ask in KQL; otherwise as ``sql``, but that a text names no user."""
         return session.run(self, text, language="kql", engine=engine, budget=budget, user=self._own_user(user))
+
+    def promql(
+        self,
+        text: str,
+        *,
+        time: When | None = None,
+        start: When | None = None,
+        end: When | None = None,
+        step: str | float | None = None,
+        table: str | Mapping[str, Any] = "prom_samples",
+        lookback: str | float = "5m",
+        budget: Mapping[str, Any] | None = None,
+        user: str | None = None,
+    ) -> PromAnswer:
+        """Ask in PromQL: an instant query at ``time``, by default now, or a range query from ``start`` to ``end``.
+
+        A ``step``, by default a minute, is text such as ``30s`` or a number of seconds; a sample stands for its series
+        as long as ``lookback`` says.
+
+        The table is what remote write makes, or any other: ``{"table": "m.cpu", "time": "ts", "labels": ["host"],
+        "value": "usage", "name": None}``. Labels are columns, or the keys of a dynamic one. With a column for the
+        ``name`` there is one value column; without, each value column is a metric of its name. What is not said is
+        found in the table's schema. Budgets are as in ``sql``; needs ``tidelake[promql]``.
+        """
+        return promql_module.ask(
+            self, text, time=time, start=start, end=end, step=step, table=table, lookback=lookback, budget=budget,
+            user=self._own_user(user),
+        )  # fmt: skip
 
     def _own_user(self, user: str | None) -> str | None:
         """Return the user that is meant, who of one user's lake is that user."""

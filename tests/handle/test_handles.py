@@ -37,6 +37,7 @@ class Holder:
     """Something that is no lake, and has a handle."""
 
     handle: LakeHandle
+    user_id: str | None = None
 
 
 @pytest.fixture

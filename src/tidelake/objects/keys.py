@@ -17,6 +17,10 @@ of tables with a scope for each user, or with a key, at the root of the store, i
         job-{id}/{id}.parquet                                       extents and their coverage, of a Spark job
         manifest.json, manifest-part-{text}.json                    what the scope holds, for others to read
 
+what a server asks for, beside either::
+
+    _access/tokens/{id}.json                                        a token's hash, and what it allows
+
 and, under the root of a table whose catalog is a transaction log::
 
     _timeseries_log/CURRENT                                         a hint: the newest version
@@ -31,6 +35,7 @@ It does not know what is at a key.
 
 from __future__ import annotations
 
+import functools
 import re
 from urllib.parse import quote
 
@@ -42,14 +47,21 @@ LOG_CURRENT = f"{LOG_FOLDER}/CURRENT"
 TEMPORARY_PREFIX = ".tide-tmp-"
 PROBE_PREFIX = ".tide-probe-"
 DATA_FOLDER, COVERAGE_FOLDER = "data", "_coverage"
-OWN_FOLDERS = (DATA_FOLDER, COVERAGE_FOLDER, LOG_FOLDER)  # no namespaces of tables whose extents are segments
+ACCESS_FOLDER = "_access"
+OWN_FOLDERS = (
+    DATA_FOLDER,
+    COVERAGE_FOLDER,
+    LOG_FOLDER,
+    ACCESS_FOLDER,
+)  # no namespaces of tables whose extents are segments
 
 MAX_KEY_BYTES = 1024  # S3's own limit, in which it counts a bucket's prefix too
 MAX_SEGMENT_BYTES = 255  # a file name can be no longer
+KEPT_NAMES = 1024  # that were encoded last, and are encoded again at once
 MAX_VERSION = 9_999_999_999  # ten digits, so that names sort as numbers do
 
 _ID, _NAME = "[0-9a-f]{32}", "[A-Za-z0-9_%-]+"
-_SCOPE = rf"(?!(?i:data|_coverage|_timeseries_log)/){_NAME}/{_NAME}(?:/{_NAME})?"  # the folder of a scope
+_SCOPE = rf"(?!(?i:data|_coverage|_timeseries_log|_access)/){_NAME}/{_NAME}(?:/{_NAME})?"  # the folder of a scope
 _OWN_KEY = re.compile(
     rf"""data/{_NAME}/{_NAME}/(?:
         extents/(?:job-{_ID}/)?{_ID}\.(?:tlm|parquet)
@@ -70,7 +82,7 @@ _OWN_FOLDER = re.compile(
     re.VERBOSE,
 )
 _JOB_FOLDER = re.compile(rf"(?:data/{_NAME}/{_NAME}/extents|{_SCOPE})/job-{_ID}")
-_SEGMENT_TABLE = re.compile(rf"(?!(?i:data|_coverage|_timeseries_log)/){_NAME}/{_NAME}")
+_SEGMENT_TABLE = re.compile(rf"(?!(?i:data|_coverage|_timeseries_log|_access)/){_NAME}/{_NAME}")
 _BATCH = re.compile(rf"({_SCOPE})/batch-([0-9]{{1,18}})\.parquet")
 _MANIFEST = re.compile(rf"{_SCOPE}/manifest(?:-part-[A-Za-z0-9_-]+)?\.json")
 _SIDECAR = re.compile(rf"_coverage/(?:segments/segcov-{_ID}|table/[0-9]+-tblcov-{_ID})\.roar")
@@ -225,6 +237,7 @@ def unfit_reason(key: str) -> str | None:
     return None
 
 
+@functools.lru_cache(KEPT_NAMES)
 def _encoded(name: str) -> str:
     """Percent-encode all but letters, digits, _ and -, so that a name is one harmless segment."""
     if not name or UNFIT.search(name.replace("\\", "")):

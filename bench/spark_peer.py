@@ -1,0 +1,119 @@
+"""Be one contender of ``spark_peers``, in an environment of its own: ``python spark_peer.py '{"name": "Delta", …}'``.
+
+It does the same with whichever format it is told, by SQL alone, and prints the seconds of every round as JSON. It needs
+pyspark and nothing else of this project, unless the format is ours.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LARGE = "spark.driver.memory"
+HUNDREDTH = 100  # of the rows, for each round another
+
+
+def main(told: dict[str, Any]) -> None:
+    """Measure what is told."""
+    spark = _session(told)
+    spark.sparkContext.setLogLevel("OFF")
+    spark.read.parquet(told["source"]).createOrReplaceTempView("source")
+    spark.sql("SELECT DISTINCT host, substr(host, 6, 2) AS region FROM source").createOrReplaceTempView("found_hosts")
+    spark.createDataFrame(spark.table("found_hosts").collect(), "host STRING, region STRING").createOrReplaceTempView(
+        "hosts"
+    )
+    seconds: dict[str, list[float]] = {}
+    checks: dict[str, Any] = {}
+    for round in range(told["rounds"] + 1):
+        for name, run in _chores(spark, told, round).items():
+            gc.collect()
+            begin = time.perf_counter()
+            found = run()
+            seconds.setdefault(name, []).append(time.perf_counter() - begin)
+            if round == 1 and found is not None:
+                checks[name] = found
+    checks["rows in the end"] = spark.sql(f"SELECT count(*), sum(id) FROM {told['table']}").collect()[0][:]
+    print("found" + json.dumps({"seconds": {name: each[1:] for name, each in seconds.items()}, "checks": checks}))
+    spark.stop()
+
+
+def _session(told: dict[str, Any]) -> SparkSession:
+    settings = {
+        LARGE: "4g", "spark.ui.enabled": "false", "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "2", "spark.sql.parquet.compression.codec": "zstd",
+        "spark.sql.warehouse.dir": f"{told['folder']}/warehouse", "spark.local.dir": f"{told['folder']}/spark",
+        **told["settings"],
+    }  # fmt: skip
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    if told["is_ours"]:
+        import tidelake.spark
+
+        given = {name.replace(".", "__"): value for name, value in settings.items()}
+        return tidelake.spark.session("local[2]", lake=f"{told['folder']}/lake", **given)
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.master("local[2]")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def _chores(spark: SparkSession, told: dict[str, Any], round: int) -> dict[str, Callable[[], Any]]:
+    """Return what a round does, in order: a write, four reads, and where the format has them, changes."""
+    table = told["table"]
+
+    def ask(text: str) -> Callable[[], Any]:
+        return lambda: [row[:] for row in spark.sql(text).collect()]
+
+    def write() -> None:
+        spark.sql(f"DROP TABLE IF EXISTS {table}")
+        spark.sql(f"CREATE TABLE {table} {told['using']} AS SELECT * FROM source")
+
+    def scan() -> None:
+        spark.table(table).write.format("noop").mode("overwrite").save()
+
+    chores: dict[str, Callable[[], Any]] = {
+        "write": write,
+        "full scan": scan,
+        "two columns, aggregated": ask(
+            f"SELECT service, round(avg(duration_ms), 6) FROM {table} GROUP BY service ORDER BY service"
+        ),
+        "count": ask(f"SELECT count(*) FROM {table}"),
+        "join with a small dimension": ask(
+            f"SELECT region, count(*), round(avg(duration_ms), 6) FROM {table} JOIN hosts USING (host) "
+            "GROUP BY region ORDER BY region"
+        ),
+    }
+    if not told["changes"]:
+        return chores
+    some = f"id % {HUNDREDTH} = {round}"
+    changed = f"SELECT * EXCEPT (duration_ms), duration_ms + 1 AS duration_ms FROM source WHERE id % {HUNDREDTH} = 50"
+
+    def run(text: str) -> Callable[[], None]:
+        def change() -> None:
+            spark.sql(text).collect()  # some formats tell how many rows it was
+
+        return change
+
+    chores["DELETE of 1 %, scattered"] = run(f"DELETE FROM {table} WHERE {some}")
+    chores["DELETE of 1 %, a time"] = run(
+        f"DELETE FROM {table} WHERE ts >= timestamp_micros({told['start_us']}) "
+        f"AND ts < timestamp_micros({told['end_us']})"
+    )
+    chores["MERGE of 1 %"] = run(
+        f"MERGE INTO {table} t USING ({changed}) s ON t.id = s.id "
+        "WHEN MATCHED THEN UPDATE SET duration_ms = s.duration_ms WHEN NOT MATCHED THEN INSERT *"
+    )
+    return chores
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import shutil
 import subprocess
 import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+from tidelake.runtime.compiling import CodeFiles
 from tidelake.runtime.readiness import LOOP_ROOMS
 
 SOURCE = Path(__file__).parents[2] / "src" / "tidelake"
@@ -49,6 +57,63 @@ def test_a_change_of_a_function_in_another_file_is_compiled_in(tmp_path: Path) -
     other, was_compiled = run(package, cache)
     assert was_compiled
     assert other != first
+
+
+class Stepped(threading.Thread):
+    """Keep code as another process would, and wait before each file is written until ``step`` is called."""
+
+    def __init__(self, folder: Path, key: tuple[str, ...], code: str) -> None:
+        super().__init__()
+        self.files, self.key, self.code = CodeFiles(str(folder), "loop", "stamp"), key, code
+        self.turn, self.done = threading.Semaphore(0), threading.Semaphore(0)
+        self.files._open_for_write = self.waited(self.files._open_for_write)
+
+    def waited(self, opened: Callable[[str], Any]) -> Callable[[str], Any]:
+        @contextmanager
+        def open_for_write(path: str) -> Iterator[Any]:
+            self.done.release()
+            self.turn.acquire()
+            with opened(path) as file:
+                yield file
+
+        return open_for_write
+
+    def run(self) -> None:
+        self.files.save(self.key, self.code)
+        self.done.release()
+
+    def step(self) -> None:
+        """Let it write one more file."""
+        self.turn.release()
+        self.done.acquire()
+
+
+@pytest.mark.parametrize("order", sorted(set(itertools.permutations("aabb"))))
+def test_processes_that_compile_at_once_never_take_each_others_code(tmp_path: Path, order: tuple[str, ...]) -> None:
+    writers = {name: Stepped(tmp_path, (f"signature {name}", "cpu"), f"code of {name}") for name in "ab"}
+    for writer in writers.values():
+        writer.start()
+        writer.done.acquire()
+    for name in order:
+        writers[name].step()
+    for writer in writers.values():
+        writer.join()
+    kept = [CodeFiles(str(tmp_path), "loop", "stamp").load(writer.key) for writer in writers.values()]
+    assert [code for code in kept if code] == [
+        writer.code for writer, code in zip(writers.values(), kept, strict=True) if code
+    ]
+    assert any(kept)
+
+
+def test_code_that_was_kept_for_other_types_is_compiled_again(tmp_path: Path) -> None:
+    """An index that an older release left names the code of the wrong signature."""
+    files = CodeFiles(str(tmp_path), "loop", "stamp")
+    files.save(("a",), "code of a")
+    files.save(("b",), "code of b")
+    index = files._load_index()
+    files._save_index({("a",): index["b",], ("b",): index["b",]})
+    assert (files.load(("a",)), files.load(("b",))) == (None, "code of b")
+    assert CodeFiles(str(tmp_path), "loop", "other stamp").load(("b",)) is None
 
 
 def test_every_compiled_function_is_in_a_room_whose_sources_count() -> None:

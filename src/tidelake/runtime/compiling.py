@@ -10,6 +10,7 @@ whole columns asks ``readiness.has_loops`` first. The first call of a compiled l
 from __future__ import annotations
 
 import functools
+import hashlib
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -42,7 +43,33 @@ def is_kept(loop: Any) -> bool:
 
 if HAS_COMPILER:
     import numba
-    from numba.core import event
+    from numba.core import caching, event
+
+    _Files: Any = caching.IndexDataCacheFile  # numba ships no types
+
+    class CodeFiles(_Files):  # type: ignore[misc]
+        """The files that keep a loop's compiled code, one for each signature.
+
+        numba numbers them by what its index held a moment ago. Two processes that compile a loop at once, for different
+        types, can take the same number, and then what is read for the one signature is the code of the other. Here a
+        file is named by its signature, and says what it was compiled from; a file that does not match is not used.
+        """
+
+        def save(self, key: Any, data: Any) -> None:
+            """Keep code; of two processes that enter something at once in the index, one will compile again."""
+            name = self._data_name(_digest(key[0]))
+            self._save_data(name, (self._source_stamp, key, data))
+            self._save_index({**self._load_index(), key: name})
+
+        def load(self, key: Any) -> Any:
+            """Return the code that was kept for a key, or None."""
+            match super().load(key):
+                case (stamp, kept_key, data) if stamp == self._source_stamp and kept_key == key:
+                    return data
+            return None
+
+    def _digest(signature: object) -> int:
+        return int.from_bytes(hashlib.blake2b(str(signature).encode(), digest_size=8).digest())
 
     class _Listener(event.Listener):
         """Hear that numba compiles; what it loads from its cache makes no event."""
@@ -61,7 +88,8 @@ if HAS_COMPILER:
             made: Any = numba.njit(cache=True, nogil=True)(loop)
         except RuntimeError:  # no folder of ours or the user's can be written
             return numba.njit(nogil=True)(loop)
-        made._cache._cache_file._source_stamp = loop_sources()
+        cache = made._cache
+        cache._cache_file = CodeFiles(cache.cache_path, cache._impl.filename_base, loop_sources())
         return made  # type: ignore[no-any-return]
 
     def part(loop: Callable[..., Any]) -> Callable[..., Any]:

@@ -777,6 +777,12 @@ def test_listing_gives_the_extents_that_are_named(catalog: Catalog, scope: Scope
         replace(two, column_stats={})
     ]
     assert catalog.extents(scope, ids=[]) == []
+    assert catalog.extents_by_id(scope, [one.id, three.id, "none"], sequence=5, stats=()) == [
+        replace(one, column_stats={})
+    ]
+    assert [e.id for e in catalog.extents_by_id(scope, [one.id, three.id], sequence=4, stats=())] == [three.id, one.id]
+    pages = list(catalog.extent_pages(scope, sequence=4, stats=()))
+    assert {extent.id for page in pages for extent in page} == {each.id for each in catalog.extents(scope, sequence=4)}
 
 
 def test_listing_prunes_an_old_snapshot_too(catalog: Catalog, scope: Scope) -> None:

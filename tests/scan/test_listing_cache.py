@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import tidelake
-from tidelake.scan import listing_cache
+from tidelake.scan import large_listing, listing_cache
 
 CONDITIONS = (
     None,
@@ -64,3 +64,66 @@ def test_no_more_is_kept_than_memory_allows(tmp_path: Path, monkeypatch: pytest.
         assert len(tables[1].plan(["n"], "n == 1").tasks) == 1
         assert [listing.byte_size for listing in kept._kept.values()] == [0]
         assert tables[1].plan(["n"], "n == 2").tasks == ()
+
+
+def test_listing_of_very_many_loses_no_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listing_cache, "MAX_EXTENTS", 0)  # one is very many
+    monkeypatch.setattr(large_listing, "SMALL_RUN", 2)
+    monkeypatch.setattr(large_listing, "MAX_RUNS", 2)
+    conditions = (
+        *CONDITIONS[1:],
+        "message has 'needle'",
+        "n == 70 or message has 'needle'",
+        "not n == 70",
+        "host == 'h3' and ts < 2026-01-03T00:00:00Z",
+        "attributes.user == 'u7'",
+        "attributes.code in (3, 5)",
+    )
+    columns = {"ts": "timestamp", "host": "string", "n": "long", "x": "real", "message": "string"}
+    with tidelake.connect(tmp_path) as lake:
+        table = lake.create_table("t", {**columns, "attributes": "dynamic"}, time="ts", flush_age="off")
+        kept = listing_cache.listings_of(lake.catalog)
+        for day in range(1, 9):
+            table.append(
+                [
+                    {
+                        "ts": f"2026-01-{day:02}T{hour:02}:00:00Z",
+                        "host": f"h{hour % 5}",
+                        "n": day * 50 + hour,
+                        "x": day + 0.5,
+                        "message": f"row {hour} of {day}" + (" with a needle" if day == hour == 6 else ""),
+                        "attributes": {"user": f"u{day}", "code": day},
+                    }
+                    for hour in range(24)
+                ]
+            )
+            table.flush()
+            if day == 6:
+                table.delete("n < 110")
+            for where in conditions:
+                table.plan(["n"], where)
+                kept.settle()
+                pruned, whole = table.scan(["n"], where), table.scan(["n"], where, prune=False)
+                assert sorted(pruned.read_all()["n"].to_pylist()) == sorted(whole.read_all()["n"].to_pylist())
+        stages = [{stage.name: stage.extents for stage in table.plan(["n"], where).stages} for where in conditions]
+        assert [each["catalog"] for each in stages] == [0, 1, 7, 1, 6, 1, 1, 7, 1, 1, 2]
+        assert kept._large[table._handle.scope].byte_size > 0
+
+
+def test_listing_that_cannot_be_read_leaves_the_catalog_to_list(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listing_cache, "MAX_EXTENTS", 0)
+    with tidelake.connect(tmp_path) as lake:
+        table = lake.create_table("t", {"ts": "timestamp", "n": "long"}, flush_age="off")
+        table.append([{"ts": "2026-01-01T00:00:00Z", "n": 1}])
+        table.flush()
+        kept = listing_cache.listings_of(lake.catalog)
+        monkeypatch.setattr(listing_cache, "MAX_LARGE_BYTES", 0)  # not even bounds: nothing is known
+        for _ in range(2):
+            assert len(table.plan(["n"], "n == 1").tasks) == 1
+            assert table.plan(["n"], "n == 2").tasks == ()
+            kept.settle()
+        kept._large.clear()
+        table.plan(["n"], "n == 1")  # a thread reads on while the lake is closed
+    kept.settle()

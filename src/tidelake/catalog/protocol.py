@@ -337,6 +337,16 @@ class Catalog(Protocol):
         """
         ...
 
+    def extents_by_id(
+        self, scope: Scope, ids: Collection[str], *, sequence: int, stats: Collection[str]
+    ) -> list[Extent]:
+        """Return those of some extents that a snapshot has, by time; no other is read or counted."""
+        ...
+
+    def extent_pages(self, scope: Scope, *, sequence: int, stats: Collection[str]) -> Iterator[list[Extent]]:
+        """Yield all extents of a snapshot in pages, in no order; NotFoundError if it expires between two of them."""
+        ...
+
     def hot(self, scope: Scope, *, sequence: int | None = None, ids: Collection[str] | None = None) -> list[HotBatch]:
         """List the hot rows of a snapshot, oldest first, or only those batches of some ids that it has."""
         ...

@@ -72,36 +72,36 @@ class Known:
 Sort: TypeAlias = Callable[[ColumnStats], tuple[Any, ...] | Filter | None]
 
 
-def _numbers(known: ColumnStats) -> tuple[Any, ...] | Filter | None:
+def numbers_of(known: ColumnStats) -> tuple[Any, ...] | Filter | None:
+    """Return the whole numbers of a column."""
     if known.distinct is not None:
         return known.distinct if all(type(value) is int for value in known.distinct) else None
     return known.values if type(known.low) is int and type(known.high) is int else None
 
 
-def _texts(known: ColumnStats) -> tuple[Any, ...] | Filter | None:
+def texts_of(known: ColumnStats) -> tuple[Any, ...] | Filter | None:
+    """Return the texts of a column."""
     if known.distinct is not None:
         return known.distinct if all(type(value) is str for value in known.distinct) else None
     return known.values if type(known.low) is str and type(known.high) is str else None
 
 
-def _words(known: ColumnStats) -> tuple[Any, ...] | Filter | None:
+def words_of(known: ColumnStats) -> tuple[Any, ...] | Filter | None:
+    """Return the words of a column of texts."""
     if not is_text(known):
         return None
     return known.terms if known.tokens is None else known.tokens
 
 
-def _leaves(known: ColumnStats) -> tuple[Any, ...] | Filter | None:
+def leaves_of(known: ColumnStats) -> tuple[Any, ...] | Filter | None:
+    """Return the paths of a dynamic column, with and without their scalars."""
     return known.leaves
 
 
-class Sieve:
-    """One column of many extents; None stands for an extent that says nothing of it."""
+class Judge:
+    """What is known of one column of ``count`` extents, whichever way it is held."""
 
-    def __init__(self, each: Sequence[Known | None]) -> None:
-        self.each = each
-        self.byte_size = sum(known.byte_size for known in each if known is not None)  # about how much memory it takes
-        self._bounds: tuple[Doubles, Doubles] | None = None
-        self._sets: dict[Sort, _Sets] = {}
+    count: int
 
     def may_match(self, leaf: Leaf) -> Mask:
         """Return of each extent whether some row may satisfy a leaf; what is not judged here may."""
@@ -121,7 +121,7 @@ class Sieve:
             case StringHas(_, term):
                 words = [run.text for run in runs_of(term, whole=True)]
                 return reduce(
-                    and_, (self._may_hold(_words, word, hash_bytes(word.encode())) for word in words), self._all
+                    and_, (self._may_hold(words_of, word, hash_bytes(word.encode())) for word in words), self._all
                 )
             case DynamicPathEquals(_, path, value):
                 return self._may_have_leaf(path, [value])
@@ -131,17 +131,17 @@ class Sieve:
 
     @property
     def _all(self) -> Mask:
-        return np.ones(len(self.each), dtype=np.bool_)
+        return np.ones(self.count, dtype=np.bool_)
 
     def _may_equal(self, value: Value) -> Mask:
         if isinstance(value, str):
-            return self._may_hold(_texts, value, hash_bytes(value.encode("utf-8", "surrogatepass")))
+            return self._may_hold(texts_of, value, hash_bytes(value.encode("utf-8", "surrogatepass")))
         number = _plain(value)
         if number is None:
             return self._all
         found = self._may_lie(number, number)
         if type(value) is int and -(2**63) <= value < 2**63:
-            found &= self._may_hold(_numbers, value, hash_int(value))
+            found &= self._may_hold(numbers_of, value, hash_int(value))
         return found
 
     def _may_lie_among(self, values: Sequence[Value]) -> Mask:
@@ -153,28 +153,56 @@ class Sieve:
         plain = [value for value in values if isinstance(value, bool | int | float | str)]
         if "[" in path or len(plain) < len(list(values)):
             return self._all
-        return reduce(or_, (self._may_hold(_leaves, value, leaf_hash(path, value)) for value in plain))
+        return reduce(or_, (self._may_hold(leaves_of, value, leaf_hash(path, value)) for value in plain))
 
     def _may_hold(self, sort: Sort, value: Any, hashed: int) -> Mask:
         """Return of each extent whether a set may hold a value, or its hash if the set is a filter."""
-        if sort not in self._sets:
-            self._sets[sort] = _Sets([None if known is None else known.set_of(sort) for known in self.each])
-        return self._sets[sort].may_hold(hash(value), hashed)
+        raise NotImplementedError
+
+    def _bounds_of(self) -> tuple[Doubles, Doubles]:
+        """Return the least and the most number of each extent, a hair apart; NaN where there is none."""
+        raise NotImplementedError
 
     def _may_lie(self, low: float | None, high: float | None) -> Mask:
         """Return of each extent whether some value may lie between two numbers; NaN compares as unknown."""
-        if self._bounds is None:
-            stats = [None if known is None else known.stats for known in self.each]
-            least = np.array([_number(known.low if known else None, -math.inf) for known in stats])
-            most = np.array([_number(known.high if known else None, math.inf) for known in stats])
-            self._bounds = least, most
-        least, most = self._bounds
+        least, most = self._bounds_of()
         found = self._all
         if low is not None:
             found &= ~(most < math.nextafter(float(low), -math.inf))
         if high is not None:
             found &= ~(least > math.nextafter(float(high), math.inf))
         return found
+
+
+def bounds_of(each: Iterable[ColumnStats | None]) -> tuple[Doubles, Doubles]:
+    """Lay the bounds of many extents side by side."""
+    pairs = [
+        (math.nan, math.nan) if known is None else (_number(known.low, -math.inf), _number(known.high, math.inf))
+        for known in each
+    ]
+    both = np.array(pairs, dtype=np.float64).reshape(len(pairs), 2)
+    return np.ascontiguousarray(both[:, 0]), np.ascontiguousarray(both[:, 1])
+
+
+class Sieve(Judge):
+    """One column of many extents, statistics and all; None stands for an extent that says nothing of it."""
+
+    def __init__(self, each: Sequence[Known | None]) -> None:
+        self.each = each
+        self.count = len(each)
+        self.byte_size = sum(known.byte_size for known in each if known is not None)  # about how much memory it takes
+        self._bounds: tuple[Doubles, Doubles] | None = None
+        self._sets: dict[Sort, _Sets] = {}
+
+    def _may_hold(self, sort: Sort, value: Any, hashed: int) -> Mask:
+        if sort not in self._sets:
+            self._sets[sort] = _Sets([None if known is None else known.set_of(sort) for known in self.each])
+        return self._sets[sort].may_hold(hash(value), hashed)
+
+    def _bounds_of(self) -> tuple[Doubles, Doubles]:
+        if self._bounds is None:
+            self._bounds = bounds_of(None if known is None else known.stats for known in self.each)
+        return self._bounds
 
 
 class _Sets:
@@ -204,13 +232,18 @@ class _Sets:
         hits = np.flatnonzero(self._members == member)
         found[self._exact[np.searchsorted(self._ends, hits, side="right")]] = True
         for places, bits in self._filters:
-            low, high, shift = hashed & 0xFFFF_FFFF, hashed >> 32 | 1, 32 - (bits.shape[1] * 8).bit_length() + 1
-            held = np.ones(len(places), dtype=np.bool_)
-            for probe in range(PROBES):
-                at = ((low + probe * high) & 0xFFFF_FFFF) >> shift
-                held &= (bits[:, at >> 3] >> (at & 7) & 1).astype(np.bool_)
-            found[places] = held
+            found[places] = filters_hold(bits.T, hashed)
         return found
+
+
+def filters_hold(bits: npt.NDArray[np.uint8], hashed: int) -> Mask:
+    """Return which filters may hold a hash: ``bits`` has a row for each byte of a filter, a column for each filter."""
+    low, high, shift = hashed & 0xFFFF_FFFF, hashed >> 32 | 1, 32 - (bits.shape[0] * 8).bit_length() + 1
+    held = np.ones(bits.shape[1], dtype=np.bool_)
+    for probe in range(PROBES):
+        at = ((low + probe * high) & 0xFFFF_FFFF) >> shift
+        held &= (bits[at >> 3] >> (at & 7) & 1).astype(np.bool_)
+    return held
 
 
 def _plain(value: Value | None) -> float | None:

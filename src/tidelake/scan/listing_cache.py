@@ -2,8 +2,10 @@
 
 For each scope the newest listing is kept: its extents, and of the columns that were asked about their statistics,
 decoded, as sieves that drop most extents without a look at each. A newer snapshot brings it forward by the commits in
-between; an older one is the catalog's to list. What is kept here is a copy: it may vanish at any time, and never drops
-an extent that its statistics do not disprove. It does not judge what is left: see ``plan``.
+between; an older one is the catalog's to list. Of a table with very many extents only ids and sieves are kept
+(``large_listing``): a thread reads them once, and until it has, the catalog lists. What is kept here is a copy: it may
+vanish at any time, and never drops an extent that its statistics do not disprove. It does not judge what is left: see
+``plan``.
 """
 
 from __future__ import annotations
@@ -11,9 +13,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
-from functools import reduce
-from operator import and_, or_
-from threading import Lock
+from threading import Lock, Thread
 from typing import Any
 from weakref import WeakKeyDictionary, proxy
 
@@ -21,17 +21,22 @@ import numpy as np
 
 from tidelake.catalog.protocol import Catalog
 from tidelake.errors import TidelakeError
-from tidelake.model.predicate import And, Not, Or, Predicate
+from tidelake.model.predicate import Leaf
 from tidelake.model.snapshot import Extent, Scope, Snapshot
 from tidelake.pruning.column_outcomes import Known, Mask, Sieve
 from tidelake.pruning.plan import Question, time_window
 from tidelake.pruning.statistics import column_from_json
 from tidelake.runtime.forking import renew_after_fork
+from tidelake.scan.large_listing import LargeListing, may_match
 
 MIN_EXTENTS = 64  # fewer are listed by the catalog in the time it takes to ask whether it changed
-MAX_EXTENTS = 50_000  # more take longer to bring forward than a catalog's index takes to list
+MAX_EXTENTS = 50_000  # with all that is known of each; of more, only what drops most of them
 MAX_BYTES = 512 << 20  # of statistics: words and filters of long texts are some kilobytes an extent
 KEPT_SCOPES = 16
+MAX_LARGE_BYTES = 1 << 30  # of one listing of very many
+KEPT_LARGE = 2
+MAX_SURVIVORS = 4_096  # that are asked for by their ids; more are the catalog's to list
+MAX_BEHIND = 1_000  # snapshots that a listing of very many is brought forward by; it is read anew past them
 
 
 class Listings:
@@ -40,17 +45,21 @@ class Listings:
     def __init__(self, catalog: Catalog) -> None:
         self._catalog: Catalog = proxy(catalog)  # whoever asks holds it; this must not, or nobody could let go of it
         self._kept: OrderedDict[Scope, _Listing] = OrderedDict()
+        self._large: OrderedDict[Scope, LargeListing] = OrderedDict()
+        self._readers: dict[Scope, Thread] = {}
         self._lock = Lock()
         renew_after_fork(self)
 
     def renew_after_fork(self) -> None:
         """Begin anew: a thread of the parent may have been bringing a listing forward."""
-        self._lock, self._kept = Lock(), OrderedDict()
+        self._lock, self._kept, self._large, self._readers = Lock(), OrderedDict(), OrderedDict(), {}
 
     def extents(self, snapshot: Snapshot, question: Question, columns: Collection[str]) -> list[Extent] | None:
         """List the extents that may hold wanted rows, with statistics; None where the catalog does it better."""
-        if not MIN_EXTENTS <= snapshot.totals.extents <= MAX_EXTENTS:
+        if snapshot.totals.extents < MIN_EXTENTS:
             return None
+        if snapshot.totals.extents > MAX_EXTENTS:
+            return self._of_very_many(snapshot, question, columns)
         with self._lock:
             held = self._kept.get(snapshot.scope)
             if held is None and time_window(question) != (None, None):
@@ -67,6 +76,76 @@ class Listings:
             found = held.surviving(question, columns)
             self._let_go(snapshot.scope)
             return found
+
+    def _of_very_many(self, snapshot: Snapshot, question: Question, columns: Collection[str]) -> list[Extent] | None:
+        """List the few that are left of very many; None where many are, or what is known of the columns is not here."""
+        judged = frozenset(columns) - {question.time}
+        if question.where is None or not judged:
+            return None
+        scope = snapshot.scope
+        with self._lock:
+            held = self._large.get(scope)
+            if held is not None and not judged <= held.names:
+                self._read_aside(snapshot, judged | held.names)
+                return None
+            if held is None or snapshot.sequence - held.sequence > MAX_BEHIND:
+                self._read_aside(snapshot, judged if held is None else held.names)
+                return None
+            if held.sequence != snapshot.sequence:
+                forward = self._large_forward(held, snapshot)
+                if forward is None:
+                    return None
+                self._large[scope] = held = forward
+            self._large.move_to_end(scope)
+        ids = held.surviving(question)
+        if len(ids) > MAX_SURVIVORS:
+            return None
+        found = self._catalog.extents_by_id(scope, ids, sequence=snapshot.sequence, stats=columns) if ids else []
+        return found if len(found) == len(ids) else None
+
+    def _large_forward(self, held: LargeListing, snapshot: Snapshot) -> LargeListing | None:
+        if snapshot.sequence < held.sequence:
+            return None
+        try:
+            changes = self._catalog.changes(snapshot.scope, after=held.sequence, upto=snapshot.sequence)
+        except TidelakeError:  # what lies between has expired
+            self._read_aside(snapshot, held.names)
+            return None
+        found = held.changed(snapshot.sequence, changes.added, frozenset(changes.removed))
+        if found.count > 2 * snapshot.totals.extents:  # most of it is gone
+            self._read_aside(snapshot, held.names)
+        return found
+
+    def _read_aside(self, snapshot: Snapshot, names: frozenset[str]) -> None:
+        """Have a thread read what is known of some columns, unless one does."""
+        if snapshot.scope not in self._readers:
+            reader = Thread(target=self._read, args=(snapshot, names), name="tidelake-listing", daemon=True)
+            self._readers[snapshot.scope] = reader
+            reader.start()
+
+    def _read(self, snapshot: Snapshot, names: frozenset[str]) -> None:
+        scope, sequence = snapshot.scope, snapshot.sequence
+        found: LargeListing | None = None
+        try:
+            pages = self._catalog.extent_pages(scope, sequence=sequence, stats=names)
+            found = LargeListing.of(sequence, names, pages, MAX_LARGE_BYTES)
+        except (
+            TidelakeError,
+            ReferenceError,
+        ):  # it has expired, or nobody holds the catalog: who asks again begins anew
+            pass
+        finally:
+            with self._lock:
+                self._readers.pop(scope, None)
+                if found is not None:
+                    self._large[scope] = found
+                    while len(self._large) > KEPT_LARGE:
+                        self._large.popitem(last=False)
+
+    def settle(self) -> None:
+        """Wait for listings that are being read."""
+        for reader in list(self._readers.values()):
+            reader.join()
 
     def _let_go(self, scope: Scope) -> None:
         """Let go of other scopes while too much is kept, and then of what is known of this one's columns."""
@@ -148,22 +227,14 @@ class _Listing:
 
     def surviving(self, question: Question, columns: Collection[str]) -> list[Extent]:
         """List the extents that sieves do not disprove, with statistics of some columns."""
-        mask = self._may_match(question.where, question)
-        return [
-            replace(self.extents[at], column_stats=self._stats(at, columns)) for at in np.flatnonzero(mask).tolist()
-        ]
 
-    def _may_match(self, where: Predicate | None, question: Question) -> Mask:
-        match where:
-            case And(parts):
-                return reduce(and_, (self._may_match(part, question) for part in parts))
-            case Or(parts):
-                return reduce(or_, (self._may_match(part, question) for part in parts))
-            case Not() | None:
-                pass
-            case leaf if leaf.column in self.sieves and leaf.column not in question.alternatives:
-                return self.sieves[leaf.column].may_match(leaf)
-        return np.ones(len(self.extents), dtype=np.bool_)
+        def judged(leaf: Leaf) -> Mask | None:
+            sieve = None if leaf.column in question.alternatives else self.sieves.get(leaf.column)
+            return None if sieve is None else sieve.may_match(leaf)
+
+        mask = may_match(question.where, judged)
+        places = range(len(self.extents)) if mask is None else np.flatnonzero(mask).tolist()
+        return [replace(self.extents[at], column_stats=self._stats(at, columns)) for at in places]
 
     def _stats(self, at: int, columns: Collection[str]) -> dict[str, Any]:
         return {name: known.stats for name in columns if (known := self.sieves[name].each[at]) is not None}

@@ -153,6 +153,16 @@ class LogReader:
         found.sort(key=_by_time)
         return found if stats is None else [_with_stats(extent, stats) for extent in found]
 
+    def extents_by_id(
+        self, scope: Scope, ids: Collection[str], *, sequence: int, stats: Collection[str]
+    ) -> list[Extent]:
+        """Return those of some extents that a snapshot has, by time."""
+        return self.extents(scope, sequence=sequence, stats=stats, ids=ids)
+
+    def extent_pages(self, scope: Scope, *, sequence: int, stats: Collection[str]) -> Iterator[list[Extent]]:
+        """Yield all extents of a snapshot at once: they are in memory."""
+        yield self.extents(scope, sequence=sequence, stats=stats)
+
     def hot(self, scope: Scope, *, sequence: int | None = None, ids: Collection[str] | None = None) -> list[HotBatch]:
         """List the hot rows of a snapshot, oldest first, or only those batches of some ids that it has."""
         with self._reading(scope) as state:

@@ -1,4 +1,4 @@
-"""Name every object that a row of the SQL catalog has.
+"""Name every object that a row of the SQL catalog has, and list extents in pages or by their ids.
 
 Rows are read in pages, each a transaction of its own: a key only moves from the extents and snapshots to the garbage
 list, in one transaction, so whoever reads those in this order sees it. It does not change anything.
@@ -6,15 +6,19 @@ list, in one transaction, so whoever reads those in this order sees it. It does 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import orjson
 
 from tidelake.catalog.protocol import NamedKeys, TableInfo
+from tidelake.catalog.sql.checksums import check_count, decoding
+from tidelake.catalog.sql.extent_listing import EXTENT_COLUMNS, in_order
 from tidelake.catalog.sql.reading import SqlReader
+from tidelake.model.snapshot import Extent, Scope
 
 PAGE_ROWS = 10_000
+EXTENTS_PAGE = 4_096
 
 _users = """
     SELECT id, user_id FROM scopes WHERE table_id = :table_id AND user_id >= :user_id ORDER BY user_id LIMIT :limit"""
@@ -29,6 +33,12 @@ _garbage = """
     WHERE key > :after AND (CAST(:table_id AS TEXT) IS NULL OR table_id = :table_id)
     ORDER BY key LIMIT :limit"""
 _dropped = "SELECT id, namespace, name, created_us, dropped_us FROM tables WHERE dropped_us < :before_us ORDER BY id"
+_extents_at = f"""
+    SELECT {EXTENT_COLUMNS} FROM extents AS e
+    WHERE e.scope_id = :scope_id AND e.added_seq <= :sequence
+    AND (e.removed_seq IS NULL OR e.removed_seq > :sequence)"""
+_extents_by_id = f"{_extents_at} AND e.id AMONG :ids AS TEXT"
+_extents_page = f"{_extents_at} AND e.ordinal > :after ORDER BY e.ordinal LIMIT {EXTENTS_PAGE}"
 
 
 class SqlInventory(SqlReader):
@@ -64,3 +74,34 @@ class SqlInventory(SqlReader):
         while rows := self._database.query(_users, {"table_id": table_id, "user_id": user, "limit": PAGE_ROWS}):
             yield [row[0] for row in rows]
             user = f"{rows[-1][1]}\x01"  # the least text after it: no id has a control character
+
+    def extents_by_id(
+        self, scope: Scope, ids: Collection[str], *, sequence: int, stats: Collection[str]
+    ) -> list[Extent]:
+        """Return those of some extents that a snapshot has, by time; the others are not looked at."""
+        with self._database.reading() as transaction:
+            place = self._place(transaction, scope, sequence)
+            values = {"scope_id": place.scope_id, "sequence": place.sequence, "ids": orjson.dumps(list(ids)).decode()}
+            with decoding("an extent"):
+                rows = in_order(transaction.rows(_extents_by_id, values))
+            return self._with_stats(transaction, place, rows, stats)
+
+    def extent_pages(self, scope: Scope, *, sequence: int, stats: Collection[str]) -> Iterator[list[Extent]]:
+        """Yield all extents of a snapshot some thousand at a time, as they were added."""
+        count = row_count = 0
+        after = -1
+        while True:
+            with self._database.reading() as transaction:
+                place = self._place(transaction, scope, sequence)
+                if place.scope_id is None:
+                    return
+                values = {"scope_id": place.scope_id, "sequence": place.sequence, "after": after}
+                rows = transaction.rows(_extents_page, values)
+                if not rows:
+                    totals = self._totals(transaction, place)
+                    check_count("extents", totals.extents, totals.rows, count, row_count)
+                    return
+                found = self._with_stats(transaction, place, rows, stats)
+            yield found
+            after, count = rows[-1][0], count + len(rows)
+            row_count += sum(extent.row_count for extent in found)

@@ -12,12 +12,13 @@ from dataclasses import asdict, dataclass, field
 from datetime import date
 from importlib.metadata import version
 from pathlib import Path
-from statistics import median
+from statistics import median, quantiles
 from typing import Any
 
 import orjson
 
 PACKAGES = ("numba", "numpy", "orjson", "pyarrow", "xxhash")
+MOST_ROUNDS = 100  # written one by one; of more, the percentiles are
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,7 @@ def write_report(report: Report, folder: Path, *, day: date, load: float) -> Pat
     facts = machine() | {"load_before": round(load, 2)}
     shape = {"day": day.isoformat(), "machine": facts, **asdict(report)}
     shape["ratios"] = [asdict(ratio) | {"value": round(ratio.value, 4)} for ratio in report.ratios]
+    shape["seconds"] = {name: _kept_rounds(rounds) for name, rounds in report.seconds.items()}
     stem.with_suffix(".json").write_bytes(orjson.dumps(shape, option=orjson.OPT_INDENT_2) + b"\n")
     stem.with_suffix(".md").write_text(markdown(report, day=day, facts=facts))
     return stem.with_suffix(".md")
@@ -93,6 +95,14 @@ def markdown(report: Report, *, day: date, facts: Mapping[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _kept_rounds(rounds: tuple[float, ...]) -> list[float] | dict[str, Any]:
+    """Return all rounds, or how many there were and their percentiles, of which the first and last are the extremes."""
+    if len(rounds) <= MOST_ROUNDS:
+        return list(rounds)
+    inner = quantiles(rounds, n=100, method="inclusive")
+    return {"rounds": len(rounds), "percentiles": [round(each, 6) for each in (min(rounds), *inner, max(rounds))]}
+
+
 def _ratio_line(ratio: Ratio) -> str:
     goal = "" if ratio.goal is None else f"at most {ratio.goal:g}, {'met' if ratio.value <= ratio.goal else 'NOT met'}"
     ours, peer = _amount(ratio.ours, ratio.unit), _amount(ratio.peer, ratio.unit)
@@ -104,6 +114,6 @@ def _amount(value: float, unit: str) -> str:
         return f"{value / 2**20:,.2f} MiB"
     if unit == "objects":
         return f"{value:,.0f}"
-    if unit == "a second":
-        return f"{value:,.0f} a second"
+    if unit != "s":
+        return f"{value:,.0f} {unit}"
     return f"{value:.2f} s" if value >= 1 else f"{value * 1000:.1f} ms"

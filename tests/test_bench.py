@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from bench import contention, coverage, extents, promql, tables, trickle
 from bench.data import log_table
-from bench.report import write_report
+from bench.report import Ratio, Report, write_report
 from bench.run import main
 
 ROWS = 5_000
@@ -83,3 +83,13 @@ def test_points_of_the_trickle_bench_are_appended_and_summed(tmp_path: Path) -> 
 def test_range_queries_are_measured_on_a_few_series(tmp_path: Path) -> None:
     report = promql.run(tmp_path, rows=ROWS, rounds=1)
     assert {f"tidelake {question}" for question in promql.QUESTIONS} <= set(report.seconds)
+
+
+def test_many_rounds_are_written_as_percentiles(tmp_path: Path) -> None:
+    rounds = tuple(number / 1000 for number in range(1, 1002))
+    report = Report("many", "numbers", (Ratio("answered", 3, 3, "appends"),), {"all": rounds}, {}, ())
+    page = write_report(report, tmp_path, day=date(2026, 3, 14), load=0.1)
+    kept = orjson.loads(page.with_suffix(".json").read_bytes())["seconds"]["all"]
+    assert kept["rounds"] == 1001
+    assert (kept["percentiles"][0], kept["percentiles"][50], kept["percentiles"][-1]) == (0.001, 0.501, 1.001)
+    assert "| 3 appends | 3 appends |" in page.read_text()

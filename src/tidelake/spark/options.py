@@ -24,11 +24,12 @@ LAKE = ("lake", "objects", "endpoint", "accessKey", "secretKey", "region")
 _TABLE = (*LAKE, "table", "path", "user")
 _WRITE = ("key", "extentBytes", "blockRows")
 REPLACING = ("start", "end", "replaceWhere")  # which rows an overwrite replaces
+BUCKETED = ("partitionOverwriteMode", "overwriteBucket")  # that it replaces the buckets that rows are in
 BATCH = ("txnAppId", "txnVersion")  # which batch of which stream a write is, of those that happen once
 # A table that SQL created has one set of options for its reads and its writes.
 KNOWN: dict[Role, tuple[str, ...]] = {
     "batch": (*_TABLE, "users", "asOf", "snapshot", "where", "splitBytes", *_WRITE),
-    "batch write": (*_TABLE, "asOf", "snapshot", "where", "splitBytes", *_WRITE, *REPLACING, *BATCH),
+    "batch write": (*_TABLE, "asOf", "snapshot", "where", "splitBytes", *_WRITE, *REPLACING, *BUCKETED, *BATCH),
     "stream read": (*_TABLE, "where", "splitBytes", "startingSnapshot", "maxExtentsPerTrigger", "changes"),
     "stream write": (*_TABLE, *_WRITE[1:], "checkpointLocation"),
 }
@@ -51,6 +52,8 @@ _ELSEWHERE = {
     "replacewhere": "it is for a batch that is written with mode overwrite",
     "start": "it is for a batch that is written with mode overwrite; a read takes a condition, with where",
     "end": "it is for a batch that is written with mode overwrite; a read takes a condition, with where",
+    "partitionoverwritemode": "it is for a batch that is written with mode overwrite",
+    "overwritebucket": "it is for a batch that is written with mode overwrite",
     "users": "it is for a batch that is read; a stream and a write are of one user, chosen with user",
     "paths": "one table is read at a time",
 }

@@ -26,10 +26,11 @@ from tidelake.handle.table_handle import TableHandle
 from tidelake.maintain.delete import take_rows
 from tidelake.maintain.keyed import hide_rows
 from tidelake.maintain.rewrite import Rewrite, at_newest_head
-from tidelake.model.predicate import columns_of
+from tidelake.model.predicate import Predicate, columns_of
 from tidelake.model.schema import Schema
 from tidelake.model.snapshot import Action, Receipt, RecordOffset, Snapshot
 from tidelake.pruning.plan import Question
+from tidelake.spark.bucketing import cut_of, joined
 from tidelake.spark.options import REPLACING, option
 from tidelake.spark.places import open_table
 from tidelake.spark.writing import (
@@ -53,7 +54,7 @@ class Replaced:
 
     start: str | None = None
     end: str | None = None
-    where: str | None = None
+    where: Predicate | str | None = None
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Replaced:
@@ -85,7 +86,11 @@ class OverwriteWriter(TaskWriter, DataSourceArrowWriter):
         table = open_table(options)
         head = table.snapshot
         self.replaced.question(table, head, head.schema)  # of old rows: it must be sound without the new ones
-        self.job = replace(self.job, replaced=self.replaced.question(table, head, self.job.schema))
+        self.job = replace(
+            self.job,
+            replaced=self.replaced.question(table, head, self.job.schema),
+            cut=cut_of(options, head),
+        )
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         return self.write_rows(iterator)
@@ -124,6 +129,12 @@ def commit_overwrite(
     if job.is_replay:  # its tasks wrote nothing, so it must not take anything away, whatever became of the key
         forget_folder(table, job.folder, ())
         return happened(table, key, offset)
+    if job.cut is not None:
+        runs = joined(message.buckets for message in messages)
+        if not runs:  # no rows, and so no buckets
+            forget_folder(table, job.folder, ())
+            return None
+        replaced = Replaced(where=job.cut.where(runs))
     keys = [each for message in messages for each in message.keys]
     announce(table, job.id, job.folder, keys)
     receipt = at_newest_head(table, lambda head: _attempt(table, head, job, replaced, messages, key, offset))
@@ -157,7 +168,8 @@ def _attempt(
 ) -> Receipt | None:  # fmt: skip
     if (known := happened(table, key, offset)) is not None:
         return known
-    _check_same(job, replaced.question(table, head, head.schema.widen(job.schema.columns)))
+    if job.cut is None:
+        _check_same(job, replaced.question(table, head, head.schema.widen(job.schema.columns)))
     if head.is_keyed and replaced != Replaced():
         return _attempt_hiding(table, head, job, replaced, messages, key, offset)
 

@@ -42,8 +42,9 @@ from tidelake.objects import ObjectStore
 from tidelake.pruning.plan import Question
 from tidelake.scan.extents import Footers
 from tidelake.scan.remaining import Remaining
+from tidelake.spark.bucketing import Cut, Runs, Touched
 from tidelake.spark.lines import DataSourceStreamArrowWriter
-from tidelake.spark.options import BATCH, REPLACING, number_of, option
+from tidelake.spark.options import BATCH, BUCKETED, REPLACING, number_of, option
 from tidelake.spark.places import Place, open_table
 from tidelake.spark.types import from_spark, own_names, widened
 from tidelake.write.appender import Appender
@@ -79,6 +80,7 @@ class Job:
     exact: frozenset[str] = frozenset()  # long columns that may become real
     sort: bool = True  # the rows of an extent by time; else they stay as they come
     replaced: Question | None = None  # what every row must match, because rows that match are replaced
+    cut: Cut | None = None  # the buckets that rows are in are replaced
 
     @property
     def rules(self) -> Rules:
@@ -105,6 +107,7 @@ class Written(WriterCommitMessage):
     spilled: frozenset[str] = frozenset()
     query: str | None = None  # of a stream
     left_out: int = 0  # rows of windows that were held
+    buckets: Runs = ()  # that the rows are in, if these are replaced
 
     @property
     def keys(self) -> list[str]:
@@ -127,6 +130,7 @@ class Extents:
     _stager: Stager = field(init=False)
     _key: tuple[str, ...] = ()
     _replaced: Remaining | None = None
+    _touched: Touched | None = None
 
     def __post_init__(self) -> None:
         settings = TableSettings.of(self.job.settings)
@@ -136,6 +140,7 @@ class Extents:
         self._stager = Stager(self.store, settings, self.job.extent_bytes, block_rows, sort)
         if self.job.replaced is not None:
             self._replaced = Remaining.of(self.job.replaced, self.job.schema, Footers(self.store))
+        self._touched = Touched(self.job.cut) if self.job.cut is not None else None
 
     def take(self, coerced: Coerced) -> None:
         """Stage coerced rows, and write an extent when there are enough."""
@@ -143,6 +148,8 @@ class Extents:
             check_keys(coerced.batch, self._key, self.job.schema, coerced.schema, first_row=self.rows)
         self.schema = coerced.schema
         self._check_replaced(coerced)
+        if self._touched is not None:
+            self._touched.take(coerced.batch)
         if coerced.overflowed:
             self.spilled |= spilled_columns(coerced)
         self.take_batch(self._without_held(with_promoted(coerced, self.job.settings)))
@@ -171,6 +178,7 @@ class Extents:
             frozenset(self.spilled),
             query,
             self.left_out,
+            self._touched.finish() if self._touched is not None else (),
         )
 
     def write(self) -> None:
@@ -265,7 +273,7 @@ class BatchWriter(TaskWriter, DataSourceArrowWriter):
     """Append a frame: one commit, once for each key."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
-        for name in REPLACING:
+        for name in (*REPLACING, *BUCKETED):
             if option(options, name) is not None:
                 raise InvalidInputError(f"option {name} is for mode overwrite", kind="bad_option")
         super().__init__(options, schema)

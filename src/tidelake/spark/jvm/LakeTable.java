@@ -42,6 +42,7 @@ import org.apache.spark.sql.connector.read.SupportsPushDownV2Filters;
 import org.apache.spark.sql.connector.read.SupportsReportStatistics;
 import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
 import org.apache.spark.sql.connector.write.LogicalWriteInfo;
+import org.apache.spark.sql.connector.write.SupportsDynamicOverwrite;
 import org.apache.spark.sql.connector.write.SupportsOverwriteV2;
 import org.apache.spark.sql.connector.write.SupportsTruncate;
 import org.apache.spark.sql.connector.write.Write;
@@ -105,7 +106,8 @@ public class LakeTable implements SupportsRead, SupportsWrite, SupportsDeleteV2 
   public Set capabilities() {
     Set found = new HashSet(Arrays.asList(new Object[] {
         TableCapability.BATCH_READ, TableCapability.MICRO_BATCH_READ, TableCapability.BATCH_WRITE,
-        TableCapability.STREAMING_WRITE, TableCapability.TRUNCATE, TableCapability.OVERWRITE_BY_FILTER}));
+        TableCapability.STREAMING_WRITE, TableCapability.TRUNCATE, TableCapability.OVERWRITE_BY_FILTER,
+        TableCapability.OVERWRITE_DYNAMIC}));
     TableCapability[] all = TableCapability.values();
     for (int i = 0; i < all.length; i++) {
       if (all[i].name().equals("AUTOMATIC_SCHEMA_EVOLUTION")) {  // which not every Spark has
@@ -180,6 +182,15 @@ public class LakeTable implements SupportsRead, SupportsWrite, SupportsDeleteV2 
   public static class Staged extends LakeTable implements StagedTable {
     public Staged(Door door, Map about) {
       super(door, about);
+    }
+
+    /** Refuses what would mean that rows of the table that is replaced stay. */
+    public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
+      if ("dynamic".equalsIgnoreCase(info.options().get("partitionOverwriteMode"))) {
+        throw new Refused("bad_option", "this write makes the table anew, and partitionOverwriteMode=dynamic keeps rows:"
+            + " use writeTo(...).overwritePartitions(), or leave the option out");
+      }
+      return super.newWriteBuilder(info);
     }
 
     public void commitStagedChanges() {
@@ -592,8 +603,8 @@ class LakeBatch implements Batch {
   }
 }
 
-/** Appends rows, or has them take the place of all others or of those that match. */
-class LakeWriteBuilder implements SupportsOverwriteV2 {
+/** Appends rows, or has them take the place of all others, of those that match, or of the buckets that they are in. */
+class LakeWriteBuilder implements SupportsOverwriteV2, SupportsDynamicOverwrite {
   private final LakeTable table;
   private final LogicalWriteInfo info;
   private final Map options;
@@ -620,6 +631,18 @@ class LakeWriteBuilder implements SupportsOverwriteV2 {
     if (!"".equals(where)) {
       options.put("replaceWhere", where);
     }
+    return this;
+  }
+
+  public WriteBuilder overwriteDynamicPartitions() {
+    isOverwrite = true;
+    Object[] names = options.keySet().toArray();
+    for (int i = 0; i < names.length; i++) {
+      if (((String) names[i]).equalsIgnoreCase("partitionOverwriteMode")) {
+        options.remove(names[i]);
+      }
+    }
+    options.put("partitionOverwriteMode", "dynamic");
     return this;
   }
 

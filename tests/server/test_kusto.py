@@ -14,7 +14,7 @@ from azure.kusto.data.exceptions import KustoApiError
 
 import tidelake
 from tests.support.serving import Served
-from tidelake.server.doors.kusto import with_parameters
+from tidelake.server.doors.kql_parameters import with_parameters
 
 
 @pytest.fixture(scope="module")

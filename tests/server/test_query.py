@@ -113,13 +113,8 @@ def test_what_is_wrong_is_told_in_words(client: httpx.Client) -> None:
 
 
 def test_tables_are_listed_and_described(client: httpx.Client) -> None:
-    assert client.get("/v1/tables").json() == {"tables": ["a.logs", "a.own", "b.logs"]}
-    told = client.get("/v1/tables/a.logs").json()
-    assert (told["rows"], [each["name"] for each in told["columns"]][:2]) == (1000, ["ts", "service"])
-    assert client.get("/v1/tables/a.nope").status_code == 404
-    explained = client.post("/v1/explain", json={"sql": SQL}).json()
-    assert explained["columns"] == ["service", "c", "s"]
-    assert "engine" in explained["plan"]
+    tables = client.get("/v1/tables").json()["tables"]
+    assert [(each["name"], each["rows"]) for each in tables] == [("a.logs", 1000), ("a.own", 2), ("b.logs", 1000)]
 
 
 @pytest.fixture(scope="module")
@@ -141,7 +136,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory, lake_folder: Path) -> Iter
 def test_a_token_sees_its_own_tables_and_learns_nothing_of_others(guarded: tuple[Served, dict[str, str]]) -> None:
     server, tokens = guarded
     with server.client(tokens["a"]) as client:
-        assert client.get("/v1/tables").json() == {"tables": ["a.logs", "a.own"]}
+        assert [each["name"] for each in client.get("/v1/tables").json()["tables"]] == ["a.logs", "a.own"]
         assert client.post("/v1/query", json={"sql": "select count(*) c from logs"}).json() == [{"c": 1000}]
         missing = client.post("/v1/query", json={"sql": "select count(*) c from b.logs"})
         nowhere = client.post("/v1/query", json={"sql": "select count(*) c from z.logs"})
@@ -150,7 +145,9 @@ def test_a_token_sees_its_own_tables_and_learns_nothing_of_others(guarded: tuple
         for text in ("b.logs | count", "union a.logs, b.logs | count", "system.manifest | count"):
             assert client.post("/v1/query", json={"kql": text}).status_code in (400, 404), text
         assert "b.logs" not in client.post("/v1/query", json={"sql": "select * from b.log"}).text
-        assert client.get("/v1/tables/b.logs").status_code == 404
+        for path in ("tables/b.logs", "tables/b.logs/history", "tables/b.logs/fields", "coverage/b.logs"):
+            assert client.get(f"/v1/{path}").status_code == 404, path
+        assert client.get("/v1/tail", params={"table": "b.logs"}).status_code == 404
     with server.client(tokens["writer"]) as client:
         assert client.post("/v1/query", json={"sql": SQL}).status_code == 403
     with server.client() as client:
@@ -176,7 +173,7 @@ def test_a_question_ends_when_its_client_goes(served: Served) -> None:
 def test_a_question_that_costs_too_much_is_ended(client: httpx.Client) -> None:
     began_s = time.monotonic()
     answer = client.post("/v1/query", json={"sql": ENDLESS, "budget": {"seconds": 0.5}})
-    assert answer.status_code == 503 or answer.status_code == 400, answer.text
+    assert (answer.status_code, answer.json()["kind"]) == (504, "time_budget")
     assert time.monotonic() - began_s < 20
 
 

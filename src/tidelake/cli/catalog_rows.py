@@ -11,8 +11,7 @@ import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from functools import reduce
+from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -20,15 +19,14 @@ from tidelake.errors import NotFoundError
 from tidelake.model.schema import OVERFLOW_COLUMN, DataType
 from tidelake.model.settings import DEMOTED
 from tidelake.model.snapshot import Extent, Scope, Snapshot
-from tidelake.pruning.statistics import UNKNOWN, ColumnStats, column_from_json, merge_columns
-from tidelake.runtime.deferred import deferred
+from tidelake.model.times import time_text
+from tidelake.pruning.statistics import column_from_json
+from tidelake.scan.field_statistics import merged_stats, shown_bound
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
 
     from tidelake.lake import Lake
-
-logical, pa = deferred("tidelake.logical"), deferred("pyarrow")  # only tables with logical types need them
 
 MAX_SHOWN = 24  # letters of a bound in a terminal
 MANY = "many"  # distinct values: more than statistics keep
@@ -42,7 +40,6 @@ _DESCRIBE = re.compile(
     r"\s*(?:(?:describe|desc)(?:\s+table)?(?:\s+extended)?|show\s+columns\s+(?:in|from))\s+" + _NAME + r"\s*;?\s*", re.I
 )
 _RFC_3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TEXTS = frozenset({"table", "column", "least", "most", "examples", "extent"})  # what may be cut
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
@@ -145,15 +142,10 @@ def list_columns(lake: Lake, table: str) -> Listing:
     totals = head.totals
     rows: list[tuple[Any, ...]] = []
     for column in head.schema:
-        known = [(_known(e, column.name), e.row_count) for e in extents]
-        if column.type.kind == "dynamic":  # bounds are of the type that it had where it was written
-            known = [(ColumnStats(nulls=each.nulls), count) for each, count in known]
-        merged, _ = reduce(_merged, known) if known else (UNKNOWN, 0)
+        merged = merged_stats(extents, column)
         role = "key" if column.name in (head.settings.get("key") or ()) else ""
         role = "time" if head.settings.get("time") == column.name and not role else role
         low, high = (_bound(column.type, bound) for bound in (merged.low, merged.high))
-        if column.type.kind == "bool":
-            low, high = (None if bound is None else bool(bound) for bound in (low, high))
         distinct: int | str | None = None if merged.distinct is None else len(merged.distinct)
         if distinct is None and column.type.kind != "dynamic" and merged.low is not None:
             distinct = MANY
@@ -292,39 +284,16 @@ def _many(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def _known(extent: Extent, column: str) -> ColumnStats:
-    """Return what is listed of a column in an extent; one that is older than the column has only nulls there."""
-    stored = extent.column_stats.get(column)
-    if stored is None:
-        return ColumnStats(nulls=extent.row_count)
-    known = column_from_json(stored)  # filters and balls are not listed, and are costly to merge
-    return ColumnStats(known.nulls, known.low, known.high, known.tight, known.distinct)
-
-
-def _merged(one: tuple[ColumnStats, int], other: tuple[ColumnStats, int]) -> tuple[ColumnStats, int]:
-    return merge_columns(one[0], other[0], one[1], other[1]), one[1] + other[1]
-
-
 def _bound(kind: DataType, bound: Any) -> Any:
-    """Return a least or most value as it reads best: times as RFC 3339, long text cut, logical types as they mean."""
-    if bound is not None and kind.kind == "timestamp":
-        return _time(int(bound)) if kind.logical is None else str(_time(int(bound))).removesuffix("Z")
-    if bound is not None and kind.logical is not None and kind.kind != "dynamic":
-        [meant] = logical.shown(pa.array([bound], kind.arrow), kind).to_pylist()
-        return str(meant)
-    if isinstance(bound, str):
-        return bound if len(bound) <= MAX_SHOWN else bound[: MAX_SHOWN - 1] + "…"
-    return bound
+    """Return a least or most value as it reads best, long text cut."""
+    shown = shown_bound(kind, bound)
+    is_long = kind.kind == "string" and isinstance(shown, str) and len(shown) > MAX_SHOWN
+    return shown[: MAX_SHOWN - 1] + "…" if is_long else shown
 
 
 def _time(ns: int | None) -> str | None:
     """Return a time as RFC 3339, or its number where no calendar reaches."""
-    if ns is None:
-        return None
-    try:
-        return (_EPOCH + timedelta(microseconds=ns // 1000)).isoformat().replace("+00:00", "Z")
-    except OverflowError:
-        return f"{ns} ns"
+    return None if ns is None else time_text(ns)
 
 
 def _shown(key: str, value: Any) -> str:

@@ -118,7 +118,8 @@ class CoverageReport:
     end: Any
     ratio: float
     entities: pa.Table  # entity columns, first, last, buckets, expected, ratio, gaps, longest_gap
-    strips: list[list[float]]  # how full each part of the range is, by entity
+    strips: list[list[float]]  # how full each part of the range is, by entity; -1 where nothing is expected
+    edges: list[Any]  # where the parts begin, and where the last one ends
 
     def __repr__(self) -> str:
         return (
@@ -297,9 +298,15 @@ class Series:
         return pa.table(asked.entity_columns(np.arange(len(asked.entities), dtype=np.int64)))
 
     def report(
-        self, start: Any = None, end: Any = None, *, entity: Entity = None, schedule: Any = None
+        self,
+        start: Any = None,
+        end: Any = None,
+        *,
+        entity: Entity = None,
+        schedule: Any = None,
+        cells: int | None = None,
     ) -> CoverageReport:
-        """Return of each entity what it holds and what is missing."""
+        """Return of each entity what it holds and what is missing, and how full each of so many parts is."""
         asked = self._asked(start, end, entity, schedule)
         held, gaps, count = asked.held, asked.gaps, len(asked.entities)
         buckets = _summed(held, held.lengths, count)
@@ -318,6 +325,7 @@ class Series:
         columns["longest_gap"] = pa.array(longest)
         total = asked.wanted * count
         bucket = asked.index.bucket
+        edges = _edges(asked, cells or STRIP_CELLS)
         return CoverageReport(
             table=self._table.name,
             snapshot=asked.snapshot.sequence,
@@ -327,7 +335,8 @@ class Series:
             end=None if asked.is_empty else bucket.shown(bucket.start(asked.high + 1)),
             ratio=float(buckets.sum()) / total if total else 1.0 if not asked.wanted else 0.0,
             entities=pa.table(columns),
-            strips=_strips(asked, held),
+            strips=_strips(asked, held, edges),
+            edges=[bucket.shown(bucket.start(int(each))) for each in edges],
         )
 
     def receipt(self, entity: Entity = None, start: Any = None, end: Any = None) -> CoverageReceipt:
@@ -502,12 +511,18 @@ def _ends(runs: Runs, count: int) -> tuple[Longs, Longs]:
     return np.where(first > last, 0, first), np.where(first > last, 0, last)
 
 
-def _strips(asked: _Asked, held: Runs) -> list[list[float]]:
+def _edges(asked: _Asked, cells: int) -> Longs:
+    """Cut a range into parts of about as many buckets each, at most so many."""
+    if asked.is_empty:
+        return np.zeros(0, dtype=np.int64)
+    return np.linspace(asked.low, asked.high + 1, min(cells, asked.high - asked.low + 1) + 1).astype(np.int64)
+
+
+def _strips(asked: _Asked, held: Runs, edges: Longs) -> list[list[float]]:
     """Return how full each part of a range is, for each entity."""
     count = len(asked.entities)
     if asked.is_empty or not count:
         return [[] for _ in range(count)]
-    edges = np.linspace(asked.low, asked.high + 1, min(STRIP_CELLS, asked.high - asked.low + 1) + 1).astype(np.int64)
     first, last = edges[:-1], edges[1:] - 1
     cells = len(first)
     begin = np.searchsorted(last, held.first)

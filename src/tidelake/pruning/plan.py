@@ -45,6 +45,7 @@ class Question:
     )  # by the name of the column they are given as
     asked: Predicate | None = None  # ``where`` as it was asked, where columns mean more than they store
     rough: bool = False  # whether rows that do not satisfy ``where`` may be given too: who reads them asks again
+    strict: bool = False  # nobody asks ``where`` again, so it is never rough
 
     @property
     def needed(self) -> tuple[str, ...]:

@@ -54,6 +54,11 @@ class Result:
         return tuple(replace(scan.plan, warnings=each) for scan, each in zip(self._scans, self._by_scan(), strict=True))
 
     @property
+    def read_bytes(self) -> int:
+        """The bytes that its scans read, as stored."""
+        return sum(scan.byte_size for scan in self._scans)
+
+    @property
     def warnings(self) -> tuple[str, ...]:
         """What the answer leaves out: values that do not fit the type of a column that the query reads."""
         return tuple(dict.fromkeys(each for several in self._by_scan() for each in several))

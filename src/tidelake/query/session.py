@@ -28,8 +28,10 @@ from tidelake.errors import InvalidInputError, NotFoundError, QueryError
 from tidelake.handle.lake_handle import LakeHandle, OpenLake
 from tidelake.handle.table_handle import TableHandle
 from tidelake.model.path_value import PathValue
+from tidelake.model.predicate import And, TimeRange
 from tidelake.model.schema import DataType, Schema
-from tidelake.pruning.plan import ScanPlan
+from tidelake.model.settings import TableSettings
+from tidelake.pruning.plan import ScanPlan, Stage
 from tidelake.query.adapt import adapt
 from tidelake.query.answers import answer_rows, coverage_table, name_answers, system_rows
 from tidelake.query.bind import AsOf, bind, bind_tables, quoted_columns
@@ -78,6 +80,39 @@ class Sight:
     reaches: Callable[[str], bool] = lambda name: True
 
 
+@dataclass(frozen=True, slots=True)
+class View:
+    """Which part of the tables a query is about, whatever its text says: older states, a range of time, new rows.
+
+    ``as_of`` is a time, and ``snapshots`` are sequences by the tables' full names, for references that name no state of
+    their own; under no name is the one of the only table. ``start_ns`` and ``end_ns`` bound the time column of every
+    table that has one. ``added`` are sequences, the first not included: of each table only what its snapshots in
+    between added is read.
+    """
+
+    as_of: str | None = None
+    snapshots: Mapping[str, int] = field(default_factory=dict)
+    start_ns: int | None = None
+    end_ns: int | None = None
+    added: tuple[int, int] | None = None
+
+    @property
+    def has_range(self) -> bool:
+        return self.start_ns is not None or self.end_ns is not None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all rows of a snapshot are meant."""
+        return not self.has_range and self.added is None
+
+    def state_of(self, table: str) -> AsOf | None:
+        """Return the state of a table that is meant where a query names none."""
+        sequence = self.snapshots.get(table, self.snapshots.get(""))
+        if sequence is not None:
+            return AsOf(sequence=sequence)
+        return None if self.as_of is None else AsOf(time=self.as_of)
+
+
 def run(
     lake: OpenLake,
     text: str,
@@ -88,11 +123,12 @@ def run(
     prune: bool = True,
     user: str | None = None,
     sight: Sight | None = None,
+    view: View | None = None,
 ) -> Result:
     """Prepare a query and plan its scans; ``prune=False`` reads every row and pushes nothing down: to compare with.
 
     Where each user has a table, the one of ``user`` is meant, wherever the text names the table; only if none is given,
-    SQL may name one by ``SET tide.user``. Tables that are out of ``sight`` are not there.
+    SQL may name one by ``SET tide.user``. Tables that are out of ``sight`` are not there, nor rows out of ``view``.
     """
     limits = Budget.of(budget)
     deadline = Deadline(limits.seconds)
@@ -101,9 +137,9 @@ def run(
         user, text = _user_of(text, user)
     if user is not None:
         check_user(user)
-    seen = _Seen(held, limits, deadline, user, sight or Sight())
+    seen = _Seen(held, limits, deadline, user, sight or Sight(), view or View())
     prepared = _prepared(held, text, language, seen)
-    if prepared.shape is not None and engine in ("auto", "local") and prune:
+    if prepared.shape is not None and engine in ("auto", "local") and prune and seen.view.is_whole:
         return _manifest_result(prepared, prepared.shape, seen, held)
     whole = prepared
     if prepared.apart is not None and engine in ("auto", "local") and prune:
@@ -286,8 +322,32 @@ def _scan(ask: Ask, seen: _Seen, prune: bool) -> Scan:
     shown = ask.columns or (() if ask.paths else (_cheapest(ask.reference.types),))
     own: list[str | PathValue] = [*(ask.reference.spelled[name] for name in shown), *ask.paths]
     where = ask.where.predicate if ask.where is not None and prune else None
-    plan: ScanPlan = table.plan(own, where, limit=ask.limit if prune else None, prune=prune)
+    if (window := _window(seen.view, table)) is not None:
+        where = window if where is None else And((where, window))
+    limit = ask.limit if prune and seen.view.added is None else None  # which rows are new, a plan does not know
+    plan: ScanPlan = table.plan(own, where, limit=limit, prune=prune)
+    if window is not None:
+        plan = replace(plan, question=replace(plan.question, strict=True))
+    if seen.view.added is not None:
+        plan = _only_added(plan, *seen.view.added)
     return Scan(ask.reference.name, (*shown, *(each.name for each in ask.paths)), table, plan, ask)
+
+
+def _window(view: View, table: Scannable) -> TimeRange | None:
+    """Return the range of time that a view has of a table; None if it has none, or the table no time."""
+    time = TableSettings.of(table.snapshot.settings).time
+    return TimeRange(time, view.start_ns, view.end_ns) if view.has_range and time is not None else None
+
+
+def _only_added(plan: ScanPlan, after: int, upto: int) -> ScanPlan:
+    """Return a plan of what the snapshots after one, up to another, added."""
+    tasks = tuple(task for task in plan.tasks if after < task.extent.added_seq <= upto)
+    hot = tuple(batch for batch in plan.hot if after < batch.added_seq <= upto)
+    blocks = [block for task in tasks for block in task.blocks or ()]
+    rows, size = sum(block.stats.rows for block in blocks), sum(block.needed_bytes for block in blocks)
+    return replace(
+        plan, tasks=tasks, hot=hot, stages=(*plan.stages, Stage("new extents", len(tasks), rows, size, len(blocks)))
+    )
 
 
 def _cheapest(types: Mapping[str, DataType]) -> str:
@@ -298,13 +358,16 @@ def _cheapest(types: Mapping[str, DataType]) -> str:
 class _Seen:
     """The tables of a lake as one query sees them: each pinned to one snapshot, the newest when first asked for."""
 
-    def __init__(self, lake: LakeHandle, limits: Budget, deadline: Deadline, user: str | None, sight: Sight) -> None:
-        self._lake, self._user, self._sight = lake, user, sight
+    def __init__(
+        self, lake: LakeHandle, limits: Budget, deadline: Deadline, user: str | None, sight: Sight, view: View
+    ) -> None:
+        self._lake, self._user, self._sight, self.view = lake, user, sight, view
         self.limits, self.deadline = limits, deadline
         self.answers: dict[str, Scannable] = {}  # tables that a query's text makes
         self.overflowed = False  # a name is no column, and was found in an overflow column
         self.looked_around = False  # what a query means depends on which tables there are
         self._tables: dict[tuple[str, AsOf | None], Scannable] = {}
+        self._alone: str | None = None  # the table that a snapshot without a name is of
         self._newest: dict[str, TableHandle] = {}  # by a table's id: a query may spell its name in several ways
 
     def table(self, name: str, at: AsOf | None = None) -> Scannable:
@@ -362,6 +425,8 @@ class _Seen:
     def _pinned(self, name: str, at: AsOf | None) -> Scannable:
         if at is None and name in self.answers:
             return self.answers[name]
+        if at is None:
+            at = self._viewed(self._full(name))
         if at is not None and at.sequence is not None:
             return TableHandle.seen_by(self._lake, self._in_sight(name), self._user, snapshot=at.sequence)
         try:
@@ -390,9 +455,23 @@ class _Seen:
             self._newest[id] = table.pinned()
         return self._newest[id]
 
+    def _viewed(self, full: str) -> AsOf | None:
+        """Return the state in which a table is viewed; a snapshot that names no table is of the only one."""
+        if "" in self.view.snapshots and full not in self.view.snapshots:
+            self._alone = self._alone or full
+            if self._alone != full:
+                raise InvalidInputError(
+                    "a snapshot is one table's, and the query names several: give one for each by its name",
+                    tables=f"{self._alone}, {full}", kind="bad_snapshot",
+                )  # fmt: skip
+        return self.view.state_of(full)
+
+    def _full(self, name: str) -> str:
+        return name if "." in name else f"{self._sight.namespace}.{name}"
+
     def _in_sight(self, name: str) -> str:
         """Return a table's full name; NotFoundError, as for one that is not there, if it is out of sight."""
-        own = name if "." in name else f"{self._sight.namespace}.{name}"
+        own = self._full(name)
         if not self._sight.reaches(own):
             raise NotFoundError("no such table", table=own, kind="no_table")
         return own

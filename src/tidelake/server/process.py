@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from subprocess import DEVNULL
 from typing import Any
 
@@ -31,6 +32,7 @@ from tidelake.server.access import has_tokens
 from tidelake.server.credentials import Keeper
 from tidelake.server.doors import DOORS
 from tidelake.server.doors.base import opened
+from tidelake.server.doors.openapi import described
 from tidelake.server.http import Doors, make_app
 from tidelake.server.memory import Budget
 from tidelake.server.meters import Meters
@@ -77,7 +79,8 @@ async def _serve(
     syslog = SyslogListener(staging, meters.dropped)
     stopping = asyncio.Event()
     questions = Questions(lake, Limits(settings.query_seconds, settings.query_memory_bytes))
-    app = make_app(doors, PROTOCOLS, _Readiness(lake, staging, stopping).check, opened(DOORS, doors, lake, questions))
+    others = opened(DOORS, doors, lake, questions, partial(described, DOORS, PROTOCOLS))
+    app = make_app(doors, PROTOCOLS, _Readiness(lake, staging, stopping).check, others)
     server = _HttpServer(_http_config(settings, app))
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, _stop, stopping, loop, number)

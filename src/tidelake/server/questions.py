@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import io
-import threading
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -22,13 +21,16 @@ from tidelake.errors import InvalidInputError, TidelakeError
 from tidelake.lake import Lake
 from tidelake.query.budget import Budget
 from tidelake.query.result import Result
-from tidelake.query.session import Language, Sight, run
+from tidelake.query.session import Language, Sight, View, run
 from tidelake.server.access import Grant
+from tidelake.server.credentials import ANONYMOUS
 from tidelake.server.gate import Gate
 from tidelake.server.refusals import Refusal
+from tidelake.server.running import TEXT_SHOWN, Running, RunningQuestions, new_id
 
 AT_ONCE = 4
 WAITING = 512
+LOOKS_AT_ONCE = 2  # at what the catalog knows: they do not wait for questions
 PIECE_BYTES = 256 << 10
 LINE = 4  # pieces between a question and who reads it
 READ_WITHIN_S = 30.0  # a piece must be taken by the client
@@ -52,6 +54,9 @@ class Question:
     namespace: str
     user: str | None = None
     budget: Mapping[str, Any] = field(default_factory=dict)
+    view: View = field(default_factory=View)
+    door: str = ""
+    id: str = field(default_factory=new_id)
 
     @property
     def sight(self) -> Sight:
@@ -70,8 +75,11 @@ class Questions:
 
     def __init__(self, lake: Lake, limits: Limits | None = None, *, at_once: int = AT_ONCE) -> None:
         self._lake, self._limits = lake, limits or Limits()
+        self.running = RunningQuestions()
         self._gate = Gate(at_once, WAITING)
         self._threads = ThreadPoolExecutor(at_once, thread_name_prefix="tidelake-question")
+        self._looks = Gate(LOOKS_AT_ONCE, WAITING)
+        self._looking = ThreadPoolExecutor(LOOKS_AT_ONCE, thread_name_prefix="tidelake-look")
 
     @asynccontextmanager
     async def answered(
@@ -80,58 +88,65 @@ class Questions:
         """Ask, and yield what ``write`` makes of the result as pieces of bytes; leaving ends the question."""
         loop = asyncio.get_running_loop()
         async with self._gate.passing(question.grant.id):
-            pipe = Pipe(loop)
-            task = loop.run_in_executor(self._threads, self._ask, question, write, pipe)
-            try:
-                yield _pieces(pipe, task)
-            finally:
-                pipe.stop()
-                await asyncio.wait([task])
-                if not task.cancelled():
-                    task.exception()  # heard: whoever reads the pieces was told
+            with self.running.listed(_running(question)) as running:
+                pipe = Pipe(loop, running)
+                task = loop.run_in_executor(self._threads, self._ask, question, write, pipe)
+                try:
+                    yield _pieces(pipe, task)
+                finally:
+                    pipe.stop()
+                    await asyncio.wait([task])
+                    if not task.cancelled():
+                        task.exception()  # heard: whoever reads the pieces was told
 
     async def whole(self, question: Question, make: Callable[[Result], Any]) -> Any:
         """Ask, and return what ``make`` makes of the result."""
-        loop = asyncio.get_running_loop()
-        stopped = threading.Event()
         async with self._gate.passing(question.grant.id):
-            try:
-                return await loop.run_in_executor(self._threads, lambda: make(self._run(question, stopped.is_set)))
-            finally:
-                stopped.set()
+            with self.running.listed(_running(question)) as running:
+                return await self._done(self._threads, running, lambda: make(self._run(question, running)))
 
-    async def worked(self, grant: Grant, work: Callable[[Budget], Any]) -> Any:
+    async def worked(self, running: Running, work: Callable[[Budget], Any]) -> Any:
         """Do something that asks the lake, in turn and with a budget, and return what it gives."""
-        loop = asyncio.get_running_loop()
-        stopped = threading.Event()
-        budget = Budget(self._limits.seconds, self._limits.memory_bytes, is_stopped=stopped.is_set)
-        async with self._gate.passing(grant.id):
-            try:
-                return await loop.run_in_executor(self._threads, work, budget)
-            finally:
-                stopped.set()
+        budget = Budget(self._limits.seconds, self._limits.memory_bytes, is_stopped=running.is_stopped)
+        async with self._gate.passing(running.who):
+            with self.running.listed(running):
+                return await self._done(self._threads, running, lambda: work(budget))
+
+    async def looked(self, grant: Grant, look: Callable[[], Any]) -> Any:
+        """Look at what the catalog knows, in turn with others who do, and return it; no rows are read."""
+        async with self._looks.passing(grant.id):
+            return await asyncio.get_running_loop().run_in_executor(self._looking, look)
 
     def asked(self, question: Question) -> Result:
         """Ask from a thread of one's own, out of turn: whoever calls takes turns itself."""
-        return self._run(question, lambda: False)
+        return self._run(question, _running(question))
 
     def close(self) -> None:
         """Take no more."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        for each in self.running.seen_by(ANONYMOUS):
+            each.stop()
+        for threads in (self._threads, self._looking):
+            threads.shutdown(wait=False, cancel_futures=True)
+
+    async def _done(self, threads: ThreadPoolExecutor, running: Running, work: Callable[[], Any]) -> Any:
+        try:
+            return await asyncio.get_running_loop().run_in_executor(threads, work)
+        finally:
+            running.stop()  # should nobody wait for it any more
 
     def _ask(self, question: Question, write: Callable[[Result, Pipe], None], pipe: Pipe) -> None:
-        write(self._run(question, pipe.is_stopped), pipe)
+        write(self._run(question, pipe.running), pipe)
         pipe.flush()
 
-    def _run(self, question: Question, is_stopped: Callable[[], bool]) -> Result:
+    def _run(self, question: Question, running: Running) -> Result:
         asked = Budget.of({**question.budget, "external": ()})
         limits = Budget(
             seconds=min(asked.seconds, self._limits.seconds) if "seconds" in question.budget else self._limits.seconds,
             memory_bytes=min(asked.memory_bytes, self._limits.memory_bytes),
             read_bytes=asked.read_bytes,
-            is_stopped=is_stopped,
+            is_stopped=running.is_stopped,
         )
-        return run(
+        result = run(
             self._lake,
             question.text,
             language=question.language,
@@ -139,29 +154,38 @@ class Questions:
             budget=limits,
             user=question.user,
             sight=question.sight,
+            view=question.view,
         )
+        running.read_bytes = result.read_bytes
+        return result
+
+
+def _running(question: Question) -> Running:
+    return Running(
+        question.text[:TEXT_SHOWN],
+        question.language,
+        question.grant.id,
+        question.grant.name,
+        question.door,
+        question.id,
+    )
 
 
 class Pipe(io.RawIOBase):
     """What a thread writes and the event loop reads, no more than a few pieces ahead."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, running: Running) -> None:
         super().__init__()
-        self._loop = loop
+        self._loop, self.running = loop, running
         self.pieces: asyncio.Queue[bytes] = asyncio.Queue(LINE)
         self._held = bytearray()
-        self._stopped = threading.Event()
 
     def writable(self) -> bool:
         return True
 
-    def is_stopped(self) -> bool:
-        """Whether nobody reads any more."""
-        return self._stopped.is_set()
-
     def stop(self) -> None:
-        """Have the writer end."""
-        self._stopped.set()
+        """Have the writer end: nobody reads any more."""
+        self.running.stop()
 
     def write(self, data: Any) -> int:
         """Take bytes; Gone if nobody reads them."""
@@ -182,9 +206,10 @@ class Pipe(io.RawIOBase):
     def _put(self, piece: bytes) -> None:
         until_s = time.monotonic() + READ_WITHIN_S
         putting = asyncio.run_coroutine_threadsafe(self.pieces.put(piece), self._loop)
-        while not self.is_stopped():
+        while not self.running.is_stopped():
             try:
                 putting.result(0.2)
+                self.running.sent_bytes += len(piece)
                 return
             except TimeoutError:
                 if time.monotonic() > until_s:

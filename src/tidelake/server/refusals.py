@@ -100,6 +100,8 @@ _STATUS: tuple[tuple[type[TidelakeError], int], ...] = (
     (UnavailableError, 503),
     (CorruptError, 503),  # the rows are not in, and can go in once somebody has looked
 )
+# Of questions: what was too much for a budget is so again, and whoever asked is told what to change.
+_OF_QUESTIONS = {"time_budget": 504, "memory_budget": 400, "result_budget": 400, "read_budget": 400, "stopped": 409}
 _WITHOUT_FACTS = frozenset({503})  # facts of storage name hosts and paths, which are not for clients
 _SAID = {
     "disk_full": "the disk is full",
@@ -111,6 +113,8 @@ def failure_of(error: BaseException) -> Failure:
     """Return what a client is told of an error; one that is not ours is a defect, and tells nothing."""
     if isinstance(error, Refusal):
         return Failure(error.status, str(error), error.kind)
+    if isinstance(error, UnavailableError) and error.kind in _OF_QUESTIONS:
+        return Failure(_OF_QUESTIONS[error.kind], str(error), error.kind)
     for kind, status in _STATUS:
         if isinstance(error, kind):
             said = _SAID.get(error.kind, "the rows could not be stored now") if status in _WITHOUT_FACTS else str(error)

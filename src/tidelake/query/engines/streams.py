@@ -85,7 +85,8 @@ class Stream(pa.Table):  # type: ignore[misc]
 
     def _batches(self, columns: Sequence[int]) -> Iterator[pa.RecordBatch]:
         schema = pa.schema([self._schema.field(at) for at in columns])
-        plan = replace(self._scan.plan, question=replace(self._scan.plan.question, rough=True))
+        question = self._scan.plan.question
+        plan = replace(self._scan.plan, question=replace(question, rough=not question.strict))
         try:
             for batch in scan(plan, self._footers):
                 self._check_time()

@@ -9,7 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tidelake.server.doors import kusto, prometheus, rows
+from tidelake.server.doors import coverage, kusto, openapi, prometheus, queries, rows, tables, tail
 from tidelake.server.doors.base import Door
 
-DOORS: Mapping[str, Sequence[Door]] = {"query": rows.DOORS, "kusto": kusto.DOORS, "prometheus": prometheus.DOORS}
+DOORS: Mapping[str, Sequence[Door]] = {
+    "query": (*rows.DOORS, *queries.DOORS),
+    "tables": (*tables.DOORS, *coverage.DOORS),
+    "tail": tail.DOORS,
+    "kusto": kusto.DOORS,
+    "prometheus": prometheus.DOORS,
+    "openapi": openapi.DOORS,
+}

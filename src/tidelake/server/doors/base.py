@@ -7,22 +7,25 @@ goes wrong later closes the connection before the last piece, which no client ta
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, TypeAlias
 from urllib.parse import parse_qsl
 
 from starlette.routing import Route as HttpRoute
 
-from tidelake.catalog.protocol import now_us
-from tidelake.errors import TidelakeError
+from tidelake.catalog.protocol import now_us, parse_table_name
+from tidelake.errors import InvalidInputError, NotFoundError, TidelakeError
+from tidelake.handle.table_handle import TableHandle
 from tidelake.lake import Lake
-from tidelake.query.session import Language
+from tidelake.query.session import Language, View
 from tidelake.server.access import Grant
 from tidelake.server.bodies import decompressed
-from tidelake.server.call import Answer, Call, Refuser, refuse
+from tidelake.server.call import JSON, Answer, Call, Refuser, refuse
+from tidelake.server.credentials import ANONYMOUS
 from tidelake.server.http import (
     TENANT_HEADERS,
     USER_HEADER,
@@ -35,9 +38,13 @@ from tidelake.server.http import (
 )
 from tidelake.server.questions import READ_WITHIN_S, Gone, Question, Questions, checked_budget
 from tidelake.server.refusals import failure_of
+from tidelake.server.running import TEXT_SHOWN, Running
 
 MAX_QUESTION_BYTES = 1 << 20
 FORM = "application/x-www-form-urlencoded"
+
+
+Described: TypeAlias = Callable[[], Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,18 +56,45 @@ class Asked:
     user: str | None
     lake: Lake
     questions: Questions
+    door: str = ""
+    description: Described = dict  # of all routes
     pairs: tuple[tuple[str, str], ...] = ()  # what the address and a form tell, in order, names that come twice too
 
     def question(
-        self, text: str, language: Language, budget: object = None, *, namespace: str | None = None
+        self,
+        text: str,
+        language: Language,
+        budget: object = None,
+        *,
+        namespace: str | None = None,
+        view: View | None = None,
     ) -> Question:
         """Return a question of this client's; tables that name no namespace are in the one given, or the token's."""
         own = namespace or self.call.namespace
-        return Question(text, language, self.grant, own, self.user, checked_budget(budget))
+        budgeted = checked_budget(budget)
+        return Question(text, language, self.grant, own, self.user, budgeted, view or View(), self.door)
+
+    def running(self, text: str, language: str) -> Running:
+        """Return an entry for the list of what runs, of something that is asked in another way."""
+        return Running(text[:TEXT_SHOWN], language, self.grant.id, self.grant.name, self.door)
 
     def may_see(self, table: str) -> bool:
         """Whether a table, by its full name, is in the client's sight."""
         return self.grant.may_reach(table)
+
+    def table(self, name: str) -> TableHandle:
+        """Hold a table as the client sees it; NotFoundError, as for one that is not there, if it is out of sight."""
+        full = ".".join(parse_table_name(self.call.table(name)))
+        if not self.may_see(full):
+            raise NotFoundError("no such table", table=full, kind="no_table")
+        return TableHandle.seen_by(self.lake.handle, full, self.user)
+
+    def number(self, name: str, default: int, *, least: int = 0, most: int) -> int:
+        """Return a parameter that is a whole number."""
+        told = self.call.query.get(name, str(default))
+        if not re.fullmatch(r"\d{1,18}", told) or not least <= int(told) <= most:
+            raise InvalidInputError(f"{name} is a number from {least} to {most}", got=told[:40], kind="bad_parameter")
+        return int(told)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +110,19 @@ Answering: TypeAlias = Callable[[Asked], Awaitable[Answer | Streamed]]
 
 
 @dataclass(frozen=True, slots=True)
+class About:
+    """What a door's description says: what it does, which parameters an address may have, what a body has.
+
+    Parameters and members of the body have their meanings in words, by their names; others than these are refused.
+    """
+
+    summary: str
+    query: Mapping[str, str] = field(default_factory=dict)
+    body: Mapping[str, str] = field(default_factory=dict)
+    answer: str = JSON
+
+
+@dataclass(frozen=True, slots=True)
 class Door:
     """One address: what answers there, which role a token needs, and how failures are told."""
 
@@ -84,14 +131,17 @@ class Door:
     methods: tuple[str, ...] = ("POST",)
     role: str = "read"
     refuse: Refuser = refuse
+    about: About | None = None
 
 
 class Opened:
     """A door as the server calls it."""
 
-    def __init__(self, door: Door, name: str, doors: Doors, lake: Lake, questions: Questions) -> None:
+    def __init__(
+        self, door: Door, name: str, doors: Doors, lake: Lake, questions: Questions, description: Described
+    ) -> None:
         self._door, self._name, self._doors = door, name, doors
-        self._lake, self._questions = lake, questions
+        self._lake, self._questions, self._description = lake, questions, description
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
@@ -120,9 +170,13 @@ class Opened:
         await send_answer(send, answer, with_body=scope["method"] != "HEAD")
 
     async def _asked(self, call: Call, receive: Receive, query: Sequence[tuple[str, str]]) -> Asked:
-        grant = await self._doors.grant(call.headers)
-        grant.check(self._door.role)
+        grant = await self._doors.grant(call.headers) if self._door.role else ANONYMOUS
+        if self._door.role:
+            grant.check(self._door.role)
         self._doors.rates.check(grant, 0)
+        if self._door.about is not None and (unknown := sorted(set(call.query) - set(self._door.about.query))):
+            known = ", ".join(self._door.about.query) or "none"
+            raise InvalidInputError("no such parameter", got=unknown[0][:40], known=known, kind="unknown_parameter")
         namespace = grant.namespace(next((call.headers[name] for name in TENANT_HEADERS if name in call.headers), None))
         user = grant.user(call.headers.get(USER_HEADER))
         body = await read_body(receive, call.headers, MAX_QUESTION_BYTES)
@@ -132,7 +186,7 @@ class Opened:
         pairs = [*query]
         if call.content_type == FORM:
             pairs += parse_qsl(body.decode("latin-1"), keep_blank_values=True)
-        return Asked(own, grant, user, self._lake, self._questions, tuple(pairs))
+        return Asked(own, grant, user, self._lake, self._questions, self._name, self._description, tuple(pairs))
 
 
 async def _stream(answer: Streamed, receive: Receive, send: Send) -> int:
@@ -180,10 +234,12 @@ async def _disconnected(receive: Receive) -> None:
         pass
 
 
-def opened(doors: Mapping[str, Sequence[Door]], shared: Doors, lake: Lake, questions: Questions) -> list[HttpRoute]:
+def opened(
+    doors: Mapping[str, Sequence[Door]], shared: Doors, lake: Lake, questions: Questions, description: Described
+) -> list[HttpRoute]:
     """Return the routes of all doors."""
     return [
-        HttpRoute(door.path, Opened(door, name, shared, lake, questions), methods=list(door.methods))
+        HttpRoute(door.path, Opened(door, name, shared, lake, questions, description), methods=list(door.methods))
         for name, several in doors.items()
         for door in several
     ]

@@ -23,16 +23,13 @@ from tidelake.query.json_rows import column_texts, is_marked
 from tidelake.query.result import Result
 from tidelake.server.call import JSON, Answer, Call
 from tidelake.server.doors.base import Asked, Door, Streamed
+from tidelake.server.doors.kql_parameters import with_parameters
 from tidelake.server.questions import Pipe, Question
 from tidelake.server.refusals import Failure
 
 PIECE_ROWS = 16_384  # that are written at a time
 UNNAMED = "NetDefaultDB"  # what clients say who name no database
 
-_DECLARED = re.compile(r"declare\s+query_parameters\s*\(", re.IGNORECASE)
-_PARAMETER = re.compile(
-    r"\s*([A-Za-z_]\w*)\s*:\s*(\w+)\s*(=\s*(?:\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|[^,)\"']+|\([^)]*\))+)?"
-)
 _NAMES = {
     "string": "System.String",
     "long": "System.Int64",
@@ -142,38 +139,6 @@ def _seconds(text: Any) -> float | None:
         return None
     days, hours, minutes, seconds = (float(part or 0) for part in found.groups())
     return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
-
-
-def with_parameters(text: str, given: dict[str, Any]) -> str:
-    """Give values, as KQL writes them, to the parameters that a text declares; one that it does not is left out."""
-    declared = _DECLARED.search(text)
-    if declared is None or not given:
-        return text
-    at, parts = declared.end(), []
-    while found := _PARAMETER.match(text, at):
-        name, kind, default = found.groups()
-        value = _literal(given[name], kind) if name in given else default and default.strip().removeprefix("=").strip()
-        parts.append(f"{name}:{kind} = {value}" if value else f"{name}:{kind}")
-        at = found.end()
-        if text[at : at + 1] != ",":
-            break
-        at += 1
-    return f"{text[: declared.end()]}{', '.join(parts)}{text[at:]}"
-
-
-def _literal(value: Any, kind: str) -> str:
-    """Return a parameter's value as KQL: texts that are written as KQL already stay as they are."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int | float):
-        return str(value)
-    text = str(value)
-    if kind.lower() == "string":
-        is_quoted = len(text) >= 2 and text[0] in "\"'" and text[-1] == text[0]
-        return text if is_quoted else orjson.dumps(text).decode()
-    if kind.lower() in ("datetime", "timespan", "dynamic", "guid", "decimal") and "(" not in text:
-        return f"{kind.lower()}({text})"
-    return text
 
 
 def _columns_of(schema: pa.Schema, result: Result) -> list[dict[str, str]]:

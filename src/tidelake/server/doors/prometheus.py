@@ -116,7 +116,8 @@ async def _worked(asked: Asked, told: dict[str, str], make: Callable[[Budget, st
     name = ".".join(parse_table_name(asked.call.table(told.get("table") or TABLE)))
     if not asked.may_see(name):
         raise NotFoundError("no such table", table=name, kind="no_table")
-    return await asked.questions.worked(asked.grant, lambda budget: make(budget, name))
+    running = asked.running(told.get("query", ""), "promql")
+    return await asked.questions.worked(running, lambda budget: make(budget, name))
 
 
 async def _series(asked: Asked, *, needed: bool = False) -> list[dict[str, str]]:

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.golden.make import FILES, FOLDER, TIDE_SCHEMA, as_json, tide_rows, tide_v3, tide_v3_rows
+from tests.golden.make import FILES, FOLDER, TIDE_SCHEMA, as_json, tide_rows
 from tests.support import foreign, stranger_v3
 from tests.support.rows import EXTENT_ID, KEY, Row, batch_of, by_time, exact, rows_of, write
 from tidelake.dynamic.values import encode
@@ -223,13 +223,15 @@ def test_our_golden_extent_still_prunes(memory_store: ObjectStore, predicate: Pr
     assert opened(memory_store, (FOLDER / "tide_v2.tlm").read_bytes()).pruned_blocks(predicate) == blocks
 
 
+@pytest.mark.parametrize("name", [name for name in FILES if name.startswith("tide_v3")])
 @pytest.mark.parametrize("source", ["golden", "today"])
-def test_a_stranger_reads_the_third_body_by_its_specification(memory_store: ObjectStore, source: str) -> None:
-    data = (FOLDER / "tide_v3.tlm").read_bytes() if source == "golden" else tide_v3()
+def test_a_stranger_reads_the_third_body_by_its_specification(source: str, name: str) -> None:
+    make_extent, make_rows = FILES[name]
+    data = (FOLDER / f"{name}.tlm").read_bytes() if source == "golden" else make_extent()
     footer, blocks = stranger_v3.read_extent(data)
-    assert [entry["row_count"] for entry in footer] == [60, 60, 24]
+    assert [entry["row_count"] for entry in footer] == list(map(len, make_rows()))
     rows = [[dict(zip(block, row, strict=True)) for row in zip(*block.values(), strict=True)] for block in blocks]
-    assert as_json(rows) == as_json([tide_v3_rows()[at : at + 60] for at in (0, 60, 120)])
+    assert as_json(rows) == as_json(make_rows())
 
 
 def test_a_stranger_reads_real_looking_events(memory_store: ObjectStore) -> None:

@@ -96,6 +96,27 @@ def tide_v3() -> bytes:
     return bytes(store.get(KEY))
 
 
+LINE_SCHEMA = Schema((Column(1, "ts", DataType("timestamp")), Column(2, "line", DataType("string"))))
+
+
+def tide_v3_lines_rows() -> list[Row]:
+    """Return lines of a log, whose templates have numbers, words, texts and equal variables, and others."""
+    made: list[Callable[[int], str | None]] = [
+        lambda n: f"worker{n % 4} took task {n * 7919} in {n % 90 + 10}ms at 10.0.{n % 200}.{n % 251}:0{n % 10}",
+        lambda n: f"block blk_{n * 104729**2} moved; block blk_{n * 104729**2} is gone, é{n}",
+        lambda n: f"session {n * 2654435761 % 2**32:08x} of user{n % 3}a opened",
+        lambda n: None if n % 5 else f"odd line {'x' * (n % 7)} {n} \n<*> {n}{'é' * (n % 3)}",
+    ]
+    return [{"ts": NOON_US + n * 1000, "line": made[n % 4](n)} for n in range(600)]
+
+
+def tide_v3_lines() -> bytes:
+    """Write an extent of the third body whose texts are templates, of two blocks."""
+    store, options = open_store("memory://"), WriteOptions(block_rows=590)
+    write(store, segment_format("tlm3"), LINE_SCHEMA, [batch_of(tide_v3_lines_rows(), LINE_SCHEMA)], options=options)
+    return bytes(store.get(KEY))
+
+
 def foreign_rows() -> list[list[Row]]:
     """Return the rows of the foreign extents, block by block, with times floored to microseconds."""
     blocks = []
@@ -120,6 +141,7 @@ FILES: dict[str, tuple[Callable[[], bytes], Callable[[], list[list[Row]]]]] = {
     "kyma_v2": (lambda: foreign.frame_v2(foreign.sample_batches()), foreign_rows),
     "tide_v2": (tide_v2, lambda: [tide_rows()[at : at + 5] for at in (0, 5, 10)]),
     "tide_v3": (tide_v3, lambda: [tide_v3_rows()[at : at + 60] for at in (0, 60, 120)]),
+    "tide_v3_lines": (tide_v3_lines, lambda: [tide_v3_lines_rows()[:590], tide_v3_lines_rows()[590:]]),
 }
 
 

@@ -30,6 +30,10 @@ def read_extent(data: bytes) -> tuple[list[dict[str, Any]], list[dict[str, list[
         return found
 
     words = {name: texts(piece(place), place["count"], None) for name, place in extent["dictionaries"].items()}
+    lines = {}
+    for name, place in extent.get("templates", {}).items():
+        held = [texts(piece(each), each["count"], None) for each in (place, place["words"])]
+        lines[name] = (*held, place["heads"])
     directories = {name: directory(piece(place)) for name, place in extent["shredded"].items()}
     seen += [(d["at"], d["at"] + d["len"]) for each in directories.values() for d in each["dictionaries"].values()]
     blocks = []
@@ -40,7 +44,10 @@ def read_extent(data: bytes) -> tuple[list[dict[str, Any]], list[dict[str, list[
             if column["type"] == "dynamic":
                 columns[name] = shredded(page, directories[name], number, entry["row_count"], data)
             else:
-                columns[name] = nullable(page, entry["row_count"], column["type"], words.get(name))
+                columns[name] = nullable(page, entry["row_count"], column["type"], words.get(name) or lines.get(name))
+            if name in lines:
+                length, checksum = lines[name][2][number]
+                assert xxhash.xxh3_64_hexdigest(page[:length]) == checksum
         blocks.append(columns)
     at = 0
     for start, end in sorted(seen):  # no byte is without a checksum
@@ -50,7 +57,7 @@ def read_extent(data: bytes) -> tuple[list[dict[str, Any]], list[dict[str, list[
     return footer, blocks
 
 
-def nullable(page: bytes, count: int, kind: str, words: list[bytes] | None) -> list[Any]:
+def nullable(page: bytes, count: int, kind: str, words: Any) -> list[Any]:
     if page[0] == 32:
         return values(page[1:], count, kind, words)
     if page[0] == 33:
@@ -62,7 +69,7 @@ def nullable(page: bytes, count: int, kind: str, words: list[bytes] | None) -> l
     return [next(found) if each else None for each in valid]
 
 
-def values(page: bytes, count: int, kind: str, words: list[bytes] | None) -> list[Any]:
+def values(page: bytes, count: int, kind: str, words: Any) -> list[Any]:
     if kind == "string":
         return [text.decode() for text in texts(page, count, words)]
     if kind == "bool":
@@ -111,9 +118,11 @@ def booleans(page: bytes, count: int) -> list[bool]:
     return [bool(bits[at // 8] >> at % 8 & 1) for at in range(count)]
 
 
-def texts(page: bytes, count: int, words: list[bytes] | None) -> list[bytes]:
+def texts(page: bytes, count: int, words: Any) -> list[bytes]:
     if page[0] == 16:
         return [page[1:]] * count
+    if page[0] == 20:
+        return templated(page[1:], count, words[0], words[1])
     if page[0] == 19:
         assert words is not None
         return [words[number] for number in integers(page[1:], count)]
@@ -123,6 +132,57 @@ def texts(page: bytes, count: int, words: list[bytes] | None) -> list[bytes]:
     letters = rest if page[0] == 17 else unzstd(rest, size)
     ends = np.cumsum([0, *lengths]).tolist()
     return [letters[start:end] for start, end in itertools.pairwise(ends)]
+
+
+def templated(page: bytes, count: int, templates: list[bytes], words: list[bytes]) -> list[bytes]:
+    numbers_page, page = cut(page)
+    numbers = integers(numbers_page, count)
+    total = int.from_bytes(page[:4], "little")
+    rest, page = cut(page[4:])
+    pages = int.from_bytes(page[:4], "little")
+    kinds_page, page = cut(page[4:])
+    lengths_page, page = cut(page)
+    kinds, lengths = iter(integers(kinds_page, pages)), iter(integers(lengths_page, pages))
+    many = {number: numbers.count(number) for number in set(numbers)}
+    small = sum(many[n] * templates[n].count(b"\xff") for n in many if many[n] < 128)
+    rests = iter(texts(rest, small, None))
+    found: dict[int, list[Any]] = {}
+    for number in sorted(many):
+        for slot in range(templates[number].count(b"\xff")):
+            own = found.setdefault(number, [])
+            if many[number] < 128:
+                own.append([next(rests) for _ in range(many[number])])
+                continue
+            kind, length = next(kinds), next(lengths)
+            own.append(variable(page[:length], kind, many[number], words, own[:slot]))
+            page = page[length:]
+    assert not page
+    columns = {number: zip(*own, strict=True) for number, own in found.items()}
+    lines = []
+    for number in numbers:
+        pieces = templates[number].split(b"\xff")
+        held = next(columns[number]) if len(pieces) > 1 else ()
+        lines.append(b"".join(itertools.chain.from_iterable(zip(pieces, [*held, b""], strict=True))))
+    assert sum(map(len, lines)) == total
+    return lines
+
+
+def variable(page: bytes, kind: int, count: int, words: list[bytes], earlier: list[list[bytes]]) -> list[bytes]:
+    if kind == 0:
+        return texts(page, count, None)
+    if kind == 2:
+        return [words[number] for number in integers(page, count)]
+    if kind == 3:
+        return earlier[int.from_bytes(page, "little")]
+    width, prefix, suffix = struct.unpack_from("<BHH", page)
+    before, after = page[5 : 5 + prefix], page[5 + prefix : 5 + prefix + suffix]
+    digits = integers(page[5 + prefix + suffix :], count)
+    return [before + str(number).zfill(width).encode() + after for number in digits]
+
+
+def cut(data: bytes) -> tuple[bytes, bytes]:
+    size = int.from_bytes(data[:4], "little")
+    return data[4 : 4 + size], data[4 + size :]
 
 
 def directory(data: bytes) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from tidelake.kernels.spreading import spread
 # Of numbers and bits. Pages are stored: these stay for good.
 CONSTANT, PLAIN, ZSTD, DELTA, PCO, REAL_PCO = range(6)
 # Of texts and other bytes.
-TEXT_CONSTANT, TEXT_PLAIN, TEXT_ZSTD, TEXT_DICTIONARY = range(16, 20)
+TEXT_CONSTANT, TEXT_PLAIN, TEXT_ZSTD, TEXT_DICTIONARY, TEXT_TEMPLATES = range(16, 21)
 # Of nulls, before the values of a column.
 NO_NULLS, ALL_NULLS, SOME_NULLS = range(32, 35)
 
@@ -39,6 +39,7 @@ CODEC_NAMES = {
     TEXT_PLAIN: "plain",
     TEXT_ZSTD: "zstd",
     TEXT_DICTIONARY: "dictionary",
+    TEXT_TEMPLATES: "templates",
     ALL_NULLS: "nulls",
 }
 
@@ -181,30 +182,45 @@ def decode_texts(page: memoryview, count: int, kind: pa.DataType, dictionary: pa
 
 def encode_column(values: pa.Array, codes: _Array | None = None) -> bytes:
     """Encode a column of a block with its nulls; ``codes`` are its numbers in a dictionary, without nulls."""
+    head = nulls_head(values)
+    if head[0] == ALL_NULLS:
+        return head
+    present = values if codes is not None or not values.null_count else values.drop_null()
+    return head + encode_values(present, codes)
+
+
+def nulls_head(values: pa.Array) -> bytes:
+    """Encode which rows of a column are null: what its page begins with."""
     if not values.null_count:
-        return bytes([NO_NULLS]) + encode_values(values, codes)
+        return bytes([NO_NULLS])
     if values.null_count == len(values):
         return bytes([ALL_NULLS])
     valid = encode_bits(values.is_valid().to_numpy(zero_copy_only=False))
-    present = values if codes is not None else values.drop_null()
-    return struct.pack("<BI", SOME_NULLS, len(valid)) + valid + encode_values(present, codes)
+    return struct.pack("<BI", SOME_NULLS, len(valid)) + valid
 
 
 def decode_column(page: memoryview, count: int, kind: pa.DataType, dictionary: pa.Array | None = None) -> pa.Array:
     """Decode a column of a block; texts of a dictionary stay numbers into it."""
+    valid, rest = decode_nulls(page, count)
+    if not len(rest) and not valid.any():
+        return pa.nulls(count, kind)
+    dense = decode_values(rest, int(valid.sum()), kind, dictionary)
+    return dense if valid.all() else spread(dense, valid)
+
+
+def decode_nulls(page: memoryview, count: int) -> tuple[npt.NDArray[np.bool_], memoryview]:
+    """Read which rows of a column have a value; and the page of the values."""
     state = _codec_of(page)
     if state == NO_NULLS:
-        return decode_values(page[1:], count, kind, dictionary)
+        return np.ones(count, dtype=np.bool_), page[1:]
     if state == ALL_NULLS:
-        return pa.nulls(count, kind)
+        return np.zeros(count, dtype=np.bool_), page[:0]
     if state != SOME_NULLS:
         raise ValueError(f"nulls in codec {state}")
     (size,) = _unpack("<I", page, 1)
     if size > len(page) - 5:
         raise ValueError("nulls that end past the page")
-    valid = decode_bits(page[5 : 5 + size], count)
-    dense = decode_values(page[5 + size :], int(valid.sum()), kind, dictionary)
-    return spread(dense, valid)
+    return decode_bits(page[5 : 5 + size], count), page[5 + size :]
 
 
 def encode_values(values: pa.Array, codes: _Array | None = None) -> bytes:

@@ -23,10 +23,11 @@ GAIN = 0.98  # a dictionary that saves less is not worth a request of its own
 
 
 class Coded(NamedTuple):
-    """A dictionary, and for each block the numbers of its values, without nulls."""
+    """A dictionary, for each block the numbers of its values, without nulls, and about how many bytes that takes."""
 
     dictionary: pa.Array
     codes: Sequence[npt.NDArray[Any]]
+    size: float
 
 
 def coded(blocks: Sequence[pa.Array]) -> Coded | None:
@@ -45,7 +46,7 @@ def coded(blocks: Sequence[pa.Array]) -> Coded | None:
     as_codes = len(encode_texts(dictionary)) + len(encode_ints(codes[at].astype("int64"))) * share
     if as_codes > len(encode_texts(present[at])) * share * GAIN:
         return None
-    return Coded(dictionary, codes)
+    return Coded(dictionary, codes, as_codes)
 
 
 def _is_mostly_new(blocks: Sequence[pa.Array]) -> bool:

@@ -2,25 +2,26 @@
 
 ::
 
-    "KYMA" 03 | block … | dictionaries | directories | footer, JSON | u32 length of the footer | "KYMA" 03
+    "KYMA" 03 | block … | dictionaries | templates | directories | footer, JSON | u32 length of the footer | "KYMA" 03
     block:      the page of a column | the page of a column …
 
 The footer is that of v2: for each block the bounds that every reader knows in ``cols``, and in ``tide`` for each column
 where its page lies, its checksum and the richer statistics. The last entry's ``extent`` says also where the
-``dictionaries`` of text columns and the directories of ``shredded`` ones lie. There is no byte between the magics that
-is not under a checksum. ``docs/format.md`` is the specification, ``codecs`` has the pages, ``shredded`` the dynamic
-columns. It does not decide which key or id an extent has.
+``dictionaries`` and ``templates`` of text columns and the directories of ``shredded`` ones lie. There is no byte
+between the magics that is not under a checksum. ``docs/format.md`` is the specification, ``codecs`` has the pages,
+``templates`` the lines of logs, ``shredded`` the dynamic columns. It does not decide which key or id an extent has.
 """
 
 from __future__ import annotations
 
 import pickle
 import struct
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
@@ -62,10 +63,11 @@ from tidelake.pruning.statistics import Stats
 from tidelake.runtime.deferred import deferred
 
 if TYPE_CHECKING:
-    from tidelake.format import dictionaries, shredded
+    from tidelake.format import dictionaries, shredded, templates
     from tidelake.format.writing import BlockWriter, Draft, Seal
 else:
     shredded, dictionaries = deferred("tidelake.format.shredded"), deferred("tidelake.format.dictionaries")
+    templates = deferred("tidelake.format.templates")
 
 MAGIC_V3 = b"KYMA\x03"
 FILTERED_ROWS = 4_096  # of a block, below which all statistics of its dynamic columns are kept
@@ -108,6 +110,7 @@ class Tlm3Reader:
         self._lock = Lock()
         self._directories: dict[str, shredded.Directory] = {}
         self._dictionaries: dict[tuple[str, int], pa.Array] = {}
+        self._templates: dict[str, templates.Dictionary] = {}
 
     def metadata(self) -> ExtentMetadata:
         parts = self._parts
@@ -139,6 +142,8 @@ class Tlm3Reader:
                     dictionary=lambda leaf: self._leaf_dictionary(column.name, leaf),
                 )  # fmt: skip
                 return pages.whole()
+            if column.name in self._parts.templates:
+                return templates.decode_column(memoryview(data), rows, self._column_templates(column.name))
             found = codecs.decode_column(memoryview(data), rows, kind, self._column_dictionary(column.name))
             return found.dictionary_decode() if pa.types.is_dictionary(found.type) else found
 
@@ -150,23 +155,26 @@ class Tlm3Reader:
         opened: dict[str, shredded.BlockPages] = {}
         found = []
         for name, path in paths:
-            try:
+            with self._readable(block, name):
                 if name not in opened:
                     opened[name] = self._pages(name, block, info)
                 found.append(opened[name].at_path(path))
-            except shredded.ChecksumError as error:
-                raise CorruptExtent(
-                    "checksum mismatch", object=self._key, block=block, column=name, kind="checksum"
-                ) from error
-            except (ValueError, pa.ArrowException) as error:
-                raise CorruptExtent(
-                    "not a readable column", object=self._key, block=block, column=name, reason=reason_of(error)
-                ) from error
         return found
 
     def paths_size(self, block: int, paths: Sequence[tuple[str, str]]) -> int:
         """Return how many bytes of a block the values at paths take, about: dictionaries are not counted."""
         return sum(self._directory(name).path_bytes(block, path) for name, path in paths)
+
+    def read_templates(self, block: int, column: str) -> pa.DictionaryArray | None:
+        """Read the templates of a block's texts, as ``message_template`` has them; None if they are not stored."""
+        info = block_of(self._parts.blocks, block, self._key)
+        held = self._parts.templates.get(column)
+        if held is None or held.every_word:
+            return None
+        length, checksum = held.heads[block]
+        data = memoryview(self._verified(PieceInfo(info.pieces[column].offset, length, checksum), column))
+        with self._readable(block, column):
+            return templates.decode_shown(data, info.stats.rows, self._column_templates(column))
 
     def parts(self) -> list[PartInfo]:
         """Return what columns consist of: pages and dictionaries, and of dynamic ones the columns of their leaves."""
@@ -181,6 +189,10 @@ class Tlm3Reader:
             rows = sum(block.stats.rows for block in self._parts.blocks)
             used = tuple(dict.fromkeys(map(codecs.codec_name, data)))
             found.append(PartInfo(name, "values", None, used, rows, sum(map(len, data))))
+            if (held := self._parts.templates.get(name)) is not None:
+                for what, (piece, count) in (("templates", held.templates), ("words", held.words)):
+                    codec = codecs.codec_name(memoryview(self._verified(piece, name)))
+                    found.append(PartInfo(name, what, None, (codec,), count, piece.length))
             if (place := self._parts.dictionaries.get(name)) is not None:
                 words = codecs.codec_name(memoryview(self._verified(place[0], name)))
                 found.append(PartInfo(name, "dictionary", None, (words,), place[1], place[0].length))
@@ -192,6 +204,20 @@ class Tlm3Reader:
     def directory(self, column: str) -> shredded.Directory:
         """Return what is known of the leaves of a dynamic column."""
         return self._directory(column)
+
+    @contextmanager
+    def _readable(self, block: int, name: str) -> Iterator[None]:
+        """Call bytes that do not decode corrupt."""
+        try:
+            yield
+        except shredded.ChecksumError as error:
+            raise CorruptExtent(
+                "checksum mismatch", object=self._key, block=block, column=name, kind="checksum"
+            ) from error
+        except (ValueError, pa.ArrowException) as error:
+            raise CorruptExtent(
+                "not a readable column", object=self._key, block=block, column=name, reason=reason_of(error)
+            ) from error
 
     def _pages(self, name: str, block: int, info: BlockInfo) -> shredded.BlockPages:
         piece = info.pieces[name]
@@ -229,6 +255,18 @@ class Tlm3Reader:
         piece, count = place
         return self._dictionary((name, -1), piece, count)
 
+    def _column_templates(self, name: str) -> templates.Dictionary:
+        if name not in self._templates:
+            held = self._parts.templates[name]
+            texts = [
+                codecs.decode_texts(memoryview(self._verified(piece, name)), count, pa.binary())
+                for piece, count in (held.templates, held.words)
+            ]
+            found = templates.Dictionary(*texts, every_word=held.every_word)
+            with self._lock:
+                self._templates.setdefault(name, found)
+        return self._templates[name]
+
     def _leaf_dictionary(self, name: str, leaf: int) -> pa.Array:
         place = self._directory(name).dictionaries[leaf]
         return self._dictionary(
@@ -249,6 +287,18 @@ class Tlm3Reader:
         return data
 
 
+class _TemplatePlaces(NamedTuple):
+    """Where the templates of a column and the words of their variables lie, and how many there are.
+
+    ``heads`` are the bytes of each block that tell the templates of its rows: their length and checksum.
+    """
+
+    templates: tuple[PieceInfo, int]
+    words: tuple[PieceInfo, int]
+    every_word: bool
+    heads: Sequence[tuple[int, str]]
+
+
 @dataclass(frozen=True, slots=True)
 class _Parts:
     """An opened extent: what its footer says."""
@@ -260,6 +310,7 @@ class _Parts:
     blocks: Sequence[BlockInfo]
     dictionaries: Mapping[str, tuple[PieceInfo, int]]
     shredded: Mapping[str, PieceInfo]
+    templates: Mapping[str, _TemplatePlaces]
 
     def slim(self, blocks: Collection[int], columns: Collection[str]) -> _Parts:
         """Return what is needed to read these columns of these blocks."""
@@ -271,6 +322,7 @@ class _Parts:
             blocks=slim_blocks(self.blocks, blocks, names),
             dictionaries={name: place for name, place in self.dictionaries.items() if name in names},
             shredded={name: place for name, place in self.shredded.items() if name in names},
+            templates={name: place for name, place in self.templates.items() if name in names},
         )
 
 
@@ -279,6 +331,7 @@ def _encode(draft: Draft, pool: Executor) -> Seal:
     pages: dict[str, list[Any]] = {}
     words: dict[str, pa.Array] = {}
     leaves: dict[str, shredded.Encoded] = {}
+    lines: dict[str, templates.Templated] = {}
     for at, column in enumerate(draft.schema):
         values = [block.column(at) for block in draft.blocks]
         if column.type.kind == "dynamic":
@@ -286,11 +339,19 @@ def _encode(draft: Draft, pool: Executor) -> Seal:
             pages[column.name] = [b"".join(data for _, _, data in block) for block in encoded.pages]
             continue
         coded = dictionaries.coded(values) if column.type.kind == "string" else None
+        if column.type.kind == "string":
+            found = templates.templated(values, None if coded is None else coded.size, pool)
+            if found is not None:
+                lines[column.name] = found
+                continue
         codes: Sequence[Any] = [None] * len(values) if coded is None else coded.codes
         if coded is not None:
             words[column.name] = coded.dictionary
         pages[column.name] = [pool.submit(codecs.encode_column, *each) for each in zip(values, codes, strict=True)]
     made = {name: [page if isinstance(page, bytes) else page.result() for page in each] for name, each in pages.items()}
+    split_pages = {name: [page.result() for page in each.pages] for name, each in lines.items()}
+    made |= {name: [page for page, _ in each] for name, each in split_pages.items()}
+    heads = {name: [(size, checksum_of(page[:size])) for page, size in each] for name, each in split_pages.items()}
 
     def seal(stats: Sequence[Stats]) -> list[bytes | pa.Buffer]:
         parts: list[bytes | pa.Buffer] = [MAGIC_V3]
@@ -303,10 +364,22 @@ def _encode(draft: Draft, pool: Executor) -> Seal:
             at += len(data)
             return {"at": at - len(data), "len": len(data), "sum": checksum_of(data)}
 
+        def put_texts(texts: pa.Array) -> dict[str, Any]:
+            return {**put(codecs.encode_texts(texts)), "count": len(texts)}
+
         for number, known in enumerate(stats):
             places = [put(made[column.name][number]) for column in draft.schema]
             entries.append(block_entry(draft.schema, _without_filters(known, draft.schema), places))
-        shared = {name: {**put(codecs.encode_texts(each)), "count": len(each)} for name, each in words.items()}
+        shared = {name: put_texts(each) for name, each in words.items()}
+        split = {
+            name: {
+                **put_texts(each.templates),
+                "words": put_texts(each.words),
+                "every_word": each.every_word,
+                "heads": heads[name],
+            }
+            for name, each in lines.items()
+        }
         directories = {}
         for name, each in leaves.items():
             found = {}
@@ -318,6 +391,7 @@ def _encode(draft: Draft, pool: Executor) -> Seal:
             "id": draft.extent_id,
             "schema": draft.schema.to_json(),
             "dictionaries": shared,
+            "templates": split,
             "shredded": directories,
         }
         footer = sealed_json(entries)
@@ -358,7 +432,19 @@ def _open(store: ObjectStore, key: str) -> _Parts:
     directories = {name: piece_of(place, end) for name, place in extent["shredded"].items()}
     if missing := [c.name for c in schema if c.type.kind == "dynamic" and c.name not in directories]:
         raise ValueError(f"no directory of column {missing[0]!r}")
-    return _Parts(extent["id"], schema, end, len(footer), blocks, words, directories)
+    split = {name: _template_places(each, end, blocks, name) for name, each in extent.get("templates", {}).items()}
+    return _Parts(extent["id"], schema, end, len(footer), blocks, words, directories, split)
+
+
+def _template_places(told: Mapping[str, Any], end: int, blocks: Sequence[BlockInfo], name: str) -> _TemplatePlaces:
+    heads = tuple((length, checksum) for length, checksum in told["heads"])
+    if len(heads) != len(blocks) or type(told["every_word"]) is not bool:
+        raise ValueError(f"templates of {len(heads)} blocks where there are {len(blocks)}")
+    for (length, checksum), block in zip(heads, blocks, strict=True):
+        place = block.pieces[name]
+        piece_of({"at": place.offset, "len": length, "sum": checksum}, place.offset + place.length)
+    own, words = ((piece_of(each, end), _count(each)) for each in (told, told["words"]))
+    return _TemplatePlaces(own, words, told["every_word"], heads)
 
 
 def _count(place: Mapping[str, Any]) -> int:

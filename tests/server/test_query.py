@@ -126,6 +126,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory, lake_folder: Path) -> Iter
     with tidelake.connect(place, upkeep=False) as lake:
         tokens = {
             "a": create_token(lake.store, "a", roles=["read"], namespaces=["a"])[0],
+            "b": create_token(lake.store, "b", roles=["read"], namespaces=["b"])[0],
             "writer": create_token(lake.store, "w", roles=["write"])[0],
             "ann": create_token(lake.store, "ann", roles=["read"], namespaces=["a"], users=["ann"])[0],
         }
@@ -202,3 +203,58 @@ def test_the_lines_at_the_gate_take_turns() -> None:
         await gate._enter("d")
 
     asyncio.run(full())
+
+
+def test_answers_are_kept_until_a_table_changes(client: httpx.Client, reader: tidelake.Lake) -> None:
+    reader.create_table("kept.rows", {"ts": "timestamp", "n": "long"}).append([{"ts": "2026-01-01T00:00:00Z", "n": 1}])
+
+    def ask(**question: object) -> tuple[object, str]:
+        answer = client.post("/v1/query", json=question)
+        return answer.json(), answer.headers["x-tidelake-cache"]
+
+    total = {"sql": "select sum(n) s from kept.rows"}
+    assert ask(**total) == ([{"s": 1}], "miss")
+    assert ask(**total) == ([{"s": 1}], "hit")
+    assert ask(**total, format="json", budget={"seconds": 5}) == ([{"s": 1}], "hit")
+    explained = client.post("/v1/explain", json=total).json()
+    assert explained["kept"] == ["json"]
+    assert "is kept as json" in explained["text"]
+    reader.table("kept.rows").append([{"ts": "2026-01-01T00:00:01Z", "n": 2}])
+    assert ask(**total) == ([{"s": 3}], "miss")
+    assert ask(**total, end="2026-01-01T00:00:01Z") == ([{"s": 1}], "miss")
+    assert ask(**total, end="2026-01-01T00:00:01Z") == ([{"s": 1}], "hit")
+    assert ask(**total, snapshot=2) == ask(**total, snapshot=2) == ([{"s": 1}], "miss")
+    for text in (
+        "kept.rows | extend at = now() | project n",
+        "kept.rows | where rand() < 2 | project n",
+        "kept.rows | sample 1",
+        "union withsource=t kept.* | count",
+        "kept.rows | project g = new_guid()",
+    ):
+        assert [ask(kql=text)[1] for _ in range(2)] == ["miss", "miss"], text
+    for text in ("select rand() < 2 r from kept.rows", "select uuid() is null u from kept.rows", "select now() n"):
+        assert [client.post("/v1/query", json={"sql": text}).headers.get("x-tidelake-cache") for _ in range(2)] in (
+            ["miss", "miss"],
+            [None, None],
+        ), text
+    tables = {"db": "kept", "csl": "rows | count"}
+    assert [client.post("/v2/rest/query", json=tables).headers["x-tidelake-cache"] for _ in range(2)] == ["miss", "hit"]
+    told = client.get("/metrics").text
+    assert 'tidelake_result_cache_lookups{outcome="hit"}' in told
+    reader.drop_table("kept.rows")
+    assert client.post("/v1/query", json=total).status_code in (400, 404)
+
+
+def test_what_is_kept_for_one_token_is_not_told_to_another(guarded: tuple[Served, dict[str, str]]) -> None:
+    server, tokens = guarded
+    question = {"sql": "select sum(n) s from a.logs"}
+    with server.client(tokens["a"]) as client:
+        assert [client.post("/v1/query", json=question).headers["x-tidelake-cache"] for _ in range(2)] == [
+            "miss",
+            "hit",
+        ]
+    with server.client(tokens["b"]) as client:
+        assert client.post("/v1/query", json=question).status_code in (400, 404)
+    own = {"sql": "select n from a.own"}
+    with server.client(tokens["ann"]) as client:
+        assert client.post("/v1/query", json=own).json() == [{"n": 3}]

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from tidelake.dynamic.forms import decode
+from tidelake.handle.table_handle import TableHandle
 from tidelake.logical.frames import pandas_frame
 from tidelake.model.schema import JSON_FIELD
 from tidelake.pruning.plan import ScanPlan
@@ -52,6 +53,13 @@ class Result:
     def plans(self) -> tuple[ScanPlan, ...]:
         """The plan of each table's scan, in the order of the text."""
         return tuple(replace(scan.plan, warnings=each) for scan, each in zip(self._scans, self._by_scan(), strict=True))
+
+    @property
+    def reads(self) -> tuple[tuple[str, str], ...] | None:
+        """The tables that it reads and their snapshots' ids, if these alone say what its rows are; or else None."""
+        if not self._prepared.repeatable or not all(isinstance(scan.table, TableHandle) for scan in self._scans):
+            return None
+        return tuple(sorted({(scan.table.name, scan.table.snapshot.id) for scan in self._scans}))
 
     @property
     def read_bytes(self) -> int:

@@ -46,7 +46,7 @@ from tidelake.query.prepared import Prepared, Scan
 from tidelake.query.pushdown import Ask, push_down
 from tidelake.query.result import Result
 from tidelake.query.row_sizes import guard_sizes
-from tidelake.query.sql.parse import asks_the_time, check_text, parse_sql, too_deep, with_clock
+from tidelake.query.sql.parse import asks_the_time, check_text, is_by_chance, parse_sql, too_deep, with_clock
 from tidelake.query.sql.setting import split_user
 from tidelake.runtime.deferred import deferred
 from tidelake.runtime.forking import renew_after_fork
@@ -104,6 +104,11 @@ class View:
     def is_whole(self) -> bool:
         """Whether all rows of a snapshot are meant."""
         return not self.has_range and self.added is None
+
+    @property
+    def is_newest(self) -> bool:
+        """Whether the newest snapshots are meant, whole or a range of time."""
+        return self.as_of is None and not self.snapshots and self.added is None
 
     def state_of(self, table: str) -> AsOf | None:
         """Return the state of a table that is meant where a query names none."""
@@ -269,7 +274,9 @@ def _prepare_with_overflow(text: str, language: Language, seen: _Seen) -> tuple[
             if error.unknown is None or not seen.show_overflowed(error.unknown):
                 raise nor_in_overflow(error, seen.schemas().values()) from None
         else:
-            return prepared, lasting and not seen.overflowed
+            return replace(prepared, repeatable=prepared.repeatable and not seen.overflowed), (
+                lasting and not seen.overflowed
+            )
 
 
 def _prepare(text: str, language: Language, seen: _Seen) -> tuple[Prepared, bool]:
@@ -283,7 +290,8 @@ def _prepare(text: str, language: Language, seen: _Seen) -> tuple[Prepared, bool
         (asks, grows), shape = push_down(bound), _without_logical(shape_of(bound))
         guard_sizes(bound.tree)
         lasting = not (lowered.timely or seen.answers or seen.looked_around)
-        prepared = Prepared(text, language, bound.tree, names, asks, shape, lowered, grows=grows)
+        repeatable = lasting and not is_by_chance(bound.tree)
+        prepared = Prepared(text, language, bound.tree, names, asks, shape, lowered, grows=grows, repeatable=repeatable)
         return replace(prepared, apart=with_paths_apart(prepared)), lasting
     tree: exp.Query = parse_sql(text)
     if columns := quoted_columns(tree, text, seen):
@@ -298,7 +306,11 @@ def _prepare(text: str, language: Language, seen: _Seen) -> tuple[Prepared, bool
     names = tuple(bound.shown.get(name, name) for name in adapted.named_selects)
     guard_sizes(adapted)
     clocks = _clocks(adapted)
-    prepared = Prepared(text, language, adapted, names, asks, shape, clocks=clocks, picked=columns_picked, grows=grows)
+    repeatable = lasting and not is_by_chance(adapted)
+    prepared = Prepared(
+        text, language, adapted, names, asks, shape, clocks=clocks, picked=columns_picked, grows=grows,
+        repeatable=repeatable,
+    )  # fmt: skip
     return replace(prepared, apart=with_paths_apart(prepared)), lasting
 
 

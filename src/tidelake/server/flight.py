@@ -29,7 +29,8 @@ from tidelake.query.result import Result
 from tidelake.server.access import Grant
 from tidelake.server.credentials import Keeper, token_of
 from tidelake.server.protocols.protobuf import Field, Message
-from tidelake.server.questions import AT_ONCE, Question, Questions
+from tidelake.server.question import Question
+from tidelake.server.questions import AT_ONCE, Questions
 from tidelake.server.refusals import Forbidden, Unauthenticated, failure_of
 from tidelake.server.settings import ServeSettings
 from tidelake.write.ingest import ingest

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from prometheus_client import (
     CollectorRegistry,
@@ -30,6 +30,14 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 log = logging.getLogger("tidelake.server")
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+
+
+class KeptCounts(Protocol):
+    """What is counted of kept answers."""
+
+    hits: int
+    misses: int
+    held_bytes: int
 
 
 class Meters:
@@ -57,6 +65,15 @@ class Meters:
     def watch_held(self, held: Callable[[], float]) -> None:
         """Show how many bytes are held when somebody looks."""
         self._held.set_function(held)
+
+    def watch_answers(self, kept: KeptCounts) -> None:
+        """Show how many answers were found kept, and how many bytes of them there are, when somebody looks."""
+        own: Any = {"registry": self.registry, "namespace": "tidelake"}
+        found = Gauge("result_cache_lookups", "Looks for a kept answer, by what came of them.", ["outcome"], **own)
+        found.labels("hit").set_function(lambda: kept.hits)
+        found.labels("miss").set_function(lambda: kept.misses)
+        held = Gauge("result_cache_bytes", "Bytes of answers that are kept.", **own)
+        held.set_function(lambda: kept.held_bytes)
 
     def dropped(self, count: int) -> None:
         """Count messages that nobody sends again."""

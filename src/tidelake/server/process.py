@@ -78,7 +78,10 @@ async def _serve(
     doors = Doors(settings, staging, budget, meters, keeper)
     syslog = SyslogListener(staging, meters.dropped)
     stopping = asyncio.Event()
-    questions = Questions(lake, Limits(settings.query_seconds, settings.query_memory_bytes))
+    questions = Questions(
+        lake, Limits(settings.query_seconds, settings.query_memory_bytes, settings.result_cache_bytes)
+    )
+    meters.watch_answers(questions.kept)
     others = opened(DOORS, doors, lake, questions, partial(described, DOORS, PROTOCOLS))
     app = make_app(doors, PROTOCOLS, _Readiness(lake, staging, stopping).check, others)
     server = _HttpServer(_http_config(settings, app))

@@ -10,10 +10,10 @@ from __future__ import annotations
 import asyncio
 import io
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -21,12 +21,14 @@ from tidelake.errors import InvalidInputError, TidelakeError
 from tidelake.lake import Lake
 from tidelake.query.budget import Budget
 from tidelake.query.result import Result
-from tidelake.query.session import Language, Sight, View, run
+from tidelake.query.session import run
 from tidelake.server.access import Grant
 from tidelake.server.credentials import ANONYMOUS
 from tidelake.server.gate import Gate
+from tidelake.server.kept_answers import KeptAnswers
+from tidelake.server.question import Question
 from tidelake.server.refusals import Refusal
-from tidelake.server.running import TEXT_SHOWN, Running, RunningQuestions, new_id
+from tidelake.server.running import TEXT_SHOWN, Running, RunningQuestions
 
 AT_ONCE = 4
 WAITING = 512
@@ -42,26 +44,7 @@ class Limits:
 
     seconds: float = 60.0
     memory_bytes: int = 1 << 30
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """A text, in which language, for whom."""
-
-    text: str
-    language: Language
-    grant: Grant
-    namespace: str
-    user: str | None = None
-    budget: Mapping[str, Any] = field(default_factory=dict)
-    view: View = field(default_factory=View)
-    door: str = ""
-    id: str = field(default_factory=new_id)
-
-    @property
-    def sight(self) -> Sight:
-        """What of the lake it may see."""
-        return Sight(self.namespace, self.grant.may_reach)
+    kept_bytes: int = 64 << 20  # of answers that are kept
 
 
 class Gone(Refusal):
@@ -75,22 +58,31 @@ class Questions:
 
     def __init__(self, lake: Lake, limits: Limits | None = None, *, at_once: int = AT_ONCE) -> None:
         self._lake, self._limits = lake, limits or Limits()
+        self.kept = KeptAnswers(lake, self._limits.kept_bytes)
         self.running = RunningQuestions()
         self._gate = Gate(at_once, WAITING)
         self._threads = ThreadPoolExecutor(at_once, thread_name_prefix="tidelake-question")
         self._looks = Gate(LOOKS_AT_ONCE, WAITING)
         self._looking = ThreadPoolExecutor(LOOKS_AT_ONCE, thread_name_prefix="tidelake-look")
 
+    async def kept_answer(self, question: Question, form: str, *, count: bool = True) -> bytes | None:
+        """Return the answer to a question in a form, if it is kept and still true."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._looking, partial(self.kept.find, question, form, count=count))
+
     @asynccontextmanager
     async def answered(
-        self, question: Question, write: Callable[[Result, Pipe], None]
+        self, question: Question, write: Callable[[Result, Pipe], None], *, keep_as: str | None = None
     ) -> AsyncIterator[AsyncIterator[bytes]]:
-        """Ask, and yield what ``write`` makes of the result as pieces of bytes; leaving ends the question."""
+        """Ask, and yield what ``write`` makes of the result as pieces of bytes; leaving ends the question.
+
+        With a form to ``keep_as``, the answer is kept for whoever asks the same.
+        """
         loop = asyncio.get_running_loop()
         async with self._gate.passing(question.grant.id):
             with self.running.listed(_running(question)) as running:
-                pipe = Pipe(loop, running)
-                task = loop.run_in_executor(self._threads, self._ask, question, write, pipe)
+                pipe = Pipe(loop, running, kept_bytes=self.kept.answer_bytes if keep_as else 0)
+                task = loop.run_in_executor(self._threads, self._ask, question, write, pipe, keep_as)
                 try:
                     yield _pieces(pipe, task)
                 finally:
@@ -134,9 +126,11 @@ class Questions:
         finally:
             running.stop()  # should nobody wait for it any more
 
-    def _ask(self, question: Question, write: Callable[[Result, Pipe], None], pipe: Pipe) -> None:
-        write(self._run(question, pipe.running), pipe)
-        pipe.flush()
+    def _ask(self, question: Question, write: Callable[[Result, Pipe], None], pipe: Pipe, keep_as: str | None) -> None:
+        result = self._run(question, pipe.running)
+        write(result, pipe)
+        if keep_as is not None and (whole := pipe.whole) is not None:
+            self.kept.keep(question, keep_as, result, whole)
 
     def _run(self, question: Question, running: Running) -> Result:
         asked = Budget.of({**question.budget, "external": ()})
@@ -174,9 +168,11 @@ def _running(question: Question) -> Running:
 class Pipe(io.RawIOBase):
     """What a thread writes and the event loop reads, no more than a few pieces ahead."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, running: Running) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, running: Running, *, kept_bytes: int = 0) -> None:
         super().__init__()
         self._loop, self.running = loop, running
+        self._kept_bytes = kept_bytes  # up to which all that was written is held, to be kept
+        self._kept: list[bytes] = []
         self.pieces: asyncio.Queue[bytes] = asyncio.Queue(LINE)
         self._held = bytearray()
 
@@ -203,7 +199,17 @@ class Pipe(io.RawIOBase):
         """What is held when the writer has ended."""
         return bytes(self._held)
 
+    @property
+    def whole(self) -> bytes | None:
+        """All that was written, if it is to be kept and not too much."""
+        size = sum(map(len, self._kept)) + len(self._held)
+        return b"".join([*self._kept, self._held]) if size <= self._kept_bytes else None
+
     def _put(self, piece: bytes) -> None:
+        if self._kept_bytes:
+            self._kept.append(piece)
+            if sum(map(len, self._kept)) > self._kept_bytes:
+                self._kept, self._kept_bytes = [], 0
         until_s = time.monotonic() + READ_WITHIN_S
         putting = asyncio.run_coroutine_threadsafe(self.pieces.put(piece), self._loop)
         while not self.running.is_stopped():

@@ -54,6 +54,7 @@ class ServeSettings:
     create_tables: bool = True
     query_seconds: float = 60.0  # that a question may take at most
     query_memory_bytes: int = 1 << 30
+    result_cache_bytes: int = 64 << 20  # of answers that are kept while no table changes; 0 keeps none
     kafka: str | None = None  # bootstrap servers
     kafka_topics: str | None = None  # topic=namespace.table, …
     kafka_group: str = "tidelake"
@@ -176,6 +177,7 @@ def _wrong(settings: ServeSettings) -> list[str]:
         "deadline_s": (lambda v: 0.1 <= v <= 600, "is 0.1 to 600"),
         "query_seconds": (lambda v: 0.1 <= v <= 86_400, "is 0.1 to 86,400"),
         "query_memory_bytes": (lambda v: v >= 64 << 20, "is at least 64 MiB"),
+        "result_cache_bytes": (lambda v: v >= 0, "is at least 0"),
         "drain_s": (lambda v: 0 <= v <= 600, "is 0 to 600"),
     }
     for name, (is_right, rule) in rules.items():

@@ -34,6 +34,7 @@ MAX_TEXT = 1_000_000  # characters: more than any query a person wrote, and as m
 _STATEMENTS = ("select", "with", "from", "values", "union")
 _TAKEN = {"when", "then", "else", "end", "case", "for", "on", "between", "and", "or", "not", "in", "is", "as"}
 _TIMES = (exp.DType.TIMESTAMP, exp.DType.TIMESTAMPTZ, exp.DType.TIMESTAMPLTZ, exp.DType.TIMESTAMPNTZ)
+_BY_CHANCE = re.compile("rand|uuid|new_guid|newid|shuffle|monotonic|partition_id|sample", re.IGNORECASE)
 _NOW = (exp.CurrentTimestamp, exp.CurrentDate)
 _PLAIN_KEY = re.compile(r"[^\[\]]+")
 
@@ -109,6 +110,13 @@ def with_clock(tree: exp.Query, now: datetime) -> exp.Query:
 def asks_the_time(tree: exp.Query) -> bool:
     """Return whether a query's meaning depends on when it is asked."""
     return tree.find(*_NOW) is not None
+
+
+def is_by_chance(tree: exp.Query) -> bool:
+    """Return whether a query may give other rows each time that it is asked of the same ones."""
+    if tree.find(exp.Rand, exp.Randn, exp.Uuid, exp.TableSample) is not None:
+        return True
+    return any(_BY_CHANCE.search(each.name) for each in tree.find_all(exp.Anonymous))
 
 
 def place_of(node: exp.Expr) -> int | None:

@@ -21,6 +21,7 @@ from tidelake.catalog.protocol import now_us, parse_table_name
 from tidelake.errors import InvalidInputError, NotFoundError, TidelakeError
 from tidelake.handle.table_handle import TableHandle
 from tidelake.lake import Lake
+from tidelake.query.result import Result
 from tidelake.query.session import Language, View
 from tidelake.server.access import Grant
 from tidelake.server.bodies import decompressed
@@ -36,11 +37,13 @@ from tidelake.server.http import (
     read_body,
     send_answer,
 )
-from tidelake.server.questions import READ_WITHIN_S, Gone, Question, Questions, checked_budget
+from tidelake.server.question import Question
+from tidelake.server.questions import READ_WITHIN_S, Gone, Pipe, Questions, checked_budget
 from tidelake.server.refusals import failure_of
 from tidelake.server.running import TEXT_SHOWN, Running
 
 MAX_QUESTION_BYTES = 1 << 20
+CACHE_HEADER = "x-tidelake-cache"
 FORM = "application/x-www-form-urlencoded"
 
 
@@ -73,6 +76,21 @@ class Asked:
         own = namespace or self.call.namespace
         budgeted = checked_budget(budget)
         return Question(text, language, self.grant, own, self.user, budgeted, view or View(), self.door)
+
+    async def rows(
+        self,
+        question: Question,
+        form: str,
+        write: Callable[[Result, Pipe], None],
+        content_type: str,
+        headers: Mapping[str, str],
+    ) -> Answer | Streamed:
+        """Answer with what ``write`` makes of a question's result; or what it made before, if nothing has changed."""
+        kept = await self.questions.kept_answer(question, form)
+        if kept is not None:
+            return Answer(200, kept, content_type, {**headers, CACHE_HEADER: "hit"})
+        pieces = self.questions.answered(question, write, keep_as=form)
+        return Streamed(pieces, content_type, {**headers, CACHE_HEADER: "miss"})
 
     def running(self, text: str, language: str) -> Running:
         """Return an entry for the list of what runs, of something that is asked in another way."""

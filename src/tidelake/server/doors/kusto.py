@@ -24,7 +24,8 @@ from tidelake.query.result import Result
 from tidelake.server.call import JSON, Answer, Call
 from tidelake.server.doors.base import Asked, Door, Streamed
 from tidelake.server.doors.kql_parameters import with_parameters
-from tidelake.server.questions import Pipe, Question
+from tidelake.server.question import Question
+from tidelake.server.questions import Pipe
 from tidelake.server.refusals import Failure
 
 PIECE_ROWS = 16_384  # that are written at a time
@@ -44,10 +45,9 @@ _NAMES = {
 }
 
 
-async def answer_second(asked: Asked) -> Streamed:
+async def answer_second(asked: Asked) -> Answer | Streamed:
     """Answer a query in frames."""
-    question = _question_of(asked)
-    return Streamed(asked.questions.answered(question, _write_frames), JSON, _told(asked.call))
+    return await asked.rows(_question_of(asked), "kusto v2", _write_frames, JSON, _told(asked.call))
 
 
 async def answer_first(asked: Asked) -> Answer | Streamed:
@@ -55,8 +55,7 @@ async def answer_first(asked: Asked) -> Answer | Streamed:
     text = _told_of(asked)["csl"]
     if str(text).lstrip().startswith("."):
         return await answer_command(asked)
-    question = _question_of(asked)
-    return Streamed(asked.questions.answered(question, _write_tables), JSON, _told(asked.call))
+    return await asked.rows(_question_of(asked), "kusto v1", _write_tables, JSON, _told(asked.call))
 
 
 async def answer_command(asked: Asked) -> Answer:

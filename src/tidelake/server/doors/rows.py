@@ -27,7 +27,8 @@ from tidelake.query.writing import FORMATS, write_rows
 from tidelake.server.call import JSON, Answer
 from tidelake.server.doors.base import FORM, About, Asked, Door, Streamed
 from tidelake.server.doors.kql_parameters import with_parameters
-from tidelake.server.questions import Question, in_format
+from tidelake.server.question import Question
+from tidelake.server.questions import in_format
 from tidelake.server.refusals import Unsupported
 
 TYPES = {
@@ -56,20 +57,24 @@ _SAID = {
 _KNOWN = frozenset(_SAID)
 
 
-async def answer_query(asked: Asked) -> Streamed:
+async def answer_query(asked: Asked) -> Answer | Streamed:
     """Answer with the rows of a question."""
     question, told = question_of(asked)
     form = told.get("format") or asked.call.query.get("format") or _accepted(asked.call.headers.get("accept", ""))
     if form not in FORMATS:
         raise InvalidInputError("no such format", format=str(form)[:40], known=", ".join(FORMATS), kind="bad_format")
-    pieces = asked.questions.answered(question, in_format(form, write_rows))
-    return Streamed(pieces, TYPES[form], {"x-tidelake-query": question.id})
+    told_with = {"x-tidelake-query": question.id}
+    return await asked.rows(question, form, in_format(form, write_rows), TYPES[form], told_with)
 
 
 async def answer_explain(asked: Asked) -> Answer:
     """Answer with what a question would read, without reading it."""
     question, _ = question_of(asked)
-    return Answer.json(await asked.questions.whole(question, _explained))
+    told = await asked.questions.whole(question, _explained)
+    kept = [form for form in FORMATS if await asked.questions.kept_answer(question, form, count=False) is not None]
+    if kept:
+        told["text"] = f"the answer is kept as {', '.join(kept)}: nothing is read\n\n{told['text']}"
+    return Answer.json({**told, "kept": kept})
 
 
 def _explained(result: Result) -> dict[str, Any]:

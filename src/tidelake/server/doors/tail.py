@@ -36,7 +36,8 @@ from tidelake.query.json_rows import row_texts
 from tidelake.query.result import Result
 from tidelake.query.session import Language, View
 from tidelake.server.doors.base import About, Asked, Door, Streamed
-from tidelake.server.questions import Pipe, Question
+from tidelake.server.question import Question
+from tidelake.server.questions import Pipe
 from tidelake.server.refusals import Busy
 
 LOOK_S = 0.25  # between looks at a table that had nothing new

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import uuid
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -10,7 +12,9 @@ from typing import Any
 import httpx
 import pytest
 from azure.kusto.data import ClientRequestProperties, KustoClient, KustoConnectionStringBuilder
+from azure.kusto.data.data_format import DataFormat
 from azure.kusto.data.exceptions import KustoApiError
+from azure.kusto.ingest import IngestionProperties, KustoStreamingIngestClient, ManagedStreamingIngestClient
 
 import tidelake
 from tests.support.serving import Served
@@ -93,10 +97,78 @@ def test_parameters_in_a_text() -> None:
     assert with_parameters("t", {"a": 1}) == "t"
 
 
-@pytest.mark.parametrize("text", ["logs | nonsense", "nope | count", "logs | where missing == 1", ".drop table logs"])
+@pytest.mark.parametrize("text", ["logs | nonsense", "nope | count", "logs | where missing == 1", ".alter table logs"])
 def test_mistakes_are_errors_with_their_codes(kusto: KustoClient, text: str) -> None:
     with pytest.raises(KustoApiError) as refused:
         kusto.execute("obs", text)
     error = refused.value.get_api_error()
     assert str(error.code).startswith("BadRequest")
     assert error.permanent
+
+
+def properties_of(table: str, form: DataFormat) -> IngestionProperties:
+    return IngestionProperties(database="made", table=table, data_format=form)
+
+
+def test_the_ingest_client_streams_rows(kusto: KustoClient, served: Served) -> None:
+    made = kusto.execute_mgmt("made", ".create table events (ts:datetime, who:string, n:long, more:dynamic)")
+    assert rows_of(made)[0]["TableName"] == "events"
+    told = KustoConnectionStringBuilder.with_no_authentication(served.url)
+    with KustoStreamingIngestClient(told) as client:
+        text = io.BytesIO(b'2026-01-01T00:00:00Z,"a,b",1,"{""k"":1}"\n2026-01-01T00:00:01Z,c,2,\n')
+        client.ingest_from_stream(text, properties_of("events", DataFormat.CSV))
+        lines = io.BytesIO(b'{"ts":"2026-01-01T00:00:02Z","who":"d","n":3}\n{"ts":"2026-01-01T00:00:03Z","n":4}\n')
+        client.ingest_from_stream(lines, properties_of("events", DataFormat.JSON))
+        with pytest.raises(KustoApiError) as refused:
+            client.ingest_from_stream(io.BytesIO(b"1"), properties_of("nowhere", DataFormat.CSV))
+        assert refused.value.get_api_error().permanent
+        with pytest.raises(KustoApiError):
+            client.ingest_from_stream(io.BytesIO(b"1,2,3,4,5,6"), properties_of("events", DataFormat.CSV))
+    rows = rows_of(kusto.execute("made", "events | order by n asc | project who, n, k = more.k"))
+    assert [(row["who"], row["n"], row["k"]) for row in rows] == [
+        ("a,b", 1, 1),
+        ("c", 2, None),
+        ("d", 3, None),
+        ("", 4, None),
+    ]
+
+
+def test_the_managed_client_sends_the_same_rows_once(kusto: KustoClient, served: Served, client: httpx.Client) -> None:
+    kusto.execute_mgmt("made", ".create-merge table twice (ts:datetime, n:long)")
+    told = KustoConnectionStringBuilder.with_no_authentication(served.url)
+    with ManagedStreamingIngestClient(told, KustoConnectionStringBuilder.with_no_authentication(served.url)) as managed:
+        managed.ingest_from_stream(io.BytesIO(b"2026-01-01T00:00:00Z,1\n"), properties_of("twice", DataFormat.CSV))
+    for attempt in range(2):
+        id_ = f"KPC.executeManagedStreamingIngest;{uuid.UUID(int=7)};{attempt}"
+        headers = {"x-ms-client-request-id": id_, "content-type": "application/octet-stream"}
+        answer = client.post("/v1/rest/ingest/made/twice", content=b"2026-01-01T00:00:01Z,2\n", headers=headers)
+        assert answer.json()["Tables"][0]["Rows"][0][0] == 1
+    assert rows_of(kusto.execute("made", "twice | count")) == [{"Count": 2}]
+
+
+def test_commands_make_and_fill_tables(kusto: KustoClient) -> None:
+    kusto.execute_mgmt("made", ".create table plain (ts:datetime, n:long)")
+    inline = ".ingest inline into table plain with (format='csv') <|\n2026-01-01T00:00:00Z,1\n2026-01-01T00:00:01Z,2"
+    assert rows_of(kusto.execute_mgmt("made", inline))[0]["ConsumedRecordsCount"] == 2
+    kusto.execute_mgmt("made", ".create-merge table plain (ts:datetime, n:long, extra:real)")
+    schema = rows_of(kusto.execute_mgmt("made", ".show table plain cslschema"))[0]["Schema"]
+    assert schema == "ts:datetime,n:long,extra:real"
+    details = rows_of(kusto.execute_mgmt("made", ".show table plain details"))[0]
+    assert (details["TableName"], details["TotalRowCount"]) == ("plain", 2)
+    assert [row["AttributeName"] for row in rows_of(kusto.execute_mgmt("made", ".show table plain"))][:2] == ["ts", "n"]
+    for command in (".show functions", ".show materialized-views", ".show queries", ".get ingestion resources"):
+        assert rows_of(kusto.execute_mgmt("made", command)) == []
+    kusto.execute_mgmt("made", ".drop table plain")
+    kusto.execute_mgmt("made", ".drop table plain ifexists")
+    with pytest.raises(KustoApiError):
+        kusto.execute_mgmt("made", ".create table bad (a:nonsense)")
+    with pytest.raises(KustoApiError):
+        kusto.execute_mgmt("made", ".drop table plain")
+
+
+def test_errors_have_the_codes_of_what_went_wrong(client: httpx.Client) -> None:
+    text = "range a from 1 to 99999999 step 1 | extend b = a | join (range b from 1 to 99999999 step 1) on b | count"
+    late = {"db": "obs", "csl": text, "properties": '{"Options":{"servertimeout":"00:00:00.3"}}'}
+    answer = client.post("/v2/rest/query", json=late)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (504, "Timeout: time_budget")
+    assert client.get("/v1/rest/auth/metadata").json()["AzureAD"] is None

@@ -145,7 +145,7 @@ class _Door:
             scope["path"],
             received_us=now_us(),
         )
-        held = _Held(doors.budget)
+        held = Held(doors.budget)
         began_s = time.monotonic()
         try:
             answer = await self._answered(call, receive, held)
@@ -159,7 +159,7 @@ class _Door:
         doors.meters.answered(self._protocol, answer.status, held.most, time.monotonic() - began_s)
         await send_answer(send, answer, with_body=scope["method"] != "HEAD")
 
-    async def _answered(self, call: Call, receive: Receive, held: _Held) -> Answer:
+    async def _answered(self, call: Call, receive: Receive, held: Held) -> Answer:
         doors, route = self._doors, self._route
         # 1. Who asks?
         if not route.role:
@@ -185,7 +185,7 @@ class _Door:
         return work.answer(outcomes)
 
 
-class _Held:
+class Held:
     """The bytes that one request holds."""
 
     def __init__(self, budget: Budget) -> None:

@@ -11,7 +11,7 @@ import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 from urllib.parse import parse_qsl
 
@@ -25,12 +25,13 @@ from tidelake.query.result import Result
 from tidelake.query.session import Language, View
 from tidelake.server.access import Grant
 from tidelake.server.bodies import decompressed
-from tidelake.server.call import JSON, Answer, Call, Refuser, refuse
+from tidelake.server.call import JSON, Answer, Call, Outcome, Refuser, Work, refuse
 from tidelake.server.credentials import ANONYMOUS
 from tidelake.server.http import (
     TENANT_HEADERS,
     USER_HEADER,
     Doors,
+    Held,
     Message,
     Receive,
     Send,
@@ -61,6 +62,7 @@ class Asked:
     questions: Questions
     door: str = ""
     description: Described = dict  # of all routes
+    doors: Doors | None = None
     pairs: tuple[tuple[str, str], ...] = ()  # what the address and a form tell, in order, names that come twice too
 
     def question(
@@ -91,6 +93,13 @@ class Asked:
             return Answer(200, kept, content_type, {**headers, CACHE_HEADER: "hit"})
         pieces = self.questions.answered(question, write, keep_as=form)
         return Streamed(pieces, content_type, {**headers, CACHE_HEADER: "miss"})
+
+    async def stage(self, body: bytes, decode: Callable[[Call], Work], key: str | None) -> list[Outcome]:
+        """Have rows decoded and committed, and return what came of them once it is known."""
+        assert self.doors is not None
+        call = replace(self.call, body=body)
+        call, work = await self.doors.decoded(call, "", decode)
+        return await self.doors.staged(work, call, self.grant, key, len(body))
 
     def running(self, text: str, language: str) -> Running:
         """Return an entry for the list of what runs, of something that is asked in another way."""
@@ -150,6 +159,7 @@ class Door:
     role: str = "read"
     refuse: Refuser = refuse
     about: About | None = None
+    takes_rows: bool = False  # its body may be as large as one of rows, and counts as such
 
 
 class Opened:
@@ -166,9 +176,9 @@ class Opened:
         query = dict(parse_qsl(scope["query_string"].decode("latin-1"))) if scope["query_string"] else {}
         path = scope.get("path_params", {})
         call = Call(b"", headers, path, query, scope["method"], scope["path"], received_us=now_us())
-        began_s, status = time.monotonic(), 500
+        began_s, status, held = time.monotonic(), 500, Held(self._doors.budget)
         try:
-            asked = await self._asked(call, receive, parse_qsl(scope["query_string"].decode("latin-1")))
+            asked = await self._asked(call, receive, parse_qsl(scope["query_string"].decode("latin-1")), held)
             answer = await self._door.answer(asked)
             if isinstance(answer, Streamed):
                 status = await _stream(answer, receive, send)
@@ -182,12 +192,13 @@ class Opened:
             self._doors.meters.defect(self._name, error)
             answer = self._door.refuse(call, failure_of(error))
         finally:
+            held.give()
             if status != 500:
                 self._doors.meters.answered(self._name, status, 0, time.monotonic() - began_s)
         self._doors.meters.answered(self._name, answer.status, 0, time.monotonic() - began_s)
         await send_answer(send, answer, with_body=scope["method"] != "HEAD")
 
-    async def _asked(self, call: Call, receive: Receive, query: Sequence[tuple[str, str]]) -> Asked:
+    async def _asked(self, call: Call, receive: Receive, query: Sequence[tuple[str, str]], held: Held) -> Asked:
         grant = await self._doors.grant(call.headers) if self._door.role else ANONYMOUS
         if self._door.role:
             grant.check(self._door.role)
@@ -197,14 +208,19 @@ class Opened:
             raise InvalidInputError("no such parameter", got=unknown[0][:40], known=known, kind="unknown_parameter")
         namespace = grant.namespace(next((call.headers[name] for name in TENANT_HEADERS if name in call.headers), None))
         user = grant.user(call.headers.get(USER_HEADER))
-        body = await read_body(receive, call.headers, MAX_QUESTION_BYTES)
+        limit = self._doors.settings.max_body_bytes if self._door.takes_rows else MAX_QUESTION_BYTES
+        body = await read_body(receive, call.headers, limit, held.take)
         if encoding := call.headers.get("content-encoding", ""):
-            body = decompressed(body, encoding, MAX_QUESTION_BYTES)
+            loop, size = asyncio.get_running_loop(), len(body)
+            body = await loop.run_in_executor(self._doors.threads, decompressed, body, encoding, limit)
+            held.take(len(body) - size)
         own = Call(body, call.headers, call.path, call.query, call.method, call.url_path, namespace, call.received_us)
         pairs = [*query]
         if call.content_type == FORM:
             pairs += parse_qsl(body.decode("latin-1"), keep_blank_values=True)
-        return Asked(own, grant, user, self._lake, self._questions, self._name, self._description, tuple(pairs))
+        return Asked(
+            own, grant, user, self._lake, self._questions, self._name, self._description, self._doors, tuple(pairs)
+        )
 
 
 async def _stream(answer: Streamed, receive: Receive, send: Send) -> int:

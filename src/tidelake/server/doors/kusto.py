@@ -1,48 +1,36 @@
 """Answer the API of Kusto, so that its SDK, its magic for notebooks and its dashboards can ask in KQL.
 
-``/v2/rest/query`` answers in frames, ``/v1/rest/query`` and ``/v1/rest/mgmt`` in tables. A database is a namespace. Of
-the commands that begin with a dot, those are answered that clients ask by themselves: ``.show databases``,
-``.show tables``, ``.show schema as json`` and their kin. Parameters of a query are given to the text's own declaration
-of them. It does not ingest.
+``/v2/rest/query`` answers in frames, ``/v1/rest/query`` and ``/v1/rest/mgmt`` in tables; ``/v1/rest/ingest`` takes
+rows. A database is a namespace. Parameters of a query are given to the text's own declaration of them. It does not know
+what commands there are: see ``kusto_commands``.
 """
 
 from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidelake.errors import InvalidInputError, QueryError
+from tidelake.errors import InvalidInputError
 from tidelake.model.schema import DYNAMIC_FIELD, JSON_FIELD
 from tidelake.query.json_rows import column_texts, is_marked
 from tidelake.query.result import Result
 from tidelake.server.call import JSON, Answer, Call
 from tidelake.server.doors.base import Asked, Door, Streamed
 from tidelake.server.doors.kql_parameters import with_parameters
+from tidelake.server.doors.kusto_commands import NAMES, commanded
+from tidelake.server.doors.kusto_rows import ingested
 from tidelake.server.question import Question
 from tidelake.server.questions import Pipe
 from tidelake.server.refusals import Failure
 
 PIECE_ROWS = 16_384  # that are written at a time
 UNNAMED = "NetDefaultDB"  # what clients say who name no database
-
-_NAMES = {
-    "string": "System.String",
-    "long": "System.Int64",
-    "int": "System.Int32",
-    "real": "System.Double",
-    "bool": "System.SByte",
-    "datetime": "System.DateTime",
-    "timespan": "System.TimeSpan",
-    "dynamic": "System.Object",
-    "decimal": "System.Data.SqlTypes.SqlDecimal",
-    "guid": "System.Guid",
-}
 
 
 async def answer_second(asked: Asked) -> Answer | Streamed:
@@ -59,26 +47,54 @@ async def answer_first(asked: Asked) -> Answer | Streamed:
 
 
 async def answer_command(asked: Asked) -> Answer:
-    """Answer one of the commands that clients ask by themselves."""
+    """Answer a command."""
     told = _told_of(asked)
-    words = " ".join(str(told["csl"]).split()).rstrip(";").lower()
-    columns, rows = _commanded(words, asked, _namespace_of(told, asked))
-    table = {
-        "TableName": "Table_0",
-        "Columns": [
-            {"ColumnName": name, "DataType": _NAMES[kind].partition(".")[2], "ColumnType": kind}
-            for name, kind in columns
-        ],
-        "Rows": rows,
-    }
+    columns, rows = await commanded(str(told["csl"]), asked, _namespace_of(told, asked))
+    return _table(asked, columns, rows)
+
+
+async def answer_ingest(asked: Asked) -> Answer:
+    """Append rows to a table."""
+    call = asked.call
+    database = call.path["database"]
+    name = f"{call.namespace if database == UNNAMED else database}.{call.path['table']}"
+    form = call.query.get("streamFormat", "csv").lower()
+    if call.query.get("sourceKind"):
+        raise InvalidInputError("rows are taken from the request alone", kind="bad_source")
+    rows = await ingested(asked, name, form, call.body, key=_source_of(call))
+    texts = ("UpdatePolicyStatus", "UpdatePolicyFailureCode", "UpdatePolicyFailureReason")
+    columns = [("ConsumedRecordsCount", "long"), *((name, "string") for name in texts)]
+    return _table(asked, columns, [[rows, "Inactive", "Unknown", None]])
+
+
+async def answer_metadata(asked: Asked) -> Answer:
+    """Answer that nobody signs in with a directory here: a token is a bearer, or there is none."""
+    return Answer.json({"AzureAD": None, "dSTS": None})
+
+
+def _source_of(call: Call) -> str | None:
+    """Return the id under which a client sends the same rows again, if it has one: each try has another number."""
+    found = re.fullmatch(r"[\w.]+;([0-9a-fA-F-]{36});\d+", call.headers.get("x-ms-client-request-id", ""))
+    return None if found is None else f"kusto:{found[1].lower()}"
+
+
+def _table(asked: Asked, columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[Any]]) -> Answer:
+    told = [
+        {"ColumnName": name, "DataType": NAMES[kind].partition(".")[2], "ColumnType": kind} for name, kind in columns
+    ]
+    table = {"TableName": "Table_0", "Columns": told, "Rows": rows}
     return Answer(200, orjson.dumps({"Tables": [table]}), JSON, _told(asked.call))
+
+
+_CODES = {401: "Unauthorized", 403: "Forbidden", 409: "Cancelled", 413: "BadRequest", 503: "Throttled", 504: "Timeout"}
+_LIMITS = ("memory_budget", "result_budget", "read_budget")
 
 
 def refuse(call: Call, failure: Failure) -> Answer:
     """Tell a failure in Kusto's shape."""
-    code = {401: "Unauthorized", 403: "Forbidden", 404: "NotFound", 503: "Throttled"}.get(failure.status, "BadRequest")
+    code = _CODES.get(failure.status, "BadRequest") if failure.kind not in _LIMITS else "LimitsExceeded"
     kind = {400: "Kusto.Data.Exceptions.KustoBadRequestException"}.get(
-        failure.status, "Kusto.Data.Exceptions.KustoException"
+        failure.status, "Kusto.Data.Exceptions.KustoServiceException"
     )
     told = {
         "code": f"{code}: {failure.kind}",
@@ -141,7 +157,7 @@ def _seconds(text: Any) -> float | None:
 
 
 def _columns_of(schema: pa.Schema, result: Result) -> list[dict[str, str]]:
-    kinds = {name: kind for name, kind in result.kinds.items() if kind in _NAMES}
+    kinds = {name: kind for name, kind in result.kinds.items() if kind in NAMES}
     return [{"ColumnName": each.name, "ColumnType": kinds.get(each.name) or kind_of(each)} for each in schema]
 
 
@@ -230,8 +246,7 @@ def _render(result: Result) -> str | None:
 def _write_tables(result: Result, pipe: Pipe) -> None:
     reader = result.to_reader()
     columns = [
-        {**each, "DataType": _NAMES[each["ColumnType"]].partition(".")[2]}
-        for each in _columns_of(reader.schema, result)
+        {**each, "DataType": NAMES[each["ColumnType"]].partition(".")[2]} for each in _columns_of(reader.schema, result)
     ]
     pipe.write(b'{"Tables":[{"TableName":"Table_0","Columns":' + orjson.dumps(columns) + b',"Rows":[')
     for piece in _row_pieces(iter(reader)):
@@ -239,99 +254,10 @@ def _write_tables(result: Result, pipe: Pipe) -> None:
     pipe.write(b"]}]}")
 
 
-_Commanded = tuple[list[tuple[str, str]], list[list[Any]]]
-
-
-def _commanded(words: str, asked: Asked, database: str) -> _Commanded:
-    """Return the answer to a command: columns and rows."""
-    for pattern, answer in _COMMANDS:
-        if found := re.fullmatch(pattern, words):
-            return answer(asked, found, database)
-    raise QueryError(f"the command is not known: {words[:80]}", kind="unknown_command")
-
-
-def _databases(asked: Asked, found: re.Match[str], database: str) -> _Commanded:
-    names = sorted({name.partition(".")[0] for name in _tables(asked)} | {asked.call.namespace})
-    columns = [("DatabaseName", "string"), ("PersistentStorage", "string"), ("Version", "string"),
-               ("IsCurrent", "bool"), ("DatabaseAccessMode", "string"), ("PrettyName", "string")]  # fmt: skip
-    return columns, [[name, "", "v1.0", name == database, "ReadWrite", ""] for name in names]
-
-
-def _tables(asked: Asked) -> list[str]:
-    return [name for name in asked.lake.tables() if asked.may_see(name)]
-
-
-def _own_tables(asked: Asked, database: str) -> list[tuple[str, str]]:
-    """Return the tables of a database as its name and theirs."""
-    parts = [tuple(name.partition(".")[::2]) for name in _tables(asked)]
-    return [(own, name) for own, name in parts if own == database]
-
-
-def _show_tables(asked: Asked, found: re.Match[str], database: str) -> _Commanded:
-    columns = [("TableName", "string"), ("DatabaseName", "string"), ("Folder", "string"), ("DocString", "string")]
-    return columns, [[name, own, "", ""] for own, name in _own_tables(asked, database)]
-
-
-def _show_schema(asked: Asked, found: re.Match[str], database: str) -> _Commanded:
-    name = found["table"].strip("[]'\"")
-    full = next((f"{own}.{each}" for own, each in _own_tables(asked, database) if each.lower() == name), None)
-    if full is None:
-        raise QueryError(f"there is no table {name[:80]}", kind="unknown_table")
-    told = _schema_of(asked, full)
-    columns = [("TableName", "string"), ("Schema", "string"), ("DatabaseName", "string"), ("Folder", "string"),
-               ("DocString", "string")]  # fmt: skip
-    return columns, [[told["Name"], orjson.dumps(told).decode(), database, "", ""]]
-
-
-def _schema_of(asked: Asked, full: str) -> dict[str, Any]:
-    ordered = []
-    for column in asked.lake.table(full).schema:
-        kind = {"timestamp": "datetime"}.get(column.type.kind, column.type.kind)
-        kind = kind if kind in _NAMES else "dynamic"
-        ordered.append({"Name": column.name, "Type": _NAMES[kind], "CslType": kind})
-    return {"Name": full.partition(".")[2], "OrderedColumns": ordered}
-
-
-def _all_schemas(asked: Asked, found: re.Match[str], database: str) -> _Commanded:
-    databases: dict[str, Any] = {}
-    for full in _tables(asked):
-        own = full.partition(".")[0]
-        told = databases.setdefault(
-            own, {"Name": own, "Tables": {}, "Functions": {}, "MajorVersion": 1, "MinorVersion": 0}
-        )
-        schema = _schema_of(asked, full)
-        told["Tables"][schema["Name"]] = {**schema, "Folder": "", "DocString": ""}
-    return [("ClusterSchema", "string")], [[orjson.dumps({"Databases": databases}).decode()]]
-
-
-def _version(asked: Asked, found: re.Match[str], database: str) -> _Commanded:
-    columns = [
-        ("BuildVersion", "string"),
-        ("BuildTime", "datetime"),
-        ("ServiceType", "string"),
-        ("ProductVersion", "string"),
-    ]
-    return columns, [["1.0.0.0", "2026-01-01T00:00:00Z", "Engine", "tidelake"]]
-
-
-def _principal(asked: Asked, found: re.Match[str], database: str) -> _Commanded:
-    return [("PrincipalName", "string")], [[asked.grant.name]]
-
-
-_COMMANDS: tuple[tuple[str, Callable[[Asked, re.Match[str], str], _Commanded]], ...] = (
-    (r"\.show databases(?: details)?", _databases),
-    (r"\.show databases schema as json", _all_schemas),
-    (r"\.show database(?: \S+)? schema as json", _all_schemas),
-    (r"\.show schema as json", _all_schemas),
-    (r"\.show tables(?: details)?", _show_tables),
-    (r"\.show table (?P<table>\S+) schema as json", _show_schema),
-    (r"\.show table (?P<table>\S+) cslschema", _show_schema),
-    (r"\.show version", _version),
-    (r"\.show current principal|\.show principal access.*", _principal),
-)
-
 DOORS = (
     Door("/v2/rest/query", answer_second, ("POST", "GET"), refuse=refuse),
     Door("/v1/rest/query", answer_first, ("POST", "GET"), refuse=refuse),
     Door("/v1/rest/mgmt", answer_command, refuse=refuse),
+    Door("/v1/rest/ingest/{database}/{table}", answer_ingest, role="write", refuse=refuse, takes_rows=True),
+    Door("/v1/rest/auth/metadata", answer_metadata, ("GET",), role="", refuse=refuse),
 )

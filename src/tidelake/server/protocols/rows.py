@@ -65,19 +65,20 @@ def _answer(name: str, outcomes: Sequence[Outcome]) -> Answer:
 def _load(name: str, call: Call) -> Load:
     body, kind = call.body, call.content_type
     if kind in _PARQUET or (kind in _UNTOLD and body.startswith(b"PAR1")):
-        return _columnar(name, parquet_batches(body))
+        return columnar(name, parquet_batches(body))
     if kind in _ARROW or (kind in _UNTOLD and body.startswith(b"\xff\xff\xff\xff")):
-        return _columnar(name, arrow_batches(body))
+        return columnar(name, arrow_batches(body))
     if kind == "text/csv" or kind == "text/tab-separated-values":
         delimiter = call.query.get("delimiter", "\t" if kind.startswith("text/tab") else ",")
-        return _columnar(name, csv_batches(body, delimiter))
+        return columnar(name, csv_batches(body, delimiter))
     if kind in _NDJSON or kind in _UNTOLD or kind == "application/json":
         lines = json_lines(body)
         return Load(name, lines, count_lines(lines))
     raise Unsupported("rows of this content type are not known", content_type=kind[:80])
 
 
-def _columnar(name: str, batches: Iterator[pa.RecordBatch]) -> Load:
+def columnar(name: str, batches: Iterator[pa.RecordBatch]) -> Load:
+    """Return rows that come in batches as what is to be stored."""
     taken = list(batches)
     if not taken:
         raise InvalidInputError("there are no rows", kind="no_rows")

@@ -23,7 +23,7 @@ SOURCE = Path(__file__).parents[2] / "src" / "tidelake"
 SCRIPT = """
 import numpy as np
 from numba.core import event
-from tidelake.dynamic.cbor_loops import _hash_leaf
+from tidelake.dynamic.cbor_loops import _hash_path
 
 compiled = []
 class Listener(event.Listener):
@@ -31,7 +31,7 @@ class Listener(event.Listener):
     def on_end(self, event): pass
 event.register("numba:compile", Listener())
 data = np.frombuffer(b"path and text", np.uint8)
-print(_hash_leaf(data, 4, 115, data, 9, 4, np.uint64(0)), bool(compiled))
+print(_hash_path(data, 4), bool(compiled))
 """
 
 

@@ -44,7 +44,8 @@ BIG_HEADS = (0x1B, 0x3B, 0xC2, 0xC3)  # what CBOR begins an integer with that is
 
 _PATH_SLOT = np.dtype(
     [("hash", np.uint64), ("start", np.int64), ("length", np.int64), ("low", np.float64), ("high", np.float64),
-     ("numbers", np.int64), ("nan", np.int64), ("texts", np.int64), ("first", np.int64), ("last", np.int64)]
+     ("numbers", np.int64), ("nan", np.int64), ("texts", np.int64), ("first", np.int64), ("last", np.int64),
+     ("state", np.uint64), ("word", np.uint64), ("shift", np.uint64), ("next", np.int64)]
 )  # fmt: skip
 
 

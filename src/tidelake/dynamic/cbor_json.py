@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from tidelake.dynamic.cbor_loops import read_head, read_real
 from tidelake.dynamic.values import decode, to_json
 from tidelake.runtime import notices
-from tidelake.runtime.compiling import compiled
+from tidelake.runtime.compiling import allocating, compiled
 from tidelake.runtime.readiness import has_loops
 
 MAX_FAST_DEPTH = 64
@@ -130,7 +130,7 @@ def _escaped(data: Any, at: Any, size: Any) -> Any:
     return length
 
 
-@compiled
+@allocating
 def _measure(data: Any, offsets: Any, held: Any, sizes: Any, counts: Any, reals: Any) -> None:
     """Give each row's size without its reals, and how many those are; a count of -1 for a rare form."""
     left = np.empty(MAX_FAST_DEPTH, dtype=np.int64)
@@ -238,7 +238,7 @@ def _put(word: Any, start: Any, end: Any, out: Any, to: Any) -> Any:
     return to + end - start
 
 
-@compiled
+@allocating
 def _write(
     data: Any, offsets: Any, counts: Any, firsts: Any, ends: Any, texts: Any, text_places: Any, out: Any
 ) -> None:

@@ -23,7 +23,7 @@ from tidelake.dynamic.cbor import (
 )
 from tidelake.kernels.bloom import LEAF_TEXT_CAP, SEED
 from tidelake.kernels.text_loops import finished, stirred
-from tidelake.runtime.compiling import compiled, inlined
+from tidelake.runtime.compiling import allocating, compiled, inlined
 from tidelake.runtime.readiness import has_loops
 
 _U = np.uint64
@@ -56,7 +56,7 @@ def copy(data: Any, starts: Any, lengths: Any, offsets: Any, out: Any) -> None:
     out[np.repeat(offsets[: len(starts)], lengths) + within] = data[np.repeat(starts, lengths) + within]
 
 
-@compiled
+@allocating
 def _copy(data: Any, starts: Any, lengths: Any, offsets: Any, out: Any) -> None:
     for row in range(len(starts)):
         at, start, length = offsets[row], starts[row], lengths[row]
@@ -130,28 +130,28 @@ def read_real(info: Any, argument: Any) -> Any:
 
 
 @compiled
-def _hash_leaf(path: Any, path_length: Any, tag: Any, data: Any, at: Any, length: Any, number: Any) -> Any:
-    """Hash a path, a zero, a tag, then text or the eight bytes of a number: ``pruning.outcomes.leaf_bytes``."""
-    hash, word, shift, total = _SEED, _U(0), _U(0), path_length + 2 + length
-    for i in range(total):
-        if i < path_length:
-            byte = path[i]
-        elif i == path_length:
-            byte = np.uint8(0)
-        elif i == path_length + 1:
-            byte = np.uint8(tag)
-        elif tag == LEAF_TEXT:
-            byte = data[at + i - path_length - 2]
-        else:
-            byte = np.uint8((number >> _U(8 * (i - path_length - 2))) & _U(255))
-        word |= _U(byte) << shift
-        shift += _U(8)
-        if shift == _U(64):
-            hash = stirred(hash, word)
-            word, shift = _U(0), _U(0)
+def _hash_leaf(slot: Any, tag: Any, data: Any, at: Any, length: Any, number: Any) -> Any:
+    """Hash a path, a zero, a tag, then text or the eight bytes of a number: ``pruning.outcomes.leaf_bytes``.
+
+    Where the path and the zero leave off is kept in the path's slot.
+    """
+    hash, word, shift = slot.state, slot.word | _U(tag) << slot.shift, slot.shift + _U(8)
+    if shift == _U(64):
+        hash = stirred(hash, word)
+        word, shift = _U(0), _U(0)
+    if tag == LEAF_TEXT:
+        for i in range(length):
+            word |= _U(data[_U(at + i)]) << shift
+            shift += _U(8)
+            if shift == _U(64):
+                hash = stirred(hash, word)
+                word, shift = _U(0), _U(0)
+    elif length:  # a word, across two where the path did not end with one
+        hash = stirred(hash, word | number << shift)
+        word = number >> (_U(64) - shift) if shift else _U(0)
     if shift:
         hash = stirred(hash, word)
-    return finished(hash ^ _U(total))
+    return finished(hash ^ _U(slot.length + 2 + length))
 
 
 @compiled
@@ -189,28 +189,42 @@ def _remember(leaves: Any, hash: Any, counts: Any) -> Any:
 
 
 @inlined
+def _is_path(slot: Any, letters: Any, path: Any, length: Any) -> Any:
+    """Whether a slot is a path's."""
+    same = slot.length == length
+    if same:
+        for i in range(length):
+            if letters[slot.start + i] != path[i]:
+                same = False
+                break
+    return same
+
+
+@inlined
 def _slot_of(path: Any, length: Any, slots: Any, letters: Any, leaves: Any, counts: Any) -> Any:
     """Find or make the slot of a path; below zero it is the table that was too small, with its sign turned."""
     hash = _hash_path(path, length)
     mask = _U(len(slots) - 1)
     slot = hash & mask
     while slots[slot].length != 0:
-        if slots[slot].hash == hash and slots[slot].length == length:
-            same = True
-            for i in range(length):
-                if letters[slots[slot].start + i] != path[i]:
-                    same = False
-                    break
-            if same:
-                return np.int64(slot)
+        if slots[slot].hash == hash and _is_path(slots[slot], letters, path, length):
+            return np.int64(slot)
         slot = (slot + _U(1)) & mask
     if counts[PATHS] * 2 >= len(slots):  # half full: chains stay short
         return np.int64(-PATHS_FULL)
     if counts[LETTERS] + length > len(letters):
         return np.int64(-LETTERS_FULL)
     slots[slot].hash, slots[slot].start, slots[slot].length = hash, counts[LETTERS], length
-    for i in range(length):
-        letters[counts[LETTERS] + i] = path[i]
+    state, word, shift = _SEED, _U(0), _U(0)
+    for i in range(length + 1):  # with the zero that follows a path in its leaves
+        if i < length:
+            letters[counts[LETTERS] + i] = path[i]
+            word |= _U(path[i]) << shift
+        shift += _U(8)
+        if shift == _U(64):
+            state = stirred(state, word)
+            word, shift = _U(0), _U(0)
+    slots[slot].state, slots[slot].word, slots[slot].shift = state, word, shift
     counts[PATHS] += 1
     counts[LETTERS] += length
     if _remember(leaves, hash, counts) == NO_ROOM:
@@ -232,9 +246,8 @@ def _see_beginning(slots: Any, slot: Any, is_text: Any, first: Any) -> None:
 
 @inlined
 def _see_number(
-    major: Any, info: Any, argument: Any, path: Any, length: Any, data: Any, slots: Any, slot: Any, leaves: Any,
-    counts: Any,
-) -> Any:  # fmt: skip
+    major: Any, info: Any, argument: Any, data: Any, slots: Any, slot: Any, leaves: Any, counts: Any
+) -> Any:
     """Widen the bounds of the numbers at a path, and keep the hash of this one; whether there was room for it."""
     whole, bits, low = True, argument, 0.0
     if major == SIMPLE:
@@ -255,7 +268,7 @@ def _see_number(
         high = low + slack
         low = low - slack
     tag, width = (LEAF_BIG, 0) if is_big else (LEAF_WHOLE, 8) if whole else (LEAF_REAL, 8)
-    if _remember(leaves, _hash_leaf(path, length, tag, data, 0, width, bits), counts) == NO_ROOM:
+    if _remember(leaves, _hash_leaf(slots[slot], tag, data, 0, width, bits), counts) == NO_ROOM:
         return False
     if np.isnan(low):
         slots[slot].nan += 1
@@ -270,7 +283,6 @@ def _see_number(
     return True
 
 
-@compiled
 def walk(
     data: Any, offsets: Any, slots: Any, letters: Any, leaves: Any, text_starts: Any, text_lengths: Any, counts: Any
 ) -> Any:
@@ -280,6 +292,17 @@ def walk(
     is_map = np.empty(MAX_WALK_DEPTH, dtype=np.bool_)
     in_list = np.empty(MAX_WALK_DEPTH, dtype=np.bool_)  # what is inside a list has no path of its own
     lengths = np.empty(MAX_WALK_DEPTH, dtype=np.int64)  # of the path that led to each
+    return _walk(
+        data, offsets, slots, letters, leaves, text_starts, text_lengths, counts, path, left, is_map, in_list, lengths
+    )
+
+
+@compiled
+def _walk(
+    data: Any, offsets: Any, slots: Any, letters: Any, leaves: Any, text_starts: Any, text_lengths: Any, counts: Any,
+    path: Any, left: Any, is_map: Any, in_list: Any, lengths: Any,
+) -> Any:  # fmt: skip
+    before = np.int64(0)  # the slot of the path before, of the row before too
     for row in range(len(offsets) - 1):
         at, end = np.int64(offsets[row]), np.int64(offsets[row + 1])
         depth = 0
@@ -306,9 +329,15 @@ def walk(
                     here += size
                     if here == 0:
                         return FOREIGN
-                    slot = _slot_of(path, here, slots, letters, leaves, counts)
-                    if slot < 0:
-                        return -slot
+                    guess = slots[before].next  # rows are alike: what followed the last path, follows it again
+                    if _is_path(slots[guess], letters, path, here):
+                        slot = guess
+                    else:
+                        slot = _slot_of(path, here, slots, letters, leaves, counts)
+                        if slot < 0:
+                            return -slot
+                        slots[before].next = slot
+                    before = slot
                 at += size
             has_path = slot >= 0
             begin = at
@@ -337,7 +366,7 @@ def walk(
                 if major == TEXT and not is_tagged:
                     fresh = NEW
                     if has_path:
-                        leaf = _hash_leaf(path, here, LEAF_TEXT, data, at, min(size, LEAF_TEXT_CAP), _U(0))
+                        leaf = _hash_leaf(slots[slot], LEAF_TEXT, data, at, min(size, LEAF_TEXT_CAP), _U(0))
                         fresh = _remember(leaves, leaf, counts)
                         if size > LEAF_TEXT_CAP:  # its beginning may be known, its end is not
                             fresh = max(fresh, NEW)
@@ -352,7 +381,7 @@ def walk(
                 if is_tagged and has_path:  # a number too large for 64 bits, or a time: no bound holds
                     slots[slot].numbers += 1
                     slots[slot].low, slots[slot].high = -np.inf, np.inf
-                    leaf = _hash_leaf(path, here, LEAF_BIG, data, at, 0, _U(0))
+                    leaf = _hash_leaf(slots[slot], LEAF_BIG, data, at, 0, _U(0))
                     if _remember(leaves, leaf, counts) == NO_ROOM:
                         return LEAVES_FULL
                 continue
@@ -361,10 +390,10 @@ def walk(
             info = np.int64(data[begin] & 31)
             if major == SIMPLE and info < HALF:
                 if info in (FALSE, TRUE):  # null and other simple values say no more than their path
-                    leaf = _hash_leaf(path, here, LEAF_FALSE if info == FALSE else LEAF_TRUE, data, at, 0, _U(0))
+                    leaf = _hash_leaf(slots[slot], LEAF_FALSE if info == FALSE else LEAF_TRUE, data, at, 0, _U(0))
                     if _remember(leaves, leaf, counts) == NO_ROOM:
                         return LEAVES_FULL
-            elif not _see_number(major, info, argument, path, here, data, slots, slot, leaves, counts):
+            elif not _see_number(major, info, argument, data, slots, slot, leaves, counts):
                 return LEAVES_FULL
         if at != end:
             return FOREIGN
@@ -415,7 +444,7 @@ def _find(data: Any, start: Any, end: Any, path: Any, maps: Any, steps: Any) -> 
     return np.int64(-1)
 
 
-@compiled
+@allocating
 def extract(data: Any, offsets: Any, path: Any, kinds: Any, ints: Any, reals: Any, starts: Any, lengths: Any) -> None:
     """Say what every row has at a path; an empty one stands for the value itself."""
     maps, steps = np.empty(MAX_FIND_MAPS, dtype=np.int64), np.empty(MAX_FIND_MAPS, dtype=np.int64)
@@ -447,7 +476,7 @@ def extract(data: Any, offsets: Any, path: Any, kinds: Any, ints: Any, reals: An
             starts[row], lengths[row] = begin, max(skip(data, begin, end), begin) - begin
 
 
-@compiled
+@allocating
 def locate(data: Any, offsets: Any, path: Any, starts: Any, lengths: Any) -> None:
     """Find where the whole value at a path lies in every row; rows without one keep their length."""
     maps, steps = np.empty(MAX_FIND_MAPS, dtype=np.int64), np.empty(MAX_FIND_MAPS, dtype=np.int64)

@@ -27,7 +27,7 @@ from tidelake.dynamic.cbor_loops import (
     skip,
 )
 from tidelake.dynamic.shredding import BAG, BOOL, EMPTY, INT, KINDS, NULL, OTHER, REAL, TEXT_LEAF
-from tidelake.runtime.compiling import compiled, inlined
+from tidelake.runtime.compiling import allocating, inlined
 
 MAX_DEPTH = 64  # of maps that are taken apart
 MAX_CHILDREN = 1024  # keys that a map may have in all rows together: one with more is a bag, and stays whole
@@ -73,7 +73,7 @@ def _real_size(value: Any, bits: Any) -> Any:
     return 3 if bits & ((_U(1) << spare) - _U(1)) == _U(0) else 5
 
 
-@compiled
+@allocating
 def split(
     data: Any, offsets: Any, stays: Any, nodes: Any, node_slots: Any, leaf_ids: Any, starts: Any, ends: Any,
     values: Any, shapes: Any, shape_slots: Any, row_shapes: Any, counts: Any,
@@ -275,7 +275,7 @@ def _put_head(out: Any, at: Any, major: Any, argument: Any) -> Any:
     return at + size
 
 
-@compiled
+@allocating
 def templates(
     shape_offsets: Any, shape_leaves: Any, leaf_nodes: Any, leaf_kinds: Any, parents: Any, depths: Any,
     key_offsets: Any, keys: Any, root: Any, out: Any, out_offsets: Any,
@@ -342,7 +342,7 @@ def templates(
     return at
 
 
-@compiled
+@allocating
 def assemble(
     row_shapes: Any, shape_offsets: Any, shape_leaves: Any, leaf_kinds: Any, literal_offsets: Any, literals: Any,
     cursors: Any, numbers: Any, text_offsets: Any, texts: Any, out: Any, out_offsets: Any,

@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tidelake.model.times import MAX_US, MICROS_FROM, MILLIS_FROM, MIN_US, NANOS_FROM
-from tidelake.runtime.compiling import HAS_COMPILER, compiled, is_ready, part
+from tidelake.runtime.compiling import HAS_COMPILER, allocating, is_ready, part
 from tidelake.runtime.readiness import has_loops
 
 MIN_EPOCH_DIGITS = 9  # of a number since 1970 in text: from 1973 on, and never a date of eight digits
@@ -219,7 +219,7 @@ def _masked(texts: pa.Array, times: Any) -> npt.NDArray[np.int64]:
     return np.asarray(times, dtype=np.int64)
 
 
-@compiled
+@allocating
 def _all_texts(data: Any, offsets: Any) -> Any:
     times = np.empty(len(offsets) - 1, dtype=np.int64)
     for i in range(len(times)):
@@ -227,7 +227,7 @@ def _all_texts(data: Any, offsets: Any) -> Any:
     return times
 
 
-@compiled
+@allocating
 def _all_decimals(data: Any, offsets: Any, sizes: Any) -> Any:
     times = np.empty(len(offsets) - 1, dtype=np.int64)
     for i in range(len(times)):
@@ -237,7 +237,7 @@ def _all_decimals(data: Any, offsets: Any, sizes: Any) -> Any:
     return times
 
 
-@compiled
+@allocating
 def _all_ints(numbers: Any) -> Any:
     times = np.empty(len(numbers), dtype=np.int64)
     for i in range(len(times)):

@@ -25,7 +25,7 @@ from tidelake.logical import fitted
 from tidelake.model.schema import DataType
 from tidelake.model.times import MAX_US, MIN_US
 from tidelake.runtime import notices
-from tidelake.runtime.compiling import compiled, is_ready, part
+from tidelake.runtime.compiling import allocating, is_ready, part
 from tidelake.runtime.readiness import has_loops
 
 EMPTY, INT, REAL, BOOL, TIME, NULL, TEXT = range(7)  # what a value looks like
@@ -300,7 +300,7 @@ def _classify_by_patterns(texts: pa.Array, comma: bool) -> Codes:
     return codes
 
 
-@compiled
+@allocating
 def _classify(data: Any, offsets: Any, comma: Any, words: Any) -> Any:
     codes = np.empty(len(offsets) - 1, dtype=np.uint8)
     for i in range(len(codes)):

@@ -35,7 +35,7 @@ from tidelake.ingest.instants import (
     times_of_decimals,
     times_of_texts,
 )
-from tidelake.runtime.compiling import compiled, part
+from tidelake.runtime.compiling import allocating, part
 
 RFC_3339 = "rfc3339"  # also numbers since 1970, in text; see ``instants``
 YEARS_BACK = 8  # a 29 February without a year is at most so far back
@@ -191,7 +191,7 @@ def _time_of_match(found: dict[str, str | None], latest_us: int) -> int:
     return NO_TIME
 
 
-@compiled
+@allocating
 def _read_all(data: Any, offsets: Any, program: Any, latest_us: Any) -> Any:
     times = np.empty(len(offsets) - 1, dtype=np.int64)
     for i in range(len(times)):

@@ -67,8 +67,8 @@ class TokenTable:
         self._count, self._used = int(place[2]), int(place[3])
         if self._count > self._cap:
             self._complete = False
-        here = self._slots["block"] == self._block
-        return self._slots["hash"][here], Grams.of_marks(marks)
+        hashes = np.empty(self._count, dtype=np.uint64)
+        return hashes[: _seen_in(self._slots, self._block, hashes)], Grams.of_marks(marks)
 
     @property
     def tokens(self) -> tuple[str, ...] | None:
@@ -223,6 +223,17 @@ def _tokenize(
         row += 1
     place[0], place[1], place[2], place[3] = row, at, count, used
     return True
+
+
+@compiled
+def _seen_in(slots: Any, block: Any, hashes: Any) -> Any:
+    """Gather the hashes of the tokens that a block has; how many there are."""
+    count = 0
+    for i in range(len(slots)):
+        if slots[i].block == block:
+            hashes[count] = slots[i].hash
+            count += 1
+    return count
 
 
 @compiled

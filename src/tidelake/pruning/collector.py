@@ -38,6 +38,7 @@ from tidelake.pruning.statistics import (
 BLOCK_VALUES_BYTES = 32 << 10  # a block's value filter: 4 bits a key when every row differs
 BLOCK_TERMS_BYTES = 64 << 10  # a block's token filter: words are what people search for
 BLOCK_DISTINCT_CAP = 16  # values of a block kept exactly: so few take no more room than a filter of them
+SAMPLED_ROWS = 64  # of a block, which tell whether its values come again and again
 PROSE_BYTES = 48  # a mean length above any identifier's, offsets included
 
 _BIGGEST_CHAR = 0x10FFFF
@@ -236,7 +237,7 @@ class _Dynamics(_Opaque):
         self._terms: _GrowingFilter | None = _GrowingFilter()
 
     def add(self, values: pa.Array) -> ColumnStats:
-        found = self._table.add(values.drop_null() if values.null_count else values)
+        found = self._table.add(_without_repeats(values.drop_null() if values.null_count else values))
         block = ColumnStats(nulls=values.null_count)
         if found is None:
             self._leaves = self._terms = None
@@ -338,6 +339,14 @@ def _filter_of(hashes: Hashes, max_bytes: int) -> Filter:
 
 def _useful(filter: Filter) -> Filter | None:
     return filter if filter.fill <= MAX_FILL else None
+
+
+def _without_repeats(values: pa.Array) -> pa.Array:
+    """Return the distinct values of a column in which most come again, as what describes a whole request does."""
+    sample = values.slice(0, SAMPLED_ROWS)
+    if len(values) <= SAMPLED_ROWS or len(distinct_texts(sample)[0]) > SAMPLED_ROWS // 4:
+        return values
+    return distinct_texts(values)[0]
 
 
 def _is_prose(unique: pa.Array) -> bool:

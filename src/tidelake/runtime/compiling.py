@@ -82,19 +82,31 @@ if HAS_COMPILER:
 
     event.register("numba:compile", _Listener())  # type: ignore[no-untyped-call]
 
-    def compiled(loop: Callable[..., Any]) -> Callable[..., Any]:
-        """Compile a loop that Python calls, and keep the code on disk where there is a place to keep it."""
+    # Arrays that a loop is given are counted by nobody while it runs: their caller holds them. Counting them at every
+    # call of a part took three quarters of the time of a decoder that calls one for each field. What makes arrays of
+    # its own needs the counting, and numba refuses to compile it without.
+    _UNCOUNTED: Any = {"_nrt": False}
+
+    def _kept(loop: Callable[..., Any], **options: Any) -> Callable[..., Any]:
         try:
-            made: Any = numba.njit(cache=True, nogil=True)(loop)
+            made: Any = numba.njit(cache=True, nogil=True, **options)(loop)
         except RuntimeError:  # no folder of ours or the user's can be written
-            return numba.njit(nogil=True)(loop)
+            return numba.njit(nogil=True, **options)(loop)  # type: ignore[no-any-return]
         cache = made._cache
         cache._cache_file = CodeFiles(cache.cache_path, cache._impl.filename_base, loop_sources())
         return made  # type: ignore[no-any-return]
 
+    def compiled(loop: Callable[..., Any]) -> Callable[..., Any]:
+        """Compile a loop that Python calls, and keep the code on disk where there is a place to keep it."""
+        return _kept(loop, **_UNCOUNTED)
+
+    def allocating(loop: Callable[..., Any]) -> Callable[..., Any]:
+        """Compile a loop that Python calls and that makes or returns arrays; else as ``compiled``."""
+        return _kept(loop)
+
     def part(loop: Callable[..., Any]) -> Callable[..., Any]:
         """Compile a function that only loops call, with each of them."""
-        made: Callable[..., Any] = numba.njit(loop)
+        made: Callable[..., Any] = numba.njit(**_UNCOUNTED)(loop)
         return made
 
     def inlined(loop: Callable[..., Any]) -> Callable[..., Any]:
@@ -129,6 +141,7 @@ else:
         return loop
 
     inlined = part
+    allocating = compiled
 
     def part_or(twin: Callable[..., Any]) -> Callable[..., Any]:
         """Return what does the same as a function that only loops call, and is faster uncompiled."""

@@ -6,16 +6,18 @@ anything is made where the format tells it. It does not read from the network.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable
+from typing import Any
 
 import cramjam
 import zstandard
+from isal import isal_zlib
 
 from tidelake.server.refusals import Refusal, TooLarge, Unsupported
 
 _CHUNK = 1 << 20
-_CORRUPT = (zlib.error, zstandard.ZstdError, cramjam.DecompressionError, EOFError, ValueError)
+_BAD_ZLIB: Any = isal_zlib.error  # its stubs have it as a value
+_CORRUPT = (_BAD_ZLIB, zstandard.ZstdError, cramjam.DecompressionError, EOFError, ValueError)
 
 
 def decompressed(body: bytes, encoding: str, limit: int) -> bytes:
@@ -44,7 +46,7 @@ def _gunzip(body: bytes, limit: int, wbits: int = 47) -> bytes:
     parts: list[bytes] = []
     left = limit + 1
     while body:
-        stream = zlib.decompressobj(wbits)
+        stream = isal_zlib.decompressobj(wbits)
         part = stream.decompress(body, left)
         parts.append(part)
         left -= len(part)
@@ -59,7 +61,7 @@ def _gunzip(body: bytes, limit: int, wbits: int = 47) -> bytes:
 def _inflate(body: bytes, limit: int) -> bytes:
     try:
         return _gunzip(body, limit)
-    except zlib.error:
+    except _BAD_ZLIB:
         return _gunzip(body, limit, -15)  # without zlib's own head, as some clients send it
 
 

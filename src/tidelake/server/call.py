@@ -62,14 +62,15 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """A small body whose rows are made when it is committed, because many at once cost little more than one.
+    """A body whose rows are made when it is committed, because many small ones cost little more than one.
 
-    Bodies that are unpacked by the same function must be a body, too, when they stand one after another. What it gives
-    is the rows, and how many of the records that were counted are not among them.
+    ``together`` unpacks bodies that stand one after another, and may raise whatever it likes: then ``unpack`` does it
+    body by body. What they give is the rows, and how many of the records that were counted are not among them.
     """
 
     body: bytes
     unpack: Unpack
+    together: Unpack
     received_ns: int
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -45,6 +45,7 @@ LINGER_S = 0.1
 GROUP_BYTES = 24 << 20  # of what waits, and it is committed at once: an extent of about that size
 MAX_GROUP_BYTES = 96 << 20  # of one commit
 MAX_GROUP_REQUESTS = 4096
+JOINED_BYTES = 8 << 20  # of bodies that are unpacked by one call: more is no faster, and takes memory
 FEW = 4  # requests of a group after which the next does not wait for company
 AT_ONCE = 2  # groups of a lane that are committed at the same time
 THREADS = 16  # that commit, of all lanes
@@ -220,13 +221,26 @@ class Staging:
 def unpacked(group: Sequence[_Ticket]) -> list[Offer | TidelakeError]:
     """Return what each ticket offers: packed bodies are unpacked together, or one by one if that does not go well."""
     offers: list[Offer | TidelakeError] = []
-    for unpack, run in groupby(group, key=lambda each: _packed(each) and _packed(each).unpack):  # type: ignore[union-attr]
-        tickets = list(run)
-        if unpack is None:
+    for tickets in _joined(group):
+        if _packed(tickets[0]) is None:
             offers += [each.offer(each.load.rows, each.load.count) for each in tickets]
         else:
             offers += _unpacked_together(tickets) or [_unpacked_alone(each) for each in tickets]
     return offers
+
+
+def _joined(group: Sequence[_Ticket]) -> Iterator[list[_Ticket]]:
+    """Cut a group into runs that one call unpacks."""
+    for _, run in groupby(group, key=lambda each: (pack := _packed(each)) and pack.together):
+        tickets: list[_Ticket] = []
+        size = 0
+        for ticket in run:
+            if tickets and size + ticket.size > JOINED_BYTES:
+                yield tickets
+                tickets, size = [], 0
+            tickets.append(ticket)
+            size += ticket.size
+        yield tickets
 
 
 def _packed(ticket: _Ticket) -> Packed | None:
@@ -238,7 +252,7 @@ def _unpacked_together(tickets: Sequence[_Ticket]) -> list[Offer | TidelakeError
     packs = [pack for each in tickets if (pack := _packed(each)) is not None]
     counts = [each.load.count for each in tickets]
     try:
-        rows, _ = packs[0].unpack(b"".join(pack.body for pack in packs), packs[0].received_ns)
+        rows, _ = packs[0].together(b"".join(pack.body for pack in packs), packs[0].received_ns)
     except TidelakeError:
         return []
     if rows.num_rows != sum(counts):

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from tidelake.ingest.json.text import INT, REAL
 from tidelake.ingest.json.to_cbor import put_head, put_number
-from tidelake.runtime.compiling import compiled
+from tidelake.runtime.compiling import allocating, compiled
 from tidelake.spark.variant_loops import (
     DONE,
     FULL,
@@ -129,7 +129,7 @@ def _replaced(array: pa.Array, places: npt.NDArray[np.intp], values: list[bytes]
     return pa.concat_arrays([array, pa.array(values, pa.binary())]).take(pa.array(order))
 
 
-@compiled
+@allocating
 def _to_dynamics(
     data: Any, offsets: Any, meta: Any, meta_offsets: Any, valid: Any, row: Any, frames: Any, states: Any, out: Any,
     ends: Any,

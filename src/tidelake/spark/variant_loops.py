@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tidelake.dynamic.cbor_loops import read_head, read_real
-from tidelake.runtime.compiling import compiled
+from tidelake.runtime.compiling import allocating, compiled
 
 MAX_KEYS = 1024  # of one row, in the compiled way: they are found one after the other
 MAX_DEPTH = 128
@@ -31,7 +31,7 @@ LEVEL = np.dtype(
 _NULL, _TRUE, _FALSE, _INTEGER, _DOUBLE, _BINARY, _TEXT, _OBJECT, _ARRAY = range(9)
 
 
-@compiled
+@allocating
 def to_variants(
     data: Any, offsets: Any, valid: Any, row: Any, nodes: Any, keys: Any, levels: Any, states: Any, out: Any,
     ends: Any, meta: Any, meta_ends: Any,

@@ -48,7 +48,7 @@ from tidelake.ingest.rows import (
 )
 from tidelake.logical import fitted
 from tidelake.model.schema import DataType
-from tidelake.runtime.compiling import compiled, part
+from tidelake.runtime.compiling import allocating, compiled, part
 
 MAX_OFFSET = (1 << 31) - 1  # of Arrow's strings and binaries
 
@@ -327,7 +327,7 @@ def _with_reals(texts: pa.Array, entries: Any, picks: Any, spilled: Flags) -> pa
     return pc.coalesce(texts, pa.array([None, *several], pa.string()).take(pa.array(others)))
 
 
-@compiled
+@allocating
 def _texts(data: Any, entries: Any, picks: Any, valid: Any, spilled: Any) -> Any:
     """Copy texts, and whole numbers and booleans as they are written; doubles are left to the caller."""
     size = 0
@@ -391,7 +391,7 @@ def _put_value(data: Any, cbor: Any, entry: Any, out: Any, to: Any) -> Any:
     return put_number(out, to, kind, word, data[_U(entry.start)] == 45)
 
 
-@compiled
+@allocating
 def _dynamics(data: Any, cbor: Any, entries: Any, picks: Any, valid: Any, out: Any) -> Any:
     offsets = np.empty(len(valid) + 1, dtype=np.int32)
     to, next_row = np.int64(0), np.int64(0)
@@ -458,7 +458,7 @@ def _arrange_spilled(entries: Any, order: Any, starts: Any, ranks: Any, spilled:
                 free[row] += 1
 
 
-@compiled
+@allocating
 def _maps(data: Any, cbor: Any, entries: Any, keys: Any, letters: Any, picks: Any, valid: Any, out: Any) -> Any:
     """Write one map for each run of entries of the same row."""
     offsets = np.empty(len(valid) + 1, dtype=np.int32)

@@ -21,7 +21,15 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from tidelake.catalog.protocol import parse_table_name
 from tidelake.server.call import JSON, Answer, Call, Load, Outcome, Packed, Route, Shape, Work
 from tidelake.server.refusals import RETRY_AFTER_S, Failure, Unsupported
-from tidelake.server.wire.otlp import Decoded, count_records, decode_logs, decode_metrics, decode_spans
+from tidelake.server.wire.otlp import (
+    Decoded,
+    count_records,
+    decode_logs,
+    decode_metrics,
+    decode_spans,
+    logs_together,
+    spans_together,
+)
 from tidelake.server.wire.otlp_json import from_json
 from tidelake.server.wire.otlp_tables import LOGS, METRICS, SPANS, OtlpTable
 from tidelake.write.append import AppendReport
@@ -41,14 +49,19 @@ class Signal:
     decode: Callable[[bytes, int], Decoded]
     rejected: str  # what JSON calls the records that were left out
     service: str  # of gRPC
+    together: Callable[[bytes, int], Decoded] | None = None  # decodes requests that stand one after another
 
     @property
     def shape(self) -> Shape:
         return Shape(self.table.columns, "time")
 
 
-LOG_SIGNAL = Signal(LOGS, ExportLogsServiceRequest, decode_logs, "rejectedLogRecords", "logs.v1.LogsService")
-SPAN_SIGNAL = Signal(SPANS, ExportTraceServiceRequest, decode_spans, "rejectedSpans", "trace.v1.TraceService")
+LOG_SIGNAL = Signal(
+    LOGS, ExportLogsServiceRequest, decode_logs, "rejectedLogRecords", "logs.v1.LogsService", logs_together
+)
+SPAN_SIGNAL = Signal(
+    SPANS, ExportTraceServiceRequest, decode_spans, "rejectedSpans", "trace.v1.TraceService", spans_together
+)
 METRIC_SIGNAL = Signal(
     METRICS, ExportMetricsServiceRequest, decode_metrics, "rejectedDataPoints", "metrics.v1.MetricsService"
 )
@@ -64,8 +77,8 @@ def decode_signal(signal: Signal, call: Call) -> Work:
     received_ns = call.received_us * 1000
     name = call.table(call.headers.get(TABLE_HEADER) or signal.table.name)
     name = ".".join(parse_table_name(name))
-    if signal is not METRIC_SIGNAL and (count := count_records(body)) is not None:
-        packed = Load(name, Packed(body, signal.decode, received_ns), count, signal.shape)
+    if signal.together is not None and (count := count_records(body)) is not None:
+        packed = Load(name, Packed(body, signal.decode, signal.together, received_ns), count, signal.shape)
         return Work([packed] if count else [], partial(_answer, signal, is_json, count))
     table, left_out = signal.decode(body, received_ns)
     loads = [Load(name, table, table.num_rows, signal.shape)] if table.num_rows else []

@@ -134,12 +134,29 @@ def decoded_in_loops(signal: str, body: bytes, received_ns: int) -> Decoded:
         return plain(body, received_ns)
 
 
+def logs_together(body: bytes, received_ns: int) -> Decoded:
+    """Decode requests of logs that stand one after another; InvalidInputError if the loops cannot do it alone."""
+    return _together(_logs, body, received_ns)
+
+
+def spans_together(body: bytes, received_ns: int) -> Decoded:
+    """Decode requests of spans that stand one after another; InvalidInputError if the loops cannot do it alone."""
+    return _together(_spans, body, received_ns)
+
+
+def _together(fast: _Decoder, body: bytes, received_ns: int) -> Decoded:
+    try:
+        return fast(body, received_ns)
+    except (_LeftToPlain, NotUtf8) as error:  # one of them: whose requests are plain ones must not wait for it
+        raise InvalidInputError("the requests are to be decoded one by one", kind="one_by_one") from error
+
+
 def count_records(body: bytes) -> int | None:
-    """Return how many records a small request has, if that is told fast; None if not. InvalidInputError if it is none.
+    """Return how many records a request has, if that is told fast; None if not. InvalidInputError if it is none.
 
     Requests that were counted may stand one after another, and are a request then.
     """
-    if len(body) > FEW_BYTES or not is_compiled():
+    if not is_compiled():
         return None
     counts = np.zeros(3, dtype=np.int64)
     _checked(loops.envelope(np.frombuffer(body, dtype=np.uint8), counts, _NOTHING, _NOTHING, _NOTHING))

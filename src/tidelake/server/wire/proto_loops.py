@@ -20,7 +20,7 @@ import numpy as np
 
 from tidelake.ingest.json.text import REAL
 from tidelake.ingest.json.to_cbor import put_head, put_number
-from tidelake.runtime.compiling import compiled, part
+from tidelake.runtime.compiling import allocating, compiled, part
 
 BAD, LEFT, FULL = -1, -2, -3
 MAX_FAST_DEPTH = 32
@@ -319,7 +319,7 @@ def envelope(data: Any, counts: Any, resources: Any, scopes: Any, records: Any) 
     return _I(0)
 
 
-@compiled
+@allocating
 def scan(
     data: Any, records: Any, actions: Any, slots: Any, numbers: Any, seen: Any, spans: Any, repeated: Any,
     out: Any, offsets: Any, marks: Any,
@@ -373,7 +373,7 @@ def scan(
     return count
 
 
-@compiled
+@allocating
 def any_values(data: Any, spans: Any, texts: Any, kinds: Any, out: Any, offsets: Any, marks: Any) -> Any:
     """Read values of any type: text as its place, any other as CBOR; ``kinds`` says which a value is."""
     to = _I(0)

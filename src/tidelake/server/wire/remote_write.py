@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tidelake.runtime.compiling import compiled, part
+from tidelake.runtime.compiling import allocating, compiled, part
 
 TRUNCATED, BAD_WIRE, BAD_REFERENCE = -1, -2, -3
 SERIES, LABELS, SAMPLES, SYMBOLS, HISTOGRAMS, EXEMPLARS, METADATA = range(7)  # what survey counts
@@ -70,7 +70,7 @@ def _field(data: Any, at: int, end: int, out: Any) -> Any:
     return out[3] + out[4]
 
 
-@compiled
+@allocating
 def survey(data: Any, is_second: bool, counts: Any) -> Any:
     """Count the parts of a message; return 0, or what is wrong with it."""
     out, inner, packed = np.zeros(5, np.int64), np.zeros(5, np.int64), np.zeros(5, np.int64)
@@ -119,7 +119,7 @@ def survey(data: Any, is_second: bool, counts: Any) -> Any:
     return 0
 
 
-@compiled
+@allocating
 def walk(
     data: Any,
     is_second: bool,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import itertools
 import os
 import re
@@ -12,7 +13,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import pytest
 
@@ -121,3 +122,42 @@ def test_every_compiled_function_is_in_a_room_whose_sources_count() -> None:
     assert users
     counted = tuple(f"{room}/" for room in LOOP_ROOMS)
     assert [path for path in users if not path.relative_to(SOURCE).as_posix().startswith(counted)] == []
+
+
+MAKERS = {
+    "empty",
+    "zeros",
+    "ones",
+    "full",
+    "array",
+    "arange",
+    "concatenate",
+    "append",
+    "copy",
+    "astype",
+    "sort",
+    "cumsum",
+}
+
+
+def makes_arrays(function: ast.FunctionDef) -> bool:
+    calls = {node.func.attr for node in ast.walk(function) if isinstance(node, ast.Call) and is_attribute(node.func)}
+    stores = (node for node in ast.walk(function) if isinstance(node, ast.Assign))
+    copies = any(isinstance(part, ast.Slice) for each in stores for to in each.targets for part in ast.walk(to))
+    return bool(calls & MAKERS) or (copies and function.name != "envelope")  # which sets its counts to one number
+
+
+def is_attribute(node: ast.AST) -> TypeGuard[ast.Attribute]:
+    return isinstance(node, ast.Attribute)
+
+
+def test_loops_that_count_no_references_make_no_arrays() -> None:
+    uncounted = {"compiled", "part", "part_or"}
+    found = []
+    for path in SOURCE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef) and node.decorator_list:
+                names = {ast.unparse(each).partition("(")[0] for each in node.decorator_list}
+                if names & uncounted and makes_arrays(node):
+                    found.append((path.name, node.name))
+    assert found == []

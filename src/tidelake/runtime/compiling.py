@@ -84,7 +84,7 @@ if HAS_COMPILER:
 
     # Arrays that a loop is given are counted by nobody while it runs: their caller holds them. Counting them at every
     # call of a part took three quarters of the time of a decoder that calls one for each field. What makes arrays of
-    # its own needs the counting, and numba refuses to compile it without.
+    # its own needs the counting: see ``allocating``.
     _UNCOUNTED: Any = {"_nrt": False}
 
     def _kept(loop: Callable[..., Any], **options: Any) -> Callable[..., Any]:

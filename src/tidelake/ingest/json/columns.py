@@ -445,7 +445,7 @@ def _count_spilled(entries: Any, keys: Any, spilled: Any, per_row: Any) -> Any:
     return size
 
 
-@compiled
+@allocating
 def _arrange_spilled(entries: Any, order: Any, starts: Any, ranks: Any, spilled: Any, per_row: Any, picks: Any) -> None:
     """Order the spilled entries by row and then by the rank of their key."""
     free = per_row.copy()

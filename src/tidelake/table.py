@@ -53,11 +53,15 @@ if TYPE_CHECKING:
     from tidelake.maintain.expire import ExpireReport
     from tidelake.maintain.restore import RestoreReport
     from tidelake.spark import frames
+    from tidelake.vectors import indexing
+    from tidelake.vectors import nearest as finding
+    from tidelake.vectors.indexing import IndexInfo, IndexReport
 else:
     compacting, deleting, expiring, restoring = (
         deferred(f"tidelake.maintain.{name}") for name in ("compact", "delete", "expire", "restore")
     )
     frames = deferred("tidelake.spark.frames")  # brings pyspark
+    indexing, finding = deferred("tidelake.vectors.indexing"), deferred("tidelake.vectors.nearest")
 
 
 class Table:
@@ -290,6 +294,68 @@ class Table:
         return self.handle.scan(
             columns, where, start=start, end=end, limit=limit, ordered=ordered, prune=prune, dynamic=dynamic
         )
+
+    def create_index(self, column: str, *, metric: str = "cosine") -> IndexReport:
+        """Index a column of vectors for ``nearest``, by ``cosine``, ``l2`` or ``dot``; needs faiss.
+
+        A codebook is learned from a sample, and every extent gets a sidecar, as do those that are written from now on.
+        """
+        return indexing.create_index(self.handle, column, metric=metric)
+
+    def drop_index(self, column: str) -> None:
+        """Drop the index of a column; its objects go with the next collection."""
+        indexing.drop_index(self.handle, column)
+
+    def indexes(self) -> list[IndexInfo]:
+        """List the indexes of the table's vectors: their state, size, and how many extents lack a sidecar."""
+        return indexing.indexes(self.handle)
+
+    def nearest(
+        self,
+        column: str,
+        query: Any,
+        *,
+        k: int = 10,
+        where: Predicate | str | None = None,
+        start: When | None = None,
+        end: When | None = None,
+        columns: Sequence[str] | None = None,
+        recall: float | None = None,
+        probes: int | None = None,
+        metric: str | None = None,
+        dynamic: str = "json",
+    ) -> pa.Table:
+        """Return the ``k`` rows whose vectors are nearest to a query, nearest first, with their ``_distance``.
+
+        Of a list of queries each gets its rows, with its number as ``_query``. Rows come from ``where`` and
+        ``[start, end)`` alone, which are looked at first. The distance is that of the index's metric, or of ``metric``;
+        of ``dot`` it is the product with its sign turned. ``recall`` says how many of the rows that are truly nearest
+        are to be found, ``probes`` how many lists of the index are looked through; with ``recall=1``, or without an
+        index, every row is measured. Rows without a vector, or without a distance, are never among the nearest.
+        """
+        return finding.nearest(
+            self.handle, column, query, k=k, where=where, start=start, end=end, columns=columns, recall=recall,
+            probes=probes, metric=metric, dynamic=dynamic,
+        )  # fmt: skip
+
+    def explain_nearest(
+        self,
+        column: str,
+        query: Any,
+        *,
+        k: int = 10,
+        where: Predicate | str | None = None,
+        start: When | None = None,
+        end: When | None = None,
+        recall: float | None = None,
+        probes: int | None = None,
+        metric: str | None = None,
+    ) -> str:
+        """Search as ``nearest`` does, and say what was looked at: lists, candidates, rows measured one by one."""
+        return finding.explain(
+            self.handle, column, query, k=k, where=where, start=start, end=end, recall=recall, probes=probes,
+            metric=metric,
+        )  # fmt: skip
 
     def to_arrow(
         self, columns: Columns | None = None, where: Predicate | str | None = None, *, dynamic: str = "json"

@@ -26,7 +26,7 @@ PARTING_S = 1.0  # that a process which is about to end gives it
 USERS_AT_ONCE = 8  # of a table, that are looked at in one step
 _resting: dict[Scope, float] = {}  # until when a table is not looked at again
 
-BACKGROUND: tuple[Kind, ...] = ("flush", "retain", "compact", "expire")
+BACKGROUND: tuple[Kind, ...] = ("flush", "retain", "compact", "index", "expire")
 
 
 def step(table: TableHandle) -> float | None:

@@ -36,6 +36,7 @@ from tidelake.catalog.protocol import Garbage, Pending, TableInfo, now_us
 from tidelake.coverage.sidecar import is_own, is_vouched
 from tidelake.errors import InvalidInputError, NotFoundError
 from tidelake.handle.lake_handle import LakeHandle
+from tidelake.maintain.coded_vectors import CodedVectors
 from tidelake.maintain.inventory import PAGE, Inventory, paged, time_us_of
 from tidelake.model.settings import TableSettings
 from tidelake.model.times import duration_us
@@ -246,11 +247,13 @@ class _Run:
             self.lake.at("collect.page")
             by_key = {each.key: each for each in page if _may_go(each.key)}
             self._leave_foreign([each.key for each in page if each.key not in by_key])
+            owned = self._sidecars_of(by_key, found)
             doomed = [(meta, by_key[meta.key]) for meta in self._metas_of(found, list(by_key)).values()]
+            doomed += [(meta, owned[meta.key]) for meta in self._metas_of(found, list(owned)).values()]
             doomed += self._below([each for each in page if is_job_folder(each.key)])
             for meta, why in doomed:
                 self._note(meta, why.reason, why.since_us)
-            keys = list(dict.fromkeys([*by_key, *(meta.key for meta, _ in doomed)]))
+            keys = list(dict.fromkeys([*by_key, *owned, *(meta.key for meta, _ in doomed)]))
             for each in page:
                 if is_segment_table(each.key):
                     self._delete_below_table(each, found)
@@ -268,6 +271,11 @@ class _Run:
     def delete_orphans(self, found: Inventory, before_us: int, *, all_orphans: bool) -> None:
         """Delete what was listed and nothing names."""
         listed = len(found)
+        catalog = self.lake.catalog
+        infos = [*catalog.tables(), *catalog.dropped_tables(before_us=EVER)]
+        vectors = CodedVectors.named_by(catalog, [info.id for info in infos])
+        found.forget(vectors.keys)
+        found.disown(vectors.endings)
         self.left["reading"] = self._take_named(found, self.lake.catalog.pending())
         self.lake.at("collect.named")
         orphans, named = sum(is_own_key(meta.key) for page in found.pages() for meta in page), listed - len(found)
@@ -359,6 +367,13 @@ class _Run:
     def _is_segmented(self, info: TableInfo) -> bool:
         """Whether the extents of a table are segments in folders of their own."""
         return TableSettings.of(self.lake.catalog.settings(info.id)).is_segmented
+
+    def _sidecars_of(self, by_key: Mapping[str, Garbage], found: Inventory | None) -> dict[str, Garbage]:
+        """Return the sidecars of extents that go: those that were listed or, where none were, that may be there."""
+        if found is not None:
+            return {key: by_key[owner] for key, owner in found.sidecars_of(list(by_key)).items()}
+        vectors = CodedVectors.named_by(self.lake.catalog, {each.table_id for each in by_key.values()})
+        return dict(vectors.sidecars_of(by_key.values()))
 
     def _below(self, folders: Sequence[Garbage]) -> list[tuple[ObjectMeta, Garbage]]:
         """Return what lies in the folders of jobs that were given up, and nothing names by itself."""

@@ -1,6 +1,7 @@
 """Hold what a store lists, in bounded memory, to take away from it what a catalog names: what is left is nobody's.
 
-The list is a table in a temporary file of SQLite's, which goes with the process. It does not ask a store or a catalog.
+The sidecar of an extent's vectors is named by no catalog: it is taken away with its extent, unless it was disowned. The
+list is a table in a temporary file of SQLite's, which goes with the process. It does not ask a store or a catalog.
 """
 
 from __future__ import annotations
@@ -14,13 +15,14 @@ from typing import Self, TypeVar
 
 import orjson
 
-from tidelake.objects import ObjectMeta
+from tidelake.objects import ObjectMeta, extent_of_sidecar
 
 PAGE = 1000  # objects at once, as many as a bucket deletes in one request
 
 Item = TypeVar("Item")
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_META = "key, size, at_us"
 _LISTED = "(SELECT value FROM json_each(?))"
 
 
@@ -31,7 +33,8 @@ class Inventory:
         self._held = sqlite3.connect("", isolation_level=None)  # a temporary file, without a name
         for statement in ("journal_mode = OFF", "synchronous = OFF", "temp_store = FILE"):
             self._held.execute(f"PRAGMA {statement}")
-        self._held.execute("CREATE TABLE objects (key TEXT PRIMARY KEY, size INT, at_us INT) WITHOUT ROWID")
+        self._held.execute("CREATE TABLE objects (key TEXT PRIMARY KEY, size INT, at_us INT, owner TEXT) WITHOUT ROWID")
+        self._held.execute("CREATE INDEX owners ON objects (owner) WHERE owner IS NOT NULL")
 
     def __enter__(self) -> Self:
         return self
@@ -47,21 +50,33 @@ class Inventory:
 
     def add(self, metas: Sequence[ObjectMeta]) -> None:
         """Note objects; one that is listed twice counts once."""
-        rows = [(meta.key, meta.size, (meta.modified - _EPOCH) // timedelta(microseconds=1)) for meta in metas]
+        rows = [(meta.key, meta.size, time_us_of(meta), extent_of_sidecar(meta.key)) for meta in metas]
         self._held.execute("BEGIN")
-        self._held.executemany("INSERT OR REPLACE INTO objects VALUES (?, ?, ?)", rows)
+        self._held.executemany("INSERT OR REPLACE INTO objects VALUES (?, ?, ?, ?)", rows)
         self._held.execute("COMMIT")
 
     def metas_of(self, keys: Sequence[str]) -> dict[str, ObjectMeta]:
         """Return those of some objects that are noted."""
-        rows = self._held.execute(f"SELECT * FROM objects WHERE key IN {_LISTED}", (orjson.dumps(keys).decode(),))
+        rows = self._held.execute(f"SELECT {_META} FROM objects WHERE key IN {_LISTED}", (orjson.dumps(keys).decode(),))
         return {row[0]: _meta(*row) for row in rows}
 
+    def sidecars_of(self, keys: Sequence[str]) -> dict[str, str]:
+        """Return the noted sidecars of some objects, each with its owner."""
+        listed = (orjson.dumps(keys).decode(),)
+        return dict(self._held.execute(f"SELECT key, owner FROM objects WHERE owner IN {_LISTED}", listed).fetchall())
+
+    def disown(self, endings: Sequence[str]) -> None:
+        """Let sidecars stand for themselves whose names do not end so, after the names of their owners."""
+        self._held.execute(
+            f"UPDATE objects SET owner = NULL WHERE substr(key, length(owner) + 1) NOT IN {_LISTED}",
+            (orjson.dumps(endings).decode(),),
+        )
+
     def forget(self, keys: Sequence[str]) -> int:
-        """Take objects off the list, and return how many were on it."""
-        return self._held.execute(
-            f"DELETE FROM objects WHERE key IN {_LISTED}", (orjson.dumps(keys).decode(),)
-        ).rowcount
+        """Take objects off the list, with their sidecars, and return how many of them were on it."""
+        listed = (orjson.dumps(keys).decode(),)
+        self._held.execute(f"DELETE FROM objects WHERE owner IN {_LISTED}", listed)
+        return self._held.execute(f"DELETE FROM objects WHERE key IN {_LISTED}", listed).rowcount
 
     def forget_below(self, folder: str) -> int:
         """Take all that lies in a folder off the list, and nothing of a sibling whose name begins alike."""
@@ -75,7 +90,9 @@ class Inventory:
         last = ""
         while found := [
             _meta(*row)
-            for row in self._held.execute("SELECT * FROM objects WHERE key > ? ORDER BY key LIMIT ?", (last, PAGE))
+            for row in self._held.execute(
+                f"SELECT {_META} FROM objects WHERE key > ? ORDER BY key LIMIT ?", (last, PAGE)
+            )
         ]:
             yield found
             last = found[-1].key

@@ -6,6 +6,7 @@ kind       due when                                                       done b
 flush      hot rows are older than the table's ``flush_age``              ``write.flush``
 retain     extents or hot rows are older than its ``retention``           ``maintain.retention``
 compact    extents are worth joining, one piece of work for each run      ``maintain.compact``
+index      vectors of an indexed column are not coded                      ``vectors.indexing``
 expire     snapshots are older than its ``history``                       the catalog
 collect    the catalog lists garbage (of the whole lake)                  ``maintain.collect``
 =========  =============================================================  ==========================================
@@ -32,13 +33,22 @@ from tidelake.model.settings import TableSettings
 from tidelake.model.snapshot import Extent, Fence, Snapshot
 from tidelake.model.times import duration_us
 from tidelake.scan.hot import acknowledged_us
+from tidelake.vectors import indexing, quantizing
+from tidelake.vectors.definition import indexes_of
 from tidelake.write.flush import flush
 
-Kind = Literal["flush", "retain", "compact", "expire", "collect"]
+Kind = Literal["flush", "retain", "compact", "index", "expire", "collect"]
 USERS_AT_ONCE = 10_000  # whose due pieces are planned at once; the others are found by the next look
 LOOKS = 32  # at a scope, at most, while a snapshot or a row of it grows as old as it may
 
-KINDS: tuple[Kind, ...] = ("flush", "retain", "compact", "expire", "collect")  # in the order in which they help most
+KINDS: tuple[Kind, ...] = (
+    "flush",
+    "retain",
+    "compact",
+    "index",
+    "expire",
+    "collect",
+)  # in the order in which they help most
 
 
 class CompactRun(Protocol):
@@ -63,6 +73,8 @@ class Due:
     def key(self) -> str:
         """What two pieces of the same work have in common."""
         place = f"{self.table}/{self.user}" if self.user else self.table or "*"
+        if "column" in self.payload:
+            return f"{place}:{self.payload['column']}"
         return f"{place}:{self.payload['extents'][0]}" if "extents" in self.payload else place
 
 
@@ -160,6 +172,9 @@ def due_in_table(table: TableHandle, kinds: Collection[str] = KINDS) -> Iterator
         for run in compact.due_runs(table, head):
             ids = [extent.id for extent in run]
             yield due("compact", f"{len(run):,} extents are worth joining", {"extents": ids})
+    if "index" in kinds and quantizing.is_available():
+        for index, reason in indexing.missing_in(table, head):
+            yield due("index", reason, {"column": index.column})
     if "expire" in kinds:
         before_us = now - TableSettings.of(head.settings).history_us
         if (count := table.catalog.retained(table.scope, before_us=before_us).due) > 0:
@@ -186,6 +201,8 @@ def do(
             return Done("retain", table.name, f"{gone.rows:,} old rows left" if gone.rows else "", gone.bytes)
         case "compact":
             return _compacted(table, due.payload, fence, compact_run)
+        case "index":
+            return _indexed(table, due.payload, fence)
         case "expire":
             return expire_table(table)
 
@@ -208,6 +225,18 @@ def _compacted(table: TableHandle, payload: Mapping[str, Any], fence: Fence | No
     report = compact_run(table, head, run, fence=fence)
     said = f"{report.extents:,} extents became {report.written:,}" if report.runs else ""
     return Done("compact", table.name, said, report.bytes_read - report.bytes_written if report.runs else 0)
+
+
+def _indexed(table: TableHandle, payload: Mapping[str, Any], fence: Fence | None) -> Done:
+    head = table.catalog.head(table.scope)
+    index = indexes_of(head.settings, head.schema).get(payload["column"])
+    if index is None or not quantizing.is_available():
+        return Done("index", table.name, "")  # it was dropped
+    report = indexing.write_missing(table, index, suspects=payload.get("suspects", ()), fence=fence)
+    if report.extents:
+        indexing.tell_manifests(table)
+    said = f"the vectors of {report.extents:,} extents were coded" if report.extents else ""
+    return Done("index", table.name, said)
 
 
 def _collected(lake: LakeHandle) -> Done:

@@ -30,6 +30,7 @@ PREFIX = "upkeep."  # before a kind, in the queue, which has other work too
 LEASE_S = 60.0
 RETRY_S = 30.0
 DONE_KEPT = 1_000  # pieces that a report tells one by one
+TOLD = ("index",)  # kinds that readers put in the queue, besides what is planned
 MAX_PASSES = 100  # of planning again what a round of work made due
 
 _logger = logging.getLogger(__name__)
@@ -87,9 +88,10 @@ def maintain(
     failed: list[str] = []
     for _ in range(MAX_PASSES):
         planned = {unit.id for unit in plan(lake, tables, kinds)}
-        made_progress = False
-        while planned and (until_s is None or time.monotonic() < until_s):
-            step = work_once(lake, kinds)
+        made_progress, is_first = False, True
+        while (planned or is_first) and (until_s is None or time.monotonic() < until_s):
+            step = work_once(lake, kinds if planned else [kind for kind in kinds if kind in TOLD])
+            is_first = False
             if step is None:
                 break
             planned.discard(step.unit.id)

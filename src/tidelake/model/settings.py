@@ -22,6 +22,7 @@ HISTORY = "7d"  # time to notice a mistake, and to take it back
 PROMOTED = "promoted:"  # made of a path: the dynamic column and the path
 OVERFLOWED = "overflowed:"  # may have values in the overflow column
 DEMOTED = "demoted:"  # dynamic by now: the type it had, for people
+VECTOR_INDEX = "vector_index:"  # vectors that are found by an index: its metric and its codebook
 SUFFIX = ("min_segments", "max_segments", "max_rows")  # the limits of uniting the last segments of a table with a key
 FORMATS = ("tlm", "tlm3", "parquet")  # of extents, by the names that ``format`` knows them under
 SEGMENT_FORMAT = "parquet"  # of segments, which others read beside a manifest
@@ -47,6 +48,7 @@ class TableSettings:
     compaction: Mapping[str, int] = field(default_factory=dict)  # limits of uniting the last segments, if not SUFFIX
     key: tuple[str, ...] = ()  # columns whose values name a row: a later one with the same takes its place
     series: Mapping[str, Any] = field(default_factory=dict)  # what a table that keeps coverage was told besides
+    vector_indexes: Mapping[str, Any] = field(default_factory=dict)  # by the names under which the settings have them
 
     def to_json(self) -> dict[str, Any]:
         """Return the stored shape; what is as by default is left out, so that the default may change."""
@@ -69,7 +71,7 @@ class TableSettings:
             shape["compaction"] = dict(self.compaction)
         if self.key:
             shape["key"] = list(self.key)
-        return shape | dict(self.series)
+        return shape | dict(self.series) | dict(self.vector_indexes)
 
     @classmethod
     def of(cls, stored: Mapping[str, Any]) -> TableSettings:
@@ -98,6 +100,7 @@ class TableSettings:
             stored.get("flush_rows"),
             dict(stored.get("compaction") or {}),
             tuple(stored.get("key") or ()),
+            vector_indexes={name: told for name, told in stored.items() if name.startswith(VECTOR_INDEX)},
         )
 
     @property

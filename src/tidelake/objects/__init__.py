@@ -16,9 +16,12 @@ from tidelake.objects.keys import (
     batch_key,
     batch_number,
     check_key,
+    codebook_key,
     compact_key,
     extent_coverage_key,
     extent_key,
+    extent_of_sidecar,
+    is_codebook_key,
     is_job_folder,
     is_manifest_key,
     is_own_folder,
@@ -37,6 +40,7 @@ from tidelake.objects.keys import (
     unfit_reason,
     united_coverage_key,
     user_folder,
+    vector_sidecar_key,
 )
 from tidelake.objects.leftovers import empty_folders, listing, remove_folders, remove_unfinished, unfinished
 from tidelake.objects.opening import ensure_conditional_put, open_store, probe_conditional_put
@@ -60,11 +64,14 @@ __all__ = [
     "batch_key",
     "batch_number",
     "check_key",
+    "codebook_key",
     "compact_key",
     "empty_folders",
     "ensure_conditional_put",
     "extent_coverage_key",
     "extent_key",
+    "extent_of_sidecar",
+    "is_codebook_key",
     "is_job_folder",
     "is_manifest_key",
     "is_own_folder",
@@ -89,4 +96,5 @@ __all__ = [
     "unfit_reason",
     "united_coverage_key",
     "user_folder",
+    "vector_sidecar_key",
 ]

@@ -7,6 +7,8 @@ A key is a relative path of plain segments, and every store takes the same keys:
     data/{namespace}/{table}/extents/job-{id}/{id}{suffix}          extents and their coverage, of a Spark job
     data/{namespace}/{table}/coverage/extents/{id}.cov              what one extent covers
     data/{namespace}/{table}/coverage/table/{sequence}-{id}.cov     what a table covered at a sequence
+    data/{namespace}/{table}/vectors/{column}-{id}.codebook         how the vectors of a column, by its id, are coded
+    {the key of an extent}.{column}-{id}.vec                        where an extent's vectors lie in a codebook
 
 of tables with a scope for each user, or with a key, at the root of the store, in the folder of a scope::
 
@@ -62,11 +64,13 @@ MAX_VERSION = 9_999_999_999  # ten digits, so that names sort as numbers do
 
 _ID, _NAME = "[0-9a-f]{32}", "[A-Za-z0-9_%-]+"
 _SCOPE = rf"(?!(?i:data|_coverage|_timeseries_log|_access)/){_NAME}/{_NAME}(?:/{_NAME})?"  # the folder of a scope
+_CODEBOOK = rf"vectors/[0-9]+-{_ID}\.codebook"
 _OWN_KEY = re.compile(
     rf"""data/{_NAME}/{_NAME}/(?:
         extents/(?:job-{_ID}/)?{_ID}\.(?:tlm|parquet)
         | extents/job-{_ID}/{_ID}\.cov
         | coverage/(?:extents/{_ID}|table/[0-9]+-{_ID})\.cov
+        | {_CODEBOOK}
     ) | {_SCOPE}/(?:
         batch-[0-9]+\.parquet
         | compact-{_ID}\.parquet
@@ -78,6 +82,7 @@ _OWN_FOLDER = re.compile(
     rf"""data(?:/{_NAME}(?:/{_NAME}(?:
         /extents(?:/job-{_ID})?
         | /coverage(?:/extents|/table)?
+        | /vectors
     )?)?)? | {_SCOPE}(?:/job-{_ID})?""",
     re.VERBOSE,
 )
@@ -86,6 +91,8 @@ _SEGMENT_TABLE = re.compile(rf"(?!(?i:data|_coverage|_timeseries_log|_access)/){
 _BATCH = re.compile(rf"({_SCOPE})/batch-([0-9]{{1,18}})\.parquet")
 _MANIFEST = re.compile(rf"{_SCOPE}/manifest(?:-part-[A-Za-z0-9_-]+)?\.json")
 _SIDECAR = re.compile(rf"_coverage/(?:segments/segcov-{_ID}|table/[0-9]+-tblcov-{_ID})\.roar")
+_SIDE_OF = re.compile(r"(.+\.(?:tlm|parquet))\.[0-9]+-[0-9a-f]{16}\.vec")
+_CODEBOOK_KEY = re.compile(rf"data/{_NAME}/{_NAME}/vectors/([0-9]+)-({_ID})\.codebook")
 _UNFINISHED = re.compile(rf"(?:[^/]+/)*{re.escape(TEMPORARY_PREFIX)}[0-9a-f]{{16}}")
 _PROBE = re.compile(rf"data/{re.escape(PROBE_PREFIX)}[0-9a-f]{{16}}")
 
@@ -142,6 +149,30 @@ def batch_number(key: str) -> tuple[str, int] | None:
     return None if found is None else (found[1], int(found[2]))
 
 
+def codebook_key(namespace: str, table: str, column_id: int, codebook_id: str) -> str:
+    """Name the codebook of a column of vectors."""
+    return check_key(f"{table_prefix(namespace, table)}/vectors/{column_id}-{_encoded(codebook_id)}.codebook")
+
+
+def vector_sidecar_key(extent_key: str, codebook: str) -> str:
+    """Name where an extent's vectors lie in a codebook, by the keys of both."""
+    found = _CODEBOOK_KEY.fullmatch(codebook)
+    if found is None:
+        raise InvalidInputError("not the key of a codebook", key=ascii(codebook[:80]), kind="bad_key")
+    return f"{extent_key}.{found[1]}-{found[2][:16]}.vec"
+
+
+def extent_of_sidecar(key: str) -> str | None:
+    """Return the key of the extent whose vectors an object codes; None if it does not."""
+    found = _SIDE_OF.fullmatch(key)
+    return None if found is None else found[1]
+
+
+def is_codebook_key(key: str) -> bool:
+    """Whether an object says how the vectors of a column are coded."""
+    return _CODEBOOK_KEY.fullmatch(key) is not None
+
+
 def log_commit_key(version: int) -> str:
     """Name the commit of a version; creating it is the commit."""
     return f"_timeseries_log/{_digits(version)}.json"
@@ -178,8 +209,8 @@ def log_data_key(name: str) -> str:
 
 
 def is_own_key(key: str) -> bool:
-    """Whether a lake would name an object so: an extent, or coverage."""
-    return _OWN_KEY.fullmatch(key) is not None
+    """Whether a lake would name an object so: an extent, coverage, a codebook, or the codes of an extent's vectors."""
+    return _OWN_KEY.fullmatch(extent_of_sidecar(key) or key) is not None
 
 
 def is_own_folder(folder: str) -> bool:

@@ -47,6 +47,7 @@ from tidelake.spark.lines import DataSourceStreamArrowWriter
 from tidelake.spark.options import BATCH, BUCKETED, REPLACING, number_of, option
 from tidelake.spark.places import Place, open_table
 from tidelake.spark.types import from_spark, own_names, widened
+from tidelake.vectors.sidecars import write_sidecars
 from tidelake.write.appender import Appender
 from tidelake.write.drift import exact_columns, spilled_columns, with_promoted
 from tidelake.write.flush import FLUSH_BYTES, FLUSH_ROWS, flush
@@ -190,6 +191,8 @@ class Extents:
         covered_at = self._write_coverage(extent_id)
         key = f"{self.job.folder}/{extent_id}{self._stager.suffix}"
         extent = self._stager.write(key, extent_id, self.schema or self.job.schema)
+        if self._stager.settings.vector_indexes:
+            write_sidecars(self.store, self._stager.settings.vector_indexes, self.schema or self.job.schema, extent)
         self.written.append(replace(extent, coverage_key=covered_at))
 
     def _write_coverage(self, extent_id: str) -> str | None:

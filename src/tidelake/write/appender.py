@@ -26,6 +26,7 @@ from tidelake.model.schema import SEQ_COLUMN, DataType, Schema, becoming_real
 from tidelake.model.settings import DEMOTED, OVERFLOWED, TableSettings
 from tidelake.model.snapshot import Action, AddExtent, AppendHot, Claim, Extent, HotBatch, Snapshot, UpdateTable
 from tidelake.scan.hot import hot_payload
+from tidelake.vectors.sidecars import write_sidecars
 from tidelake.write.drift import (
     WINDOW_ROWS,
     Tally,
@@ -71,6 +72,7 @@ class Appender:
     _actions: list[Action] = field(default_factory=list)
     _names: list[ExtentName] = field(default_factory=list)
     _keys: list[str] = field(default_factory=list)  # of what else was written
+    _sidecars: list[str] = field(default_factory=list)  # of vectors; they go where their extents go
     widened: Schema | None = None  # the schema that the rows need, if not the table's
     spilled: set[str] = field(default_factory=set)  # columns of which a value is in the overflow column
     _rounded: Counter[str] = field(default_factory=Counter)  # times that were finer than microseconds, by column
@@ -221,7 +223,9 @@ class Appender:
     def discard(self) -> None:
         """Delete what was written: no commit was tried with it. What cannot be deleted is left to collection."""
         with suppress(StorageError):
-            self.target.store.delete([*self._keys, *(name.key for name in self._names if name.is_begun)])
+            self.target.store.delete(
+                [*self._keys, *self._sidecars, *(name.key for name in self._names if name.is_begun)]
+            )
         self.give_up()
 
     def give_up(self) -> None:
@@ -295,5 +299,8 @@ class Appender:
             extent = replace(extent, coverage_key=covered_at)
             self._keys.append(covered_at)
             target.at("extent.covered")
+        if self._stager.settings.vector_indexes:
+            self._sidecars += write_sidecars(target.store, self._stager.settings.vector_indexes, stored, extent)
+            target.at("extent.coded")
         self.extents += 1
         self._actions.append(AddExtent(extent))

@@ -91,6 +91,7 @@ def test_functions_of_sql_are_allowed_and_known() -> None:
     assert of_spark - FUNCTION_NAMES == set()
     assert set(IN_SQL) == {
         "has", "has_any", "has_all", "cosine_distance", "cosine_similarity", "l2_distance", "inner_product",
+        "message_template", "template_id",
     }  # fmt: skip
     assert {function.takes for function in FUNCTIONS.values()} - {None} <= set(FUNCTIONS)
 

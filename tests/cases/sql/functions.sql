@@ -127,3 +127,10 @@ select max_by(x, y, 2) as a, min_by(x, y) as b from values ('a', 1), ('b', 3), (
 select truncate(-25, -1) as a, truncate(1.239, 2) as b;
 -- a | b
 -- -20 | 1.23
+
+-- Lines of a log by what they have in common: each word that holds a digit is a placeholder.
+select message_template(m) as t, count(*) as n, min(template_id(m)) = max(template_id(m)) as one
+from values ('took 5 ms'), ('took 77 ms'), ('user9: no') as v(m) group by 1 order by 1;
+-- t | n | one
+-- <*>: no | 1 | true
+-- took <*> ms | 2 | true

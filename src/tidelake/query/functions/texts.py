@@ -14,6 +14,7 @@ from typing import Any
 
 from sqlglot import exp
 
+from tidelake.kernels.plain_templates import PLACEHOLDER, VARIABLE
 from tidelake.query.functions.declaration import Function, declare
 from tidelake.query.functions.patterns import spark_text
 from tidelake.query.functions.templates import literal_text
@@ -28,6 +29,10 @@ def _split_spark(nodes: Sequence[exp.Expr], texts: Sequence[str]) -> str:
         )
         return f"CAST({letters} AS VARIANT)"
     return rf"CAST(split({texts[0]}, concat('\\Q', {texts[1]}, '\\E')) AS VARIANT)"
+
+
+_TEMPLATE_DUCKDB = f"regexp_replace({{0}}, '{VARIABLE}', '{PLACEHOLDER}', 'g')"
+_TEMPLATE_SPARK = f"regexp_replace({{0}}, '{VARIABLE}', '{PLACEHOLDER}')"
 
 
 def _replace_regex_spark(nodes: Sequence[exp.Expr], texts: Sequence[str]) -> str:
@@ -145,6 +150,14 @@ FUNCTIONS: tuple[Function, ...] = (
     declare("split", returns="dynamic", duckdb="to_json(string_split({0}, {1}))", spark=_split_spark),
     declare("replace", returns="text", both="replace({0}, {1}, {2})"),
     declare("replace_regex", returns="text", duckdb="regexp_replace({0}, {1}, {2}, 'g')", spark=_replace_regex_spark),
+    declare("message_template", returns="text", duckdb=_TEMPLATE_DUCKDB, spark=_TEMPLATE_SPARK, in_sql=True),
+    declare(
+        "template_id",
+        returns="text",
+        duckdb=f"substring(md5({_TEMPLATE_DUCKDB}), 1, 16)",
+        spark=f"substring(md5({_TEMPLATE_SPARK}), 1, 16)",
+        in_sql=True,
+    ),
     declare("replace_strings", returns="text", python=replace_strings, arity=3),
     declare(
         "translate",

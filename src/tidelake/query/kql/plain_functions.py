@@ -32,6 +32,8 @@ trim_end: tide_trim_end string regex text
 countof: tide_countof long text text [text]
 replace_string: tide_replace string text text text
 replace_regex: tide_replace_regex string text regex text
+message_template: tide_message_template string text
+template_id: tide_template_id string text
 translate: tide_translate string text text text
 strrep: tide_strrep string text long [text]
 url_encode: tide_url_encode_form string text

@@ -38,6 +38,10 @@ if TYPE_CHECKING:
     from tidelake import ingest as sources
     from tidelake import spark as spark_module
     from tidelake import table as table_module
+    from tidelake.connectors import listing as source_listing
+    from tidelake.connectors import sources as connecting
+    from tidelake.connectors.runner import SyncReport
+    from tidelake.connectors.sources import SyncedSource
     from tidelake.handle import table_handle
     from tidelake.handle.table_handle import TableHandle
     from tidelake.maintain import background, worker
@@ -60,6 +64,7 @@ else:  # what reads rows, and the engines, are imported when they are first used
     session, spark_module = deferred("tidelake.query.session"), deferred("tidelake.spark")
     promql_module = deferred("tidelake.query.promql.asking")
     health, worker = deferred("tidelake.maintain.status"), deferred("tidelake.maintain.worker")
+    connecting, source_listing = deferred("tidelake.connectors.sources"), deferred("tidelake.connectors.listing")
     background, listing = deferred("tidelake.maintain.background"), deferred("tidelake.manifest.listing")
 
 LOOK_AFTER_S = 20.0  # a write, what is due is done in the background
@@ -363,6 +368,43 @@ class Lake(Closing):
             self.handle.manifests, self.catalog, table=table, user=own if self._user is None else None, state=state,
             limit=limit, seen_by=self._user,
         )  # fmt: skip
+
+    def sync(
+        self,
+        url: str,
+        tables: Sequence[str] | Mapping[str, str] | None = None,
+        *,
+        into: str | None = None,
+        name: str | None = None,
+        mode: str = "log",
+        follow: bool = False,
+        **options: Any,
+    ) -> SyncReport:
+        """Copy tables of another database, and then every change of them, into tables of this lake.
+
+        The first call keeps the source under a name, by default that of the namespace ``into``; a later one, or
+        ``lake.source(name).run()`` on any node, goes on from where the tables are. Tables are the source's names, or a
+        mapping from those to the lake's; without, all that have a primary key. Of ``mode`` ``log``, a table has a row
+        for each change and ``table.latest()`` gives the current state; of ``upsert``, it has the current state alone.
+        A password is written as ``${NAME}``, a variable of the environment. With ``follow`` it goes on until stopped.
+        """
+        self._refuse_of_user()
+        found = connecting.define(self.handle, url, tables, into=into, name=name, mode=mode, options=options)
+        return found.run(follow=follow)
+
+    def source(self, name: str) -> SyncedSource:
+        """Hold a source that is kept under a name: run, pause, resume or remove it."""
+        self._refuse_of_user()
+        return connecting.SyncedSource(self.handle, name)
+
+    def sources(self) -> pa.Table:
+        """Return how the sources do, a row for each table that they fill; SQL and KQL: ``system.sources``."""
+        self._refuse_of_user()
+        return source_listing.list_sources(self.store)
+
+    def _refuse_of_user(self) -> None:
+        if self._user is not None:
+            raise InvalidInputError("sources are those of the whole lake", kind="has_user")
 
     @property
     def spark(self) -> SparkSession:

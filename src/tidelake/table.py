@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from tidelake.catalog.protocol import Pin
+    from tidelake.connectors import latest
     from tidelake.maintain import compact as compacting
     from tidelake.maintain import delete as deleting
     from tidelake.maintain import expire as expiring
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from tidelake.vectors import nearest as finding
     from tidelake.vectors.indexing import IndexInfo, IndexReport
 else:
+    latest = deferred("tidelake.connectors.latest")
     compacting, deleting, expiring, restoring = (
         deferred(f"tidelake.maintain.{name}") for name in ("compact", "delete", "expire", "restore")
     )
@@ -356,6 +358,16 @@ class Table:
             self.handle, column, query, k=k, where=where, start=start, end=end, recall=recall, probes=probes,
             metric=metric,
         )  # fmt: skip
+
+    def latest(
+        self, columns: Sequence[str] | None = None, where: Predicate | str | None = None, *, dynamic: str = "json"
+    ) -> pa.RecordBatchReader:
+        """Stream the rows that the source of a synced table has now, as far as it was read.
+
+        Of each key the latest change counts, by ``_tide_lsn``, and one that is a deletion is left out then. SQL and KQL
+        say ``latest('crm.orders')``.
+        """
+        return latest.latest_rows(self.handle, columns, where, dynamic=dynamic)
 
     def to_arrow(
         self, columns: Columns | None = None, where: Predicate | str | None = None, *, dynamic: str = "json"

@@ -74,7 +74,14 @@ def postgres_server() -> Iterator[str]:
         data, port = folder / "data", free_ports(1)[0]
         initdb = [f"{programs}/bin/initdb", "-A", "trust", "-U", "postgres", "--no-sync", "-E", "utf8", "-D", f"{data}"]
         subprocess.run(initdb, check=True, cwd="/", stdout=subprocess.DEVNULL, **as_nobody)
-        settings = {"fsync": "off", "unix_socket_directories": "", "max_connections": "200"}
+        settings = {
+            "fsync": "off",
+            "max_replication_slots": "50",
+            "max_wal_senders": "50",
+            "unix_socket_directories": "",
+            "max_connections": "200",
+            "wal_level": "logical",
+        }
         command = [f"{programs}/bin/postgres", "-D", f"{data}", "-h", "127.0.0.1", "-p", f"{port}"]
         command += [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
         url = f"postgresql://postgres@127.0.0.1:{port}/postgres"

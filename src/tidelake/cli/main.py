@@ -55,6 +55,7 @@ COMMANDS = {
     "collect": "tidelake.cli.commands.collecting",
     "serve": "tidelake.cli.commands.serving",
     "tokens": "tidelake.cli.commands.serving",
+    "sync": "tidelake.cli.commands.syncing",
     "inspect": "tidelake.cli.commands.files",
     "shell": "tidelake.cli.commands.tour",
     "demo": "tidelake.cli.commands.tour",

@@ -153,7 +153,7 @@ def work_once(
     lake.at("work.claimed")
     due = _due_of(unit)
     try:
-        with _heartbeat(lake, unit, lease_s):
+        with heartbeat(lake, unit, lease_s):
             done = do(lake, due, fence=Fence(unit.id, unit.token), compact_run=compact_run)
         lake.at("work.done")
         queue.complete(unit)
@@ -234,8 +234,8 @@ def _due_of(unit: WorkUnit) -> Due:
 
 
 @contextmanager
-def _heartbeat(lake: LakeHandle, unit: WorkUnit, lease_s: float) -> Iterator[None]:
-    """Prolong the lease while something is done under it."""
+def heartbeat(lake: LakeHandle, unit: WorkUnit, lease_s: float) -> Iterator[None]:
+    """Prolong the lease of a piece while something is done under it."""
     over = threading.Event()
 
     def beat() -> None:

@@ -23,6 +23,11 @@ what a server asks for, beside either::
 
     _access/tokens/{id}.json                                        a token's hash, and what it allows
 
+what rows are brought from, beside either::
+
+    _sources/{name}/definition-{number}.json                        a source, without its secrets
+    _sources/{name}/status.json                                     how it does
+
 and, under the root of a table whose catalog is a transaction log::
 
     _timeseries_log/CURRENT                                         a hint: the newest version
@@ -49,12 +54,13 @@ LOG_CURRENT = f"{LOG_FOLDER}/CURRENT"
 TEMPORARY_PREFIX = ".tide-tmp-"
 PROBE_PREFIX = ".tide-probe-"
 DATA_FOLDER, COVERAGE_FOLDER = "data", "_coverage"
-ACCESS_FOLDER = "_access"
+ACCESS_FOLDER, SOURCES_FOLDER = "_access", "_sources"
 OWN_FOLDERS = (
     DATA_FOLDER,
     COVERAGE_FOLDER,
     LOG_FOLDER,
     ACCESS_FOLDER,
+    SOURCES_FOLDER,
 )  # no namespaces of tables whose extents are segments
 
 MAX_KEY_BYTES = 1024  # S3's own limit, in which it counts a bucket's prefix too
@@ -63,7 +69,9 @@ KEPT_NAMES = 1024  # that were encoded last, and are encoded again at once
 MAX_VERSION = 9_999_999_999  # ten digits, so that names sort as numbers do
 
 _ID, _NAME = "[0-9a-f]{32}", "[A-Za-z0-9_%-]+"
-_SCOPE = rf"(?!(?i:data|_coverage|_timeseries_log|_access)/){_NAME}/{_NAME}(?:/{_NAME})?"  # the folder of a scope
+_SCOPE = (
+    rf"(?!(?i:data|_coverage|_timeseries_log|_access|_sources)/){_NAME}/{_NAME}(?:/{_NAME})?"  # the folder of a scope
+)
 _CODEBOOK = rf"vectors/[0-9]+-{_ID}\.codebook"
 _OWN_KEY = re.compile(
     rf"""data/{_NAME}/{_NAME}/(?:
@@ -87,7 +95,7 @@ _OWN_FOLDER = re.compile(
     re.VERBOSE,
 )
 _JOB_FOLDER = re.compile(rf"(?:data/{_NAME}/{_NAME}/extents|{_SCOPE})/job-{_ID}")
-_SEGMENT_TABLE = re.compile(rf"(?!(?i:data|_coverage|_timeseries_log|_access)/){_NAME}/{_NAME}")
+_SEGMENT_TABLE = re.compile(rf"(?!(?i:data|_coverage|_timeseries_log|_access|_sources)/){_NAME}/{_NAME}")
 _BATCH = re.compile(rf"({_SCOPE})/batch-([0-9]{{1,18}})\.parquet")
 _MANIFEST = re.compile(rf"{_SCOPE}/manifest(?:-part-[A-Za-z0-9_-]+)?\.json")
 _SIDECAR = re.compile(rf"_coverage/(?:segments/segcov-{_ID}|table/[0-9]+-tblcov-{_ID})\.roar")

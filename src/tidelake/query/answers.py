@@ -1,10 +1,11 @@
-"""Let a query ask a table what it holds and what is missing, as if the answer were a table.
+"""Let a query ask a table what it holds now and what is missing, as if the answer were a table.
 
 ::
 
     SELECT * FROM gaps('m.cpu', '2026-01-01', '2026-02-01', least => '5m')
     SELECT device, ratio FROM coverage('m.cpu')
     gaps('m.cpu', ago(1d), now()) | where buckets > 5               in KQL
+    SELECT * FROM latest('crm.orders')                              of a table that is synced: see ``connectors.latest``
 
 ``gaps``, ``missing`` and ``held`` give entity columns, start, end and buckets; ``coverage`` a row for each entity. The
 arguments are constants: table, start, end, and by name also ``entity``, ``schedule``, ``least`` (gaps) and ``at_most``
@@ -22,6 +23,8 @@ from typing import Any
 import pyarrow as pa
 from sqlglot import exp
 
+from tidelake.connectors import listing as sources
+from tidelake.connectors.latest import LatestRows
 from tidelake.coverage.verbs import Series, no_coverage
 from tidelake.errors import InvalidInputError, NotFoundError
 from tidelake.handle.lake_handle import LakeHandle
@@ -54,10 +57,22 @@ def coverage_table(table: Scannable, kind: str, words: Mapping[str, Any]) -> pa.
 
 def system_rows(lake: LakeHandle, name: str, user: str | None = None) -> MemoryRows | None:
     """Return a table that the lake keeps about itself, as a user sees it if told; None if there is none of the name."""
+    if name.lower() == sources.SYSTEM_TABLE and user is None:
+        return MemoryRows.of(sources.SYSTEM_TABLE, sources.list_sources(lake.store), lake.footers)
     if name.lower() != SYSTEM_TABLE:
         return None
     rows = list_manifests(lake.manifests, lake.catalog, seen_by=user, limit=SYSTEM_LIMIT)
     return MemoryRows.of(SYSTEM_TABLE, rows, lake.footers)
+
+
+def answered(name: str, table: Scannable, kind: str, words: Mapping[str, Any], footers: Footers) -> Scannable:
+    """Return an answer about a table, to be scanned as a table is under a name."""
+    if kind != "latest":
+        return answer_rows(name, coverage_table(table, kind, words), footers)
+    if words:
+        raise InvalidInputError("latest takes the name of a table alone", kind="bad_answer")
+    latest: Scannable = LatestRows.of(table)
+    return latest
 
 
 def answer_rows(name: str, rows: pa.Table, footers: Footers) -> MemoryRows:

@@ -33,7 +33,7 @@ from tidelake.model.schema import DataType, Schema
 from tidelake.model.settings import TableSettings
 from tidelake.pruning.plan import ScanPlan, Stage
 from tidelake.query.adapt import adapt
-from tidelake.query.answers import answer_rows, coverage_table, name_answers, system_rows
+from tidelake.query.answers import answer_rows, answered, name_answers, system_rows
 from tidelake.query.bind import AsOf, bind, bind_tables, quoted_columns
 from tidelake.query.budget import Budget, Deadline
 from tidelake.query.external import read_external
@@ -395,12 +395,12 @@ class _Seen:
             raise self.limits.out_of_time(planning=True)
 
     def answer(self, kind: str, words: Mapping[str, Any]) -> str:
-        """Find an answer about a table's coverage, and give the name under which it can be read."""
+        """Find an answer about a table, and give the name under which it can be read."""
         about = {name: value for name, value in words.items() if name != "table"}
         table = self.table(str(words["table"]))
         name = f"{kind}_{len(self.answers) + 1}"
         with self.deadline.undisturbed():
-            self.answers[name] = answer_rows(name, coverage_table(table, kind, about), self._lake.footers)
+            self.answers[name] = answered(name, table, kind, about, self._lake.footers)
         return name
 
     def external(self, columns: Sequence[str], addresses: Sequence[str], options: Mapping[str, Any]) -> str:

@@ -10,13 +10,14 @@ from typing import Any, Protocol, runtime_checkable
 
 from tidelake.model.schema import DataType
 
-# What may be asked about a table's coverage as if it were a table, and what an answer takes besides its first places.
+# What may be asked about a table as if it were a table, and what an answer takes besides its first places.
 ANSWER_PLACES = ("table", "start", "end")
 ANSWERS: Mapping[str, frozenset[str]] = {
     "gaps": frozenset({"entity", "schedule", "least"}),
     "missing": frozenset({"entity", "schedule", "at_most"}),
     "held": frozenset({"entity"}),
     "coverage": frozenset({"entity", "schedule"}),
+    "latest": frozenset(),  # of a synced table, what its source has now
 }
 
 

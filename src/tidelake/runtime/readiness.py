@@ -37,6 +37,7 @@ LOOP_ROOMS = (
     "ingest",
     "scan",
     "spark",
+    "connectors/postgres",
     "server/wire",
 )  # that have functions which are compiled
 

@@ -48,9 +48,9 @@ def asked_keys(snapshot: Snapshot, keys: Any) -> pa.RecordBatch:
     names = keys_of(snapshot)
     if not names:
         raise InvalidInputError("the table has no key: make it with key=[…]", kind="no_key")
-    if isinstance(keys, str | bytes | int | Mapping) or not isinstance(keys, Iterable):
-        keys = [keys]
     if not hasattr(keys, "__arrow_c_stream__"):
+        if isinstance(keys, str | bytes | int | Mapping) or not isinstance(keys, Iterable):
+            keys = [keys]
         keys = [_as_mapping(key, names) for key in keys]
         if not keys:
             return pa.RecordBatch.from_pylist([], pa.schema([snapshot.schema.arrow.field(name) for name in names]))

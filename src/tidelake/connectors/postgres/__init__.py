@@ -1,0 +1,1 @@
+"""Sync tables of PostgreSQL by logical replication, over plain SQL: ``reading`` is the source itself."""

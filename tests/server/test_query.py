@@ -258,3 +258,13 @@ def test_what_is_kept_for_one_token_is_not_told_to_another(guarded: tuple[Served
     own = {"sql": "select n from a.own"}
     with server.client(tokens["ann"]) as client:
         assert client.post("/v1/query", json=own).json() == [{"n": 3}]
+
+
+def test_the_requests_that_brought_rows_are_a_table(client: httpx.Client) -> None:
+    assert client.post("/v1/ingest/q.requests", content=b'{"ts":"2026-01-01T00:00:00Z"}').status_code == 200
+    assert client.post("/v1/ingest/q.requests", content=b"{").status_code == 400
+    asked = "select protocol, status, bytes from system.requests order by answered desc limit 2"
+    assert client.post("/v1/query", json={"sql": asked}).json() == [
+        {"protocol": "rows", "status": 400, "bytes": 1},
+        {"protocol": "rows", "status": 200, "bytes": 29},
+    ]

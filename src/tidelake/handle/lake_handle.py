@@ -6,6 +6,7 @@ What reads rows brings compilers with it, and is imported when it is first asked
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -25,6 +26,8 @@ from tidelake.objects.protocol import DEADLINE_S
 from tidelake.runtime.deferred import deferred
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from tidelake.coverage import coverage_store
     from tidelake.coverage.coverage_store import CoverageStore
     from tidelake.manifest import service as manifest_service
@@ -62,6 +65,7 @@ class LakeHandle:
     coordinator: Coordinator = field(init=False)
     leases: LeaseKeeper = field(init=False)
     _manifests: list[ManifestService] = field(default_factory=list, init=False)  # one, once it was asked for
+    told: dict[str, Callable[[], pa.Table]] = field(default_factory=dict, init=False)  # what its process adds: by name
     _have_users: dict[str, bool] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:

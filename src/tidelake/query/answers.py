@@ -23,13 +23,10 @@ from typing import Any
 import pyarrow as pa
 from sqlglot import exp
 
-from tidelake.connectors import listing as sources
 from tidelake.connectors.latest import LatestRows
 from tidelake.coverage.verbs import Series, no_coverage
 from tidelake.errors import InvalidInputError, NotFoundError
-from tidelake.handle.lake_handle import LakeHandle
 from tidelake.handle.table_handle import TableHandle
-from tidelake.manifest.listing import SYSTEM_LIMIT, SYSTEM_TABLE, list_manifests
 from tidelake.query.constants import constant_of
 from tidelake.query.sql.parse import error_of
 from tidelake.query.tables import ANSWER_PLACES, ANSWERS, Answering
@@ -53,16 +50,6 @@ def coverage_table(table: Scannable, kind: str, words: Mapping[str, Any]) -> pa.
             return asked.report(**about).entities
         case _:
             raise InvalidInputError("no such answer", kind="bad_answer", asked=kind, known=", ".join(ANSWERS))
-
-
-def system_rows(lake: LakeHandle, name: str, user: str | None = None) -> MemoryRows | None:
-    """Return a table that the lake keeps about itself, as a user sees it if told; None if there is none of the name."""
-    if name.lower() == sources.SYSTEM_TABLE and user is None:
-        return MemoryRows.of(sources.SYSTEM_TABLE, sources.list_sources(lake.store), lake.footers)
-    if name.lower() != SYSTEM_TABLE:
-        return None
-    rows = list_manifests(lake.manifests, lake.catalog, seen_by=user, limit=SYSTEM_LIMIT)
-    return MemoryRows.of(SYSTEM_TABLE, rows, lake.footers)
 
 
 def answered(name: str, table: Scannable, kind: str, words: Mapping[str, Any], footers: Footers) -> Scannable:

@@ -33,7 +33,7 @@ from tidelake.model.schema import DataType, Schema
 from tidelake.model.settings import TableSettings
 from tidelake.pruning.plan import ScanPlan, Stage
 from tidelake.query.adapt import adapt
-from tidelake.query.answers import answer_rows, answered, name_answers, system_rows
+from tidelake.query.answers import answer_rows, answered, name_answers
 from tidelake.query.bind import AsOf, bind, bind_tables, quoted_columns
 from tidelake.query.budget import Budget, Deadline
 from tidelake.query.external import read_external
@@ -48,6 +48,7 @@ from tidelake.query.result import Result
 from tidelake.query.row_sizes import guard_sizes
 from tidelake.query.sql.parse import asks_the_time, check_text, is_by_chance, parse_sql, too_deep, with_clock
 from tidelake.query.sql.setting import split_user
+from tidelake.query.system import system_rows
 from tidelake.runtime.deferred import deferred
 from tidelake.runtime.forking import renew_after_fork
 from tidelake.scan.alternatives import nor_in_overflow
@@ -444,7 +445,9 @@ class _Seen:
         try:
             newest = self._pinned_newest(name)
         except NotFoundError:  # what the lake tells about itself is found under names that no table has
-            own = system_rows(self._lake, name, self._user) if at is None and self._sight.reaches(name) else None
+            own = None
+            if at is None and self._sight.reaches(name):
+                own = system_rows(self._lake, name, self._user, self._sight.reaches)
             if own is None:
                 raise
             return own

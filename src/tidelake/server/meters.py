@@ -7,9 +7,11 @@ decide anything.
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+import pyarrow as pa
 from prometheus_client import (
     CollectorRegistry,
     Counter,
@@ -19,12 +21,23 @@ from prometheus_client import (
     generate_latest,
 )
 
+from tidelake.catalog.protocol import now_us
 from tidelake.errors import redacted
 from tidelake.server.call import Outcome
 from tidelake.write.append import AppendReport
 
 TABLES_SHOWN = 500  # beyond which tables are counted together
 OTHER_TABLES = "(others)"
+REQUESTS_KEPT = 10_000  # that this process answered last
+REQUESTS = pa.schema(
+    {
+        "answered": pa.timestamp("us", tz="UTC"),
+        "protocol": pa.string(),
+        "status": pa.int64(),
+        "bytes": pa.int64(),  # of the body, decompressed
+        "seconds": pa.float64(),
+    }
+)
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 log = logging.getLogger("tidelake.server")
@@ -61,6 +74,13 @@ class Meters:
         self._dropped = Counter("dropped", "Messages of syslog over UDP that there was no room for.", **own)
         self._held = Gauge("held_bytes", "Bytes of requests that are on their way.", **own)
         self._tables: set[str] = set()
+        self._newest: deque[tuple[int, str, int, int, float]] = deque(maxlen=REQUESTS_KEPT)
+
+    def requests(self) -> pa.Table:
+        """Return the newest requests as rows, the newest first: the table ``system.requests``."""
+        found = list(self._newest)[::-1]
+        columns = zip(*found, strict=True) if found else [()] * len(REQUESTS)
+        return pa.table([pa.array(each, kind.type) for each, kind in zip(columns, REQUESTS, strict=True)], REQUESTS)
 
     def watch_held(self, held: Callable[[], float]) -> None:
         """Show how many bytes are held when somebody looks."""
@@ -81,6 +101,7 @@ class Meters:
 
     def answered(self, protocol: str, status: int, size: int, seconds: float) -> None:
         """Count a request."""
+        self._newest.append((now_us(), protocol, status, size, seconds))
         self._requests.labels(protocol, str(status)).inc()
         self._bytes.labels(protocol).inc(size)
         self._seconds.labels(protocol).observe(seconds)

@@ -73,6 +73,7 @@ async def _serve(
     loop = asyncio.get_running_loop()
     meters, budget = Meters(), Budget(settings.memory_bytes, settings.table_memory_bytes)
     meters.watch_held(lambda: budget.held)
+    lake.handle.told["system.requests"] = meters.requests
     staging = Staging(lake.handle, budget, meters, linger_s=settings.linger_ms / 1000, creates=settings.create_tables)
     keeper = Keeper(lake.store, required=_needs_tokens(settings, lake))
     doors = Doors(settings, staging, budget, meters, keeper)

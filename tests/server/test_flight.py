@@ -16,6 +16,7 @@ import pytest
 import tidelake
 from tests.support.serving import Served, serving
 from tidelake.server.access import create_token
+from tidelake.server.flight_words import handle, is_like, message, wrapped
 
 ROWS = 100_000
 HEADER = adbc_driver_flightsql.DatabaseOptions.AUTHORIZATION_HEADER.value
@@ -130,3 +131,70 @@ def test_a_token_is_needed_and_reaches_its_own(tmp_path_factory: pytest.TempPath
                 assert [each["db_schema_name"] for each in names] == ["obs"]
                 with pytest.raises(dbapi.Error):
                     cursor.adbc_ingest("x", pa.table({"ts": [datetime(2026, 1, 1, tzinfo=UTC)]}), mode="create")
+
+
+def info_of(client: Any, sql: str) -> Any:
+    told = wrapped("CommandStatementQuery", message({1: sql.encode()}))
+    return client.get_flight_info(flight.FlightDescriptor.for_command(told))
+
+
+def test_columns_are_known_without_running_a_statement(served: Served) -> None:
+    endless = "select count(*) c from range(100000000) a, range(100000000) b where a.id * b.id = 7"
+    with flight.connect(f"grpc://{served.flight}") as client, served.client() as http:
+        assert info_of(client, endless).schema == pa.schema([pa.field("c", pa.int64())])
+        assert info_of(client, "select max(n) m from obs.logs").schema == pa.schema([pa.field("m", pa.int64())])
+        assert info_of(client, "select * from obs.logs").schema.names == ["ts", "service", "n"]
+        assert http.get("/v1/queries").json() == {"queries": []}
+
+
+def test_parts_of_a_table_are_its_rows_whoever_answers(served: Served) -> None:
+    sql = "select n, service from obs.logs where n >= 10"
+    with flight.connect(f"grpc://{served.flight}") as client:
+        found = []
+        for part in range(3):
+            told = {"sql": sql, "at": {"obs.logs": 2}, "part": [part, 3]}
+            ticket = wrapped("TicketStatementQuery", message({1: handle(told)}))
+            found.append(client.do_get(flight.Ticket(ticket)).read_all())
+        assert sum(each.num_rows for each in found) == ROWS - 10
+        assert sorted(pa.concat_tables(found)["n"].to_pylist()) == list(range(10, ROWS))
+        assert sum(each.num_rows > 0 for each in found) > 1
+        for wrong in (
+            {"sql": "select count(*) from obs.logs", "part": [0, 2]},
+            {"sql": sql, "part": [2, 2]},
+            {"sql": sql, "part": "x"},
+            {"sql": sql, "at": {"obs.logs": "x"}},
+            {"sql": sql, "more": 1},
+        ):
+            ticket = wrapped("TicketStatementQuery", message({1: handle(wrong)}))
+            with pytest.raises((pa.ArrowException, flight.FlightError)):
+                client.do_get(flight.Ticket(ticket)).read_all()
+
+
+def test_a_stream_that_is_left_gives_its_turn_back(served: Served) -> None:
+    for _ in range(6):  # more than are answered at once
+        with flight.connect(f"grpc://{served.flight}") as client:
+            ticket = wrapped(
+                "TicketStatementQuery", message({1: handle({"sql": "select a.n from obs.logs a, obs.logs b"})})
+            )
+            stream = client.do_get(flight.Ticket(ticket))
+            assert stream.read_chunk().data.num_rows > 0
+            stream.cancel()
+    with served.client() as http:
+        assert http.post("/v1/query", json={"sql": "select 1 one"}).json() == [{"one": 1}]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "is_so"),
+    [
+        ("logs", "l%", True),
+        ("logs", "_ogs", True),
+        ("logs", "%g_", True),
+        ("logs", "x%", False),
+        ("", "%", True),
+        ("a" * 128, "%a" * 60 + "b", False),
+        ("logs", "log", False),
+        ("a%b", "a%", True),
+    ],
+)
+def test_names_are_like_patterns(name: str, text: str, is_so: bool) -> None:
+    assert is_like(name, text) is is_so

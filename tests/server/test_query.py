@@ -195,12 +195,12 @@ def test_the_lines_at_the_gate_take_turns() -> None:
     async def full() -> None:
         gate = Gate(1, 1)
         async with gate.passing("a"):
-            waiting = asyncio.create_task(gate._enter("b"))
+            waiting = asyncio.create_task(gate.enter("b"))
             await asyncio.sleep(0)
             with pytest.raises(Busy):
-                await gate._enter("c")
+                await gate.enter("c")
             waiting.cancel()
-        await gate._enter("d")
+        await gate.enter("d")
 
     asyncio.run(full())
 

@@ -62,6 +62,24 @@ class Result:
         return tuple(sorted({(scan.table.name, scan.table.snapshot.id) for scan in self._scans}))
 
     @property
+    def schema(self) -> pa.Schema:
+        """The columns of the rows; nothing is run to know them, but for those that only the rows can tell."""
+        lowered = self._prepared.lowered
+        if self._rows is not None or (lowered is not None and lowered.unpack is not None):
+            return self.to_arrow().schema
+        return self._runs.schema(self._prepared, self._scans, self._budget)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether its rows are those of one scan, in any order, so that they can be read in parts."""
+        return is_plain(self._prepared, self._scans)
+
+    @property
+    def snapshots(self) -> Mapping[str, int]:
+        """The sequences of the snapshots that it reads, by the tables' names."""
+        return {scan.table.name: scan.table.snapshot.sequence for scan in self._scans}
+
+    @property
     def read_bytes(self) -> int:
         """The bytes that its scans read, as stored."""
         return sum(scan.byte_size for scan in self._scans)
@@ -187,6 +205,14 @@ class Result:
         if rows.num_rows > most:
             drawn.append(f"… {rows.num_rows:,} rows")
         return "\n".join(drawn)
+
+
+def is_plain(prepared: Prepared, scans: Sequence[Scan]) -> bool:
+    """Return whether a query's rows are those of one scan, as many as there are, in any order."""
+    if prepared.picked is None or len(scans) != 1:
+        return False
+    question = scans[0].plan.question
+    return question.limit is None and question.ordered_by is None and isinstance(scans[0].table, TableHandle)
 
 
 def _objects(column: pa.Array, field: pa.Field) -> list[Any]:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib.util import find_spec
+from itertools import accumulate
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 from weakref import WeakKeyDictionary
@@ -31,7 +32,7 @@ from tidelake.model.path_value import PathValue
 from tidelake.model.predicate import And, TimeRange
 from tidelake.model.schema import DataType, Schema
 from tidelake.model.settings import TableSettings
-from tidelake.pruning.plan import ScanPlan, Stage
+from tidelake.pruning.plan import Block, ScanPlan, Stage
 from tidelake.query.adapt import adapt
 from tidelake.query.answers import answer_rows, answered, name_answers
 from tidelake.query.bind import AsOf, bind, bind_tables, quoted_columns
@@ -44,7 +45,7 @@ from tidelake.query.paths import with_paths_apart
 from tidelake.query.picking import picked
 from tidelake.query.prepared import Prepared, Scan
 from tidelake.query.pushdown import Ask, push_down
-from tidelake.query.result import Result
+from tidelake.query.result import Result, is_plain
 from tidelake.query.row_sizes import guard_sizes
 from tidelake.query.sql.parse import asks_the_time, check_text, is_by_chance, parse_sql, too_deep, with_clock
 from tidelake.query.sql.setting import split_user
@@ -88,7 +89,8 @@ class View:
     ``as_of`` is a time, and ``snapshots`` are sequences by the tables' full names, for references that name no state of
     their own; under no name is the one of the only table. ``start_ns`` and ``end_ns`` bound the time column of every
     table that has one. ``added`` are sequences, the first not included: of each table only what its snapshots in
-    between added is read.
+    between added is read. ``part`` is one of so many parts, by its number from 0, of a query that a scan answers alone:
+    all of them together are its rows.
     """
 
     as_of: str | None = None
@@ -96,6 +98,7 @@ class View:
     start_ns: int | None = None
     end_ns: int | None = None
     added: tuple[int, int] | None = None
+    part: tuple[int, int] | None = None
 
     @property
     def has_range(self) -> bool:
@@ -104,12 +107,12 @@ class View:
     @property
     def is_whole(self) -> bool:
         """Whether all rows of a snapshot are meant."""
-        return not self.has_range and self.added is None
+        return not self.has_range and self.added is None and self.part is None
 
     @property
     def is_newest(self) -> bool:
         """Whether the newest snapshots are meant, whole or a range of time."""
-        return self.as_of is None and not self.snapshots and self.added is None
+        return self.as_of is None and not self.snapshots and self.added is None and self.part is None
 
     def state_of(self, table: str) -> AsOf | None:
         """Return the state of a table that is meant where a query names none."""
@@ -152,6 +155,8 @@ def run(
         prepared = prepared.apart
     scans = [_scan(ask, seen, prune) for ask in prepared.asks]
     chosen = _choose_engine(engine, scans)
+    if seen.view.part is not None and not is_plain(prepared, scans):
+        raise InvalidInputError("only the rows of a table can be read in parts", kind="no_parts")
     if chosen == "spark" and prepared is not whole:
         prepared, scans = whole, [_scan(ask, seen, prune) for ask in whole.asks]
     limits.check_read(sum(scan.byte_size for scan in scans))
@@ -207,6 +212,11 @@ class _Runs:
 
         return spark.execute(prepared, scans, budget, spark.session()).to_reader()
 
+    def schema(self, prepared: Prepared, scans: Sequence[Scan], budget: Budget) -> pa.Schema:
+        if self.engine == "local":
+            return local.schema_of(prepared, scans, budget, self.lake)
+        return self.rows(prepared, scans, budget).schema
+
     def frame(self, prepared: Prepared, scans: Sequence[Scan]) -> DataFrame:
         from tidelake.query.engines import spark
 
@@ -222,6 +232,10 @@ class _FromManifest(_Runs):
 
     def rows(self, prepared: Prepared, scans: Sequence[Scan], budget: Budget) -> pa.RecordBatchReader:
         return finish(self.shape, self.answered, self.lake.footers, prepared.columns).to_reader()
+
+    def schema(self, prepared: Prepared, scans: Sequence[Scan], budget: Budget) -> pa.Schema:
+        nothing = replace(self.answered, plan=replace(self.answered.plan, tasks=(), hot=()))
+        return finish(self.shape, nothing, self.lake.footers, prepared.columns).schema
 
 
 @dataclass(slots=True, weakref_slot=True, eq=False)
@@ -343,6 +357,8 @@ def _scan(ask: Ask, seen: _Seen, prune: bool) -> Scan:
         plan = replace(plan, question=replace(plan.question, strict=True))
     if seen.view.added is not None:
         plan = _only_added(plan, *seen.view.added)
+    if seen.view.part is not None:
+        plan = _only_part(plan, *seen.view.part)
     return Scan(ask.reference.name, (*shown, *(each.name for each in ask.paths)), table, plan, ask)
 
 
@@ -350,6 +366,23 @@ def _window(view: View, table: Scannable) -> TimeRange | None:
     """Return the range of time that a view has of a table; None if it has none, or the table no time."""
     time = TableSettings.of(table.snapshot.settings).time
     return TimeRange(time, view.start_ns, view.end_ns) if view.has_range and time is not None else None
+
+
+def _only_part(plan: ScanPlan, part: int, parts: int) -> ScanPlan:
+    """Return one of several parts of a plan, each of about as many bytes; hot rows are in the last one."""
+    blocks = [(task, block) for task in plan.tasks for block in task.blocks or ()]
+    ends = list(accumulate(block.needed_bytes for _, block in blocks))
+    share = (ends[-1] if ends else 0) / parts
+    kept: dict[str, list[Block]] = {}
+    for (task, block), end in zip(blocks, ends, strict=True):
+        if min(int((end - block.needed_bytes / 2) / share) if share else 0, parts - 1) == part:
+            kept.setdefault(task.extent.id, []).append(block)
+    tasks = [replace(task, blocks=tuple(kept[task.extent.id])) for task in plan.tasks if task.extent.id in kept]
+    own = [block for several in kept.values() for block in several]
+    rows, size = sum(block.stats.rows for block in own), sum(block.needed_bytes for block in own)
+    stage = Stage(f"part {part + 1} of {parts}", len(tasks), rows, size, len(own))
+    hot = plan.hot if part == parts - 1 else ()
+    return replace(plan, tasks=tuple(tasks), hot=hot, stages=(*plan.stages, stage))
 
 
 def _only_added(plan: ScanPlan, after: int, upto: int) -> ScanPlan:

@@ -3,59 +3,60 @@
 Statements, prepared ones with values for their places, what there is (catalogs, schemas, tables, types of tables), and
 rows to append. There is one catalog, ``tidelake``; a schema is a namespace. A table can also be had by its name alone,
 as a plain Flight ticket. A handle of a statement is its text, signed by nobody: it names nothing that its client could
-not ask for, so any server of a lake answers it. Calls run in threads of the library's own.
+not ask for, so any server of a lake answers it. Rows of a table that are many have several tickets, each for a part of
+them at the same snapshot. Calls run in threads of the library's own; a question has its turn among all others of the
+server until its last row is taken. It does not know transactions.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
-import json
 import logging
-import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.flight as flight
 
+from tidelake.catalog.protocol import parse_table_name
 from tidelake.errors import InvalidInputError, NotFoundError, TidelakeError, UnavailableError, redacted
 from tidelake.ingest import ReadOptions
 from tidelake.lake import Lake
-from tidelake.query.parameters import with_values
-from tidelake.query.result import Result
+from tidelake.query.parameters import count_places, with_values
 from tidelake.server.access import Grant
 from tidelake.server.credentials import Keeper, token_of
-from tidelake.server.protocols.protobuf import Field, Message
+from tidelake.server.flight_words import (
+    NAMED,
+    SQL_INFO,
+    command,
+    handle,
+    message,
+    named,
+    pattern,
+    quoted,
+    schema_bytes,
+    sql_info,
+    text_in,
+    told_by,
+    varint_field,
+    view_of,
+    wrapped,
+)
+from tidelake.server.protocols.protobuf import Field
+from tidelake.server.protocols.rows import with_sound_values
 from tidelake.server.question import Question
-from tidelake.server.questions import AT_ONCE, Questions
+from tidelake.server.questions import Questions
 from tidelake.server.refusals import Forbidden, Unauthenticated, failure_of
 from tidelake.server.settings import ServeSettings
 from tidelake.write.ingest import ingest
 
 CATALOG = "tidelake"
 TABLE = "TABLE"
-WAIT_S = 30.0  # for one's turn
-PREFIX = "type.googleapis.com/arrow.flight.protocol.sql."
-MAX_COMMAND_BYTES = 1 << 20
-SQL_INFO: dict[int, str | bool | int] = {
-    0: "tidelake",  # the server's name
-    1: "1.0",
-    2: pa.__version__,  # of Arrow
-    3: False,  # read only
-    4: True,  # SQL
-    5: False,  # Substrait
-    8: 0,  # transactions: none
-    500: False,  # CREATE CATALOG
-    501: False,
-    502: False,
-    503: 1,  # names without quotes: any case
-    504: "`",
-    505: 1,
-}
-
+WAIT_S = 30.0  # for room to append
+INGESTS_AT_ONCE = 4
+PARTS = 4  # of a large result, at most
+PART_BYTES = 16 << 20  # as stored, from which a part is worth a connection
 log = logging.getLogger("tidelake.server")
 
 _CATALOGS = pa.schema([pa.field("catalog_name", pa.string(), nullable=False)])
@@ -69,7 +70,6 @@ _TABLES = pa.schema(
         pa.field("table_type", pa.string(), nullable=False),
     ]
 )
-_NAMED = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*(\.[A-Za-z_][A-Za-z0-9_-]*)?")
 
 
 class FlightDoor(flight.FlightServerBase):  # type: ignore[misc]
@@ -77,7 +77,7 @@ class FlightDoor(flight.FlightServerBase):  # type: ignore[misc]
 
     def __init__(self, lake: Lake, questions: Questions, keeper: Keeper, settings: ServeSettings) -> None:
         self._lake, self._questions = lake, questions
-        self._turns = threading.BoundedSemaphore(AT_ONCE)
+        self._ingests = threading.BoundedSemaphore(INGESTS_AT_ONCE)
         secure = settings.tls_certificate is not None
         chain = [_file(settings.tls_certificate), _file(settings.tls_key)]
         super().__init__(
@@ -90,52 +90,69 @@ class FlightDoor(flight.FlightServerBase):  # type: ignore[misc]
     # what is asked
 
     def get_flight_info(self, context: Any, descriptor: Any) -> Any:
-        """Say where the answer to a command is: here, under a ticket that says the command again."""
-        with _told(), self._as(context) as who:
-            command = _command(descriptor.command) if descriptor.command else _named(descriptor.path)
-            schema, ticket = self._planned(command, bytes(descriptor.command or b""), who)
-            endpoint = flight.FlightEndpoint(ticket, [])  # no location: the one that was asked
-            return flight.FlightInfo(schema, descriptor, [endpoint], -1, -1)
+        """Say where the answer to a command is: here, under tickets that say the command again.
+
+        Rows that a scan gives as they are, and many of them, are in several places, to be read at the same time.
+        """
+        with _told():
+            who = _who(context)
+            name, fields = command(descriptor.command) if descriptor.command else named(descriptor.path)
+            if name in _LISTED:
+                tickets, schema = [bytes(descriptor.command)], self._listed(name, fields, who).schema
+            else:
+                tickets, schema = self._planned(_statement(name, fields), who)
+            endpoints = [flight.FlightEndpoint(flight.Ticket(each), []) for each in tickets]  # where it was asked
+            return flight.FlightInfo(schema, descriptor, endpoints, -1, -1)
 
     def get_schema(self, context: Any, descriptor: Any) -> Any:
         """Say which columns the answer to a command has."""
-        with _told(), self._as(context) as who:
-            return flight.SchemaResult(self._planned(_command(descriptor.command), b"", who)[0])
+        with _told():
+            who = _who(context)
+            name, fields = command(descriptor.command) if descriptor.command else named(descriptor.path)
+            if name in _LISTED:
+                return flight.SchemaResult(self._listed(name, fields, who).schema)
+            return flight.SchemaResult(self._planned(_statement(name, fields), who)[1])
 
     def do_get(self, context: Any, ticket: Any) -> Any:
-        """Give the rows of a ticket."""
-        with _told(), self._as(context) as who:
-            reader = self._rows(ticket.ticket, who)
-        return flight.GeneratorStream(reader.schema, _each(reader))
+        """Give the rows of a ticket, as they are read."""
+        with _told():
+            who, data = _who(context), ticket.ticket
+            if not data.startswith(b"\n") and NAMED.fullmatch(data.decode(errors="replace")):
+                return self._rows({"sql": f"select * from {quoted(data.decode())}"}, who)
+            name, fields = command(data)
+            if name in _LISTED:
+                return flight.RecordBatchStream(self._listed(name, fields, who))
+            if name != "TicketStatementQuery":
+                raise InvalidInputError("a ticket that is not known", kind="bad_ticket")
+            return self._rows(told_by(text_in(fields, 1)), who)
 
     def do_put(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
         """Take values for the places of a prepared statement, or rows to append."""
-        with _told(), self._as(context) as who:
-            name, fields = _command(descriptor.command)
+        with _told():
+            who = _who(context)
+            name, fields = command(descriptor.command)
             if name == "CommandPreparedStatementQuery":
-                values = reader.read_all()
-                if values.num_rows > 1:
-                    raise InvalidInputError("a statement is asked with one row of values", kind="bad_parameters")
-                handle = _handle_of(_text_in(fields, 1))
-                row = list(values.to_pylist()[0].values()) if values.num_rows else []
-                told = _handle(handle["sql"], row)
-                writer.write(pa.py_buffer(_message({1: told})))
+                values = _one_row(reader)
+                text = with_values(told_by(text_in(fields, 1))["sql"], values)
+                writer.write(pa.py_buffer(message({1: handle({"sql": text})})))
             elif name == "CommandStatementIngest":
-                writer.write(pa.py_buffer(_varint_field(1, self._ingested(fields, reader, who))))
+                writer.write(pa.py_buffer(varint_field(1, self._ingested(fields, reader, who))))
             else:
-                raise InvalidInputError("nothing can be put there", command=name, kind="bad_command")
+                raise InvalidInputError("nothing can be put there", command=name[:80], kind="bad_command")
 
     def do_action(self, context: Any, action: Any) -> Iterator[Any]:
         """Make and close prepared statements."""
-        with _told(), self._as(context) as who:
+        with _told():
+            who = _who(context)
             body = action.body.to_pybytes() if action.body is not None else b""
             if action.type == "CreatePreparedStatement":
-                text = _text_in(_command(body)[1], 1)
-                handle = _handle(text, None)
-                told = {1: handle}
-                if "?" not in text:
-                    told[2] = _schema_bytes(self._asked(text, who).to_reader().schema)
-                yield flight.Result(pa.py_buffer(_any("ActionCreatePreparedStatementResult", _message(told))))
+                text = text_in(command(body)[1], 1)
+                told = {1: handle({"sql": text})}
+                if places := count_places(text):
+                    told[3] = schema_bytes(pa.schema([pa.field(f"{at + 1}", pa.null()) for at in range(places)]))
+                else:
+                    told[2] = schema_bytes(self._planned({"sql": text}, who)[1])
+                yield flight.Result(pa.py_buffer(wrapped("ActionCreatePreparedStatementResult", message(told))))
             elif action.type in ("ClosePreparedStatement", "CloseSession"):
                 yield flight.Result(pa.py_buffer(b""))  # there is nothing to let go of
             else:
@@ -147,7 +164,8 @@ class FlightDoor(flight.FlightServerBase):  # type: ignore[misc]
 
     def list_flights(self, context: Any, criteria: bytes) -> Iterator[Any]:
         """List the tables that the client may see."""
-        with _told(), self._as(context) as who:
+        with _told():
+            who = _who(context)
             for name in self._tables(who):
                 descriptor = flight.FlightDescriptor.for_path(name)
                 ticket = flight.Ticket(name.encode())
@@ -156,59 +174,46 @@ class FlightDoor(flight.FlightServerBase):  # type: ignore[misc]
 
     # how it is answered
 
-    @contextmanager
-    def _as(self, context: Any) -> Iterator[Grant]:
-        """Do something for whoever calls, when it is their turn."""
-        found = context.get_middleware("who")
-        grant: Grant | None = None if found is None else found.grant
-        if grant is None:
-            raise Unauthenticated("a token is needed")
-        if not self._turns.acquire(timeout=WAIT_S):
-            raise UnavailableError("too many questions wait for an answer", kind="busy")
-        try:
-            yield grant
-        finally:
-            self._turns.release()
-
-    def _planned(self, command: tuple[str, list[Field]], data: bytes, who: Grant) -> tuple[pa.Schema, Any]:
-        """Return the columns of a command's answer, and the ticket for its rows; of a listing, the command itself."""
-        name, fields = command
-        if name == "":
-            table = _text_in(fields, 1)
-            return self._asked(f"select * from {_quoted(table)}", who).to_reader().schema, flight.Ticket(table.encode())
-        if name in ("CommandStatementQuery", "CommandPreparedStatementQuery"):
-            told = _text_in(fields, 1)
-            text = told if name == "CommandStatementQuery" else _question_of(told)
-            ticket = _any("TicketStatementQuery", _message({1: _handle(text, None)}))
-            return self._asked(text, who).to_reader().schema, flight.Ticket(ticket)
-        if name not in _LISTED:
-            raise InvalidInputError("a command that is not known", command=name[:80], kind="bad_command")
-        return _LISTED[name](self, fields, who).schema, flight.Ticket(data)
-
-    def _rows(self, ticket: bytes, who: Grant) -> pa.RecordBatchReader:
-        if not ticket.startswith(b"\n") and _NAMED.fullmatch(ticket.decode(errors="replace")):
-            return self._asked(f"select * from {_quoted(ticket.decode())}", who).to_reader()
-        name, fields = _command(ticket)
-        if name == "TicketStatementQuery":
-            return self._asked(_question_of(_text_in(fields, 1)), who).to_reader()
-        if name not in _LISTED:
-            raise InvalidInputError("a ticket that is not known", kind="bad_ticket")
-        listed: pa.Table = _LISTED[name](self, fields, who)
-        return listed.to_reader()
-
-    def _asked(self, text: str, who: Grant) -> Result:
+    def _question(self, told: Mapping[str, Any], who: Grant) -> Question:
         who.check("read")
-        question = Question(text, "sql", who, who.namespace(None), who.user(None))
-        return self._questions.asked(question)
+        return Question(told["sql"], "sql", who, who.namespace(None), who.user(None), view=view_of(told), door="flight")
+
+    def _planned(self, told: Mapping[str, Any], who: Grant) -> tuple[list[bytes], pa.Schema]:
+        """Return the tickets for the rows of a statement, and their columns; nothing is run to know them."""
+        turn = self._questions.turn(self._question(told, who))
+        try:
+            result = turn.asked()
+            parts = min(PARTS, result.read_bytes // PART_BYTES) if result.is_plain else 0
+            if parts < 2:
+                return [_ticket(told)], result.schema
+            pinned = {**told, "at": dict(result.snapshots)}
+            return [_ticket({**pinned, "part": [at, parts]}) for at in range(parts)], result.schema
+        finally:
+            turn.end()
+
+    def _rows(self, told: Mapping[str, Any], who: Grant) -> Any:
+        turn = self._questions.turn(self._question(told, who))
+        try:
+            reader = turn.asked().to_reader()
+            return flight.GeneratorStream(reader.schema, _each(turn.rows(reader)))
+        except BaseException:
+            turn.end()
+            raise
+
+    def _listed(self, name: str, fields: list[Field], who: Grant) -> pa.Table:
+        return _LISTED[name](self, fields, who)
 
     def _tables(self, who: Grant) -> list[str]:
         who.check("read")
         return [name for name in self._lake.tables() if who.may_reach(name)]
 
     def _ingested(self, fields: list[Field], reader: Any, who: Grant) -> int:
-        """Append rows to a table; one that is not there is made, unless the client says that it must be."""
-        table, schema = _text_in(fields, 2), _text_in(fields, 3)
-        name = f"{schema or who.namespace(None)}.{table}"
+        """Append rows to a table as they come; one that is not there is made, unless the client says that it must be.
+
+        All of them are one commit. What is held of them at a time is bounded by whoever writes extents.
+        """
+        table, schema = text_in(fields, 2), text_in(fields, 3)
+        name = ".".join(parse_table_name(f"{schema or who.namespace(None)}.{table}"))
         who.check("write", name)
         options = {part.number: part.value for each in fields if each.number == 1 for part in each.fields()}
         is_there = name in self._lake.tables()
@@ -218,8 +223,13 @@ class FlightDoor(flight.FlightServerBase):  # type: ignore[misc]
             raise InvalidInputError("the table is there already", table=name, kind="exists")
         if is_there and options.get(2) == 3:
             raise InvalidInputError("a table is not replaced here: drop it first", table=name, kind="exists")
-        rows = pa.Table.from_batches([chunk.data for chunk in reader], schema=reader.schema)
-        report = ingest(self._lake.handle, name, rows, ReadOptions(), user=who.user(None), or_shared=True)
+        if not self._ingests.acquire(timeout=WAIT_S):
+            raise UnavailableError("too many clients append", kind="busy")
+        try:
+            rows = pa.RecordBatchReader.from_batches(reader.schema, _sound(reader))
+            report = ingest(self._lake.handle, name, rows, ReadOptions(), user=who.user(None), or_shared=True)
+        finally:
+            self._ingests.release()
         return report.rows
 
     # what there is
@@ -228,14 +238,14 @@ class FlightDoor(flight.FlightServerBase):  # type: ignore[misc]
         return pa.table({"catalog_name": [CATALOG]}, schema=_CATALOGS)
 
     def _list_schemas(self, fields: list[Field], who: Grant) -> pa.Table:
-        like = _pattern(_text_in(fields, 2), has=2, fields=fields)
+        like = pattern(text_in(fields, 2), has=2, fields=fields)
         names = sorted({name.partition(".")[0] for name in self._tables(who)})
         kept = [name for name in names if like(name)]
         return pa.table({"catalog_name": [CATALOG] * len(kept), "db_schema_name": kept}, schema=_SCHEMAS)
 
     def _list_tables(self, fields: list[Field], who: Grant) -> pa.Table:
-        schemas = _pattern(_text_in(fields, 2), has=2, fields=fields)
-        tables = _pattern(_text_in(fields, 3), has=3, fields=fields)
+        schemas = pattern(text_in(fields, 2), has=2, fields=fields)
+        tables = pattern(text_in(fields, 3), has=3, fields=fields)
         kinds = [each.text() for each in fields if each.number == 4]
         wants_schema = any(each.number == 5 and each.value for each in fields)
         names = [tuple(name.partition(".")[::2]) for name in self._tables(who) if not kinds or TABLE in kinds]
@@ -248,7 +258,7 @@ class FlightDoor(flight.FlightServerBase):  # type: ignore[misc]
         }
         if not wants_schema:
             return pa.table(columns, schema=_TABLES)
-        columns["table_schema"] = [_schema_bytes(self._lake.table(f"{own}.{name}").schema.arrow) for own, name in kept]
+        columns["table_schema"] = [schema_bytes(self._lake.table(f"{own}.{name}").schema.arrow) for own, name in kept]
         return pa.table(columns, schema=_TABLES.append(pa.field("table_schema", pa.binary(), nullable=False)))
 
     def _list_types(self, fields: list[Field], who: Grant) -> pa.Table:
@@ -256,7 +266,7 @@ class FlightDoor(flight.FlightServerBase):  # type: ignore[misc]
 
     def _list_info(self, fields: list[Field], who: Grant) -> pa.Table:
         asked = [number for each in fields if each.number == 1 for number in each.numbers()]
-        return _sql_info({name: value for name, value in SQL_INFO.items() if not asked or name in asked})
+        return sql_info({name: value for name, value in SQL_INFO.items() if not asked or name in asked})
 
 
 _LISTED: dict[str, Callable[[FlightDoor, list[Field], Grant], pa.Table]] = {
@@ -335,9 +345,55 @@ def _told() -> Iterator[None]:
         raise flight.FlightInternalError("an error that should not happen; the server's log has it") from None
 
 
-def _each(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+def _who(context: Any) -> Grant:
+    found = context.get_middleware("who")
+    grant: Grant | None = None if found is None else found.grant
+    if grant is None:
+        raise Unauthenticated("a token is needed")
+    return grant
+
+
+def _statement(name: str, fields: list[Field]) -> dict[str, Any]:
+    """Return the question that a command asks."""
+    told = text_in(fields, 1)
+    match name:
+        case "":
+            return {"sql": f"select * from {quoted(told)}"}
+        case "CommandStatementQuery":
+            return {"sql": told}
+        case "CommandPreparedStatementQuery":
+            return told_by(told)
+        case _:
+            raise InvalidInputError("a command that is not known", command=name[:80], kind="bad_command")
+
+
+def _ticket(told: Mapping[str, Any]) -> bytes:
+    return wrapped("TicketStatementQuery", message({1: handle(told)}))
+
+
+def _one_row(reader: Any) -> list[Any]:
+    """Return the values of the only row of parameters."""
+    rows = 0
+    values: list[Any] = []
+    for chunk in reader:
+        chunk.data.validate(full=True)
+        rows += chunk.data.num_rows
+        if rows > 1:
+            raise InvalidInputError("a statement is asked with one row of values", kind="bad_parameters")
+        values = values or [value for row in chunk.data.to_pylist() for value in row.values()]
+    return values
+
+
+def _sound(reader: Any) -> Iterator[pa.RecordBatch]:
+    """Yield the rows that a client sends, once they are known to be what they say."""
+    for chunk in reader:
+        chunk.data.validate(full=True)
+        yield from with_sound_values(pa.Table.from_batches([chunk.data])).to_batches()
+
+
+def _each(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     with _told():
-        yield from reader
+        yield from rows
 
 
 def _file(place: str | None) -> bytes:
@@ -345,104 +401,3 @@ def _file(place: str | None) -> bytes:
         return b""
     with open(place, "rb") as file:
         return file.read()
-
-
-def _command(data: bytes) -> tuple[str, list[Field]]:
-    """Return the name and the fields of a command."""
-    if len(data) > MAX_COMMAND_BYTES:
-        raise InvalidInputError("the command is too large", limit_bytes=MAX_COMMAND_BYTES, kind="too_large")
-    parts = {field.number: field for field in Message(bytes(data)).fields()}
-    if 1 not in parts or not parts[1].text().startswith(PREFIX):
-        raise InvalidInputError("this is no command of Flight SQL", kind="bad_command")
-    inner = list(parts[2].fields()) if 2 in parts else []
-    return parts[1].text().removeprefix(PREFIX), inner
-
-
-def _named(path: Any) -> tuple[str, list[Field]]:
-    name = ".".join(part.decode() for part in path or ())
-    return "", list(Message(_message({1: name.encode()})).fields())
-
-
-def _text_in(fields: list[Field], number: int) -> str:
-    return next((each.text() for each in fields if each.number == number), "")
-
-
-def _pattern(text: str, *, has: int, fields: list[Field]) -> Callable[[str], bool]:
-    """Return a test for names that are LIKE a pattern; all are, where there is none."""
-    if not any(each.number == has for each in fields):
-        return lambda name: True
-    wanted = re.compile("".join({"%": ".*", "_": "."}.get(letter, re.escape(letter)) for letter in text), re.DOTALL)
-    return lambda name: wanted.fullmatch(name) is not None
-
-
-def _quoted(name: str) -> str:
-    if not _NAMED.fullmatch(name):
-        raise InvalidInputError("not a table's name", table=name[:80], kind="bad_name")
-    return ".".join(f"`{part}`" for part in name.split("."))
-
-
-def _handle(text: str, values: list[Any] | None) -> bytes:
-    """Return a handle that is the question itself, its values put in."""
-    return base64.urlsafe_b64encode(json.dumps({"sql": text if values is None else with_values(text, values)}).encode())
-
-
-def _handle_of(handle: str) -> dict[str, str]:
-    try:
-        told = json.loads(base64.urlsafe_b64decode(handle))
-        if isinstance(told, dict) and isinstance(told.get("sql"), str):
-            return told
-    except (ValueError, binascii.Error):
-        pass
-    raise InvalidInputError("no statement has this handle", kind="bad_handle")
-
-
-def _question_of(handle: str) -> str:
-    return _handle_of(handle)["sql"]
-
-
-def _varint_field(number: int, value: int) -> bytes:
-    return bytes(_number(number << 3)) + bytes(_number(value))
-
-
-def _number(value: int) -> list[int]:
-    out = []
-    while value > 127:
-        out.append(value & 127 | 128)
-        value >>= 7
-    return [*out, value]
-
-
-def _message(fields: dict[int, bytes]) -> bytes:
-    return b"".join(bytes(_number(n << 3 | 2)) + bytes(_number(len(data))) + data for n, data in fields.items())
-
-
-def _any(name: str, data: bytes) -> bytes:
-    return _message({1: f"{PREFIX}{name}".encode(), 2: data})
-
-
-def _schema_bytes(schema: pa.Schema) -> bytes:
-    return bytes(schema.serialize())
-
-
-def _sql_info(told: dict[int, str | bool | int]) -> pa.Table:
-    """Return facts about the server as the protocol has them: a number and a value of one of several types."""
-    texts = [value for value in told.values() if isinstance(value, str)]
-    truths = [value for value in told.values() if isinstance(value, bool)]
-    numbers = [value for value in told.values() if isinstance(value, int) and not isinstance(value, bool)]
-    kinds, offsets, seen = [], [], {0: 0, 1: 0, 2: 0}
-    for value in told.values():
-        kind = 0 if isinstance(value, str) else 1 if isinstance(value, bool) else 2
-        kinds.append(kind)
-        offsets.append(seen[kind])
-        seen[kind] += 1
-    children = [
-        pa.array(texts, pa.string()),
-        pa.array(truths, pa.bool_()),
-        pa.array(numbers, pa.int64()),
-        pa.array([], pa.int32()),
-        pa.array([], pa.list_(pa.string())),
-        pa.array([], pa.map_(pa.int32(), pa.list_(pa.int32()))),
-    ]
-    names = ["string_value", "bool_value", "bigint_value", "int32_bitmask", "string_list", "int32_to_int32_list_map"]
-    values = pa.UnionArray.from_dense(pa.array(kinds, pa.int8()), pa.array(offsets, pa.int32()), children, names)
-    return pa.table({"info_name": pa.array(list(told), pa.uint32()), "value": values})

@@ -25,13 +25,14 @@ class Gate:
     @asynccontextmanager
     async def passing(self, who: str) -> AsyncIterator[None]:
         """Wait for one's turn; Busy if too many wait already."""
-        await self._enter(who)
+        await self.enter(who)
         try:
             yield
         finally:
-            self._leave()
+            self.leave()
 
-    async def _enter(self, who: str) -> None:
+    async def enter(self, who: str) -> None:
+        """Wait for one's turn, which ends with ``leave``."""
         if self._free:
             self._free -= 1
             return
@@ -44,12 +45,13 @@ class Gate:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
-                self._leave()  # it was let in just now
+                self.leave()  # it was let in just now
             raise
         finally:
             self._waiting -= 1
 
-    def _leave(self) -> None:
+    def leave(self) -> None:
+        """Let the next one in."""
         while self._lines:
             who, line = self._lines.popitem(last=False)
             turn = line.popleft()

@@ -10,12 +10,14 @@ from __future__ import annotations
 import asyncio
 import io
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
+
+import pyarrow as pa
 
 from tidelake.errors import InvalidInputError, TidelakeError
 from tidelake.lake import Lake
@@ -27,7 +29,7 @@ from tidelake.server.credentials import ANONYMOUS
 from tidelake.server.gate import Gate
 from tidelake.server.kept_answers import KeptAnswers
 from tidelake.server.question import Question
-from tidelake.server.refusals import Refusal
+from tidelake.server.refusals import Busy, Refusal
 from tidelake.server.running import TEXT_SHOWN, Running, RunningQuestions
 
 AT_ONCE = 4
@@ -35,6 +37,8 @@ WAITING = 512
 LOOKS_AT_ONCE = 2  # at what the catalog knows: they do not wait for questions
 PIECE_BYTES = 256 << 10
 LINE = 4  # pieces between a question and who reads it
+TURN_WITHIN_S = 30.0  # a thread waits for its turn
+LOOK_AFTER_S = 5.0  # between looks whether a client still reads
 READ_WITHIN_S = 30.0  # a piece must be taken by the client
 
 
@@ -60,6 +64,7 @@ class Questions:
         self._lake, self._limits = lake, limits or Limits()
         self.kept = KeptAnswers(lake, self._limits.kept_bytes)
         self.running = RunningQuestions()
+        self._loop = asyncio.get_running_loop()
         self._gate = Gate(at_once, WAITING)
         self._threads = ThreadPoolExecutor(at_once, thread_name_prefix="tidelake-question")
         self._looks = Gate(LOOKS_AT_ONCE, WAITING)
@@ -109,9 +114,39 @@ class Questions:
         async with self._looks.passing(grant.id):
             return await asyncio.get_running_loop().run_in_executor(self._looking, look)
 
-    def asked(self, question: Question) -> Result:
-        """Ask from a thread of one's own, out of turn: whoever calls takes turns itself."""
-        return self._run(question, _running(question))
+    def turn(self, question: Question) -> Turn:
+        """Wait for a turn in a thread of one's own, not the event loop's; whoever has it must end it."""
+        entering = asyncio.run_coroutine_threadsafe(self._gate.enter(question.grant.id), self._loop)
+        try:
+            entering.result(TURN_WITHIN_S)
+        except TimeoutError:
+            if not entering.cancel():  # it came just now
+                self._loop.call_soon_threadsafe(self._gate.leave)
+            raise Busy("too many questions wait for an answer") from None
+        running = _running(question)
+        self.running.add(running)
+        turn = Turn(self, question, running)
+        self._loop.call_soon_threadsafe(self._look_after, turn)
+        return turn
+
+    def asked(self, question: Question, running: Running) -> Result:
+        """Ask from a thread of one's own, whose turn it is."""
+        return self._run(question, running)
+
+    def ended(self, running: Running) -> None:
+        """End a turn that a thread had."""
+        running.stop()
+        if self.running.remove(running):
+            self._loop.call_soon_threadsafe(self._gate.leave)
+
+    def _look_after(self, turn: Turn) -> None:
+        """End a turn whose client has stopped reading, from time to time looking whether it has."""
+        if turn.is_over:
+            return
+        if turn.idle_s > READ_WITHIN_S:
+            turn.end()
+        else:
+            self._loop.call_later(LOOK_AFTER_S, self._look_after, turn)
 
     def close(self) -> None:
         """Take no more."""
@@ -152,6 +187,47 @@ class Questions:
         )
         running.read_bytes = result.read_bytes
         return result
+
+
+class Turn:
+    """A question that runs in a thread of somebody else's, until its last row is taken or nobody takes any more."""
+
+    def __init__(self, questions: Questions, question: Question, running: Running) -> None:
+        self._questions, self._question, self.running = questions, question, running
+        self._taken_s: float | None = None  # when a row was last asked for; None while it is made
+        self.is_over = False
+
+    def asked(self) -> Result:
+        """Ask."""
+        return self._questions.asked(self._question, self.running)
+
+    @property
+    def idle_s(self) -> float:
+        """For how long nobody has asked for a row."""
+        since_s = self._taken_s
+        return 0.0 if since_s is None else time.monotonic() - since_s
+
+    def rows(self, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+        """Return rows as they are asked for; the turn ends with the last one, or when nobody asks any more."""
+        self._taken_s = time.monotonic()
+        return self._rows(reader)
+
+    def _rows(self, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+        self._taken_s = None
+        try:
+            for batch in reader:
+                self.running.sent_bytes += batch.nbytes
+                self._taken_s = time.monotonic()
+                yield batch
+                self._taken_s = None
+        finally:
+            self.end()
+
+    def end(self) -> None:
+        """Let others have a turn."""
+        if not self.is_over:
+            self.is_over = True
+            self._questions.ended(self.running)
 
 
 def _running(question: Question) -> Running:

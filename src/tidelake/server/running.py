@@ -57,11 +57,19 @@ class RunningQuestions:
     @contextmanager
     def listed(self, question: Running) -> Iterator[Running]:
         """Have a question on the list while it runs."""
-        self._all[question.id] = question
+        self.add(question)
         try:
             yield question
         finally:
-            del self._all[question.id]
+            self.remove(question)
+
+    def add(self, question: Running) -> None:
+        """Put a question on the list."""
+        self._all[question.id] = question
+
+    def remove(self, question: Running) -> bool:
+        """Take a question off the list, and return whether it was there."""
+        return self._all.pop(question.id, None) is not None
 
     def seen_by(self, grant: Grant) -> list[Running]:
         """Return the questions that a token may see, the oldest first: its own, or all for an admin."""

@@ -76,6 +76,40 @@ def execute(prepared: Prepared, scans: Sequence[Scan], budget: Budget, lake: Lak
     return pa.RecordBatchReader.from_batches(ahead.schema, ahead)
 
 
+def schema_of(prepared: Prepared, scans: Sequence[Scan], budget: Budget, lake: LakeHandle) -> pa.Schema:
+    """Return the columns that a query's rows have, without running it."""
+    streams = [Stream(each, lake.footers, lambda: None, prepared.language) for each in scans]
+    if prepared.picked is not None:
+        return streams[0].picked(prepared.picked, prepared.columns).schema
+    if "duckdb" not in prepared.rendered:
+        prepared.rendered["duckdb"] = render_query(prepared.tree, "duckdb", language=prepared.language)
+    connection = _database(budget.engine_bytes).cursor()
+    try:
+        for stream in streams:
+            connection.register(stream.name, stream)
+        found = connection.sql(prepared.rendered["duckdb"])
+        return pa.schema([]) if found is None else _started(found.limit(0), prepared)[1]
+    except (duckdb.Error, pa.ArrowException, OSError, MemoryError) as error:
+        raise _explained(error, streams, budget, prepared.text) from error
+    finally:
+        connection.close()
+
+
+def _started(found: Any, prepared: Prepared) -> tuple[Any, pa.Schema, list[pa.DataType]]:
+    """Begin to run a query: the rows as the engine gives them, their schema, and the types to bring them to."""
+    found = with_long_intervals(found)
+    dynamic = [str(kind) == "JSON" for kind in found.types]
+    counted = [str(kind) in ("HUGEINT", "UHUGEINT") for kind in found.types]
+    wide = any(str(kind) not in _NARROW for kind in found.types)
+    rows = found.to_arrow_reader(WIDE_ROWS if wide else BATCH_ROWS)
+    kinds = [
+        _plain_type(field.type, is_count=is_count, is_clock=at in prepared.clocks)
+        for at, (field, is_count) in enumerate(zip(rows.schema, counted, strict=True))
+    ]
+    plain = pa.schema([pa.field(field.name, kind) for field, kind in zip(rows.schema, kinds, strict=True)])
+    return rows, result_schema(prepared, plain, dynamic), kinds
+
+
 class _Ahead:
     """The batches of a query, which a thread of its own runs a little ahead of who reads them.
 
@@ -187,6 +221,8 @@ class _Run:
     def _watch(self) -> None:
         """Interrupt the query once its time is over or nobody wants it, again and again: one may come too early."""
         while not self._ended.wait(min(max(self._clock.left, LOOK_SECONDS), STOP_SECONDS)):
+            if self._budget.is_stopped():
+                self._stopped = True
             if self.is_late or self._stopped:
                 self._interrupt()
 
@@ -199,17 +235,7 @@ class _Run:
                 self._put(pa.schema([]))
                 self._put(None)
                 return
-            found = with_long_intervals(found)
-            dynamic = [str(kind) == "JSON" for kind in found.types]
-            counted = [str(kind) in ("HUGEINT", "UHUGEINT") for kind in found.types]
-            wide = any(str(kind) not in _NARROW for kind in found.types)
-            rows = found.to_arrow_reader(WIDE_ROWS if wide else BATCH_ROWS)
-            kinds = [
-                _plain_type(field.type, is_count=is_count, is_clock=at in self._prepared.clocks)
-                for at, (field, is_count) in enumerate(zip(rows.schema, counted, strict=True))
-            ]
-            plain = pa.schema([pa.field(field.name, kind) for field, kind in zip(rows.schema, kinds, strict=True)])
-            schema = result_schema(self._prepared, plain, dynamic)
+            rows, schema, kinds = _started(found, self._prepared)
         self._put(schema)
         for batch in self._batches(rows, schema, kinds):
             self._put(batch)

@@ -82,11 +82,11 @@ def columnar(name: str, batches: Iterator[pa.RecordBatch]) -> Load:
     taken = list(batches)
     if not taken:
         raise InvalidInputError("there are no rows", kind="no_rows")
-    rows = _with_sound_values(pa.Table.from_batches(taken))
+    rows = with_sound_values(pa.Table.from_batches(taken))
     return Load(name, rows, rows.num_rows)
 
 
-def _with_sound_values(rows: pa.Table) -> pa.Table:
+def with_sound_values(rows: pa.Table) -> pa.Table:
     """Check columns that say they hold a dynamic column's own bytes: what a client sends is not trusted to be that."""
     for at, field in enumerate(rows.schema):
         told = (field.metadata or {}).get(b"tidelake.type")

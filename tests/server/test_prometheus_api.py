@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import cramjam
 import httpx
+import numpy as np
 import pytest
 
+import tidelake
 from tests.server.test_remote_write import first
+from tidelake.query.budget import Budget
+from tidelake.query.promql.listing import Listing
+from tidelake.server.doors.remote_read import _samples
+from tidelake.server.flight_words import message, varint_field
+from tidelake.server.protocols.protobuf import Message
 
 AT_S = 1_767_225_600
 
@@ -67,3 +74,56 @@ def test_series_labels_and_values(asked: httpx.Client) -> None:
 def test_mistakes_are_told_as_prometheus_does(asked: httpx.Client, path: str, params: dict[str, str]) -> None:
     answer = asked.get(f"/api/v1/{path}", params=params)
     assert (answer.status_code, answer.json()["status"], answer.json()["errorType"]) == (400, "error", "bad_data")
+
+
+def test_what_clients_look_for_besides(asked: httpx.Client) -> None:
+    for path in ("rules", "alerts", "targets", "query_exemplars", "status/flags", "status/config"):
+        assert asked.get(f"/api/v1/{path}").json()["status"] == "success"
+    formatted = asked.get("/api/v1/format_query", params={"query": "sum  by(job)(rate(hits[5m]))"}).json()
+    assert formatted["data"] == "sum by (job) (rate(hits[5m]))"
+    times = {"start": str(AT_S), "end": str(AT_S + 600)}
+    matched = {"match[]": 'hits{job="b"}', **times}
+    assert asked.get("/api/v1/label/job/values", params=matched).json()["data"] == ["b"]
+    assert asked.get("/api/v1/labels", params={**matched, "limit": "1"}).json()["data"] == ["__name__"]
+    assert asked.get("/api/v1/series", params={"match[]": "sum(hits)", **times}).status_code == 400
+    assert asked.get("/api/v1/labels", params={"start": "1", "end": "2"}).json()["data"] == ["__name__", "job", "é"]
+
+
+def test_names_come_from_statistics_as_from_series(asked: httpx.Client, reader: tidelake.Lake) -> None:
+    listing = Listing(reader, "prom_samples", Budget(), None, (AT_S * 1000, (AT_S + 600) * 1000))
+    series = listing.series([], 100)
+    assert listing.label_names() == sorted({name for each in series for name in each}) == ["__name__", "job", "é"]
+    assert listing.metric_names() == ["hits"]
+    reader.table("prom_samples").flush()
+    again = Listing(reader, "prom_samples", Budget(), None, (AT_S * 1000, (AT_S + 600) * 1000))
+    assert (again.label_names(), again.metric_names(), again.series([], 100)) == (
+        ["__name__", "job", "é"], ["hits"], series,
+    )  # fmt: skip
+    assert again.series(["hits{job=~'a|c'}", "nothing"], 100) == series[:1]
+
+
+def test_remote_read_gives_samples_as_they_are(asked: httpx.Client) -> None:
+    matcher = message({2: b"job", 3: b"a"})
+    query = varint_field(1, AT_S * 1000) + varint_field(2, (AT_S + 30) * 1000) + message({3: matcher})
+    body = bytes(cramjam.snappy.compress_raw(message({1: query})))
+    headers = {"content-encoding": "snappy", "content-type": "application/x-protobuf"}
+    answer = asked.post("/api/v1/read", content=body, headers=headers)
+    assert (answer.status_code, answer.headers["content-encoding"]) == (200, "snappy")
+    found = bytes(cramjam.snappy.decompress_raw(answer.content))
+    [result] = Message(found).fields()
+    [series] = result.fields()
+    labels = [tuple(part.text() for part in each.fields()) for each in series.fields() if each.number == 1]
+    assert labels == [("__name__", "hits"), ("job", "a"), ("é", "1")]
+    samples = [list(each.fields()) for each in series.fields() if each.number == 2]
+    assert [(value.double(), at.signed()) for value, at in samples] == [
+        (float(n), (AT_S + n * 15) * 1000) for n in range(3)
+    ]
+    for wrong in (b"", b"\xff" * 40, bytes(cramjam.snappy.compress_raw(b"\x0a\xff")), body[:-3]):
+        assert asked.post("/api/v1/read", content=wrong, headers=headers).status_code == 400
+
+
+def test_samples_are_written_at_any_time() -> None:
+    for at_ms in (0, 5, -7, AT_S * 1000, 1 << 43):
+        written = _samples(np.array([at_ms, at_ms]), np.array([1.5, float("nan")]))
+        first, _ = ([*each.fields()] for each in Message(written).fields())
+        assert (first[0].double(), first[1].signed()) == (1.5, at_ms)

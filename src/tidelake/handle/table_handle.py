@@ -25,6 +25,7 @@ from tidelake.model.schema import DELETED_COLUMN, Schema
 from tidelake.model.snapshot import Extent, HotBatch, Scope, Snapshot
 from tidelake.model.times import When
 from tidelake.objects import ObjectStore
+from tidelake.pruning.collector import collect
 from tidelake.pruning.plan import (
     Question,
     ScanPlan,
@@ -34,13 +35,16 @@ from tidelake.pruning.plan import (
     time_window,
     without_pruning,
 )
+from tidelake.pruning.statistics import Stats
 from tidelake.scan.alternatives import understood
-from tidelake.scan.extents import Footers, prune_blocks, scan_shown
+from tidelake.scan.extents import Footers, Shape, hot_versions_of, prune_blocks, scan_shown
 from tidelake.scan.extents import scan as scan_stored
 from tidelake.scan.listing_cache import listings_of
 from tidelake.scan.misfits import with_warnings
 from tidelake.scan.questions import Columns, Selection, question_of
 from tidelake.scan.versions import Dead, keys_of, on_key, without_dead
+
+HOT_DESCRIBED = 100_000  # hot rows; more are not looked at for statistics
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -193,6 +197,14 @@ class TableHandle:
     def hot_headers(self, snapshot: Snapshot) -> Sequence[HotHeader]:
         """Return the hot batches of a snapshot without their rows; the catalog is only asked if it has any."""
         return self.catalog.hot_headers(self.scope, sequence=snapshot.sequence) if snapshot.totals.hot_batches else ()
+
+    def hot_statistics(self) -> Stats | None:
+        """Describe the hot rows, as statistics describe those of an extent; None if there are none, or too many."""
+        snapshot, question = self.question()
+        if not 0 < snapshot.totals.hot_rows <= HOT_DESCRIBED:
+            return None
+        rows = hot_versions_of(self.hot(snapshot), Shape.of(question, snapshot.schema.names))
+        return collect([rows], snapshot.schema)[1]
 
     def question(
         self,

@@ -122,6 +122,8 @@ class _Asking:
             )
 
     def _check_time(self) -> None:
+        if self._limits.is_stopped():
+            raise self._limits.stopped()
         if self._deadline.left < 0:
             raise self._limits.out_of_time()
 

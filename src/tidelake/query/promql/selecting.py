@@ -11,7 +11,7 @@ It does not evaluate anything.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import and_, or_
@@ -177,6 +177,29 @@ class Source:
                 raise budget.out_of_memory()
         check()
         return _sorted(words, [each.part(words) for each in gathered])
+
+    def series(
+        self, alternatives: Sequence[Conditions], intervals: Iterable[Interval], check: Callable[[], None]
+    ) -> Iterator[dict[str, str]]:
+        """Yield the label sets that are wanted; samples are not read, but where columns are metrics."""
+        sources = self._sources(alternatives)
+        values = self._values(alternatives) if self.columns.name is None else ()
+        plan = self.table.plan([*sources, *values], self._where(alternatives, intervals))
+        fixed = _only_name(alternatives)
+        gathered = [
+            _Gathered(name, name if self.columns.name is None else fixed, []) for name in values or self.columns.values
+        ]
+        by_rows = replace(plan, question=replace(plan.question, where=self._of_rows(plan.question.where)))
+        for batch in scan_shown(by_rows, self.table.footers):
+            check()
+            for each in gathered:
+                rows = batch if not values else batch.filter(batch.column(each.column).is_valid())
+                _, first = _numbered([rows.column(name) for name in sources], rows.num_rows)
+                heads = [rows.column(name).take(pa.array(first)).to_pylist() for name in sources]
+                keys: list[Key] = list(zip(*heads, strict=True)) if heads else [()] * len(first)
+                known = len(each.sets)
+                self._series(each, sources, keys, alternatives)
+                yield from each.sets[known:]
 
     def _series(
         self, gathered: _Gathered, sources: Sequence[str], keys: Sequence[Key], alternatives: Sequence[Conditions]

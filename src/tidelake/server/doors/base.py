@@ -159,6 +159,7 @@ class Door:
     role: str = "read"
     refuse: Refuser = refuse
     about: About | None = None
+    encoding: str = ""  # of bodies whose header names none
     takes_rows: bool = False  # its body may be as large as one of rows, and counts as such
 
 
@@ -210,7 +211,7 @@ class Opened:
         user = grant.user(call.headers.get(USER_HEADER))
         limit = self._doors.settings.max_body_bytes if self._door.takes_rows else MAX_QUESTION_BYTES
         body = await read_body(receive, call.headers, limit, held.take)
-        if encoding := call.headers.get("content-encoding", ""):
+        if body and (encoding := call.headers.get("content-encoding", self._door.encoding)):
             loop, size = asyncio.get_running_loop(), len(body)
             body = await loop.run_in_executor(self._doors.threads, decompressed, body, encoding, limit)
             held.take(len(body) - size)

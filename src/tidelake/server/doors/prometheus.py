@@ -1,15 +1,16 @@
 """Answer the API of Prometheus, so that Grafana, promtool and scripts that ask Prometheus can ask here.
 
-``/api/v1/query``, ``query_range``, ``series``, ``labels``, ``label/<name>/values``, ``metadata``. Samples are those of
-``prom_samples`` in the token's namespace, which remote write makes, or of the table that ``?table=`` names. Where no
-times are given, ``series`` and ``labels`` look at the last day. It does not write: see ``protocols.remote_write``.
+``/api/v1/query``, ``query_range``, ``series``, ``labels``, ``label/<name>/values``, ``metadata``, remote read, and what
+clients ask to know whom they talk to. Samples are those of ``prom_samples`` in the token's namespace, which remote
+write makes, or of the table that ``?table=`` names. Where no times are given, ``series`` and ``labels`` look at the
+last day. It does not write: see ``protocols.remote_write``.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -21,15 +22,29 @@ from tidelake.errors import InvalidInputError, NotFoundError, QueryError
 from tidelake.model.predicate import Nanoseconds
 from tidelake.query.budget import Budget
 from tidelake.query.parameters import literal
-from tidelake.query.promql.answer import PromAnswer
 from tidelake.query.promql.asking import ask
+from tidelake.query.promql.labels import NAME
+from tidelake.query.promql.listing import Listing
+from tidelake.query.promql.reading import parse
 from tidelake.server.call import JSON, Answer, Call
 from tidelake.server.doors.base import Asked, Door
+from tidelake.server.doors.remote_read import read_queries, written_results
 from tidelake.server.refusals import Failure
 
 TABLE, METADATA = "prom_samples", "prom_metadata"
 DAY_S = 86_400.0
 MAX_RANGE_S = 100 * 366 * DAY_S
+MOST_SERIES = 1_000_000  # that are listed
+NONE: dict[str, Any] = {
+    "rules": {"groups": []},
+    "alerts": {"alerts": []},
+    "alertmanagers": {"activeAlertmanagers": [], "droppedAlertmanagers": []},
+    "targets": {"activeTargets": [], "droppedTargets": []},
+    "query_exemplars": [],
+    "flags": {},
+    "config": {"yaml": ""},
+    "runtimeinfo": {},
+}
 VERSION = {"version": "3.0.0", "application": "tidelake", "revision": "", "branch": "", "goVersion": ""}
 
 
@@ -57,19 +72,65 @@ async def answer_range(asked: Asked) -> Answer:
 
 async def answer_series(asked: Asked) -> Answer:
     """Answer with the series that selectors match."""
-    found = await _series(asked, needed=True)
-    return _success(found)
+    selectors = _selectors(asked)
+    if not selectors:
+        raise InvalidInputError("no match[] parameter provided", kind="bad_data")
+    return _success(await _looked(asked, lambda listing: listing.series(selectors, _limit(asked))))
 
 
 async def answer_labels(asked: Asked) -> Answer:
-    """Answer with the names of labels."""
-    return _success(sorted({name for labels in await _series(asked) for name in labels}))
+    """Answer with the names of labels: as statistics have them, where no selector asks for some series."""
+    selectors, limit = _selectors(asked), _limit(asked)
+
+    def look(listing: Listing) -> list[str]:
+        known = None if selectors else listing.label_names()
+        found = {name for labels in listing.series(selectors, MOST_SERIES) for name in labels} if known is None else ()
+        return (sorted(found) if known is None else known)[:limit]
+
+    return _success(await _looked(asked, look))
 
 
 async def answer_values(asked: Asked) -> Answer:
     """Answer with the values of a label."""
-    name = asked.call.path["name"]
-    return _success(sorted({labels[name] for labels in await _series(asked) if name in labels}))
+    name, selectors, limit = asked.call.path["name"], _selectors(asked), _limit(asked)
+
+    def look(listing: Listing) -> list[str]:
+        known = listing.metric_names() if name == NAME and not selectors else None
+        if known is None:
+            known = sorted({each[name] for each in listing.series(selectors, MOST_SERIES) if name in each})
+        return known[:limit]
+
+    return _success(await _looked(asked, look))
+
+
+async def answer_nothing(asked: Asked) -> Answer:
+    """Answer that there is none of what Prometheus has besides: rules, alerts, targets, exemplars."""
+    return _success(NONE[asked.call.url_path.rpartition("/")[2]])
+
+
+async def answer_format(asked: Asked) -> Answer:
+    """Answer with a query as it is written best."""
+    return _success(parse(_text(_told(asked))).prettify())
+
+
+async def answer_read(asked: Asked) -> Answer:
+    """Answer remote read with the samples of series, as they are stored."""
+    told = _told(asked)
+    queries = read_queries(asked.call.body)
+
+    def make(budget: Budget, table: str) -> bytes:
+        found = []
+        for query in queries:
+            listing = Listing(asked.lake, table, budget, asked.user, (query.start_ms, query.end_ms))
+            found.append(listing.samples([query.conditions]))
+        return written_results(found, budget.result_bytes)
+
+    try:
+        body = await _worked(asked, told, make)
+    except NotFoundError:
+        body = written_results([None] * len(queries), 1 << 20)
+    headers = {"content-encoding": "snappy"}
+    return Answer(200, body, "application/x-protobuf", headers)
 
 
 async def answer_metadata(asked: Asked) -> Answer:
@@ -120,28 +181,29 @@ async def _worked(asked: Asked, told: dict[str, str], make: Callable[[Budget, st
     return await asked.questions.worked(running, lambda budget: make(budget, name))
 
 
-async def _series(asked: Asked, *, needed: bool = False) -> list[dict[str, str]]:
-    """Return the label sets of all series that one of the selectors matches, within a range of time."""
+async def _looked(asked: Asked, look: Callable[[Listing], Any]) -> Any:
+    """Look around in the table of samples within a range of time; there is nothing, if it is not there yet."""
     told = _told(asked)
-    selectors = [value for name, value in asked.pairs if name == "match[]"]
-    if needed and not selectors:
-        raise InvalidInputError("no match[] parameter provided", kind="bad_data")
     end = _time(told, "end", time.time())
-    start = _time(told, "start", end - DAY_S)
-    seconds = max(1, math.ceil(min(end - start, MAX_RANGE_S)))
-    texts = [f"last_over_time({each}[{seconds}s])" for each in selectors or ['{__name__=~".+"}']]
-
-    def make(budget: Budget, table: str) -> list[PromAnswer]:
-        return [
-            ask(asked.lake, text, time=_instant(end), table=table, budget=budget, user=asked.user) for text in texts
-        ]
-
+    start = max(_time(told, "start", end - DAY_S), end - MAX_RANGE_S)
+    interval = math.floor(start * 1000), math.ceil(end * 1000)
     try:
-        answers: Sequence[PromAnswer] = await _worked(asked, told, make)
+        return await _worked(
+            asked, told, lambda budget, table: look(Listing(asked.lake, table, budget, asked.user, interval))
+        )
     except NotFoundError:
         return []
-    found = {tuple(sorted(labels.items())): labels for answer in answers for labels in answer.series}
-    return [found[key] for key in sorted(found)]
+
+
+def _selectors(asked: Asked) -> list[str]:
+    return [value for name, value in asked.pairs if name == "match[]"]
+
+
+def _limit(asked: Asked) -> int:
+    told = _told(asked).get("limit", "0")
+    if not told.isdigit() or len(told) > 9:
+        raise InvalidInputError("limit is a number", got=told[:40], kind="bad_data")
+    return int(told) or MOST_SERIES
 
 
 def _told(asked: Asked) -> dict[str, str]:
@@ -190,6 +252,7 @@ def _success(data: Any) -> Answer:
 
 
 _BOTH = ("GET", "POST")
+_STATUS = ("flags", "config", "runtimeinfo")
 
 DOORS = (
     Door("/api/v1/query", answer_query, _BOTH, refuse=refuse),
@@ -199,4 +262,9 @@ DOORS = (
     Door("/api/v1/label/{name}/values", answer_values, ("GET",), refuse=refuse),
     Door("/api/v1/metadata", answer_metadata, ("GET",), refuse=refuse),
     Door("/api/v1/status/buildinfo", answer_build, ("GET",), refuse=refuse),
+    Door("/api/v1/format_query", answer_format, _BOTH, refuse=refuse),
+    Door("/api/v1/read", answer_read, ("POST",), refuse=refuse, encoding="snappy"),
+    *(Door(f"/api/v1/{name}", answer_nothing, ("GET",), refuse=refuse) for name in ("rules", "alerts", "targets")),
+    *(Door(f"/api/v1/{name}", answer_nothing, _BOTH, refuse=refuse) for name in ("query_exemplars", "alertmanagers")),
+    *(Door(f"/api/v1/status/{name}", answer_nothing, ("GET",), refuse=refuse) for name in _STATUS),
 )

@@ -19,9 +19,6 @@ from tidelake.lake import Lake
 from tidelake.model.settings import TableSettings
 from tidelake.model.snapshot import Counts, Extent, Scope, Snapshot
 from tidelake.model.times import time_text
-from tidelake.pruning.collector import collect
-from tidelake.pruning.statistics import Stats
-from tidelake.scan.extents import Shape, hot_versions_of
 from tidelake.scan.field_statistics import FieldStatistics, PathStatistics, field_statistics
 from tidelake.server.call import Answer
 from tidelake.server.doors.base import About, Asked, Door
@@ -29,7 +26,6 @@ from tidelake.server.doors.base import About, Asked, Door
 EXAMPLES = 20  # values of a field that has few
 TEXT_SHOWN = 256  # characters of a bound or an example
 PAGE, MAX_PAGE = 1_000, 10_000
-HOT_LOOKED_AT = 100_000  # rows; more are not described
 SPANS_KEPT = 4_096  # of tables, whose first and last times are remembered
 
 Span = tuple[int | None, int | None]
@@ -90,11 +86,10 @@ async def answer_fields(asked: Asked) -> Answer:
     """Answer with what statistics know of each column, and of paths in dynamic ones."""
 
     def look() -> dict[str, Any]:
-        table = asked.table(asked.call.path["table"])
-        table.check_user_given()
+        table = asked.table(asked.call.path["table"]).pinned()
         snapshot = table.snapshot
         extents = table.catalog.extents(table.scope, sequence=snapshot.sequence)
-        hot = _hot_statistics(table, snapshot)
+        hot = table.hot_statistics()
         found = field_statistics(snapshot.schema, extents, hot)
         return {
             "fields": [_field(each) for each in found],
@@ -186,15 +181,6 @@ def _times(low_ns: int | None, high_ns: int | None) -> dict[str, str | None]:
         "start": None if low_ns is None else time_text(low_ns),
         "end": None if high_ns is None else time_text(high_ns),
     }
-
-
-def _hot_statistics(table: TableHandle, snapshot: Snapshot) -> Stats | None:
-    """Describe hot rows, which the catalog holds, unless they are many."""
-    if not 0 < snapshot.totals.hot_rows <= HOT_LOOKED_AT:
-        return None
-    _, question = table.question()
-    rows = hot_versions_of(table.hot(snapshot), Shape.of(question, snapshot.schema.names))
-    return collect([rows], snapshot.schema)[1]
 
 
 def _field(known: FieldStatistics) -> dict[str, Any]:

@@ -25,7 +25,6 @@ from tidelake.model.schema import DELETED_COLUMN, Schema
 from tidelake.model.snapshot import Extent, HotBatch, Scope, Snapshot
 from tidelake.model.times import When
 from tidelake.objects import ObjectStore
-from tidelake.pruning.collector import collect
 from tidelake.pruning.plan import (
     Question,
     ScanPlan,
@@ -37,8 +36,9 @@ from tidelake.pruning.plan import (
 )
 from tidelake.pruning.statistics import Stats
 from tidelake.scan.alternatives import understood
-from tidelake.scan.extents import Footers, Shape, hot_versions_of, prune_blocks, scan_shown
+from tidelake.scan.extents import Footers, prune_blocks, scan_shown
 from tidelake.scan.extents import scan as scan_stored
+from tidelake.scan.field_statistics import describe_hot
 from tidelake.scan.listing_cache import listings_of
 from tidelake.scan.misfits import with_warnings
 from tidelake.scan.questions import Columns, Selection, question_of
@@ -201,10 +201,8 @@ class TableHandle:
     def hot_statistics(self) -> Stats | None:
         """Describe the hot rows, as statistics describe those of an extent; None if there are none, or too many."""
         snapshot, question = self.question()
-        if not 0 < snapshot.totals.hot_rows <= HOT_DESCRIBED:
-            return None
-        rows = hot_versions_of(self.hot(snapshot), Shape.of(question, snapshot.schema.names))
-        return collect([rows], snapshot.schema)[1]
+        is_described = 0 < snapshot.totals.hot_rows <= HOT_DESCRIBED
+        return describe_hot(self.hot(snapshot), question) if is_described else None
 
     def question(
         self,

@@ -12,12 +12,14 @@ from functools import reduce
 from typing import Any
 
 from tidelake.model.schema import OVERFLOW_COLUMN, Column, DataType
-from tidelake.model.snapshot import Extent
+from tidelake.model.snapshot import Extent, HotBatch
 from tidelake.model.times import time_text
+from tidelake.pruning.plan import Question
 from tidelake.pruning.statistics import UNKNOWN, ColumnStats, Stats, column_from_json, merge_columns
 from tidelake.runtime.deferred import deferred
 
 logical, pa = deferred("tidelake.logical"), deferred("pyarrow")  # only tables with logical types need them
+collector, extents_module = deferred("tidelake.pruning.collector"), deferred("tidelake.scan.extents")  # and hot rows
 
 PATHS_SHOWN = 1_000  # of one column
 
@@ -61,6 +63,13 @@ def merged_stats(extents: Iterable[Extent], column: Column, hot: Stats | None = 
     if column.type.kind == "dynamic":  # bounds are of the type that it had where it was written
         parts = [(ColumnStats(nulls=each.nulls), rows) for each, rows in parts]
     return reduce(_merged, parts)[0] if parts else UNKNOWN
+
+
+def describe_hot(hot: Sequence[HotBatch], question: Question) -> Stats:
+    """Describe hot rows, in a table's columns as they are now, as statistics describe the rows of an extent."""
+    rows = extents_module.hot_versions_of(hot, extents_module.Shape.of(question, question.schema.names))
+    found: Stats = collector.collect([rows], question.schema)[1]
+    return found
 
 
 def shown_bound(kind: DataType, bound: Any) -> Any:

@@ -203,7 +203,8 @@ def test_first_minute_runs_as_it_is_written(page: str, tmp_path: Path, monkeypat
 
 
 @pytest.mark.parametrize(
-    "page", ["coverage.md", "keys.md", "kql.md", "log.md", "promql.md", "sql.md", "tables.md", "upkeep.md"]
+    "page",
+    ["coverage.md", "keys.md", "kql.md", "log.md", "promql.md", "sql.md", "tables.md", "upkeep.md", "vectors.md"],
 )
 def test_examples_of_a_page_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

@@ -34,6 +34,8 @@ COMMANDS = {
     "rewrite": "tidelake.cli.commands.pipeline",
     "query": "tidelake.cli.commands.asking",
     "explain": "tidelake.cli.commands.asking",
+    "nearest": "tidelake.cli.commands.vectors",
+    "index": "tidelake.cli.commands.vectors",
     "flush": "tidelake.cli.commands.rows",
     "delete": "tidelake.cli.commands.upkeep",
     "undo": "tidelake.cli.commands.upkeep",

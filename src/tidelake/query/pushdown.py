@@ -24,6 +24,7 @@ from tidelake.query.bind import Bound, Reference
 from tidelake.query.conjuncts import Pushed, both, conjuncts_of, pushed, rejects_nulls
 from tidelake.query.functions.declaration import PORTABLE
 from tidelake.query.functions.registry import AGGREGATES, ROW_MAKERS
+from tidelake.vectors.narrowing import Wanted
 
 MAX_GROWTH = 1_000  # parts that a condition gains at one step on its way down; beyond, it is left to the engine
 _CHANCE = (exp.Rand, exp.Randn, exp.Uuid)
@@ -41,6 +42,7 @@ class Ask:
     where: Pushed | None = None
     limit: int | None = None
     paths: tuple[PathValue, ...] = ()  # of dynamic columns that are not asked for as a whole
+    nearest: Wanted | None = None  # the vector whose nearest rows are all that is needed
 
 
 @dataclass(slots=True)

@@ -41,6 +41,7 @@ from tidelake.query.external import read_external
 from tidelake.query.kql import lower
 from tidelake.query.long_lists import balance, write_out_others
 from tidelake.query.manifest import Answered, Shape, finish, from_manifest, shape_of
+from tidelake.query.nearest import with_nearest
 from tidelake.query.paths import with_paths_apart
 from tidelake.query.picking import picked
 from tidelake.query.prepared import Prepared, Scan
@@ -55,6 +56,7 @@ from tidelake.runtime.forking import renew_after_fork
 from tidelake.scan.alternatives import nor_in_overflow
 from tidelake.scan.extents import prune_blocks
 from tidelake.scan.scannable import Scannable
+from tidelake.vectors.narrowing import narrowed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -303,6 +305,7 @@ def _prepare(text: str, language: Language, seen: _Seen) -> tuple[Prepared, bool
         bound = bind_tables(balance(lowered.tree), text, seen)
         names = tuple(name for name, _ in lowered.columns)
         (asks, grows), shape = push_down(bound), _without_logical(shape_of(bound))
+        asks = with_nearest(bound, asks)
         guard_sizes(bound.tree)
         lasting = not (lowered.timely or seen.answers or seen.looked_around)
         repeatable = lasting and not is_by_chance(bound.tree)
@@ -316,6 +319,7 @@ def _prepare(text: str, language: Language, seen: _Seen) -> tuple[Prepared, bool
     lasting = not asks_the_time(tree) and tree.find(exp.Version) is None and not seen.answers
     bound = bind(with_clock(tree, now), text, seen)
     (asks, grows), shape = push_down(bound), shape_of(bound)
+    asks = with_nearest(bound, asks)
     columns_picked = picked(bound, asks)
     adapted = adapt(bound, text)
     names = tuple(bound.shown.get(name, name) for name in adapted.named_selects)
@@ -359,6 +363,10 @@ def _scan(ask: Ask, seen: _Seen, prune: bool) -> Scan:
         plan = _only_added(plan, *seen.view.added)
     if seen.view.part is not None:
         plan = _only_part(plan, *seen.view.part)
+    is_whole = seen.view.added is None and seen.view.part is None
+    if ask.nearest is not None and prune and is_whole and isinstance(table, TableHandle):
+        with seen.deadline.undisturbed():
+            plan = narrowed(table, plan, ask.nearest, where)
     return Scan(ask.reference.name, (*shown, *(each.name for each in ask.paths)), table, plan, ask)
 
 

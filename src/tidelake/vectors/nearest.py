@@ -11,9 +11,9 @@ that cannot be read.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -51,6 +51,9 @@ RECALL = 0.98  # of the rows that are truly nearest, unless told otherwise; of t
 EXACT_ROWS = 20_000  # that a condition leaves, which are all measured: it takes a few milliseconds
 
 
+Apart: TypeAlias = Sequence[npt.NDArray[np.uint32]]  # positions that are not among the codes, of each extent
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Nearest:
     """The rows that are nearest to each query, nearest first."""
@@ -60,6 +63,7 @@ class Nearest:
     ids: list[Ids]
     distances: list[Doubles]
     told: Told
+    unknown: Ids  # some rows without a distance, if they were asked for
 
 
 def nearest(
@@ -154,7 +158,7 @@ def search(table: TableHandle, asked: Asked) -> Nearest:
         told, best = Told(reasons=view.reasons), Best(asked)  # lists that were not probed may have what is lacking
         _measure(sources, everything, left, view, asked, best, told)
     ids, distances = best.finish()
-    return Nearest(table.snapshot, sources, ids, distances, told)
+    return Nearest(table.snapshot, sources, ids, distances, told, best.unknown)
 
 
 def _measure(
@@ -221,7 +225,9 @@ def _by_codes(
         found_far.append(np.where(rows < 0, np.inf, far))
         told.coded += shard.coded if mask is None else int(mask.sum())
     told.lists, told.probes = view.codebook.lists, effort.probes
-    odd = _odd(view, masks)
+    odd = _apart(view, masks, lambda shard: shard.odd)
+    if asked.with_unknown:
+        best.note_unknown(_apart(view, masks, lambda shard: shard.absent))
     if not found_ids:
         return
     ids, far = np.concatenate(found_ids, axis=1), np.concatenate(found_far, axis=1)
@@ -245,12 +251,12 @@ def _ids_of(shard: Shard, numbers: Sequence[int], rows: npt.NDArray[np.int64]) -
     return found
 
 
-def _odd(view: View, masks: Sequence[Mask | None]) -> Ids:
-    """Return the rows of shards that have no code, as far as they may be found."""
+def _apart(view: View, masks: Sequence[Mask | None], of: Callable[[Shard], Apart]) -> Ids:
+    """Return rows of shards that have no code, as far as they may be found."""
     found = [np.empty(0, np.int64)]
     for (shard, numbers), mask in zip(view.parts, masks, strict=True):
-        for number, first, odd in zip(numbers, shard.firsts, shard.odd, strict=False):
-            positions = odd.astype(np.int64)
+        for number, first, own in zip(numbers, shard.firsts, of(shard), strict=False):
+            positions = own.astype(np.int64)
             if mask is not None and len(positions):
                 positions = positions[mask[first + positions]]
             found.append((number << POSITION_BITS) | positions)

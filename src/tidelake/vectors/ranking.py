@@ -41,6 +41,7 @@ class Asked:
     end: When | None = None
     recall: float | None = None
     probes: int | None = None
+    with_unknown: bool = False  # also some rows that have no distance: where they belong is for others to say
 
     @property
     def is_filtered(self) -> bool:
@@ -66,6 +67,7 @@ class Best:
     def __init__(self, asked: Asked) -> None:
         self._measure, self._k = MEASURES[asked.metric], asked.k
         self._sign = -1.0 if asked.metric == "dot" else 1.0
+        self._unknown: list[Ids] | None = [] if asked.with_unknown else None
         self._ids: list[list[Ids]] = [[] for _ in asked.queries]
         self._far: list[list[Doubles]] = [[] for _ in asked.queries]
 
@@ -73,11 +75,24 @@ class Best:
         """Measure rows, and keep the nearest; those without a distance are passed over."""
         found, known = measure(self._measure, vectors, query)  # type: ignore[arg-type]
         far = found * self._sign
-        usable = np.flatnonzero(known & there & ~np.isnan(far))
+        is_usable = known & there & ~np.isnan(far)
+        if self._unknown is not None:
+            self.note_unknown(ids[~is_usable])
+        usable = np.flatnonzero(is_usable)
         if len(usable) > self._k:
             usable = usable[np.argpartition(far[usable], self._k - 1)[: self._k]]
         self._ids[at].append(ids[usable])
         self._far[at].append(far[usable])
+
+    def note_unknown(self, ids: Ids) -> None:
+        """Keep rows that have no distance, as many as are wanted of others."""
+        if self._unknown is not None and sum(map(len, self._unknown)) < self._k:
+            self._unknown.append(ids[: self._k])
+
+    @property
+    def unknown(self) -> Ids:
+        """The rows without a distance that were kept."""
+        return np.unique(np.concatenate([np.empty(0, np.int64), *(self._unknown or ())]))
 
     @property
     def fewest(self) -> int:

@@ -21,10 +21,11 @@ from xdist.scheduler import LoadScopeScheduling
 import tidelake
 import tidelake.lake as lake_module
 from tests.support.servers import S3Server, fresh_database, postgres_server, seaweedfs_server
-from tests.support.sparks import spark_session
+from tests.support.sparks import JVM_OPTIONS, spark_session
 from tidelake.handle.opening import CACHE_VARIABLE
 from tidelake.objects import ObjectStore, open_store
 
+os.environ.setdefault("SPARK_SUBMIT_OPTS", JVM_OPTIONS)
 os.environ.setdefault("TIDELAKE_COMPILE", "now")  # or what a test goes through depends on when it is run
 
 if TYPE_CHECKING:

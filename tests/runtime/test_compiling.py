@@ -60,6 +60,17 @@ def test_a_change_of_a_function_in_another_file_is_compiled_in(tmp_path: Path) -
     assert other != first
 
 
+def test_a_package_that_is_shipped_as_an_archive_finds_its_code_wherever_it_lies(tmp_path: Path) -> None:
+    shutil.copytree(SOURCE, tmp_path / "all" / "tidelake", ignore=shutil.ignore_patterns("__pycache__"))
+    places = [tmp_path / "first" / "own.zip", tmp_path / "second" / "own.zip"]
+    for place in places:
+        shutil.make_archive(str(place.with_suffix("")), "zip", tmp_path / "all")
+    cache = tmp_path / "cache"
+    found = [run(place / "tidelake", cache) for place in places]
+    assert [was_compiled for _, was_compiled in found] == [True, False]
+    assert len(list(cache.glob("loops-*"))) == 1
+
+
 class Stepped(threading.Thread):
     """Keep code as another process would, and wait before each file is written until ``step`` is called."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections.abc import Iterator
@@ -38,6 +39,7 @@ def main() -> None:
         spark__driver__host="127.0.0.1",
         spark__driver__memory="768m",
         spark__executor__memory="512m",
+        spark__executor__extraJavaOptions=os.environ["SPARK_SUBMIT_OPTS"],
         spark__submit__pyFiles=given["package"],
         spark__sql__shuffle__partitions="2",
         spark__task__maxFailures="8",

@@ -16,6 +16,8 @@ from pathlib import Path
 import psutil
 import pyspark
 
+from tests.support.sparks import JVM_OPTIONS
+
 WAIT_S = 90.0
 
 
@@ -43,6 +45,7 @@ def spark_cluster(folder: Path, *, workers: int = 2) -> Iterator[Cluster]:
         "SPARK_HOME": str(home),
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_LOCAL_DIRS": str(folder / "local"),
+        "SPARK_DAEMON_JAVA_OPTS": JVM_OPTIONS,
     }
     port, url_ports = _free_port(), [_free_port() for _ in range(workers + 1)]
     url = f"spark://127.0.0.1:{port}"

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 DRIVER_MEMORY = "1g"
+JVM_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # no query here runs long enough for a better compiler to pay
 
 
 @contextmanager

@@ -13,13 +13,14 @@ import functools
 import hashlib
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tidelake.runtime import notices
 from tidelake.runtime.deferred import is_installed
-from tidelake.runtime.readiness import COMPILER, loop_sources
+from tidelake.runtime.readiness import COMPILER, archive_of, loop_sources, mark_folder
 
 HAS_COMPILER = is_installed(COMPILER)
 
@@ -93,7 +94,7 @@ if HAS_COMPILER:
         except RuntimeError:  # no folder of ours or the user's can be written
             return numba.njit(nogil=True, **options)(loop)  # type: ignore[no-any-return]
         cache = made._cache
-        cache._cache_file = CodeFiles(cache.cache_path, cache._impl.filename_base, loop_sources())
+        cache._cache_file = CodeFiles(_folder() or cache.cache_path, cache._impl.filename_base, loop_sources())
         return made  # type: ignore[no-any-return]
 
     def compiled(loop: Callable[..., Any]) -> Callable[..., Any]:
@@ -103,6 +104,15 @@ if HAS_COMPILER:
     def allocating(loop: Callable[..., Any]) -> Callable[..., Any]:
         """Compile a loop that Python calls and that makes or returns arrays; else as ``compiled``."""
         return _kept(loop)
+
+    @functools.cache
+    def _folder() -> str | None:
+        """Return where the code of a shipped package is kept, whatever the place that it was unpacked or copied to."""
+        if archive_of(Path(__file__).parents[1]) is None or (folder := mark_folder()) is None:
+            return None
+        place = folder / f"loops-{loop_sources()}"
+        place.mkdir(exist_ok=True)
+        return str(place)
 
     def part(loop: Callable[..., Any]) -> Callable[..., Any]:
         """Compile a function that only loops call, with each of them."""

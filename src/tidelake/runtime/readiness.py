@@ -18,6 +18,8 @@ import subprocess
 import sys
 import tempfile
 import time
+import zipfile
+from collections.abc import Iterator
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -75,11 +77,31 @@ def loop_sources() -> str:
     function of another file was compiled.
     """
     package, digest = Path(__file__).parents[1], hashlib.blake2b(digest_size=16)
+    archive = archive_of(package)
+    for name, source in _sources(package) if archive is None else _archived_sources(archive, package.name):
+        digest.update(b"%s %d " % (name.encode(), len(source)))
+        digest.update(source)
+    return digest.hexdigest()
+
+
+def archive_of(package: Path) -> Path | None:
+    """Return the file that this package is imported from, if it was shipped as one and not installed."""
+    return next((parent for parent in package.parents if parent.is_file()), None)
+
+
+def _sources(package: Path) -> Iterator[tuple[str, bytes]]:
     for room in LOOP_ROOMS:
         for path in sorted((package / room).rglob("*.py")):
-            digest.update(b"%s %d " % (path.relative_to(package).as_posix().encode(), path.stat().st_size))
-            digest.update(path.read_bytes())
-    return digest.hexdigest()
+            yield path.relative_to(package).as_posix(), path.read_bytes()
+
+
+def _archived_sources(archive: Path, package: str) -> Iterator[tuple[str, bytes]]:
+    with zipfile.ZipFile(archive) as file:
+        for room in LOOP_ROOMS:
+            held = f"{package}/{room}/"
+            for name in sorted(file.namelist()):
+                if name.startswith(held) and name.endswith(".py"):
+                    yield name.removeprefix(f"{package}/"), file.read(name)
 
 
 @functools.cache

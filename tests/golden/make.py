@@ -117,6 +117,25 @@ def tide_v3_lines() -> bytes:
     return bytes(store.get(KEY))
 
 
+def tide_v3_words_rows() -> list[Row]:
+    """Return lines of words, of which some are rare."""
+    words = ("disk", "Full", "on", "host", "retry", "later", "queue", "is", "slow", "again", "node", "gone")
+    rare = ("Overheated", "unplugged9", "split")
+    chosen = [" ".join(words[n * prime % 12] for prime in (1, 5, 7, 11, 13, 17)) for n in range(520)]
+    ends = [f" {rare[n % 3]}" if n % 97 == 5 else "" for n in range(520)]
+    return [
+        {"ts": NOON_US + n * 1000, "line": None if n % 50 == 49 else f"{line}{end}: {n * 7919 % 1009}"}
+        for n, (line, end) in enumerate(zip(chosen, ends, strict=True))
+    ]
+
+
+def tide_v3_words() -> bytes:
+    """Write an extent of the third body that knows which rows hold which words."""
+    store = open_store("memory://")
+    write(store, segment_format("tlm3"), LINE_SCHEMA, [batch_of(tide_v3_words_rows(), LINE_SCHEMA)])
+    return bytes(store.get(KEY))
+
+
 def foreign_rows() -> list[list[Row]]:
     """Return the rows of the foreign extents, block by block, with times floored to microseconds."""
     blocks = []
@@ -141,6 +160,7 @@ FILES: dict[str, tuple[Callable[[], bytes], Callable[[], list[list[Row]]]]] = {
     "kyma_v2": (lambda: foreign.frame_v2(foreign.sample_batches()), foreign_rows),
     "tide_v2": (tide_v2, lambda: [tide_rows()[at : at + 5] for at in (0, 5, 10)]),
     "tide_v3": (tide_v3, lambda: [tide_v3_rows()[at : at + 60] for at in (0, 60, 120)]),
+    "tide_v3_words": (tide_v3_words, lambda: [tide_v3_words_rows()]),
     "tide_v3_lines": (tide_v3_lines, lambda: [tide_v3_lines_rows()[:590], tide_v3_lines_rows()[590:]]),
 }
 

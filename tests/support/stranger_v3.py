@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 import struct
 from typing import Any
 
@@ -36,6 +37,7 @@ def read_extent(data: bytes) -> tuple[list[dict[str, Any]], list[dict[str, list[
         lines[name] = (*held, place["heads"])
     directories = {name: directory(piece(place)) for name, place in extent["shredded"].items()}
     seen += [(d["at"], d["at"] + d["len"]) for each in directories.values() for d in each["dictionaries"].values()]
+    listed = {name: [piece(place) for place in places] for name, places in extent.get("postings", {}).items()}
     blocks = []
     for number, entry in enumerate(footer):
         columns = {}
@@ -48,6 +50,8 @@ def read_extent(data: bytes) -> tuple[list[dict[str, Any]], list[dict[str, list[
             if name in lines:
                 length, checksum = lines[name][2][number]
                 assert xxhash.xxh3_64_hexdigest(page[:length]) == checksum
+            if name in listed:
+                check_postings(listed[name][number], columns[name])
         blocks.append(columns)
     at = 0
     for start, end in sorted(seen):  # no byte is without a checksum
@@ -55,6 +59,33 @@ def read_extent(data: bytes) -> tuple[list[dict[str, Any]], list[dict[str, list[
         at = end
     assert at == len(data)
     return footer, blocks
+
+
+def check_postings(page: bytes, lines: list[Any]) -> None:
+    """Hold for every token of every text that the row is among those of the token."""
+    shift, digits, count, groups = struct.unpack_from("<BBII", page)
+    hashes_page, counts_page, gaps_page = parts(page[10:], 3)
+    gaps = iter(integers(gaps_page, groups))
+    known = {}
+    for hashed, many in zip(integers(hashes_page, count), integers(counts_page, count), strict=True):
+        known[hashed] = set(itertools.accumulate(next(gaps) for _ in range(many))) if many else None
+    for row, line in enumerate(lines):
+        for token in re.findall("[0-9a-z]{2,}", re.sub("[A-Z]", lambda each: each[0].lower(), line or "")):
+            if digits or not re.search("[0-9]", token):
+                own = known[token_hash(token.encode()) >> 40]
+                assert own is None or row >> shift in own
+
+
+def token_hash(data: bytes) -> int:
+    """Hash as filters do."""
+    found = 0x9E3779B97F4A7C15
+    for at in range(0, len(data), 8):
+        found = (found ^ int.from_bytes(data[at : at + 8], "little")) * 0xBF58476D1CE4E5B9 & MASK
+        found ^= found >> 32
+    found ^= len(data)
+    found = (found ^ found >> 30) * 0xBF58476D1CE4E5B9 & MASK
+    found = (found ^ found >> 27) * 0x94D049BB133111EB & MASK
+    return found ^ found >> 31
 
 
 def nullable(page: bytes, count: int, kind: str, words: Any) -> list[Any]:

@@ -298,6 +298,20 @@ def lengths_and_letters(values: pa.Array) -> tuple[npt.NDArray[np.int64], bytes]
     return np.diff(places).astype(np.int64), letters[start:end].to_pybytes() if letters else b""
 
 
+def parts(data: memoryview, count: int) -> list[memoryview]:
+    """Cut bytes into parts that each have their length before them."""
+    found, at = [], 0
+    for _ in range(count):
+        if at + 4 > len(data):
+            raise ValueError("parts that end early")
+        (size,) = struct.unpack_from("<I", data, at)
+        if at + 4 + size > len(data):
+            raise ValueError("a part that ends past the last")
+        found.append(data[at + 4 : at + 4 + size])
+        at += 4 + size
+    return found
+
+
 def decompressed(data: memoryview | bytes, size: int) -> pa.Buffer:
     """Undo zstd; the caller knows how many bytes there must be."""
     if size > MAX_BYTES:

@@ -176,7 +176,7 @@ def parse_directory(data: memoryview, *, block_count: int, end: int) -> Director
     nodes, leaf_count, dictionary_count, blocks, page_count = struct.unpack_from("<5I", data)
     if blocks != block_count or max(nodes, leaf_count, page_count) > MAX_ENTRIES or not nodes:
         raise ValueError(f"a directory of {blocks} blocks, {nodes} nodes and {page_count} pages")
-    parts = _parts(data[20:], 14)
+    parts = codecs.parts(data[20:], 14)
     parents = codecs.decode_ints(parts[0], nodes)
     keys = codecs.decode_texts(parts[1], nodes, pa.binary()).to_pylist()
     if parents[0] != -1 or bool((parents[1:] >= np.arange(1, nodes)).any()) or bool((parents[1:] < 0).any()):
@@ -304,7 +304,7 @@ class BlockPages:
         shape_count, leaf_count = struct.unpack_from("<2I", data)
         if max(shape_count, leaf_count) > MAX_ENTRIES:
             raise ValueError(f"{shape_count} shapes")
-        parts = _parts(data[8:], 4)
+        parts = codecs.parts(data[8:], 4)
         valid = codecs.decode_bits(parts[0], self._rows)
         sizes, leaves = codecs.decode_ints(parts[1], shape_count), codecs.decode_ints(parts[2], leaf_count)
         rows = codecs.decode_ints(parts[3], int(valid.sum()))
@@ -439,19 +439,6 @@ def _pages(
 
 def _plain(values: pa.Array) -> pa.Array:
     return values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
-
-
-def _parts(data: memoryview, count: int) -> list[memoryview]:
-    found, at = [], 0
-    for _ in range(count):
-        if at + 4 > len(data):
-            raise ValueError("parts that end early")
-        (size,) = struct.unpack_from("<I", data, at)
-        if at + 4 + size > len(data):
-            raise ValueError("a part that ends past the last")
-        found.append(data[at + 4 : at + 4 + size])
-        at += 4 + size
-    return found
 
 
 def _signed(numbers: Any) -> _Ints:

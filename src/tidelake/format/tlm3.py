@@ -2,14 +2,15 @@
 
 ::
 
-    "KYMA" 03 | block … | dictionaries | templates | directories | footer, JSON | u32 length of the footer | "KYMA" 03
+    "KYMA" 03 | block … | dictionaries | templates | postings | directories | footer, JSON | u32 its length | "KYMA" 03
     block:      the page of a column | the page of a column …
 
 The footer is that of v2: for each block the bounds that every reader knows in ``cols``, and in ``tide`` for each column
 where its page lies, its checksum and the richer statistics. The last entry's ``extent`` says also where the
-``dictionaries`` and ``templates`` of text columns and the directories of ``shredded`` ones lie. There is no byte
-between the magics that is not under a checksum. ``docs/format.md`` is the specification, ``codecs`` has the pages,
-``templates`` the lines of logs, ``shredded`` the dynamic columns. It does not decide which key or id an extent has.
+``dictionaries``, ``templates`` and ``postings`` of text columns and the directories of ``shredded`` ones lie. There is
+no byte between the magics that is not under a checksum. ``docs/format.md`` is the specification, ``codecs`` has the
+pages, ``templates`` the lines of logs, ``postings`` which rows hold which words, ``shredded`` the dynamic columns. It
+does not decide which key or id an extent has.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from dataclasses import dataclass, replace
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from tidelake.errors import CorruptExtent, NotFoundError
@@ -63,11 +66,11 @@ from tidelake.pruning.statistics import Stats
 from tidelake.runtime.deferred import deferred
 
 if TYPE_CHECKING:
-    from tidelake.format import dictionaries, shredded, templates
+    from tidelake.format import dictionaries, postings, shredded, templates
     from tidelake.format.writing import BlockWriter, Draft, Seal
 else:
     shredded, dictionaries = deferred("tidelake.format.shredded"), deferred("tidelake.format.dictionaries")
-    templates = deferred("tidelake.format.templates")
+    templates, postings = deferred("tidelake.format.templates"), deferred("tidelake.format.postings")
 
 MAGIC_V3 = b"KYMA\x03"
 FILTERED_ROWS = 4_096  # of a block, below which all statistics of its dynamic columns are kept
@@ -129,7 +132,10 @@ class Tlm3Reader:
     def pruned_blocks(self, predicate: Predicate | None) -> list[int]:
         return surviving_blocks(self._parts.blocks, predicate)
 
-    def read_block(self, block: int, projection: Sequence[str] | None = None) -> pa.RecordBatch:
+    def read_block(
+        self, block: int, projection: Sequence[str] | None = None, wanted: npt.NDArray[np.bool_] | None = None
+    ) -> pa.RecordBatch:
+        """Read these columns of a block; texts of rows that are not wanted may be empty."""
         info = block_of(self._parts.blocks, block, self._key)
         columns = chosen_columns(self._parts.schema, projection)
 
@@ -143,7 +149,7 @@ class Tlm3Reader:
                 )  # fmt: skip
                 return pages.whole()
             if column.name in self._parts.templates:
-                return templates.decode_column(memoryview(data), rows, self._column_templates(column.name))
+                return templates.decode_column(memoryview(data), rows, self._column_templates(column.name), wanted)
             found = codecs.decode_column(memoryview(data), rows, kind, self._column_dictionary(column.name))
             return found.dictionary_decode() if pa.types.is_dictionary(found.type) else found
 
@@ -164,6 +170,16 @@ class Tlm3Reader:
     def paths_size(self, block: int, paths: Sequence[tuple[str, str]]) -> int:
         """Return how many bytes of a block the values at paths take, about: dictionaries are not counted."""
         return sum(self._directory(name).path_bytes(block, path) for name, path in paths)
+
+    def rows_with(self, block: int, column: str, tokens: Sequence[str]) -> npt.NDArray[np.bool_] | None:
+        """Return which rows of a block may hold all of some tokens; None if there is no telling."""
+        places = self._parts.postings.get(column)
+        if places is None:
+            return None
+        info = block_of(self._parts.blocks, block, self._key)
+        data = memoryview(self._verified(places[block], column))
+        with self._readable(block, column):
+            return postings.rows_with(data, info.stats.rows, tokens)
 
     def read_templates(self, block: int, column: str) -> pa.DictionaryArray | None:
         """Read the templates of a block's texts, as ``message_template`` has them; None if they are not stored."""
@@ -193,6 +209,8 @@ class Tlm3Reader:
                 for what, (piece, count) in (("templates", held.templates), ("words", held.words)):
                     codec = codecs.codec_name(memoryview(self._verified(piece, name)))
                     found.append(PartInfo(name, what, None, (codec,), count, piece.length))
+            if (places := self._parts.postings.get(name)) is not None:
+                found.append(PartInfo(name, "postings", None, (), rows, sum(each.length for each in places)))
             if (place := self._parts.dictionaries.get(name)) is not None:
                 words = codecs.codec_name(memoryview(self._verified(place[0], name)))
                 found.append(PartInfo(name, "dictionary", None, (words,), place[1], place[0].length))
@@ -311,6 +329,7 @@ class _Parts:
     dictionaries: Mapping[str, tuple[PieceInfo, int]]
     shredded: Mapping[str, PieceInfo]
     templates: Mapping[str, _TemplatePlaces]
+    postings: Mapping[str, Sequence[PieceInfo]]
 
     def slim(self, blocks: Collection[int], columns: Collection[str]) -> _Parts:
         """Return what is needed to read these columns of these blocks."""
@@ -323,6 +342,7 @@ class _Parts:
             dictionaries={name: place for name, place in self.dictionaries.items() if name in names},
             shredded={name: place for name, place in self.shredded.items() if name in names},
             templates={name: place for name, place in self.templates.items() if name in names},
+            postings={name: places for name, places in self.postings.items() if name in names},
         )
 
 
@@ -353,6 +373,8 @@ def _encode(draft: Draft, pool: Executor) -> Seal:
     made |= {name: [page for page, _ in each] for name, each in split_pages.items()}
     heads = {name: [(size, checksum_of(page[:size])) for page, size in each] for name, each in split_pages.items()}
 
+    indexed = _postings(draft, made, pool)
+
     def seal(stats: Sequence[Stats]) -> list[bytes | pa.Buffer]:
         parts: list[bytes | pa.Buffer] = [MAGIC_V3]
         at = len(MAGIC_V3)
@@ -380,6 +402,7 @@ def _encode(draft: Draft, pool: Executor) -> Seal:
             }
             for name, each in lines.items()
         }
+        listed = {name: [put(page) for page in each] for name, each in indexed.items()}
         directories = {}
         for name, each in leaves.items():
             found = {}
@@ -392,12 +415,27 @@ def _encode(draft: Draft, pool: Executor) -> Seal:
             "schema": draft.schema.to_json(),
             "dictionaries": shared,
             "templates": split,
+            "postings": listed,
             "shredded": directories,
         }
         footer = sealed_json(entries)
         return [*parts, footer, struct.pack("<I", len(footer)) + MAGIC_V3]
 
     return seal
+
+
+def _postings(draft: Draft, pages: Mapping[str, Sequence[bytes]], pool: Executor) -> dict[str, list[bytes]]:
+    """Encode which rows hold which tokens, for the text columns where that is small beside their pages."""
+    found = {}
+    largest = max(range(len(draft.blocks)), key=lambda at: draft.blocks[at].num_rows)
+    for at, column in enumerate(draft.schema):
+        if column.type.kind != "string":
+            continue
+        blocks = [block.column(at) for block in draft.blocks]
+        form = postings.chosen_form(blocks[largest], len(pages[column.name][largest]))
+        if form is not None:
+            found[column.name] = list(pool.map(postings.encode, blocks, [form] * len(blocks)))
+    return found
 
 
 def _without_filters(known: Stats, schema: Schema) -> Stats:
@@ -433,7 +471,10 @@ def _open(store: ObjectStore, key: str) -> _Parts:
     if missing := [c.name for c in schema if c.type.kind == "dynamic" and c.name not in directories]:
         raise ValueError(f"no directory of column {missing[0]!r}")
     split = {name: _template_places(each, end, blocks, name) for name, each in extent.get("templates", {}).items()}
-    return _Parts(extent["id"], schema, end, len(footer), blocks, words, directories, split)
+    listed = {name: [piece_of(each, end) for each in places] for name, places in extent.get("postings", {}).items()}
+    if any(len(places) != len(blocks) for places in listed.values()):
+        raise ValueError(f"postings of other than {len(blocks)} blocks")
+    return _Parts(extent["id"], schema, end, len(footer), blocks, words, directories, split, listed)
 
 
 def _template_places(told: Mapping[str, Any], end: int, blocks: Sequence[BlockInfo], name: str) -> _TemplatePlaces:

@@ -15,6 +15,8 @@ from collections.abc import Sequence
 from threading import Lock
 from typing import Any, TypeAlias, cast
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from tidelake.format import ExtentReader
@@ -97,13 +99,17 @@ class _KeptReader:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._reader, name)
 
-    def read_block(self, block: int, projection: Sequence[str] | None = None) -> pa.RecordBatch:
-        """Read these columns of a block, or all of them."""
+    def read_block(
+        self, block: int, projection: Sequence[str] | None = None, wanted: npt.NDArray[np.bool_] | None = None
+    ) -> pa.RecordBatch:
+        """Read these columns of a block, or all of them; texts of rows that are not wanted may be empty."""
         if not projection:
             return self._reader.read_block(block, projection)
         keys = {name: (self._key, block, name) for name in projection}
         found = self._cache.found(list(keys.values()))
         missing = [name for name in projection if keys[name] not in found]
+        if wanted is not None and missing:  # is not the whole, and so not kept
+            return self._reader.read_block(block, projection, wanted)
         if len(missing) == len(keys):
             batch = self._reader.read_block(block, projection)
             self._offer(batch, keys)

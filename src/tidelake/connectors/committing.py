@@ -31,6 +31,7 @@ from tidelake.connectors.protocol import (
     SourceTable,
     TableChanges,
     TableCopy,
+    TableShape,
 )
 from tidelake.connectors.system_columns import lsn_of
 from tidelake.connectors.unchanged import filled
@@ -38,12 +39,13 @@ from tidelake.errors import AlreadyExistsError, InvalidInputError, NotFoundError
 from tidelake.handle.lake_handle import LakeHandle
 from tidelake.handle.table_handle import TableHandle
 from tidelake.model.schema import DataType, Schema
-from tidelake.model.snapshot import RecordOffset
+from tidelake.model.snapshot import RecordOffset, UpdateTable
 from tidelake.write.alter import add_column, widen
 from tidelake.write.append import AppendReport
 from tidelake.write.create import create_table
 from tidelake.write.landing import land
 
+SHAPE = "synced_shape"  # the setting that remembers how the source kept a table
 NOWHERE = -1  # the position of a table that was not copied yet
 
 
@@ -90,32 +92,38 @@ class Committer:
         handle = self._handles[table.name] = TableHandle.open(self._lake, target)
         return handle
 
-    def copy(self, copy: TableCopy) -> AppendReport:
-        """Commit a copy of a whole table in one commit; rows that the lake has and the copy does not are deleted."""
+    def copy(self, copy: TableCopy, shape: TableShape) -> AppendReport:
+        """Commit a copy of a whole table in one commit; rows that the lake has and the copy does not are deleted.
+
+        The shape is that of the table before it was copied.
+        """
         handle = self.make_table(copy.table)
         before = self._positions.get(copy.table.name, NOWHERE)
         keyed = self._definition.mode == "upsert"
         totals = handle.snapshot.totals
         held = latest_keys(handle, copy.table.key) if totals.rows + totals.hot_rows else None
-        offset = RecordOffset(self._definition.stream_of(copy.table.name), copy.position, after=before)
-        self._adapt(handle, copy.table)
+        offsets: list[RecordOffset | UpdateTable] = [
+            RecordOffset(self._definition.stream_of(copy.table.name), copy.position, after=before),
+            UpdateTable(None, {SHAPE: shape.to_json()}),
+        ]
+        self._adapt(handle, copy.table, {})
         if held is None or not held.num_rows:
-            report = land(handle, copy.rows, offsets=[offset])
+            report = land(handle, copy.rows, offsets=offsets)
         else:
             batches = list(copy.rows)
             gone = _missing(held, batches)
             if keyed:
-                report = land(handle, batches, deleted=gone.select(list(copy.table.key)), offsets=[offset])
+                report = land(handle, batches, deleted=gone.select(list(copy.table.key)), offsets=offsets)
             else:
                 told = _deletions(gone, copy.table, self._definition.epoch, copy.position)
-                report = land(handle, [*batches, *told], offsets=[offset])
+                report = land(handle, [*batches, *told], offsets=offsets)
         self._positions[copy.table.name] = copy.position
         return report
 
-    def refresh(self, copy: TableCopy) -> AppendReport:
+    def refresh(self, copy: TableCopy, shape: TableShape) -> AppendReport:
         """Commit the rows of a table once more, as newer versions of what is there; a log stays where it is."""
         if self._definition.mode == "upsert":
-            return self.copy(copy)
+            return self.copy(copy, shape)
         return land(self.make_table(copy.table), copy.rows)
 
     def change(self, pieces: Sequence[TableChanges], position: int, source: Source) -> int:
@@ -142,16 +150,22 @@ class Committer:
         return count
 
     def _follow(self, handle: TableHandle, table: SourceTable, source: Source) -> None:
-        """Have the lake's table follow what the source's was altered to, before its changes are committed."""
-        schema = handle.schema
-        new = [name for name in table.columns if name not in schema]
-        odd = _misfits(schema, table)
-        if odd or (new and source.has_silent_values(table.name, new)):
-            for copy in source.snapshot(source.discover([table.name])):
-                self.refresh(copy)
-        self._adapt(handle, table)
+        """Have the lake's table follow what the source's was altered to, before its changes are committed.
 
-    def _adapt(self, handle: TableHandle, table: SourceTable) -> None:
+        1. Copy it again if rows have got values without a change, 2. widen, 3. note the shape: killed in between, the
+        shape is still another, and the next run begins with 1.
+        """
+        shape = source.shape(table.name)
+        held = handle.snapshot.settings.get(SHAPE)
+        if held is not None and held == shape.to_json() and not _misfits(handle.schema, table):
+            self._adapt(handle, table, {})
+            return
+        if _misfits(handle.schema, table) or (held is not None and shape.has_silent_changes(held)):
+            for copy in source.snapshot(source.discover([table.name])):
+                self.refresh(copy, shape)
+        self._adapt(handle, table, {SHAPE: shape.to_json()})
+
+    def _adapt(self, handle: TableHandle, table: SourceTable, settings: Mapping[str, Any]) -> None:
         """Widen a table of the lake to hold what a table of the source holds."""
         for name in _misfits(handle.schema, table):
             add_column(handle, name, "dynamic")
@@ -160,8 +174,8 @@ class Committer:
             (name, kind) for name, kind in table.columns.items()
             if name not in schema or _is_wider_number(schema[name].type, kind)
         ]  # fmt: skip
-        if wider:
-            widen(handle, wider, {})
+        if wider or settings:
+            widen(handle, wider, settings)
 
     def _reduced(self, handle: TableHandle, pieces: Sequence[TableChanges]) -> tuple[list[pa.RecordBatch], pa.Table]:
         """Return what is left of changes when only the last of each key counts: rows, and keys that are no more."""

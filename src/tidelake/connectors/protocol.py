@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -70,6 +70,44 @@ class TableCopy:
     rows: Iterator[pa.RecordBatch]  # with the system columns
 
 
+@dataclass(frozen=True, slots=True)
+class ColumnShape:
+    """How a column is kept: a number that no other column of the table ever had, its type, and a default."""
+
+    number: int
+    type: str
+    has_default: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TableShape:
+    """How a table is kept at its source: its columns, and which file its rows are in."""
+
+    storage: int = 0
+    columns: Mapping[str, ColumnShape] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what is to be remembered of it."""
+        columns = {name: [column.number, column.type] for name, column in self.columns.items()}
+        return {"storage": self.storage, "columns": columns}
+
+    def has_silent_changes(self, since: Mapping[str, Any]) -> bool:
+        """Whether rows may have got values that no change tells of since the table was of another shape.
+
+        So it is with a new column that has a default, is an older one renamed, or came with new files; with one that
+        took the place of another; and with a type that was changed with all rows written anew.
+        """
+        held: Mapping[str, Any] = since["columns"]
+        numbers, is_rewritten = {number for number, _ in held.values()}, since["storage"] != self.storage
+        for name, column in self.columns.items():
+            if name not in held:
+                if column.has_default or column.number in numbers or is_rewritten:
+                    return True
+            elif held[name][0] != column.number or (held[name][1] != column.type and is_rewritten):
+                return True
+        return False
+
+
 class Source(Protocol):
     """What a kind of source can do. It holds connections: close it."""
 
@@ -89,12 +127,16 @@ class Source(Protocol):
         """Copy tables, each as it was at one moment after ``begin``; a copy must be read before the next is asked."""
         ...
 
+    def now(self) -> int:
+        """Return the position that the source's record of changes has reached."""
+        ...
+
     def stream(self, position: int | None) -> ChangeBatch | None:
         """Return the next changes that were not acknowledged; None if there are none now."""
         ...
 
-    def has_silent_values(self, table: str, columns: Sequence[str]) -> bool:
-        """Whether rows may have values in these new columns that no change tells of, as those of a default."""
+    def shape(self, table: str) -> TableShape:
+        """Describe how a table is kept now, so that what was altered since shows; nothing where it never does."""
         ...
 
     def acknowledge(self, position: int) -> None:

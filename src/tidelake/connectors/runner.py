@@ -114,8 +114,9 @@ class Runner:
             missing = [name for name in definition.tables if name not in positions]
             if missing:
                 self._tell(phase="snapshotting", error=None)
+                shapes = {name: source.shape(name) for name in missing}
                 for copy in source.snapshot(source.discover(missing)):
-                    rows = committer.copy(copy).rows
+                    rows = committer.copy(copy, shapes[copy.table.name]).rows
                     self._count(definition.tables[copy.table.name], copied=rows)
                     self._lake.at("sync.copied")
             self._stream(definition, source, committer)
@@ -124,6 +125,7 @@ class Runner:
 
     def _stream(self, definition: SourceDefinition, source: Source, committer: Committer) -> None:
         self._tell(phase="streaming", error=None)
+        upto = source.now()  # where a run that ends by itself ends: a busy source never has nothing new
         while not self._stop.is_set():
             if not self._goes_on():
                 return
@@ -136,6 +138,9 @@ class Runner:
                 if not self._follow:
                     return
                 self._stop.wait(POLL_S)
+            elif not self._follow and batch.position >= upto:
+                self._tell(now=True)
+                return
 
     def _commit(self, definition: SourceDefinition, source: Source, committer: Committer, batch: ChangeBatch) -> None:
         by_table: dict[str, list[TableChanges]] = {}

@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 
 from tidelake.connectors.postgres.types import PgType, data_type
-from tidelake.connectors.protocol import SourceTable
+from tidelake.connectors.protocol import ColumnShape, SourceTable, TableShape
 from tidelake.errors import InvalidInputError
 
 # The columns that name a row: those of the index that is the replica identity, else of the primary key; none where
@@ -42,9 +42,11 @@ SELECT w.asked::int8, t.typname::text, e.typname::text, w.typtypmod, e.typdelim:
 FROM wanted w JOIN pg_type t ON t.oid = w.oid
 LEFT JOIN pg_type e ON e.oid = t.typelem AND t.typcategory = 'A' WHERE w.typbasetype = 0
 """
-_DEFAULTS = """
-SELECT count(*) FROM pg_attribute WHERE attrelid = to_regclass(%s) AND attname = ANY(%s)
-  AND (atthasmissing OR atthasdef OR attidentity <> '' OR attgenerated <> '')
+_SHAPE = """
+SELECT a.attname::text, a.attnum, a.atttypid || ':' || a.atttypmod,
+       a.atthasmissing OR a.atthasdef OR a.attidentity <> '' OR a.attgenerated <> '', c.relfilenode::int8
+FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
+WHERE a.attrelid = to_regclass(%s) AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''
 """
 
 
@@ -97,7 +99,8 @@ class PgCatalog:
             found.append(PgType(kind.name, kind.element, own, kind.delimiter))
         return tuple(found)
 
-    def has_defaults(self, table: str, columns: Sequence[str]) -> bool:
-        """Whether rows may have got values of some columns without an update."""
-        found = self._connection.execute(_DEFAULTS, [quoted(table), list(columns)]).fetchone()
-        return bool(found and found[0])
+    def shape(self, table: str) -> TableShape:
+        """Return how a table is kept now."""
+        rows = self._connection.execute(_SHAPE, [quoted(table)]).fetchall()
+        columns = {name: ColumnShape(number, kind, default) for name, number, kind, default, _ in rows}
+        return TableShape(rows[0][4] if rows else 0, columns)

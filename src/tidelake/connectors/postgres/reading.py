@@ -26,7 +26,7 @@ from tidelake.connectors.postgres.catalog import PgCatalog
 from tidelake.connectors.postgres.connecting import connect, told_apart
 from tidelake.connectors.postgres.copying import copied
 from tidelake.connectors.postgres.messages import Relation, decode
-from tidelake.connectors.protocol import INSERT, ChangeBatch, SourceTable, TableCopy
+from tidelake.connectors.protocol import INSERT, ChangeBatch, SourceTable, TableCopy, TableShape
 from tidelake.connectors.system_columns import keys_of, lsns_of
 from tidelake.errors import InvalidInputError, NotFoundError, TidelakeError
 
@@ -109,7 +109,7 @@ class PostgresSource:
             known = max([*positions.values(), told or 0], default=0)
             if positions and self._told > known:
                 raise self._lost("somebody else has read from the replication slot", "slot_moved")
-            if positions and self._now() < max(positions.values()):
+            if positions and self.now() < max(positions.values()):
                 raise self._lost("the source is older than what was read from it, as after a restore", "source_older")
 
     def snapshot(self, tables: Sequence[SourceTable]) -> Iterator[TableCopy]:
@@ -126,10 +126,14 @@ class PostgresSource:
         finally:
             exporter.close()
 
+    def now(self) -> int:
+        """Return how far the log is written."""
+        return int(self._one("SELECT pg_current_wal_flush_lsn() - '0/0'")[0])
+
     def stream(self, position: int | None) -> ChangeBatch | None:
         """Return the next transactions, as many as have some number of changes together."""
         with told_apart():
-            now = self._now()
+            now = self.now()
             with self._connection().cursor().copy(self._peek(now)) as copy:
                 data = b"".join(copy)
             found = decode(data, self._known, self._describe, epoch=self._definition.epoch)
@@ -137,10 +141,10 @@ class PostgresSource:
             return ChangeBatch([], now, behind_bytes=0) if now - self._told >= IDLE_BYTES else None
         return ChangeBatch(found.changes, found.position, found.event_us, max(now - found.position, 0))
 
-    def has_silent_values(self, table: str, columns: Sequence[str]) -> bool:
-        """Whether new columns have a default, an identity or an expression, which rows have got without a change."""
+    def shape(self, table: str) -> TableShape:
+        """Return how a table is kept now."""
         with told_apart():
-            return self._pg().has_defaults(table, columns)
+            return self._pg().shape(table)
 
     def acknowledge(self, position: int) -> None:
         """Advance the slot."""
@@ -183,9 +187,6 @@ class PostgresSource:
             found = self._connection().execute(query.encode(), list(values)).fetchone()
         assert found is not None
         return found
-
-    def _now(self) -> int:
-        return int(self._one("SELECT pg_current_wal_flush_lsn() - '0/0'")[0])
 
     def _lost(self, words: str, kind: str) -> TidelakeError:
         name = self._definition.name

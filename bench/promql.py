@@ -78,6 +78,18 @@ def run(folder: Path, *, rows: int = ROWS, rounds: int = 5) -> Report:
     return Report("promql", workload, tuple(ratios), seconds, {}, METHOD)
 
 
+@contextmanager
+def contenders(folder: Path, rows: int) -> Iterator[tuple[Path, Ask | None]]:
+    """Fill a lake and Prometheus with the same samples; yield where the lake is, and how Prometheus is asked."""
+    series = max(10, SERIES * rows // ROWS)
+    labels = [{"job": f"job{at % 10}", "instance": f"host{at}:9100", "path": f"/p{at % 7}"} for at in range(series)]
+    times, values = _samples(series)
+    with _filled(folder / "lake", labels, times, values):
+        pass
+    with _prometheus(folder / "prometheus", labels, times, values) as theirs:
+        yield folder / "lake", theirs
+
+
 def _samples(series: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the times of the samples in milliseconds, without what each series adds, and values by (time, series)."""
     count = HOURS * 3600 // EVERY_S
@@ -137,7 +149,7 @@ def _prometheus(
     process = subprocess.Popen([server, *told], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         _wait(f"http://{address}/-/ready")
-        yield lambda text: _asked(address, text)
+        yield lambda text: asked(address, text)
     finally:
         process.terminate()
         process.wait()
@@ -167,7 +179,8 @@ def _wait(address: str) -> None:
             time.sleep(0.1)
 
 
-def _asked(address: str, text: str) -> bytes:
+def asked(address: str, text: str) -> bytes:
+    """Ask for a range, by HTTP."""
     start = START.timestamp()
     told = {"query": text, "start": start, "end": start + HOURS * 3600, "step": STEP_S}
     with urllib.request.urlopen(f"http://{address}/api/v1/query_range?{urllib.parse.urlencode(told)}") as answer:

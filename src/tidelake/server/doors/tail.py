@@ -31,7 +31,7 @@ import pyarrow as pa
 
 from tidelake.errors import InvalidInputError
 from tidelake.handle.table_handle import TableHandle
-from tidelake.model.snapshot import Counts, Snapshot
+from tidelake.model.snapshot import Counts, Scope, Snapshot
 from tidelake.query.json_rows import row_texts
 from tidelake.query.result import Result
 from tidelake.query.session import Language, View
@@ -88,6 +88,7 @@ class Missed:
 
 
 _readers = 0
+_heads: dict[Scope, tuple[int, float]] = {}  # the newest snapshots of tables that are followed, and when that was
 
 
 async def answer_tail(asked: Asked) -> Streamed:
@@ -142,11 +143,16 @@ class _Follower:
         return self.asked.question(self.text, self.language, namespace=self.table.info.namespace, view=view)
 
     async def next(self, place: Place) -> Sequence[Span | Missed]:
-        """Return what comes after a place."""
-        found: Sequence[Span | Missed] = await self.asked.questions.looked(
-            self.asked.grant, lambda: _next(self.table, place)
-        )
-        return found
+        """Return what comes after a place; the catalog is asked once for all who follow a table."""
+        scope, now_s = self.table.scope, time.monotonic()
+        known, at_s = _heads.get(scope, (0, 0.0))
+        if now_s - at_s < LOOK_S and known <= place.snapshot:
+            return []
+        _heads[scope] = (known, now_s)  # others wait for what this one finds
+        head, found = await self.asked.questions.looked(self.asked.grant, lambda: _next(self.table, place))
+        _heads[scope] = (head, time.monotonic())
+        steps: Sequence[Span | Missed] = found
+        return steps
 
     async def events(self, place: Place) -> AsyncGenerator[bytes, None]:
         """Yield events for ever."""
@@ -185,6 +191,8 @@ async def _followed(follower: _Follower, place: Place) -> AsyncIterator[AsyncIte
         yield events
     finally:
         _readers -= 1
+        if not _readers:
+            _heads.clear()
         await events.aclose()
 
 
@@ -225,11 +233,13 @@ def _cut(rows: pa.RecordBatchReader, skip: int) -> Iterator[pa.RecordBatch]:
             yield batch.slice(start, EVENT_ROWS)
 
 
-def _next(table: TableHandle, place: Place) -> Sequence[Span | Missed]:
-    """Return what comes after a place: snapshots to read, in order, and what cannot be read any more."""
+def _next(table: TableHandle, place: Place) -> tuple[int, Sequence[Span | Missed]]:
+    """Return the newest snapshot, and what comes after a place: snapshots to read, and what cannot be read any more."""
     head = table.snapshot
-    if head.sequence <= place.snapshot:
-        return []
+    return head.sequence, _steps(table, place, head) if head.sequence > place.snapshot else []
+
+
+def _steps(table: TableHandle, place: Place, head: Snapshot) -> Sequence[Span | Missed]:
     upto = min(head.sequence, place.snapshot + HEADERS)
     headers = table.catalog.history(table.scope, limit=HEADERS, before=upto + 1)
     found = [each for each in reversed(headers) if each.sequence > place.snapshot]

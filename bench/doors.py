@@ -1,0 +1,238 @@
+"""Measure the doors of a server: a stream of many rows by Flight, small questions by HTTP, a range query of PromQL.
+
+The server is a process of its own, and so are its peers and whoever sends small questions. Beside Flight stands a plain
+Flight server that reads the same rows from Parquet; beside PromQL stands Prometheus, where it is installed. It does not
+measure how rows come in: see ``serve``.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from statistics import median, quantiles
+from typing import Any
+from urllib.parse import urlsplit
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.flight as flight
+import pyarrow.parquet as pq
+
+import tidelake
+from bench import promql
+from bench.data import ROWS
+from bench.report import Ratio, Report
+from tests.support.servers import free_ports
+from tests.support.serving import Served, serving
+from tidelake.server.flight_words import message, wrapped
+
+STREAMED = 10_000_000  # rows
+CLIENTS, ASKED_S, WARM_S = 32, 10.0, 3.0
+SMALL = (
+    {"sql": "select count(*) c from bench.events where host = 'host7'"},
+    {"sql": "select service, count(*) c, avg(value) a from bench.events group by service order by service"},
+    {"kql": "bench.events | where n < 100 | project ts, service, value | order by ts asc | take 20"},
+    {"sql": "select max(n) m, min(n) l from bench.events"},
+)
+NOT_KEPT = {"TIDELAKE_SERVE_RESULT_CACHE_BYTES": "0"}
+METHOD = (
+    "Flight: all rows of five columns (a time, two texts, a real, a whole number) from the first request to the last "
+    "row, one endpoint after the other; the peer is pyarrow's own Flight server over one zstd Parquet file, which it "
+    "reads in batches of 65,536 rows as they are asked for. Ours keeps blocks that it decoded while there is room.",
+    f"HTTP: {CLIENTS} clients in a process of their own, each with a connection of its own, ask four small questions "
+    "about 10,000 rows in turn for ten seconds: of a server that keeps no answers, of one that does, and of one that "
+    "keeps them, texts that nobody asked before.",
+    "PromQL: a rate over 1,000 series and six hours by HTTP, both ours and Prometheus.",
+)
+
+
+def run(folder: Path, *, rows: int = ROWS, rounds: int = 5) -> Report:
+    """Measure all doors."""
+    count = STREAMED * rows // ROWS
+    with tidelake.connect(folder / "lake", upkeep=False) as lake:
+        _fill(lake, folder, count)
+    seconds: dict[str, tuple[float, ...]] = {}
+    rates: dict[str, float] = {}
+    ratios = []
+    with serving(folder / "lake", environment=NOT_KEPT) as served:
+        found = _asked_by_many(served, again=True)
+        rates["small questions"], seconds["small questions, 99 of 100"] = found["rate"], (found["p99"],)
+        ratios.append(Ratio("small questions a second against 500", 500.0, found["rate"], "/s", 1.0))
+        ratios.append(Ratio("99 of 100 small questions against 200 ms", found["p99"], 0.2, "s", 1.0))
+    with serving(folder / "lake") as served, _plain_flight(folder / "rows.parquet") as plain:
+        for _ in range(2):
+            _stream(served, count), _stream_plain(plain, count)
+        seconds["flight"] = tuple(_stream(served, count) for _ in range(rounds))
+        seconds["flight peer"] = tuple(_stream_plain(plain, count) for _ in range(rounds))
+        ratios.append(
+            Ratio("a stream by Flight against plain Flight from Parquet", median(seconds["flight"]),
+                  median(seconds["flight peer"]), "s", 1 / 0.9)
+        )  # fmt: skip
+        for name, again in (("new small questions", False), ("small questions whose answers are kept", True)):
+            found = _asked_by_many(served, again=again)
+            rates[name], seconds[f"{name}, 99 of 100"] = found["rate"], (found["p99"],)
+    ratios += _ranged(folder, rows, rounds, seconds)
+    workload = f"{count:,} rows by Flight; {CLIENTS} clients of small questions; PromQL over HTTP"
+    return Report("doors", workload, tuple(ratios), seconds, {}, METHOD, rates)
+
+
+def _fill(lake: tidelake.Lake, folder: Path, count: int) -> None:
+    """Make a large table and the same rows as Parquet, and a small table."""
+    columns = {"ts": "timestamp", "service": "string", "host": "string", "value": "real", "n": "long"}
+    big = lake.create_table("bench.rows", columns, flush_age="off")
+    with pq.ParquetWriter(folder / "rows.parquet", _rows(0, 1).schema, compression="zstd") as writer:
+        for start in range(0, count, 1_000_000):
+            part = _rows(start, min(1_000_000, count - start))
+            big.append(part)
+            writer.write_table(part, row_group_size=65_536 * 4)
+    big.flush()
+    small = lake.create_table("bench.events", columns, flush_age="off")
+    small.append(_rows(0, 10_000))
+    small.flush()
+
+
+def _rows(start: int, count: int) -> pa.Table:
+    chance = np.random.default_rng(start)
+    at = np.arange(start, start + count, dtype=np.int64)
+    services = pa.array([f"service-{n}" for n in range(24)])
+    hosts = pa.array([f"host{n}" for n in range(200)])
+    return pa.table(
+        {
+            "ts": pa.array(1_767_225_600_000_000 + at * 1000, pa.timestamp("us", tz="UTC")),
+            "service": services.take(pa.array(chance.integers(0, 24, count))),
+            "host": hosts.take(pa.array(chance.integers(0, 200, count))),
+            "value": chance.random(count),
+            "n": at,
+        }
+    )
+
+
+def _stream(served: Served, count: int) -> float:
+    began_s = time.perf_counter()
+    with flight.connect(f"grpc://{served.flight}") as client:
+        told = wrapped("CommandStatementQuery", message({1: b"select * from bench.rows"}))
+        info = client.get_flight_info(flight.FlightDescriptor.for_command(told))
+        found = sum(_counted(client.do_get(each.ticket)) for each in info.endpoints)
+    assert found == count, found
+    return time.perf_counter() - began_s
+
+
+def _stream_plain(address: str, count: int) -> float:
+    began_s = time.perf_counter()
+    with flight.connect(address) as client:
+        assert _counted(client.do_get(flight.Ticket(b"rows"))) == count
+    return time.perf_counter() - began_s
+
+
+def _counted(stream: Any) -> int:
+    return sum(chunk.data.num_rows for chunk in stream)
+
+
+class _PlainFlight(flight.FlightServerBase):  # type: ignore[misc]
+    """The rows of a Parquet file by Flight, as simply as that can be."""
+
+    def __init__(self, address: str, place: str) -> None:
+        self._place = place
+        super().__init__(address)
+
+    def do_get(self, context: Any, ticket: Any) -> Any:
+        """Give all rows."""
+        file = pq.ParquetFile(self._place)
+        return flight.GeneratorStream(file.schema_arrow, file.iter_batches(65_536))
+
+
+@contextmanager
+def _plain_flight(place: Path) -> Iterator[str]:
+    (port,) = free_ports(1)
+    address = f"grpc://127.0.0.1:{port}"
+    process = subprocess.Popen([sys.executable, "-m", "bench.doors", "plain", address, str(place)])
+    try:
+        until_s = time.monotonic() + 30
+        while True:
+            try:
+                with flight.connect(address) as client:
+                    client.wait_for_available(5)
+                    break
+            except (pa.ArrowException, flight.FlightError, OSError):
+                if time.monotonic() > until_s:
+                    raise
+                time.sleep(0.1)
+        yield address
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _asked_by_many(served: Served, *, again: bool) -> dict[str, float]:
+    command = [sys.executable, "-m", "bench.doors", "ask", served.url, "again" if again else "new"]
+    ran = subprocess.run(command, check=True, capture_output=True, text=True)
+    found: dict[str, float] = json.loads(ran.stdout)
+    return found
+
+
+def _ask(url: str, again: bool) -> dict[str, float]:
+    """Ask small questions from many threads, and return how many a second were answered, and how long 99 took."""
+    place = urlsplit(url)
+    begin_s = time.monotonic() + WARM_S
+    taken: list[list[tuple[float, float]]] = [[] for _ in range(CLIENTS)]
+
+    def ask(at: int) -> None:
+        connection = http.client.HTTPConnection(place.hostname or "", place.port, timeout=60)
+        n = 0
+        while time.monotonic() < begin_s + ASKED_S:
+            language, text = next(iter(SMALL[(at + n) % len(SMALL)].items()))
+            told = text if again else f"{text} {'--' if language == 'sql' else '//'} {at} {n}"
+            began_s = time.monotonic()
+            connection.request("POST", "/v1/query", json.dumps({language: told}), {"content-type": "application/json"})
+            answer = connection.getresponse()
+            body = answer.read()
+            assert answer.status == 200, body
+            taken[at].append((began_s, time.monotonic() - began_s))
+            n += 1
+
+    threads = [threading.Thread(target=ask, args=(at,)) for at in range(CLIENTS)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    found = [took for several in taken for began, took in several if began >= begin_s]
+    return {"rate": len(found) / ASKED_S, "p99": quantiles(found, n=100)[98]}
+
+
+def _ranged(folder: Path, rows: int, rounds: int, seconds: dict[str, tuple[float, ...]]) -> list[Ratio]:
+    """Measure a range query by HTTP, of both."""
+    text = promql.QUESTIONS["rate"]
+    asks: dict[str, Callable[[], bytes]] = {}
+    with promql.contenders(folder / "promql", rows) as (place, theirs), serving(place) as served:
+        asks["query_range"] = partial(promql.asked, served.url.removeprefix("http://"), text)
+        if theirs is not None:
+            asks["query_range of Prometheus"] = partial(theirs, text)
+        for name, ask in asks.items():
+            for _ in range(2):
+                ask()
+            seconds[name] = tuple(_timed(ask) for _ in range(rounds))
+    if theirs is None:
+        return []
+    ours, peer = (median(seconds[name]) for name in asks)
+    return [Ratio("query_range of a rate against Prometheus", ours, peer, "s", 1.0)]
+
+
+def _timed(ask: Callable[[], bytes]) -> float:
+    began_s = time.perf_counter()
+    ask()
+    return time.perf_counter() - began_s
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "plain":
+        _PlainFlight(sys.argv[2], sys.argv[3]).serve()
+    else:
+        print(json.dumps(_ask(sys.argv[2], sys.argv[3] == "again")))

@@ -224,6 +224,7 @@ def _what_next(root: Path, took: float) -> Panel:
     lines = [
         f"Done in {took:.0f} s. The lake is yours: {place}",
         "",
+        f"  tidelake ui --lake {place}      the same in a browser: ask, look, drill, see what is missing",
         f"  tidelake shell --lake {place}",
         f"  tidelake query --lake {place} \"obs.logs | where level == 'ERROR' | take 5\"",
         f"  tidelake explain --lake {place} \"obs.logs | where message has 'OutOfMemoryError'\"",

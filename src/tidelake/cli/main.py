@@ -56,6 +56,7 @@ COMMANDS = {
     "repair": "tidelake.cli.commands.series",
     "collect": "tidelake.cli.commands.collecting",
     "serve": "tidelake.cli.commands.serving",
+    "ui": "tidelake.cli.commands.serving",
     "tokens": "tidelake.cli.commands.serving",
     "sync": "tidelake.cli.commands.syncing",
     "inspect": "tidelake.cli.commands.files",

@@ -37,6 +37,8 @@ from tidelake.server.http import Doors, make_app
 from tidelake.server.memory import Budget
 from tidelake.server.meters import Meters
 from tidelake.server.otlp_grpc import start_grpc
+from tidelake.server.page.doors import PAGE_DOORS
+from tidelake.server.page.serving import page_routes
 from tidelake.server.protocols import PROTOCOLS
 from tidelake.server.questions import Limits, Questions
 from tidelake.server.settings import ServeSettings
@@ -83,7 +85,8 @@ async def _serve(
         lake, Limits(settings.query_seconds, settings.query_memory_bytes, settings.result_cache_bytes)
     )
     meters.watch_answers(questions.kept)
-    others = opened(DOORS, doors, lake, questions, partial(described, DOORS, PROTOCOLS))
+    asked = {**DOORS, "page": PAGE_DOORS}
+    others = [*page_routes(), *opened(asked, doors, lake, questions, partial(described, asked, PROTOCOLS))]
     app = make_app(doors, PROTOCOLS, _Readiness(lake, staging, stopping).check, others)
     server = _HttpServer(_http_config(settings, app))
     for number in (signal.SIGTERM, signal.SIGINT):

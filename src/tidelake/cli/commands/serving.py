@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
+import webbrowser
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -61,6 +63,47 @@ def serve(context: click.Context, /, config: str | None, **given: Any) -> None:
             click.echo(f"tidelake: {line}", err=True)
         sys.exit(1)
     run(settings, ready=lambda where: click.echo(f"tidelake: serving {settings.lake} at {where}", err=True))
+
+
+@click.command()
+@click.option("--lake", "where", metavar="WHERE", help="Which lake; see tidelake --help.")
+@click.option("--objects", envvar="TIDELAKE_OBJECTS", metavar="WHERE", help="The object store beside a catalog.")
+@click.option("--endpoint", envvar="TIDELAKE_ENDPOINT", metavar="URL", help="Where the S3 server is, if not AWS.")
+@click.option("--port", type=int, default=0, metavar="N", help="Where to listen; any that is free by default.")
+@click.option("--open/--no-open", "opens", default=True, help="Whether to open a browser.")
+@click.pass_context
+def ui(
+    context: click.Context, /, where: str | None, objects: str | None, endpoint: str | None, port: int, opens: bool
+) -> None:
+    """Look at a lake in a browser.
+
+    A server for this machine alone is started, and its page opened: ask, look, drill, and see what is missing. Ctrl-C
+    ends it. A lake that has tokens asks for one here too.
+
+    \b
+    Examples:
+      tidelake ui --lake demo-lake/lake
+      tidelake ui --no-open --port 8080
+    """
+    from tidelake.lake import connect
+    from tidelake.server.process import serve as run
+    from tidelake.server.settings import OFF, ServeSettings
+
+    lake = where or context.obj or "lake"
+    connect(
+        lake, objects=objects, endpoint=endpoint, create=False, upkeep=False
+    ).close()  # or say now that it is not there
+    settings = ServeSettings(
+        lake=lake, objects=objects, endpoint=endpoint, port=port, otlp_port=OFF, flight_port=OFF, log_level="warning",
+        drain_s=1.0,
+    )  # fmt: skip
+
+    def ready(address: str) -> None:
+        click.echo(f"tidelake: the page of {lake} is at {address} (Ctrl-C ends it)", err=True)
+        if opens:
+            threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
+
+    run(settings, ready=ready)
 
 
 @click.group()

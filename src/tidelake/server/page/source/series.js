@@ -1,0 +1,81 @@
+// Rows to what a chart draws: an axis, and values along it for each series. Pure. It does not draw: see chart.js.
+const MOST_SERIES = 40;
+
+const numeric = (value) => (value === null || value === undefined || value === "" ? null : Number(value));
+
+export function columnsOf(answer) {
+  const times = answer.columns.filter((each) => each.kind === "time");
+  const numbers = answer.columns.filter((each) => each.kind === "number");
+  const others = answer.columns.filter((each) => each.kind !== "time" && each.kind !== "number");
+  return { times, numbers, others };
+}
+
+// Values along time, or along a number: { x: [...], series: [{ name, values }], isTime, left: series not shown }.
+export function alongAxis(answer) {
+  const { times, numbers, others } = columnsOf(answer);
+  const axis = times[0] ?? numbers[0];
+  const values = numbers.filter((each) => each !== axis);
+  if (!axis || !values.length) return null;
+  const isTime = axis === times[0];
+  const byName = new Map();
+  const places = new Map();
+  for (let row = 0; row < answer.rows; row += 1) {
+    const x = numeric(axis.raw(row));
+    if (x === null || Number.isNaN(x)) continue;
+    if (!places.has(x)) places.set(x, places.size);
+    const label = others.map((each) => told(each.raw(row))).join(" · ");
+    for (const value of values) {
+      const name = label ? (values.length > 1 ? `${label} · ${value.name}` : label) : value.name;
+      let held = byName.get(name);
+      if (!held) byName.set(name, (held = new Map()));
+      const y = numeric(value.raw(row));
+      if (y !== null && Number.isFinite(y)) held.set(x, y);
+    }
+  }
+  const x = [...places.keys()].sort((a, b) => a - b);
+  const all = [...byName].map(([name, held]) => ({ name, held, weight: sum(held.values()) })).sort((a, b) => b.weight - a.weight);
+  const kept = all.slice(0, MOST_SERIES);
+  return { x, isTime, left: all.length - kept.length, by: others.map((each) => each.name), series: kept.map(({ name, held }) => ({ name, values: x.map((at) => held.get(at)) })) }; // undefined: a line goes on over what one series lacks
+}
+
+function sum(values) {
+  let all = 0;
+  for (const value of values) all += Math.abs(value);
+  return all;
+}
+
+const told = (value) => (value === null || value === undefined ? "null" : typeof value === "object" ? JSON.stringify(value) : String(value));
+
+// The distance between windows, by the smallest step that is seen.
+export function stepOf(x) {
+  let least = Infinity;
+  for (let at = 1; at < x.length; at += 1) least = Math.min(least, x[at] - x[at - 1]);
+  return Number.isFinite(least) ? least : null;
+}
+
+// A line does not go on over windows that are not there: a place without values is put into each such jump.
+export function broken(data, { least = 1.5 } = {}) {
+  const step = stepOf(data.x);
+  if (!data.isTime || !step || data.x.length < 3) return data;
+  const x = [], from = [];
+  data.x.forEach((at, place) => {
+    if (place && at - data.x[place - 1] > step * least) { x.push(data.x[place - 1] + step); from.push(-1); }
+    x.push(at);
+    from.push(place);
+  });
+  return { ...data, x, series: data.series.map((each) => ({ ...each, values: from.map((place) => (place < 0 ? null : each.values[place])) })) };
+}
+
+// Values by name, for bars and slices.
+export function byName(answer) {
+  const { numbers, others, times } = columnsOf(answer);
+  const labels = others.length ? others : times;
+  const values = labels.length ? numbers : numbers.slice(1);
+  const names = labels.length ? labels : numbers.slice(0, 1);
+  if (!values.length) return null;
+  const rows = [];
+  for (let row = 0; row < Math.min(answer.rows, 2000); row += 1) {
+    rows.push({ name: names.map((each) => (each.kind === "time" ? new Date(each.raw(row)).toISOString().slice(0, 19).replace("T", " ") : told(each.raw(row)))).join(" · ") || `${row + 1}`, values: values.map((each) => numeric(each.raw(row))) });
+  }
+  return { rows, values: values.map((each) => each.name), left: answer.rows - rows.length };
+}

@@ -1,0 +1,470 @@
+"""Look at the page with a real browser: every view opened, typed into and clicked; rows that are hostile stay text."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Literal, TypeAlias
+from urllib.parse import urlencode
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, Request, expect
+
+import tidelake
+from tests.support.browsers import browser as opened_browser
+from tests.support.serving import Served, serving
+
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")  # of the driver's own pipes, when it ends
+
+Scheme: TypeAlias = Literal["light", "dark"]
+
+START = datetime(2026, 3, 14, 9, tzinfo=UTC)
+WITHIN_MS = 20_000  # machines that are busy with other tests take their time
+HOSTILE = {
+    "script": "<script>window.ran = 1</script>",
+    "image": "<img src=x onerror='window.ran = 1'>",
+    "turned": "abc \u202e fed \u2066 \u0007",
+    "long": "x" * 1_000_000,
+    "quoted": "\"'`${window.ran = 1}{{7*7}}</textarea></style>",
+}
+
+
+@pytest.fixture(scope="module")
+def lake_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("looked") / "lake"
+    with tidelake.connect(place, upkeep=False) as lake:
+        _logs(lake)
+        _metrics(lake)
+        _spans(lake)
+        _hostile(lake)
+    return place
+
+
+def _logs(lake: tidelake.Lake) -> None:
+    columns = {"ts": "timestamp", "level": "string", "service": "string", "message": "string", "trace_id": "string",
+               "attributes": "dynamic"}  # fmt: skip
+    logs = lake.create_table("obs.logs", columns, time="ts")
+    rows = []
+    for n in range(3600):
+        bad = 2000 <= n < 2200 and n % 2 == 0
+        rows.append(
+            {
+                "ts": START + timedelta(seconds=n),
+                "level": "ERROR" if bad else "INFO",
+                "service": "payments" if bad else f"s{n % 3}",
+                "message": f"OutOfMemoryError in worker {n}" if bad else f"request {n} served",
+                "trace_id": f"t{n // 10}",
+                "attributes": {
+                    "http": {"status": 500 if bad else 200},
+                    "deploy": {"version": "2.4.1" if bad else "2.4.0"},
+                },
+            }
+        )
+    logs.append(rows)
+    logs.flush()
+
+
+def _metrics(lake: tidelake.Lake) -> None:
+    columns = {"ts": "timestamp", "host": "string", "memory": "real"}
+    metrics = lake.create_table("obs.metrics", columns, time="ts", bucket="1m", entity=["host"], coverage="track")
+    rows = [
+        {"ts": START + timedelta(minutes=n), "host": host, "memory": 50.0 + n}
+        for n in range(60)
+        for host in ("pay-1", "pay-2")
+        if host == "pay-1" or not 33 <= n < 48
+    ]
+    metrics.append(rows)
+
+
+def _spans(lake: tidelake.Lake) -> None:
+    columns = {"time": "timestamp", "start_time_unix_nano": "long", "duration_nano": "long", "trace_id": "string",
+               "span_id": "string", "parent_span_id": "string", "name": "string", "service_name": "string",
+               "status_code": "string"}  # fmt: skip
+    spans = lake.create_table("obs.otel_spans", columns, time="time")
+    at = int((START + timedelta(seconds=2000)).timestamp()) * 10**9
+    told = [("a", "", "GET /pay", 9), ("b", "a", "charge", 6), ("c", "b", "insert", 2), ("d", "zz", "orphan", 1)]
+    spans.append(
+        [
+            {"time": START + timedelta(seconds=2000), "start_time_unix_nano": at + n * 10**6,
+             "duration_nano": ms * 10**6, "trace_id": "t200", "span_id": id_, "parent_span_id": parent,
+             "name": name, "service_name": "payments",
+             "status_code": "ERROR" if id_ == "c" else "OK"}
+            for n, (id_, parent, name, ms) in enumerate(told)
+        ]
+    )  # fmt: skip
+
+
+def _hostile(lake: tidelake.Lake) -> None:
+    rows = [
+        {"ts": START, "message": text, "level": text[:40], "trace_id": "<b>", "tags": {text[:60]: [text[:60], None]}}
+        for text in HOSTILE.values()
+    ]
+    rows += [{"ts": START, "message": None, "level": None, "trace_id": None, "tags": None}]
+    columns = {
+        "ts": "timestamp",
+        "message": "string",
+        "level": "string",
+        "trace_id": "string",
+        "tags": "dynamic",
+        "x": "real",
+    }
+    table = lake.create_table("obs.hostile", columns, time="ts")
+    table.append([{**row, "x": float("nan")} for row in rows])
+    wide = lake.create_table("obs.wide", {"ts": "timestamp", **{f"c{n}": "long" for n in range(2000)}}, time="ts")
+    wide.append([{"ts": START, **{f"c{n}": n for n in range(2000)}}])
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with opened_browser() as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def served(lake_folder: Path, browser: Browser) -> Iterator[Served]:
+    with serving(lake_folder) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def context(browser: Browser, served: Served) -> Iterator[BrowserContext]:
+    one = browser.new_context(viewport={"width": 1280, "height": 800}, locale="en-US", base_url=served.url)
+    one.set_default_timeout(WITHIN_MS)
+    expect.set_options(timeout=WITHIN_MS)
+    yield one
+    one.close()
+
+
+@pytest.fixture
+def page(context: BrowserContext, served: Served) -> Iterator[Page]:
+    """Yield a tab; nothing in it may go wrong, and no request may leave the server."""
+    tab = context.new_page()
+    wrong: list[str] = []
+
+    def on_request(request: Request) -> None:
+        if not request.url.startswith((served.url, "blob:", "data:")):
+            wrong.append(request.url)
+
+    tab.on("request", on_request)
+    tab.on("pageerror", lambda error: wrong.append(str(error)))
+    tab.on("console", lambda told: wrong.append(told.text) if "Content Security" in told.text else None)
+    yield tab
+    assert tab.evaluate("window.ran") is None
+    tab.close()
+    assert wrong == []
+
+
+def asked(page: Page, text: str, **more: str) -> None:
+    """Open the view of a question, and wait for its answer."""
+    page.goto("/#/ask?" + urlencode({"q": text, **more}))
+    expect(page.locator(".told .facts")).to_contain_text("row")
+
+
+def cells(page: Page, column: int) -> list[str]:
+    return page.locator(f".tr [aria-colindex='{column}']").all_text_contents()
+
+
+def test_a_question_is_typed_run_and_shown(page: Page) -> None:
+    page.goto("/")
+    page.get_by_role("button", name="obs.logs").first.click()
+    expect(page.locator(".facts")).to_contain_text("1,000 rows")
+    editor = page.locator(".cm-content")
+    editor.click()
+    page.keyboard.press("Control+A")
+    page.keyboard.insert_text("obs.logs\n| where level == 'ERROR'\n| order by ts asc")
+    page.keyboard.press("Control+Enter")
+    expect(page.locator(".facts")).to_contain_text("100 rows")
+    assert "q=obs.logs" in page.url
+    assert cells(page, 2)[:3] == ["ERROR"] * 3
+    expect(page.locator(".hits .plot canvas")).to_be_visible()
+    page.go_back()
+    expect(page.locator(".facts")).to_contain_text("1,000 rows")
+
+
+def test_completion_comes_from_the_server_while_typing(page: Page) -> None:
+    page.goto("/")
+    page.locator(".cm-content").click()
+    page.keyboard.type("obs.logs | where serv")
+    option = page.locator(".cm-tooltip-autocomplete li").first
+    expect(option).to_contain_text("service")
+    page.wait_for_timeout(150)  # a list that has just changed does not take a key that was meant for the one before
+    page.keyboard.press("Tab")
+    page.keyboard.type(" == ")
+    page.keyboard.press("Control+Space")
+    expect(page.locator(".cm-tooltip-autocomplete li").first).to_contain_text("payments")
+    page.keyboard.press("Enter")
+    page.keyboard.press("Control+Enter")
+    expect(page.locator(".facts")).to_contain_text("100 rows")
+
+
+def test_a_mistake_is_shown_at_its_place(page: Page) -> None:
+    page.goto("/#/ask?" + urlencode({"q": "obs.logs\n| where levl == 1"}))
+    expect(page.get_by_role("alert")).to_contain_text("did you mean 'level'")
+    assert page.locator(".cm-mistake").text_content() == "levl"
+
+
+@pytest.mark.parametrize(
+    ("language", "text"),
+    [("sql", "select level, count(*) n from obs.logs group by level order by n"), ("promql", "vector(5)")],
+)
+def test_other_languages_answer_too(page: Page, language: str, text: str) -> None:
+    asked(page, text, l=language, tab="rows")
+    assert len(cells(page, 1)) >= 2
+
+
+def test_a_row_is_opened_and_its_values_narrow_the_question(page: Page) -> None:
+    asked(page, "obs.logs\n| order by ts asc")
+    page.locator("#cell-2-3").click()
+    panel = page.locator(".row-panel")
+    expect(panel).to_contain_text("request 2 served")
+    expect(panel.locator(".tree").first).to_contain_text("status")
+    assert "row=2" in page.url
+    panel.get_by_role("button", name="only service s2").click()
+    expect(page.locator(".facts")).to_contain_text("1,166 rows")
+    page.locator("#cell-0-3").click()
+    page.get_by_role("button", name="not attributes.http.status 200").click()
+    expect(page.get_by_role("heading", name="No rows")).to_be_visible()
+    assert '| where service == "s2"' in page.locator(".cm-content").inner_text().replace("\xa0", " ")
+    page.go_back()
+    page.locator("#cell-0-3").click()
+    page.get_by_role("link", name="± 10 s").click()
+    expect(page.locator(".facts")).to_contain_text("13 rows")
+
+
+def test_a_trace_is_a_waterfall_with_the_lines_beside_it(page: Page) -> None:
+    page.goto("/#/trace/t200?table=obs.logs")
+    spans = page.locator(".waterfall [role=row]")
+    expect(spans).to_have_count(4 + 10)
+    assert [spans.nth(n).get_attribute("aria-level") for n in range(4)] == ["1", "2", "3", "1"]
+    spans.nth(2).get_by_role("gridcell").first.click()
+    expect(spans.nth(2)).to_contain_text("duration_nano")
+
+
+def test_a_chart_is_drawn_zoomed_and_hatched_where_nothing_is_held(page: Page) -> None:
+    text = "obs.metrics\n| where host == 'pay-2'\n| summarize avg(memory) by bin(ts, 1m)\n| render timechart"
+    asked(page, text)
+    plot = page.locator(".drawn .plot")
+    expect(plot).to_have_attribute("aria-label", re.compile("1 window not held"))
+    expect(page.locator(".legend")).to_contain_text("not held")
+    both = text.replace("| where host == 'pay-2'\n", "")
+    asked(page, both)
+    expect(plot).to_have_attribute("aria-label", re.compile("1 window held in part"))
+    expect(page.locator(".legend")).to_contain_text("without pay-2")
+    box = plot.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + 300, box["y"] + 100)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 500, box["y"] + 120, steps=4)
+    page.mouse.up()
+    page.wait_for_url(re.compile("from=2026-03-14T09"))
+    for kind in ("area", "column", "bar", "scatter", "pie", "card"):
+        page.get_by_role("radio", name=kind, exact=True).click()
+        expect(page.locator(".drawn figure, .drawn .cards").first).to_be_visible()
+
+
+def test_a_time_is_picked_on_what_the_table_holds(page: Page) -> None:
+    asked(page, "obs.logs")
+    page.locator("button.time").click()
+    strip = page.locator(".held svg")
+    box = strip.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + 20)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * 0.75, box["y"] + 20, steps=3)
+    page.mouse.up()
+    expect(page.locator(".facts")).to_contain_text(re.compile(r"8\d\d|9\d\d"))
+    page.locator("button.time").click()
+    page.get_by_role("button", name="last 5 minutes").click()
+    expect(page.get_by_role("heading", name="No rows")).to_be_visible()
+    page.get_by_role("button", name="Look at all that is held").click()
+    expect(page.locator(".facts")).to_contain_text("3,600 rows")
+
+
+def test_what_was_read_is_a_funnel(page: Page) -> None:
+    asked(page, "obs.logs | where message has 'nothing'", tab="plan")
+    expect(page.locator(".funnel li").first).to_contain_text("snapshot")
+    expect(page.locator(".funnel h3")).to_contain_text("reads 0.0 % of the bytes")
+
+
+def test_tables_show_fields_history_extents_and_coverage(page: Page) -> None:
+    page.goto("/#/tables")
+    page.get_by_role("link", name="obs.metrics").click()
+    expect(page.locator(".list")).to_contain_text("pay-1, pay-2")
+    page.get_by_role("tab", name="Coverage").click()
+    expect(page.locator(".table-view")).to_contain_text("1 gap")
+    expect(page.locator(".heat canvas")).to_have_attribute("aria-label", "missing somewhere: pay-2")
+    page.get_by_role("link", name="look around it").click()
+    expect(page.locator(".legend")).to_contain_text("not held")
+    page.goto("/#/table/obs.logs/extents")
+    expect(page.locator(".lanes rect")).to_have_count(1)
+    page.get_by_role("tab", name="History").click()
+    page.get_by_role("row", name="1 2").get_by_role("link", name="look at it").last.click()
+    expect(page.get_by_role("heading", name="No rows")).to_be_visible()
+    page.get_by_role("button", name="as of snapshot 1").click()
+    expect(page.locator(".facts")).to_contain_text("1,000 rows")
+
+
+def test_rows_are_watched_paused_and_none_is_lost(page: Page, served: Served) -> None:
+    def send(*numbers: int) -> None:
+        lines = [json.dumps({"ts": START.isoformat(), "level": "LIVE", "message": f"live {n}"}) for n in numbers]
+        with served.client() as client:
+            assert client.post("/v1/ingest/obs.logs", content="\n".join(lines)).status_code == 200
+
+    page.goto("/#/tail?" + urlencode({"table": "obs.logs", "where": "level == 'LIVE'"}))
+    expect(page.locator(".lamp")).to_have_text("listening")
+    page.wait_for_timeout(300)  # until it listens: what comes before is not new
+    send(1, 2)
+    expect(page.locator(".told .facts")).to_contain_text("2 rows")
+    page.get_by_role("button", name="Pause").click()
+    send(3)
+    page.get_by_role("button", name="Resume").click()
+    expect(page.locator(".told .facts")).to_contain_text("3 rows")
+    assert sorted(cells(page, 4)) == ["live 1", "live 2", "live 3"]
+
+
+def test_health_lists_tables_and_stops_a_question(page: Page, context: BrowserContext) -> None:
+    other = context.new_page()
+    endless = "select count(*) from range(100000000) a, range(100000000) b where a.id * b.id = 7"
+    other.goto("/#/ask?" + urlencode({"q": endless, "l": "sql"}))
+    page.goto("/#/health")
+    expect(page.locator(".list").last).to_contain_text("obs.logs")
+    page.get_by_role("button", name="Stop").click()
+    expect(other.locator(".failure")).to_be_visible()
+    other.close()
+
+
+def test_a_dashboard_is_made_and_asks_again_only_after_a_commit(page: Page, served: Served) -> None:
+    page.goto("/#/boards")
+    page.get_by_role("button", name="New dashboard").click()
+    page.get_by_role("textbox", name="name").fill("The shop")
+    page.keyboard.press("Enter")
+    page.get_by_role("button", name="Add panel").first.click()
+    dialog = page.get_by_role("dialog", name="panel")
+    dialog.get_by_label("title").fill("errors <b>")
+    dialog.locator(".cm-content").click()
+    page.keyboard.insert_text("obs.otel_spans | summarize n = count() by service_name")
+    dialog.get_by_label("shown as").select_option("card")
+    dialog.get_by_role("button", name="Done").click()
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_role("button", name="Edit")).to_be_visible()
+    page.reload()
+    card = page.locator(".panel .card b")
+    expect(card).to_have_text("4")
+    expect(page.locator(".panel header")).to_contain_text("errors <b>")
+    asks: list[str] = []
+    page.on("request", lambda request: asks.append(request.url) if request.url.endswith("/v1/query") else None)
+    with page.expect_response("**/v1/tables"):
+        pass
+    page.wait_for_timeout(300)
+    assert asks == []
+    line = json.dumps({"time": START.isoformat(), "trace_id": "t9", "span_id": "e", "service_name": "payments"})
+    with served.client() as client:
+        assert client.post("/v1/ingest/obs.otel_spans", content=line).status_code == 200
+    expect(card).to_have_text("5")
+    assert len(asks) == 1
+
+
+def test_a_question_is_saved_with_its_parameters(page: Page) -> None:
+    asked(page, "obs.logs | where level == $level | take 7", **{"p.level": "ERROR"})
+    expect(page.locator(".facts")).to_contain_text("7 rows")
+    page.get_by_role("button", name="Save").click()
+    page.get_by_role("textbox", name="name").fill("By level")
+    page.keyboard.press("Enter")
+    page.locator(".side").get_by_role("link", name="By level").click()
+    expect(page.locator(".parameters input")).to_have_value("ERROR")
+
+
+VIEWS = (
+    "ask?q=obs.hostile&row=0", "ask?q=obs.hostile&row=3", "ask?q=obs.hostile&row=5", "ask?q=obs.wide&row=0",
+    "ask?q=obs.hostile+|+summarize+n+%3D+count()+by+message+|+render+barchart",
+    "ask?q=obs.hostile+|+summarize+n+%3D+count()+by+level+|+render+piechart",
+    "ask?q=obs.hostile+|+summarize+n+%3D+max(x)+by+ts,+level+|+render+timechart",
+    "ask?q=obs.hostile&tab=plan", "table/obs.hostile", "table/obs.wide", "trace/%3Cb%3E?table=obs.hostile",
+    "ask?q=%3Cscript%3Ewindow.ran%3D1%3C/script%3E", "board/%3Cimg%20src%3Dx%3E", "%3Cscript%3E",
+)  # fmt: skip
+
+
+def test_hostile_rows_are_text_in_every_view(page: Page) -> None:
+    for where in VIEWS:
+        page.goto(f"/#/{where}")
+        page.wait_for_load_state("networkidle")
+        expect(page.locator("main")).to_be_visible()
+        assert page.locator("main script, main img[src='x']").count() == 0, where
+        assert page.evaluate("window.ran") is None, where
+        assert "\u202e" not in page.locator("main").inner_text(), where
+
+
+def test_wide_rows_and_long_values_cost_what_is_seen(page: Page) -> None:
+    asked(page, "obs.wide")
+    assert page.locator(".td").count() < 60
+    asked(page, "obs.hostile | where strlen(message) > 1000", row="0")
+    assert max(map(len, cells(page, 2))) < 500
+    page.get_by_role("button", name=re.compile("all 977 KiB")).first.click()
+    expect(page.locator(".row-panel")).to_contain_text("x" * 5000)
+
+
+def test_the_incident_is_found_by_keyboard_alone(page: Page) -> None:
+    page.goto("/")
+    expect(page.get_by_role("heading", name="Ask something")).to_be_visible()
+    page.keyboard.press("/")
+    page.keyboard.type("obs.logs | where level == 'ERROR' | order by ts asc")
+    page.keyboard.press("Control+Enter")
+    expect(page.locator(".facts")).to_contain_text("100 rows")
+    page.keyboard.press("Escape")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    expect(page.locator(".row-panel")).to_contain_text("OutOfMemoryError in worker 2002")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("=")
+    expect(page.locator(".cm-content")).to_contain_text('service == "payments"')
+    page.keyboard.press("g")
+    page.keyboard.press("t")
+    expect(page.get_by_role("heading", name="Tables")).to_be_visible()
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog", name="keyboard shortcuts")).to_be_visible()
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "dark"), (400, "light"), (400, "dark")])
+def test_it_is_readable_on_a_phone_and_in_the_dark(
+    browser: Browser, served: Served, width: int, scheme: Scheme
+) -> None:
+    one = browser.new_context(
+        viewport={"width": width, "height": 800}, color_scheme=scheme, locale="en-US", base_url=served.url
+    )
+    tab = one.new_page()
+    for where in ("ask?q=obs.logs", "tables", "health"):
+        tab.goto(f"/#/{where}")
+        expect(tab.locator("main")).to_contain_text("level" if "ask" in where else "obs.logs")
+        assert tab.evaluate("document.documentElement.scrollWidth") <= width
+    ground, ink = tab.evaluate(
+        "[getComputedStyle(document.body).backgroundColor, getComputedStyle(document.body).color]"
+    )
+    assert _light(ground) > _light(ink) if scheme == "light" else _light(ground) < _light(ink)
+    one.close()
+
+
+def _light(colour: str) -> float:
+    return sum(map(float, re.findall(r"[\d.]+", colour)[:3]))
+
+
+def test_everything_that_is_pressed_has_a_name(page: Page) -> None:
+    for where in (
+        "ask?q=obs.logs&row=1",
+        "tail?table=obs.logs",
+        "tables",
+        "table/obs.metrics/coverage",
+        "health",
+        "boards",
+    ):
+        page.goto(f"/#/{where}")
+        page.wait_for_timeout(400)
+        nameless = page.evaluate(
+            """() => [...document.querySelectorAll("button, a, input, select, [role=img], canvas")].filter((each) =>
+                 each.offsetParent && !(each.ariaLabel || each.textContent.trim() || each.labels?.length || each.title
+                 || each.closest("[role=img]"))).map((each) => each.outerHTML.slice(0, 120))"""
+        )
+        assert nameless == [], where

@@ -1,7 +1,8 @@
 """Translate the conditions that Spark pushes to a table of the catalog, count what they leave, and delete by them.
 
 A condition is a tree of Spark's public predicates: ``{"name": "=", "children": [{"column": […]}, {"type": …, "value":
-…}]}``. Values are as Spark keeps them (times in microseconds UTC, dates in days), so that no time zone comes between.
+…}]}``; a path into a VARIANT is ``{"variant": […], "path": "$.a", "to": "string"}``. Values are as Spark keeps them
+(times in microseconds UTC, dates in days), so that no time zone comes between.
 A part that cannot be said in a predicate bounds nothing: reads let Spark check rows again, deletes and overwrites
 refuse. It does not translate single comparisons: see ``filters``.
 """
@@ -19,6 +20,7 @@ from tidelake.maintain.delete import delete
 from tidelake.model.expression import parse_where
 from tidelake.model.predicate import And, Or, Predicate
 from tidelake.model.schema import Schema
+from tidelake.spark.catalog.path_conditions import path_bound
 from tidelake.spark.filters import translate
 from tidelake.spark.lines import pushed as d
 from tidelake.spark.options import known_options
@@ -107,6 +109,8 @@ def meant(tree: Mapping[str, Any], schema: Schema) -> Meant:
         if len(said) < len(sides):
             return Meant(None, is_exact)  # one side is true of all rows, or not known
         return Meant(Or(tuple(said)), is_exact)
+    if any("variant" in each for each in children):
+        return Meant(path_bound(tree, schema), False)
     leaf = _filter(tree)
     if leaf is None:
         return NOTHING

@@ -22,6 +22,7 @@ import org.apache.spark.sql.connector.catalog.SupportsWrite;
 import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableCapability;
 import org.apache.spark.sql.connector.catalog.TableProvider;
+import org.apache.spark.sql.connector.expressions.Cast;
 import org.apache.spark.sql.connector.expressions.Expression;
 import org.apache.spark.sql.connector.expressions.Literal;
 import org.apache.spark.sql.connector.expressions.NamedReference;
@@ -368,11 +369,36 @@ class Door {
           || value instanceof Boolean;
       node.put("type", ((Literal) given).dataType().simpleString());
       node.put("value", isPlain ? value : value.toString());
-    } else {
+    } else if (!variant(given, node)) {
       node.put("name", "?");
       node.put("children", new ArrayList());
     }
     return node;
+  }
+
+  /** Tells of a path into a VARIANT column, where this Spark pushes such down. */
+  static boolean variant(Expression given, Map node) {
+    if (given instanceof Cast && variant(((Cast) given).expression(), node)) {
+      node.put("to", "variant".equals(node.get("to")) ? ((Cast) given).dataType().simpleString() : "?");
+      return true;
+    }
+    if (!given.getClass().getName().equals("org.apache.spark.sql.connector.expressions.VariantGet")) {
+      return false;
+    }
+    try {
+      Object child = given.children()[0];
+      if (child instanceof NamedReference) {
+        Object path = given.getClass().getMethod("path", new Class[0]).invoke(given, new Object[0]);
+        Object to = given.getClass().getMethod("targetType", new Class[0]).invoke(given, new Object[0]);
+        node.put("variant", ((NamedReference) child).fieldNames());
+        node.put("path", path);
+        node.put("to", ((DataType) to).simpleString());
+        return true;
+      }
+    } catch (Exception error) {
+      return false;  // it prunes nothing
+    }
+    return false;
   }
 }
 

@@ -11,6 +11,7 @@ import pytest
 import tidelake
 from tidelake import Lake
 from tidelake.query.session import run
+from tidelake.scan import extents
 from tidelake.write.alter import change_settings
 
 ROWS = 3_000
@@ -75,6 +76,14 @@ KQL = (
     "T | extend k = tolong(event.http.status) | summarize count() by k",
     "T | where n < 50 | project n, event.mixed, event.opt, event.user.tags, event.nothing | order by n asc",
     "T | summarize count() by event.level",
+    "T | summarize n = count(), least = min(tostring(event.mixed)), most = max(todouble(event.mixed))"
+    " by isnull(event.mixed)",
+    "T | where event.level startswith 'W' or event.level has 'info'"
+    " | summarize n = count() by strlen(tostring(event.level)) | where n > 3",
+    "T | where event.nothing == 'x' | count",
+    "T | where event.http.took > 50.0 | count",
+    "T | summarize countif(event.level == 'ERROR'), dcount(tostring(event.level))",
+    "T | where event.level == 'WARN' and ts < datetime(2023-11-14 22:13:21) | count",
     "T | where n < 20 | project n, event | order by n asc",
     "T | where event.user.tags[0] == 'x' | count",
     "T | where event.level == 'WARN' | take 5 | count",
@@ -93,6 +102,15 @@ SQL = (
     "select count(distinct event.http.path::string) from T where event.level in ('WARN', 'ERROR')",
     "select a.n from T a where a.event.level = 'ERROR'"
     " and exists (select 1 from T b where b.n = a.n and b.event.http.status = 404)",
+    "select event.level l, count(*) c, count(1) d, min(event.level::string) from T group by 1 having count(*) > 2",
+    "select event.opt o, count(event.opt) c, count(*) d, sum(1) e from T group by 1",
+    "select count(*) from T where event.level = 'nothing'",
+    "select distinct event.level::string from T",
+    "select count(*) + 1, max(event.http.status::int) from T where event.http.status::int < 500",
+    "select count(*) filter (where event.level = 'WARN') from T",
+    "select count(*) over (partition by event.level) c from T",
+    "select count(*) from (select event.level::string l from T) where l >= 'J'",
+    "select event.level::string from T where event.level::string > 'J' limit 100000",
     "select x.l, count(*) from (select event.level l, n from T where n > 100) x group by 1",
 )
 
@@ -120,6 +138,25 @@ def test_a_path_is_asked_of_the_scan_and_not_its_column(lake: Lake) -> None:
     (scan,), (around,) = result._scans, whole._scans
     assert scan.plan.question.columns == ("tide:event:level:plain", "tide:event:level:json_but_plain")
     assert scan.byte_size * 10 < around.byte_size
+
+
+@pytest.mark.parametrize(
+    ("text", "is_counted"),
+    [
+        ("tlm3 | where event.level == 'WARN' | count", True),
+        ("tlm3 | summarize count() by tostring(event.http.status)", True),
+        ("tlm3 | summarize count() by tostring(event.level), rand() > 0.5", False),
+        ("tlm3 | summarize count(), sum(toreal(event.http.took))", False),
+        ("tlm3 | summarize count() by tostring(event.level), tostring(event.http.status)", False),
+        ("tlm3 | summarize count() by tostring(event.level), n", False),
+    ],
+)
+def test_equal_rows_are_one_where_only_their_number_matters(lake: Lake, text: str, is_counted: bool) -> None:
+    result = run(lake, text, language="kql", engine="local")
+    (scan,) = result._scans
+    assert (scan.plan.question.counted is not None) is is_counted
+    given = sum(batch.num_rows for batch in extents.scan(scan.plan, scan.table.footers))
+    assert given == (ROWS if not is_counted else 1 if "WARN" in text else 4)
 
 
 def test_compaction_moves_a_table_to_the_third_body(tmp_path: Path) -> None:

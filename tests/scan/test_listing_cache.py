@@ -21,10 +21,14 @@ CONDITIONS = (
 
 @pytest.fixture(autouse=True)
 def _keep_small_listings(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listing_cache, "MIN_EXTENTS", 1)
+    monkeypatch.setattr(listing_cache, "FEW_EXTENTS", 1)
 
 
-def test_listing_is_brought_forward_by_commits_and_loses_no_row(tmp_path: Path) -> None:
+@pytest.mark.parametrize("few", [1, 4, 64])
+def test_listing_is_brought_forward_by_commits_and_loses_no_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int
+) -> None:
+    monkeypatch.setattr(listing_cache, "FEW_EXTENTS", few)
     with tidelake.connect(tmp_path) as lake:
         table = lake.create_table("t", {"ts": "timestamp", "host": "string", "n": "long", "x": "real"}, time="ts")
         first = 0

@@ -114,8 +114,14 @@ class Tlm3Reader:
         self._directories: dict[str, shredded.Directory] = {}
         self._dictionaries: dict[tuple[str, int], pa.Array] = {}
         self._templates: dict[str, templates.Dictionary] = {}
+        self._metadata: ExtentMetadata | None = None
 
     def metadata(self) -> ExtentMetadata:
+        if self._metadata is None:
+            self._metadata = self._described()
+        return self._metadata
+
+    def _described(self) -> ExtentMetadata:
         parts = self._parts
         return ExtentMetadata(
             format=Tlm3Format.name,

@@ -44,6 +44,7 @@ class Question:
         default_factory=dict
     )  # by the name of the column they are given as
     asked: Predicate | None = None  # ``where`` as it was asked, where columns mean more than they store
+    counted: str | None = None  # the column that says of how many rows each is given, where equal ones may be one
     rough: bool = False  # whether rows that do not satisfy ``where`` may be given too: who reads them asks again
     strict: bool = False  # nobody asks ``where`` again, so it is never rough
 

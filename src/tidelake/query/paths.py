@@ -27,6 +27,7 @@ from tidelake.model.predicate import (
 )
 from tidelake.model.schema import DataType
 from tidelake.query.conjuncts import pushed
+from tidelake.query.counting import with_rows_counted
 from tidelake.query.prepared import Prepared
 from tidelake.query.pushdown import Ask
 
@@ -82,7 +83,7 @@ def with_paths_apart(prepared: Prepared) -> Prepared | None:
     if not columns:
         return None
     asks = tuple(_narrowed(ask, gone, columns) for ask in prepared.asks)
-    return replace(prepared, tree=tree, asks=asks, rendered={}, apart=None)
+    return with_rows_counted(replace(prepared, tree=tree, asks=asks, rendered={}, apart=None))
 
 
 def _narrowed(ask: Ask, gone: Mapping[str, set[str]], columns: Mapping[str, Mapping[PathValue, None]]) -> Ask:

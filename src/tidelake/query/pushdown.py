@@ -27,7 +27,7 @@ from tidelake.query.functions.registry import AGGREGATES, ROW_MAKERS
 from tidelake.vectors.narrowing import Wanted
 
 MAX_GROWTH = 1_000  # parts that a condition gains at one step on its way down; beyond, it is left to the engine
-_CHANCE = (exp.Rand, exp.Randn, exp.Uuid)
+CHANCE = (exp.Rand, exp.Randn, exp.Uuid)
 # Clauses that make other rows, or another order, of what a select reads.
 _SHAPING = ("group", "having", "qualify", "distinct", "order", "sort", "cluster", "distribute", "laterals", "windows")
 _ROW_MAKERS = (exp.Explode, exp.Posexplode, exp.Unnest, exp.Inline, exp.Stack)
@@ -43,6 +43,7 @@ class Ask:
     limit: int | None = None
     paths: tuple[PathValue, ...] = ()  # of dynamic columns that are not asked for as a whole
     nearest: Wanted | None = None  # the vector whose nearest rows are all that is needed
+    counted: str | None = None  # the column that says of how many rows each is given, if equal ones may be one
 
 
 @dataclass(slots=True)
@@ -227,7 +228,7 @@ def _drop_outputs(select: exp.Select, needed: frozenset[str] | None) -> None:
     kept = [
         each
         for each in select.expressions
-        if each.alias_or_name in needed or each.alias_or_name in inside or _makes_rows(each)
+        if each.alias_or_name in needed or each.alias_or_name in inside or makes_rows(each)
     ]
     if len(kept) < len(select.expressions):
         aggregates = any(map(may_aggregate, select.expressions))
@@ -238,7 +239,7 @@ def _drop_outputs(select: exp.Select, needed: frozenset[str] | None) -> None:
 
 def _translated(select: exp.Select, conditions: Iterable[exp.Expr], found: _Narrowing) -> list[exp.Expr]:
     """Return conditions on what a select gives as conditions on what it reads, those for which that is the same."""
-    if select.args.get("limit") or select.args.get("offset") or _makes_rows(select):
+    if select.args.get("limit") or select.args.get("offset") or makes_rows(select):
         return []
     outputs = {each.alias_or_name: each.unalias() for each in select.expressions}
     group = select.args.get("group")
@@ -255,7 +256,7 @@ def _translated(select: exp.Select, conditions: Iterable[exp.Expr], found: _Narr
         if not used or not used <= outputs.keys():
             continue
         sources = [outputs[name] for name in used]
-        if any(may_aggregate(source) or source.find(exp.Window, exp.Query, *_CHANCE) for source in sources):
+        if any(may_aggregate(source) or source.find(exp.Window, exp.Query, *CHANCE) for source in sources):
             continue
         if aggregated and (group is None or not all(source in group.expressions for source in sources)):
             continue
@@ -283,7 +284,8 @@ def may_aggregate(node: exp.Expr) -> bool:
     return next(aggregates_in(node), None) is not None
 
 
-def _makes_rows(node: exp.Expr) -> bool:
+def makes_rows(node: exp.Expr) -> bool:
+    """Whether an expression holds a call that makes many rows of one."""
     calls = node.find_all(exp.Anonymous)
     return node.find(*_ROW_MAKERS) is not None or any(str(call.this).lower() in ROW_MAKERS for call in calls)
 
@@ -315,7 +317,7 @@ def is_plain_select(select: exp.Select, *, aggregates: bool = False, joins: bool
         return False
     where = select.args.get("where")
     parts = [*select.expressions, *([where] if where is not None and not joins else [])]
-    if any(_makes_rows(part) or part.find(exp.Window, exp.Query, *_CHANCE) for part in parts):
+    if any(makes_rows(part) or part.find(exp.Window, exp.Query, *CHANCE) for part in parts):
         return False
     return aggregates or not any(map(may_aggregate, parts))
 
@@ -324,7 +326,7 @@ def _limit_through(select: exp.Select, use: _Use, sources: Sequence[exp.Expr]) -
     """Return how many rows of its one source a select needs at most, where that is so plain a matter."""
     if len(sources) != 1 or any(select.args.get(key) for key in _SHAPING):
         return None
-    if any(may_aggregate(each) or each.find(exp.Window) or _makes_rows(each) for each in select.expressions):
+    if any(may_aggregate(each) or each.find(exp.Window) or makes_rows(each) for each in select.expressions):
         return None
     own, offset = _whole(select.args.get("limit")), _whole(select.args.get("offset"))
     if select.args.get("limit") is not None and own is None:

@@ -367,7 +367,10 @@ def _scan(ask: Ask, seen: _Seen, prune: bool) -> Scan:
     if ask.nearest is not None and prune and is_whole and isinstance(table, TableHandle):
         with seen.deadline.undisturbed():
             plan = narrowed(table, plan, ask.nearest, where)
-    return Scan(ask.reference.name, (*shown, *(each.name for each in ask.paths)), table, plan, ask)
+    names = (*shown, *(each.name for each in ask.paths))
+    if ask.counted is not None:
+        plan, names = replace(plan, question=replace(plan.question, counted=ask.counted)), (*names, ask.counted)
+    return Scan(ask.reference.name, names, table, plan, ask)
 
 
 def _window(view: View, table: Scannable) -> TimeRange | None:

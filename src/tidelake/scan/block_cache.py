@@ -21,7 +21,8 @@ import pyarrow as pa
 
 from tidelake.format import ExtentReader
 from tidelake.runtime.forking import renew_after_fork
-from tidelake.scan.path_columns import Path, ReadsPaths
+from tidelake.scan.distinct import put_together
+from tidelake.scan.path_columns import Path, reads_paths
 
 MEMORY_SHARE = 16  # of the machine's memory, one part
 MAX_BYTES = 2 << 30
@@ -59,11 +60,11 @@ class BlockCache:
                 self._kept.move_to_end(key)
         return {key: array for key, (array, _) in arrays.items()}
 
-    def offer(self, key: _Key, array: pa.Array) -> None:
-        """Keep a column, if it was read before and there is room for it."""
+    def offer(self, key: _Key, array: pa.Array, *, at_once: bool = False) -> None:
+        """Keep a column, if there is room for it and it was read before, or at once."""
         size = array.nbytes
         with self._lock:
-            if key not in self._seen:
+            if key not in self._seen and not at_once:
                 self._seen[key] = None
                 if len(self._seen) > SEEN_KEPT:
                     self._seen.popitem(last=False)
@@ -86,7 +87,7 @@ class BlockCache:
 
 def with_cache(reader: ExtentReader, key: str, cache: BlockCache) -> ExtentReader:
     """Return a reader of an extent that takes columns, and values at paths, from the cache where it has them."""
-    made = _KeptPathsReader(reader, key, cache) if isinstance(reader, ReadsPaths) else _KeptReader(reader, key, cache)
+    made = ReadsDistinct(reader, key, cache) if reads_paths(reader) else _KeptReader(reader, key, cache)
     return cast(ExtentReader, made)
 
 
@@ -127,7 +128,7 @@ class _KeptReader:
                 self._cache.offer(key, batch.column(name))
 
 
-class _KeptPathsReader(_KeptReader):
+class ReadsDistinct(_KeptReader):
     """The same of an extent that keeps paths apart."""
 
     def read_paths(self, block: int, paths: Sequence[Path]) -> list[pa.StructArray]:
@@ -144,6 +145,15 @@ class _KeptPathsReader(_KeptReader):
                 self._cache.offer(key, array)
             arrays.append(array)
         return arrays
+
+    def read_distinct(self, block: int, path: Path) -> pa.StructArray | None:
+        """Read what the rows of a block have at a path, each once with its count; None if rows hardly repeat."""
+        key = (self._key, block, f"\0#{path!r}")
+        found = self._cache.found([key]).get(key)
+        if found is None:
+            found = put_together(self.read_paths(block, [path])[0])
+            self._cache.offer(key, pa.nulls(0) if found is None else found, at_once=True)
+        return found if found is not None and pa.types.is_struct(found.type) else None
 
     def paths_size(self, block: int, paths: Sequence[Path]) -> int:
         """Return how many bytes that reads, about, if it is not kept."""

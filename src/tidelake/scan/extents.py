@@ -34,18 +34,18 @@ from tidelake.objects import ObjectStore
 from tidelake.pruning.plan import Block, ExtentTask, Question, ScanPlan, surviving, with_blocks
 from tidelake.runtime.forking import renew_after_fork
 from tidelake.scan.ahead import READ_THREADS, Piece, read_ahead
-from tidelake.scan.block_cache import BlockCache, with_cache
+from tidelake.scan.block_cache import BlockCache, ReadsDistinct, with_cache
 from tidelake.scan.candidates import KnowsTokens, Rows, candidates
 from tidelake.scan.evaluate import measured, select, tested
 from tidelake.scan.hot import hot_groups
 from tidelake.scan.path_columns import (
     Path,
-    ReadsPaths,
     extracted,
     given,
     path_name,
     paths_in,
     paths_shown,
+    reads_paths,
     whole_columns,
     whole_needed,
     with_paths,
@@ -194,14 +194,11 @@ def without_cases(rows: pa.RecordBatchReader, schema: Schema) -> pa.RecordBatchR
 
 def output_schema(question: Question) -> pa.Schema:
     """Return the Arrow schema of a scan's batches."""
-    return pa.schema(
-        [
-            _computed_field(name, question.computed[name])
-            if name in question.computed
-            else _field(question.schema[name])
-            for name in question.columns
-        ]
-    )
+    fields = [
+        _computed_field(name, question.computed[name]) if name in question.computed else _field(question.schema[name])
+        for name in question.columns
+    ]
+    return pa.schema(fields if question.counted is None else [*fields, pa.field(question.counted, pa.int64())])
 
 
 def _projected(question: Question, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
@@ -214,6 +211,8 @@ def _projected(question: Question, batch: pa.RecordBatch, schema: pa.Schema) -> 
         else batch.column(name)
         for name in question.columns
     ]
+    if question.counted is not None:
+        arrays.append(batch.column(question.counted))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
@@ -298,6 +297,7 @@ class _Reading:
     asked: Shape
     rest: Shape
     given: tuple[PathValue, ...] = ()  # what is made of the values at paths
+    counted: str | None = None  # the column that says of how many rows each is given
     rough: bool = False
 
     @classmethod
@@ -312,13 +312,27 @@ class _Reading:
             Shape.of(question, asked, paths),
             Shape.of(question, rest, shown - paths),
             tuple(each for each in question.computed.values() if isinstance(each, PathValue)),
+            question.counted,
             rough=question.rough and question.limit is None,
         )
 
     def block(self, extent: Extent, block: Block) -> pa.RecordBatch:
         """Read the wanted rows of a block."""
         reader = StoredBlock(self.footers.open(extent), extent.first_seq, block)
-        return self._finished(self._block(reader, block))
+        found = None if self.counted is None else self._each_once(reader, block)
+        return self._finished(self._block(reader, block) if found is None else found)
+
+    def _each_once(self, stored: StoredBlock, block: Block) -> pa.RecordBatch | None:
+        """Read equal rows as one, with how many they are, where that is less; None where rows are read as they are."""
+        reader = stored.reader
+        if self.whole.columns or len(self.whole.paths) != 1 or block.dead is not None or not _apart(reader, self.whole):
+            return None
+        path = self.whole.paths[0]
+        found = reader.read_distinct(block.number, path) if isinstance(reader, ReadsDistinct) else None
+        if found is None:
+            return None
+        batch = pa.RecordBatch.from_arrays(found.flatten(), [path_name(*path), self.counted])
+        return batch if block.proven or self.where is None else select(self.where, batch, rough=self.rough)
 
     def _finished(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return a batch with what is asked of paths in place of all that they have."""
@@ -330,6 +344,10 @@ class _Reading:
             found = found.append_column(
                 each.name, given(each, values) if each.test is None else tested(each.test, values)
             )
+        if self.counted is not None:
+            is_counted = self.counted in batch.schema.names
+            counts = batch.column(self.counted) if is_counted else pa.array(np.ones(batch.num_rows, dtype=np.int64))
+            found = found.append_column(self.counted, counts)
         return found if found.num_columns else bare(batch.num_rows)
 
     def _block(self, reader: StoredBlock, block: Block) -> pa.RecordBatch:
@@ -408,7 +426,7 @@ class StoredBlock:
         """Read what the rows have at paths: alone where the extent keeps them apart, else out of whole values."""
         reader, number = self.reader, self.block.number
         apart, found = _apart(reader, shape), {}
-        if apart and isinstance(reader, ReadsPaths):
+        if apart and reads_paths(reader):
             found = dict(zip(apart, reader.read_paths(number, apart), strict=True))
         if len(found) < len(shape.paths) and shape.around is not None:
             written = reader.metadata().schema.names
@@ -420,9 +438,10 @@ class StoredBlock:
 
 def _apart(reader: ExtentReader, shape: Shape) -> list[Path]:
     """Return the paths of a shape that an extent keeps apart, with nothing of them elsewhere."""
-    if not isinstance(reader, ReadsPaths) or shape.around is None:
+    schema = reader.metadata().schema
+    if not reads_paths(reader) or shape.around is None:
         return []
-    schema, elsewhere = reader.metadata().schema, shape.around.alternatives
+    elsewhere = shape.around.alternatives
     return [
         each
         for each in shape.paths
@@ -435,7 +454,7 @@ def _paths_size(reader: ExtentReader, number: int, shape: Shape) -> int:
     if not shape.paths:
         return 0
     apart, pieces = _apart(reader, shape), reader.metadata().blocks[number].pieces
-    size = reader.paths_size(number, apart) if isinstance(reader, ReadsPaths) else 0
+    size = reader.paths_size(number, apart) if reads_paths(reader) else 0
     whole = {column for column, path in shape.paths if (column, path) not in apart}
     return size + sum(pieces[name].length for name in whole if name in pieces)
 

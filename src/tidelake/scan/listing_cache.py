@@ -29,7 +29,7 @@ from tidelake.pruning.statistics import column_from_json
 from tidelake.runtime.forking import renew_after_fork
 from tidelake.scan.large_listing import LargeListing, may_match
 
-MIN_EXTENTS = 64  # fewer are listed by the catalog in the time it takes to ask whether it changed
+FEW_EXTENTS = 64  # fewer are listed by the catalog in the time it takes to ask what changed
 MAX_EXTENTS = 50_000  # with all that is known of each; of more, only what drops most of them
 MAX_BYTES = 512 << 20  # of statistics: words and filters of long texts are some kilobytes an extent
 KEPT_SCOPES = 16
@@ -56,16 +56,15 @@ class Listings:
 
     def extents(self, snapshot: Snapshot, question: Question, columns: Collection[str]) -> list[Extent] | None:
         """List the extents that may hold wanted rows, with statistics; None where the catalog does it better."""
-        if snapshot.totals.extents < MIN_EXTENTS:
-            return None
         if snapshot.totals.extents > MAX_EXTENTS:
             return self._of_very_many(snapshot, question, columns)
         with self._lock:
             held = self._kept.get(snapshot.scope)
-            if held is None and time_window(question) != (None, None):
+            is_few = snapshot.totals.extents < FEW_EXTENTS
+            if held is None and not is_few and time_window(question) != (None, None):
                 return None  # a window of time is an index's work
             if held is None or held.sequence != snapshot.sequence:
-                held = self._brought_forward(held, snapshot)
+                held = self._listed_anew(held, snapshot) if is_few else self._brought_forward(held, snapshot)
                 if held is None:
                     return None
                 self._kept[snapshot.scope] = held
@@ -157,6 +156,29 @@ class Listings:
     @property
     def _byte_size(self) -> int:
         return sum(listing.byte_size for listing in self._kept.values())
+
+    def _listed_anew(self, held: _Listing | None, snapshot: Snapshot) -> _Listing | None:
+        """List few extents, and read what is known of those that are new."""
+        scope, sequence = snapshot.scope, snapshot.sequence
+        if held is not None and sequence < held.sequence:
+            return None
+        listed = self._catalog.extents(scope, sequence=sequence, stats=())
+        if held is None:
+            return _Listing(sequence, listed)
+        places = {extent.id: at for at, extent in enumerate(held.extents)}
+        fresh = [extent.id for extent in listed if extent.id not in places]
+        stats = self._catalog.extents_by_id(scope, fresh, sequence=sequence, stats=list(held.sieves)) if fresh else ()
+        added = {extent.id: extent for extent in stats}
+        if len(added) < len(fresh):
+            return _Listing(sequence, listed)
+        return _Listing(
+            sequence,
+            listed,
+            {
+                name: Sieve([_known(added[e.id], name) if e.id in added else sieve.each[places[e.id]] for e in listed])
+                for name, sieve in held.sieves.items()
+            },
+        )
 
     def _brought_forward(self, held: _Listing | None, snapshot: Snapshot) -> _Listing | None:
         scope, sequence = snapshot.scope, snapshot.sequence

@@ -9,7 +9,7 @@ makes the column that a query wants. It does not plan.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeGuard, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -51,6 +51,11 @@ class ReadsPaths(Protocol):
     def paths_size(self, block: int, paths: Sequence[Path]) -> int:
         """Return how many bytes that reads, about."""
         ...
+
+
+def reads_paths(reader: object) -> TypeGuard[ReadsPaths]:
+    """Whether a reader is of an extent that keeps paths apart; it is asked for every block, and quickly told."""
+    return hasattr(reader, "read_paths")
 
 
 def path_name(column: str, path: str) -> str:

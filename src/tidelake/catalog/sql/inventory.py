@@ -33,12 +33,17 @@ _garbage = """
     WHERE key > :after AND (CAST(:table_id AS TEXT) IS NULL OR table_id = :table_id)
     ORDER BY key LIMIT :limit"""
 _dropped = "SELECT id, namespace, name, created_us, dropped_us FROM tables WHERE dropped_us < :before_us ORDER BY id"
-_extents_at = f"""
-    SELECT {EXTENT_COLUMNS} FROM extents AS e
-    WHERE e.scope_id = :scope_id AND e.added_seq <= :sequence
-    AND (e.removed_seq IS NULL OR e.removed_seq > :sequence)"""
-_extents_by_id = f"{_extents_at} AND e.id AMONG :ids AS TEXT"
-_extents_page = f"{_extents_at} AND e.ordinal > :after ORDER BY e.ordinal LIMIT {EXTENTS_PAGE}"
+_EXTENTS_AT = """
+    e.scope_id = :scope_id AND e.added_seq <= :sequence AND (e.removed_seq IS NULL OR e.removed_seq > :sequence)"""
+# SQLite keeps to the order written in a CROSS JOIN, and would else go through all extents of the scope.
+_extents_by_id = {
+    True: f"""
+    SELECT {EXTENT_COLUMNS} FROM json_each(:ids) AS w CROSS JOIN extents AS e WHERE e.id = w.value AND {_EXTENTS_AT}""",
+    False: f"SELECT {EXTENT_COLUMNS} FROM extents AS e WHERE {_EXTENTS_AT} AND e.id AMONG :ids AS TEXT",
+}
+_extents_page = f"""
+    SELECT {EXTENT_COLUMNS} FROM extents AS e WHERE {_EXTENTS_AT} AND e.ordinal > :after
+    ORDER BY e.ordinal LIMIT {EXTENTS_PAGE}"""
 
 
 class SqlInventory(SqlReader):
@@ -81,9 +86,13 @@ class SqlInventory(SqlReader):
         """Return those of some extents that a snapshot has, by time; the others are not looked at."""
         with self._database.reading() as transaction:
             place = self._place(transaction, scope, sequence)
-            values = {"scope_id": place.scope_id, "sequence": place.sequence, "ids": orjson.dumps(list(ids)).decode()}
+            values = {
+                "scope_id": place.scope_id,
+                "sequence": place.sequence,
+                "ids": orjson.dumps(list(dict.fromkeys(ids))).decode(),
+            }
             with decoding("an extent"):
-                rows = in_order(transaction.rows(_extents_by_id, values))
+                rows = in_order(transaction.rows(_extents_by_id[self._database.is_sqlite], values))
             return self._with_stats(transaction, place, rows, stats)
 
     def extent_pages(self, scope: Scope, *, sequence: int, stats: Collection[str]) -> Iterator[list[Extent]]:

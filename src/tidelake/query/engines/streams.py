@@ -39,6 +39,8 @@ class Stream(pa.Table):  # type: ignore[misc]
         question = scan.plan.question
         self._kinds = [_kind_of(question, name) for name in question.columns]
         self._given = _as_plain if language == "kql" else _as_shown
+        if question.counted is not None:
+            self._kinds.append(DataType("long"))
         nothing = [self._shown(pa.array([], kind.arrow), kind) for kind in self._kinds]
         self._schema = pa.schema(
             [

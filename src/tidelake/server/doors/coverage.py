@@ -14,6 +14,7 @@ import pyarrow as pa
 from tidelake.coverage.verbs import Series
 from tidelake.errors import InvalidInputError
 from tidelake.handle.table_handle import TableHandle
+from tidelake.query.budget import Budget
 from tidelake.query.json_rows import json_value
 from tidelake.server.call import Answer
 from tidelake.server.doors.base import About, Asked, Door
@@ -31,7 +32,7 @@ async def answer_coverage(asked: Asked) -> Answer:
     entities = asked.number("entities", MAX_ENTITIES, least=1, most=MAX_ENTITIES)
     start, end, schedule = told.get("start"), told.get("end"), told.get("schedule")
 
-    def look() -> dict[str, Any]:
+    def look(budget: Budget | None = None) -> dict[str, Any]:
         table = asked.table(asked.call.path["table"]).pinned()
         entity = _entity(asked, table)
         series = Series(table, table.coverage_store)
@@ -57,6 +58,12 @@ async def answer_coverage(asked: Asked) -> Answer:
             found["matrix"] = [[None if cell < 0 else cell for cell in row] for row in report.strips[:entities]]
         return found
 
+    is_keyed = await asked.questions.looked(
+        asked.grant, lambda: asked.table(asked.call.path["table"]).snapshot.is_keyed
+    )
+    if is_keyed:  # its rows are read, which is a question like any other
+        running = asked.running(f"coverage of {asked.call.path['table']}", "coverage")
+        return Answer.json(await asked.questions.worked(running, look))
     return Answer.json(await asked.questions.looked(asked.grant, look))
 
 

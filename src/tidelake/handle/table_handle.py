@@ -35,6 +35,7 @@ from tidelake.pruning.plan import (
     without_pruning,
 )
 from tidelake.pruning.statistics import Stats
+from tidelake.pruning.topmost import Top, top_blocks, top_extents
 from tidelake.scan.alternatives import understood
 from tidelake.scan.extents import Footers, prune_blocks, scan_shown
 from tidelake.scan.extents import scan as scan_stored
@@ -263,6 +264,13 @@ class TableHandle:
                 whole = without_dead(whole, self._dead(replace(plan, question=replace(plan.question, where=None)), hot))
             return with_warnings(prune_blocks(whole, self.footers, prune=False))
         return with_warnings(prune_blocks(plan, self.footers))
+
+    def plan_top(self, columns: Columns, where: Predicate | None, by: str, top: Top) -> ScanPlan:
+        """Plan a scan of which only the first rows by a column are needed; by the time column, few extents are read."""
+        plan = self.outline(columns, where, stats=(by,))
+        if by != plan.question.time or by in plan.question.alternatives:
+            return with_warnings(prune_blocks(plan, self.footers))
+        return with_warnings(top_blocks(prune_blocks(top_extents(plan, top), self.footers), top))
 
     def scan(
         self,

@@ -42,7 +42,7 @@ def with_nearest(bound: Bound, asks: Sequence[Ask]) -> tuple[Ask, ...]:
 
 
 def _nearest_in(select: exp.Select, bound: Bound) -> tuple[Reference, Wanted] | None:
-    order, rows = select.args.get("order"), _rows(select)
+    order, rows = select.args.get("order"), rows_of(select)
     if order is None or rows is None or len(order.expressions) != 1:
         return None
     ordered = order.expressions[0]
@@ -52,20 +52,20 @@ def _nearest_in(select: exp.Select, bound: Bound) -> tuple[Reference, Wanted] | 
     if not isinstance(ordered, exp.Ordered) or not is_plain_select(bare):
         return None
     outputs = {each.alias_or_name: each.unalias() for each in select.expressions}
-    reached = _followed(select, ordered.this.copy().transform(_output, outputs), bound)
+    reached = followed(select, ordered.this.copy().transform(output_of, outputs), bound)
     if reached is None:
         return None
     reference, alias, key = reached
     return _measured(key, alias, reference, rows, is_falling=bool(ordered.args.get("desc")))
 
 
-def _output(node: exp.Expr, outputs: Mapping[str, exp.Expr]) -> exp.Expr:
+def output_of(node: exp.Expr, outputs: Mapping[str, exp.Expr]) -> exp.Expr:
     """Return what a select computes under a name that is no column of its source."""
     is_own = isinstance(node, exp.Column) and not node.table and node.name in outputs
     return outputs[node.name].copy() if is_own else node
 
 
-def _followed(select: exp.Select, key: exp.Expr, bound: Bound) -> tuple[Reference, str, exp.Expr] | None:
+def followed(select: exp.Select, key: exp.Expr, bound: Bound) -> tuple[Reference, str, exp.Expr] | None:
     """Follow an order down to its table, with what it orders by; None if rows may be lost on the way there."""
     conditions: list[exp.Expr] = []
     for _ in range(MAX_STEPS):
@@ -158,7 +158,7 @@ def _number(node: exp.Expr) -> float | None:
     return float(node.this) if isinstance(node, exp.Literal) and not node.is_string else None
 
 
-def _rows(select: exp.Select) -> int | None:
+def rows_of(select: exp.Select) -> int | None:
     """Return how many rows a select reads of what it orders; None if that is not said, or too many."""
     found = 0
     for key in ("limit", "offset"):

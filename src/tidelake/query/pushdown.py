@@ -20,6 +20,7 @@ from itertools import islice
 from sqlglot import exp
 
 from tidelake.model.path_value import PathValue
+from tidelake.pruning.topmost import Top
 from tidelake.query.bind import Bound, Reference
 from tidelake.query.conjuncts import Pushed, both, conjuncts_of, pushed, rejects_nulls
 from tidelake.query.functions.declaration import PORTABLE
@@ -42,6 +43,7 @@ class Ask:
     where: Pushed | None = None
     limit: int | None = None
     paths: tuple[PathValue, ...] = ()  # of dynamic columns that are not asked for as a whole
+    top: tuple[str, Top] | None = None  # the time column of which only the first or last rows are needed
     nearest: Wanted | None = None  # the vector whose nearest rows are all that is needed
     counted: str | None = None  # the column that says of how many rows each is given, if equal ones may be one
 

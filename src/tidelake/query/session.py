@@ -39,6 +39,7 @@ from tidelake.query.bind import AsOf, bind, bind_tables, quoted_columns
 from tidelake.query.budget import Budget, Deadline
 from tidelake.query.external import read_external
 from tidelake.query.kql import lower
+from tidelake.query.latest import with_latest
 from tidelake.query.long_lists import balance, write_out_others
 from tidelake.query.manifest import Answered, Shape, finish, from_manifest, shape_of
 from tidelake.query.nearest import with_nearest
@@ -305,7 +306,7 @@ def _prepare(text: str, language: Language, seen: _Seen) -> tuple[Prepared, bool
         bound = bind_tables(balance(lowered.tree), text, seen)
         names = tuple(name for name, _ in lowered.columns)
         (asks, grows), shape = push_down(bound), _without_logical(shape_of(bound))
-        asks = with_nearest(bound, asks)
+        asks = with_latest(bound, with_nearest(bound, asks))
         guard_sizes(bound.tree)
         lasting = not (lowered.timely or seen.answers or seen.looked_around)
         repeatable = lasting and not is_by_chance(bound.tree)
@@ -319,7 +320,7 @@ def _prepare(text: str, language: Language, seen: _Seen) -> tuple[Prepared, bool
     lasting = not asks_the_time(tree) and tree.find(exp.Version) is None and not seen.answers
     bound = bind(with_clock(tree, now), text, seen)
     (asks, grows), shape = push_down(bound), shape_of(bound)
-    asks = with_nearest(bound, asks)
+    asks = with_latest(bound, with_nearest(bound, asks))
     columns_picked = picked(bound, asks)
     adapted = adapt(bound, text)
     names = tuple(bound.shown.get(name, name) for name in adapted.named_selects)
@@ -356,14 +357,18 @@ def _scan(ask: Ask, seen: _Seen, prune: bool) -> Scan:
     if (window := _window(seen.view, table)) is not None:
         where = window if where is None else And((where, window))
     limit = ask.limit if prune and seen.view.added is None else None  # which rows are new, a plan does not know
-    plan: ScanPlan = table.plan(own, where, limit=limit, prune=prune)
+    is_whole = seen.view.added is None and seen.view.part is None
+    plan: ScanPlan
+    if ask.top is not None and prune and is_whole and isinstance(table, TableHandle):
+        plan = table.plan_top(own, where, *ask.top)
+    else:
+        plan = table.plan(own, where, limit=limit, prune=prune)
     if window is not None:
         plan = replace(plan, question=replace(plan.question, strict=True))
     if seen.view.added is not None:
         plan = _only_added(plan, *seen.view.added)
     if seen.view.part is not None:
         plan = _only_part(plan, *seen.view.part)
-    is_whole = seen.view.added is None and seen.view.part is None
     if ask.nearest is not None and prune and is_whole and isinstance(table, TableHandle):
         with seen.deadline.undisturbed():
             plan = narrowed(table, plan, ask.nearest, where)

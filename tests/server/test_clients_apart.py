@@ -81,7 +81,7 @@ def test_prometheus_reads_remotely(filled: Served, tmp_path: Path) -> None:
     process = subprocess.Popen([installed("prometheus"), *told], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         wait_for(lambda: urllib.request.urlopen(f"http://127.0.0.1:{port}/-/ready").read())
-        params = {"query": RATES, "time": AT_S + 600}
+        params = {"query": RATES, "time": str(AT_S + 600)}
         found = httpx.get(f"http://127.0.0.1:{port}/api/v1/query", params=params).json()["data"]["result"]
         assert {each["metric"]["job"]: each["value"][1][:6] for each in found} == {"a": "0.0666", "b": "0.0666"}
     finally:

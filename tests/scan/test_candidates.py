@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import tidelake
-from tidelake.format import postings
+from tidelake.format import postings, templates
 from tidelake.kernels import token_rows
 from tidelake.kernels.tokens import tokenize
 
@@ -29,6 +29,7 @@ def lines() -> list[str | None]:
 
 
 LINES = lines()
+TABLES = ("lines", "plain")
 
 
 @pytest.mark.parametrize("form", postings.FORMS)
@@ -79,6 +80,9 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Any:
         )
         table.delete("n >= 100 and n < 300")
         lake.table("plain").delete("n >= 100 and n < 300")
+        logs = lake.create_table("logs", columns, time="ts", format="tlm3", flush_age="off")
+        said = ["rare 7", *(f"took {n * 7919 % 10007} ms on node{n % 40}" for n in range(2000))]
+        logs.append([{"ts": 1_700_000_000_000_000 + n, "n": n, "line": line} for n, line in enumerate(said)])
         yield lake
 
 
@@ -99,15 +103,12 @@ ASKED = (
 @pytest.mark.parametrize("asked", ASKED)
 def test_answers_are_those_of_a_table_without_postings(lake: Any, asked: str) -> None:
     found, wanted = (
-        lake.kql(f"{name} | where {asked} | project n, line | sort by n asc").to_arrow().to_pylist()
-        for name in ("lines", "plain")
+        lake.kql(f"{name} | where {asked} | project n, line | sort by n asc").to_arrow().to_pylist() for name in TABLES
     )
     assert found == wanted
 
 
 def test_texts_of_other_rows_are_not_put_together(lake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tidelake.format import templates
-
     made = []
     whole = templates.decode
 
@@ -118,3 +119,26 @@ def test_texts_of_other_rows_are_not_put_together(lake: Any, monkeypatch: pytest
     monkeypatch.setattr(templates, "decode", counted)
     lake.kql("lines | where line has 'zebra' and line has 'err' | project n").to_arrow()
     assert sum(made) < ROWS // 10
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "select message_template(line) as t, count(*) as n from {table} group by 1 order by 2 desc, 1",
+        "select template_id(line) as t, count(*) as n, min(n) as first from {table} where n > 70 group by 1 order by 1",
+        "select n, message_template(line) as t from {table} where line ilike '%needle61x%' order by n",
+        "select count(distinct message_template(line)) as t, max(length(line)) as long from {table}",
+    ],
+)
+def test_templates_are_those_of_the_texts(lake: Any, text: str) -> None:
+    found, wanted = (lake.sql(text.format(table=name), engine="local").to_arrow().to_pylist() for name in TABLES)
+    assert found == wanted
+    assert len(found) > 0
+
+
+def test_lines_are_counted_by_template_without_their_texts(lake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = "logs | summarize n = count() by t = message_template(line) | sort by n asc"
+    wanted = [{"t": "rare <*>", "n": 1}, {"t": "took <*> ms on <*>", "n": 2000}]
+    assert lake.kql(asked).to_arrow().select(["t", "n"]).to_pylist() == wanted
+    monkeypatch.setattr(templates, "decode", None)  # texts cannot be put together
+    assert lake.kql(asked).to_arrow().select(["t", "n"]).to_pylist() == wanted

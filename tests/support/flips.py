@@ -27,6 +27,7 @@ import tidelake
 from tidelake.errors import CorruptError, TidelakeError
 from tidelake.objects import LOG_CURRENT
 
+_TEMPLATES = "select message_template(line) as t, count(*) as n from {name} group by 1 order by 1"
 SHORTER = 40  # files of one kind are alike: some of them are flipped
 
 
@@ -34,6 +35,7 @@ def build(root: Path) -> None:
     """Make the lakes below a folder."""
     with tidelake.connect(root / "lake") as lake:
         _fill(lake, "obs.events", format="tlm")
+        _fill(lake, "obs.lines", format="tlm3")
         _fill(lake, "obs.parts", format="parquet", bucket="1m", entity="host", coverage="track")
     with tidelake.connect(f"log:{root / 'log'}") as lake:
         _fill(lake, "prices", bucket="1m", entity="host", coverage="track", count=4)
@@ -41,15 +43,27 @@ def build(root: Path) -> None:
 
 def _fill(lake: tidelake.Lake, name: str, *, count: int = 3, **how: Any) -> None:
     schema = {"ts": "timestamp", "host": "string", "n": "long", "load": "real", "attributes": "dynamic"}
+    if how.get("format") == "tlm3":
+        schema["line"] = "string"
     table = lake.create_table(name, schema, time="ts", flush_age="off", **how)
+
+    def rows(at: int, many: int) -> list[dict[str, Any]]:
+        return [{**row, "line": _line(row["n"])} if "line" in schema else row for row in _rows(at, many)]
+
     for at in range(count):
-        table.append(_rows(at, 1200))
+        table.append(rows(at, 1200))
     for at in range(count, count + 3):
-        table.append(_rows(at, 3))
+        table.append(rows(at, 3))
     table.flush()
-    table.append([{**row, "extra": "text" * 3} for row in _rows(40, 3)])
+    table.append([{**row, "extra": "text" * 3} for row in rows(40, 3)])
     for at in range(50, 54):
-        table.append(_rows(at, 4), key=f"batch-{at}")
+        table.append(rows(at, 4), key=f"batch-{at}")
+
+
+def _line(n: int) -> str:
+    """Return a line of a log, which extents of the third body keep by its template, and know the words of."""
+    words = ("disk", "full", "on", "host", "retry", "later", "queue", "slow")
+    return f"{words[n % 8]} {words[n * 7 // 5 % 8]} took {n * 7919 % 1009} ms{' Overheated' if n % 300 == 7 else ''}"
 
 
 def _rows(at: int, count: int) -> list[dict[str, Any]]:
@@ -73,6 +87,8 @@ def ask(lake: Path) -> list[Any]:
         answers: list[Any] = [held.tables()]
         for name in held.tables():
             answers += [question(held.table(name)) for question in _QUESTIONS]
+            if "line" in held.table(name).schema.names:
+                answers.append(held.sql(_TEMPLATES.format(name=name)).to_arrow().to_pylist())
     return answers
 
 
@@ -112,6 +128,7 @@ _QUESTIONS: tuple[Callable[[tidelake.Table], Any], ...] = (
     _counted(where="load < 0.01"),
     _counted(where="host = 'a' and n < 3"),
     _counted(where="extra = 'texttexttext'"),
+    lambda table: _counted(where="line has 'overheated'")(table) if "line" in table.schema.names else None,
     _history,
     _covered,
 )

@@ -9,8 +9,18 @@ import pyarrow as pa
 from tidelake.model.predicate import Leaf
 
 PathForm: TypeAlias = Literal[
-    "text", "number", "flag", "plain", "test", "json", "json_but_numbers", "json_but_plain", "json_but_texts"
+    "text",
+    "number",
+    "flag",
+    "plain",
+    "test",
+    "json",
+    "json_but_numbers",
+    "json_but_plain",
+    "json_but_texts",
+    "template",
 ]
+TEMPLATE = ""  # in the place of a path: what a text column has once its variables are taken out
 
 
 class PathValue(NamedTuple):
@@ -18,7 +28,8 @@ class PathValue(NamedTuple):
 
     The form says as what: ``text``, ``number`` and ``flag`` are strict, ``plain`` shows texts, whole numbers and
     booleans as text, ``json`` is anything, ``json_but_…`` what the others leave. ``test`` is whether a text passes the
-    test, and null of anything else.
+    test, and null of anything else. ``template`` is of a text column, whose path is ``TEMPLATE``: its texts with
+    placeholders for their variables.
     """
 
     column: str

@@ -2,8 +2,8 @@
 
 Where every use of a dynamic column of a table is ``tide_get(column, path)``, each becomes a column of the scan: texts,
 numbers and booleans as such, whether a text passes a test, and JSON only for what has no type of its own. The
-in-process engine then sees typed columns, and extents that keep paths apart read nothing else. It does not plan or
-read.
+in-process engine then sees typed columns, and extents that keep paths apart read nothing else. Where every use of a
+text column is its template, that becomes a column of the scan, too. It does not plan or read.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from sqlglot import exp
 
-from tidelake.model.path_value import PathForm, PathValue
+from tidelake.model.path_value import TEMPLATE, PathForm, PathValue
 from tidelake.model.predicate import (
     Equals,
     InSet,
@@ -41,6 +41,7 @@ _CONVERTING: Mapping[str, tuple[PathForm, PathForm]] = {
     "tide_to_real_from_dynamic": ("number", "json_but_numbers"),
 }
 _TEXTS = ("tide_text", "tide_shown", "tide_to_string_from_dynamic")
+_TEMPLATES = ("tide_message_template", "tide_template_id")
 _TESTS = (Equals, InSet, StringHas, StringContains, StartsWith, StringMatches)
 _TEST_NODES = (exp.EQ, exp.In, exp.Like, exp.ILike, exp.RegexpLike, exp.StartsWith, exp.Contains, exp.Anonymous)
 _PREFIX = "tide:"
@@ -51,11 +52,13 @@ _Use: TypeAlias = tuple[str, str]  # the name of a reference, and a dynamic colu
 
 def with_paths_apart(prepared: Prepared) -> Prepared | None:
     """Return the same query with paths in place of dynamic columns; None if it needs none of them alone."""
+    asks_templates = any(_is_template(call) for call in prepared.tree.find_all(exp.Anonymous))
     wanted = {
         (ask.reference.name, name): ask
         for ask in prepared.asks
         for name in ask.columns
-        if (kind := ask.reference.types[name]).kind == "dynamic" and kind.logical is None
+        if (kind := ask.reference.types[name]).logical is None
+        and (kind.kind == "dynamic" or (kind.kind == "string" and asks_templates))
     }
     if not wanted:
         return None
@@ -66,7 +69,7 @@ def with_paths_apart(prepared: Prepared) -> Prepared | None:
         use = _use_of(column)
         if use not in wanted:
             continue
-        if _is_read_at_path(column):
+        if _is_read_at_path(column) or _is_template(column.parent):
             uses.setdefault(use, []).append(column.parent)  # type: ignore[arg-type]
         else:
             whole.add(use)
@@ -120,9 +123,15 @@ def _is_read_at_path(column: exp.Column) -> bool:
     return isinstance(path, exp.Literal) and bool(path.is_string) and bool(path.this) and "[" not in str(path.this)
 
 
+def _is_template(call: exp.Expr | None) -> bool:
+    is_call = isinstance(call, exp.Anonymous) and len(call.expressions) == 1
+    return is_call and str(call.this).lower() in _TEMPLATES  # type: ignore[union-attr]
+
+
 def _put_columns(call: exp.Expr, ask: Ask, name: str) -> Sequence[PathValue]:
     """Put columns of the scan in the place of a path's value; return those columns."""
-    path, alias = str(call.expressions[1].this), call.expressions[0].table
+    alias = call.expressions[0].table
+    path = TEMPLATE if _is_template(call) else str(call.expressions[1].this)
     around = call.parent
     asks = str(around.this).lower() if isinstance(around, exp.Anonymous) and len(around.expressions) == 1 else ""
 
@@ -132,6 +141,10 @@ def _put_columns(call: exp.Expr, ask: Ask, name: str) -> Sequence[PathValue]:
     def column(each: PathValue) -> exp.Column:
         return exp.column(exp.to_identifier(each.name, quoted=True), table=exp.to_identifier(alias, quoted=True))
 
+    if path == TEMPLATE:  # a template is its own template, so that what is made of it is made of the column
+        found = value("template")
+        call.expressions[0].replace(column(found))
+        return [found]
     asked = _test_of(around) if around is not None and (asks in _TEXTS) else None
     if asked is not None:
         node, test = asked

@@ -8,7 +8,7 @@ predicates: candidates are always asked again.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -33,7 +33,6 @@ FEW = 0.25  # of a block's rows: of more, all are as soon read
 Rows = npt.NDArray[np.bool_]
 
 
-@runtime_checkable
 class KnowsTokens(Protocol):
     """A reader of extents that may keep which rows hold which tokens."""
 
@@ -46,12 +45,17 @@ class KnowsTokens(Protocol):
         ...
 
 
+def knows_tokens(reader: object) -> TypeGuard[KnowsTokens]:
+    """Whether a reader is of an extent that may keep which rows hold which tokens; it is asked for every block."""
+    return hasattr(reader, "rows_with")
+
+
 def candidates(reader: Any, block: int, where: Predicate, elsewhere: Mapping[str, Any]) -> Rows | None:
     """Return the few rows of a block that may match; None if they are not few, or there is no telling.
 
     ``elsewhere`` has the columns whose values may lie in other places, too.
     """
-    if not isinstance(reader, KnowsTokens):
+    if not knows_tokens(reader):
         return None
     found = _rows(reader, block, where, elsewhere)
     return found if found is not None and int(found.sum()) <= FEW * len(found) else None

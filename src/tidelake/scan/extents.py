@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidelake.dynamic import cbor, path_values
+from tidelake.dynamic import cbor
 from tidelake.dynamic.cbor_encode import encoded
 from tidelake.errors import CorruptError
 from tidelake.format import ExtentReader, segment_format
@@ -35,17 +35,20 @@ from tidelake.pruning.plan import Block, ExtentTask, Question, ScanPlan, survivi
 from tidelake.runtime.forking import renew_after_fork
 from tidelake.scan.ahead import READ_THREADS, Piece, read_ahead
 from tidelake.scan.block_cache import BlockCache, ReadsDistinct, with_cache
-from tidelake.scan.candidates import KnowsTokens, Rows, candidates
+from tidelake.scan.candidates import Rows, candidates
 from tidelake.scan.evaluate import measured, select, tested
 from tidelake.scan.hot import hot_groups
 from tidelake.scan.path_columns import (
     Path,
     extracted,
+    filled,
     given,
+    nothing_at,
     path_name,
     paths_in,
     paths_shown,
     reads_paths,
+    templates_apart,
     whole_columns,
     whole_needed,
     with_paths,
@@ -379,7 +382,7 @@ class _Reading:
 
 def _nothing(shape: Shape) -> pa.RecordBatch:
     """Return no rows of a shape."""
-    nothing = [extracted(pa.array([], pa.binary()), path) for _, path in shape.paths]
+    nothing = [nothing_at(path) for _, path in shape.paths]
     return with_paths(pa.RecordBatch.from_pylist([], shape.arrow), shape.paths, nothing)
 
 
@@ -400,12 +403,9 @@ class StoredBlock:
 
     def loaded(self, shape: Shape, kept: Rows | None = None) -> pa.RecordBatch:
         """Read some columns of it, as the table has them now: of all rows, or of those that are kept."""
-        block, written, reader = self.block, self.reader.metadata().schema.names, self.reader
-        names = shape.written(written)
-        if kept is not None and isinstance(reader, KnowsTokens):
-            read = reader.read_block(block.number, names, kept)
-        else:
-            read = reader.read_block(block.number, names)
+        block, written = self.block, self.reader.metadata().schema.names
+        some = () if kept is None else (kept,)
+        read = self.reader.read_block(block.number, shape.written(written), *some)
         batch = shape.conformed(read, written, block.stats.rows)
         if shape.paths:
             batch = with_paths(batch, shape.paths, self._at_paths(shape))
@@ -428,6 +428,8 @@ class StoredBlock:
         apart, found = _apart(reader, shape), {}
         if apart and reads_paths(reader):
             found = dict(zip(apart, reader.read_paths(number, apart), strict=True))
+        if shape.around is not None:
+            found |= templates_apart(reader, number, shape.paths, shape.around.alternatives)
         if len(found) < len(shape.paths) and shape.around is not None:
             written = reader.metadata().schema.names
             read = reader.read_block(number, shape.around.written(written))
@@ -466,7 +468,7 @@ def hot_versions_of(hot: Sequence[HotBatch], shape: Shape, dead: Mapping[str, An
         batch = shape.conformed(rows, written, rows.num_rows)
         if shape.around is not None:
             around = shape.around.conformed(rows, written, rows.num_rows)
-            found = (path_values.filled(extracted(around.column(name), path)) for name, path in shape.paths)
+            found = (filled(extracted(around.column(name), path)) for name, path in shape.paths)
             batch = with_paths(
                 batch, shape.paths, found
             )  # filled, since what is at a path differs from schema to schema

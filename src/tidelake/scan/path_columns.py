@@ -3,12 +3,13 @@
 A condition on a path, and a path that a query shows, need the path alone. Extents that keep paths apart give just that;
 of others, and of hot rows, the whole value is read and looked through. Either way a batch gets a column named
 ``path_name(column, path)`` in the form of ``dynamic.path_values``, which ``evaluate`` asks, and of which ``given``
-makes the column that a query wants. It does not plan.
+makes the column that a query wants. The template of a text column is read the same way: as a path of it that is
+``TEMPLATE``, in the form of texts. It does not plan.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeGuard, runtime_checkable
 
 import numpy as np
@@ -17,7 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelake.dynamic import cbor, path_values
-from tidelake.model.path_value import PathValue
+from tidelake.kernels.plain_templates import PLACEHOLDER, VARIABLE
+from tidelake.model.path_value import TEMPLATE, PathValue
 from tidelake.model.predicate import (
     DynamicPathEquals,
     DynamicPathExists,
@@ -56,6 +58,34 @@ class ReadsPaths(Protocol):
 def reads_paths(reader: object) -> TypeGuard[ReadsPaths]:
     """Whether a reader is of an extent that keeps paths apart; it is asked for every block, and quickly told."""
     return hasattr(reader, "read_paths")
+
+
+class ReadsTemplates(Protocol):
+    """A reader of extents that may keep the templates of texts apart from the texts."""
+
+    def read_templates(self, block: int, column: str) -> pa.DictionaryArray | None:
+        """Read the templates of a block's texts; None if they are not stored."""
+        ...
+
+
+def templates_apart(
+    reader: object, block: int, paths: Iterable[Path], elsewhere: Mapping[str, Sequence[Path]]
+) -> dict[Path, pa.Array]:
+    """Read the templates of text columns that a block keeps apart from the texts, with nothing of them elsewhere."""
+    if not _reads_templates(reader):
+        return {}
+    asked = [each for each in paths if each[1] == TEMPLATE and not elsewhere[each[0]]]
+    read = {each: reader.read_templates(block, each[0]) for each in asked}
+    return {each: values for each, values in read.items() if values is not None}
+
+
+def _reads_templates(reader: object) -> TypeGuard[ReadsTemplates]:
+    return hasattr(reader, "read_templates")
+
+
+def filled(values: pa.Array) -> pa.Array:
+    """Return what is at a path with all fields that there can be, so that parts of different schemas are joined."""
+    return path_values.filled(values) if pa.types.is_struct(values.type) else values
 
 
 def path_name(column: str, path: str) -> str:
@@ -99,8 +129,15 @@ def names_asked(where: Predicate) -> frozenset[str]:
     return columns_of(where) | {path_name(*each) for each in paths_in(where)}
 
 
-def extracted(values: pa.Array, path: str) -> pa.StructArray:
+def nothing_at(path: str) -> pa.Array:
+    """Return what no rows have at a path."""
+    return extracted(pa.array([], pa.utf8() if path == TEMPLATE else pa.binary()), path)
+
+
+def extracted(values: pa.Array, path: str) -> pa.Array:
     """Look through whole values for what they have at a path."""
+    if path == TEMPLATE:
+        return pc.replace_substring_regex(values, VARIABLE, PLACEHOLDER)
     return path_values.of_extracted(cbor.extract(values, path))
 
 
@@ -114,6 +151,8 @@ def with_paths(batch: pa.RecordBatch, paths: Iterable[Path], found: Iterable[pa.
 def given(wanted: PathValue, values: pa.StructArray) -> pa.Array:
     """Return the values at a path in the form that a query wants."""
     match wanted.form:
+        case "template":
+            return _plain(values)
         case "text":
             return _plain(path_values.texts(values))
         case "number":

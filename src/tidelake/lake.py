@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from tidelake import ingest as sources
     from tidelake import spark as spark_module
     from tidelake import table as table_module
+    from tidelake.connectors import attached as attaching
     from tidelake.connectors import listing as source_listing
     from tidelake.connectors import sources as connecting
     from tidelake.connectors.runner import SyncReport
@@ -64,6 +65,7 @@ else:  # what reads rows, and the engines, are imported when they are first used
     session, spark_module = deferred("tidelake.query.session"), deferred("tidelake.spark")
     promql_module = deferred("tidelake.query.promql.asking")
     health, worker = deferred("tidelake.maintain.status"), deferred("tidelake.maintain.worker")
+    attaching = deferred("tidelake.connectors.attached")
     connecting, source_listing = deferred("tidelake.connectors.sources"), deferred("tidelake.connectors.listing")
     background, listing = deferred("tidelake.maintain.background"), deferred("tidelake.manifest.listing")
 
@@ -391,6 +393,21 @@ class Lake(Closing):
         self._refuse_of_user()
         found = connecting.define(self.handle, url, tables, into=into, name=name, mode=mode, options=options)
         return found.run(follow=follow)
+
+    def attach(self, name: str, url: str, tables: Sequence[str] | Mapping[str, str] | None = None) -> list[str]:
+        """Let queries read tables of another database in place, as ``name.table``; nothing is copied.
+
+        Columns, conditions and limits of a query go to the source, in a read-only transaction. Where the lake has a
+        table of the same name, as a synced one, that is meant, and ``live('name.table')`` means the source. Return the
+        names that can be read now. A password is written as ``${NAME}``, a variable of the environment.
+        """
+        self._refuse_of_user()
+        return sorted(attaching.attach(self.handle, name, url, tables).tables.values())
+
+    def detach(self, name: str) -> None:
+        """Forget what was attached under a name."""
+        self._refuse_of_user()
+        attaching.detach(self.handle, name)
 
     def source(self, name: str) -> SyncedSource:
         """Hold a source that is kept under a name: run, pause, resume or remove it."""

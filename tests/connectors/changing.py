@@ -67,8 +67,8 @@ class Changes:
         if draw < 0.35:
             body = "NULL" if number < 100 else f"repeat('{number}-', {self._random.choice((1, 3, 4000))})"
             values = f"({key}, {number}, {body}, {number / 7:.2f}, '2026-01-01'::timestamptz + interval '{number} s')"
-            update = "n = excluded.n, body = excluded.body"
-            return f"INSERT INTO accounts (id, n, body, amount, at) VALUES {values} ON CONFLICT (id) DO UPDATE SET {update}"
+            insert = f"INSERT INTO accounts (id, n, body, amount, at) VALUES {values}"
+            return f"{insert} ON CONFLICT (id) DO UPDATE SET n = excluded.n, body = excluded.body"
         if draw < 0.55:
             return f"UPDATE accounts SET n = {number}, amount = amount + 1 WHERE id BETWEEN {key} AND {key + 2}"
         if draw < 0.62:

@@ -14,6 +14,7 @@ import pytest
 import tidelake
 from tests.support.servers import fresh_database
 from tidelake.connectors.definition import SYSTEM_COLUMNS
+from tidelake.connectors.sources import sources
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,5 +64,5 @@ def shop(postgres: str, lake: tidelake.Lake) -> Iterator[Shop]:
     url = fresh_database(postgres)
     with psycopg.connect(url, autocommit=True) as database:
         yield Shop(url, database, lake)
-    for name in lake.sources().column("source").unique().to_pylist():
-        lake.source(name).remove()
+    for each in sources(lake.handle):
+        each.remove()

@@ -108,6 +108,7 @@ def test_two_hundred_kills_of_source_and_runner_lose_and_double_nothing(tmp_path
                 runner.wait()
                 runner = started(script)
             else:
+                database.close()
                 machine.kill()
                 machine.start()
                 database = changes.database = psycopg.connect(url, autocommit=True)

@@ -48,7 +48,7 @@ def list_sources(store: ObjectStore) -> pa.Table:
                     "url": redacted(held.url),
                     "table": table,
                     "source_table": source_table,
-                    "mode": held.mode,
+                    "mode": "live" if name.startswith("live-") else held.mode,
                     "state": held.state,
                     "phase": seen.phase,
                     "rows": seen.tables.get(table, 0),

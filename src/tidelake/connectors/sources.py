@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow.compute as pc
 
 from tidelake.connectors import registry
+from tidelake.connectors.attached import PREFIX
 from tidelake.connectors.definition import LSN, SourceDefinition, kind_of, target_tables
 from tidelake.connectors.kinds import open_source
 from tidelake.connectors.latest import is_synced
@@ -103,6 +104,8 @@ def define(
     own = name or into
     if own is None:
         raise InvalidInputError("name the namespace for the tables: into='crm'", kind="no_namespace")
+    if own.startswith(PREFIX):
+        raise InvalidInputError(f"a source's name does not begin with {PREFIX}", name=own, kind="bad_name")
     kind = kind_of(url)
     probe = SourceDefinition(own, kind, url, {}, mode, dict(options or {}), id=secrets.token_hex(4))
     if own in registry.names(lake.store):
@@ -124,7 +127,7 @@ def define(
 
 def sources(lake: LakeHandle) -> list[SyncedSource]:
     """Return all sources of a lake, by name."""
-    return [SyncedSource(lake, name) for name in registry.names(lake.store)]
+    return [SyncedSource(lake, name) for name in registry.names(lake.store) if not name.startswith(PREFIX)]
 
 
 def _same(

@@ -5,6 +5,7 @@
     SELECT * FROM gaps('m.cpu', '2026-01-01', '2026-02-01', least => '5m')
     SELECT device, ratio FROM coverage('m.cpu')
     gaps('m.cpu', ago(1d), now()) | where buckets > 5               in KQL
+    SELECT * FROM live('crm.orders')                                the table of a source: see ``connectors.attached``
     SELECT * FROM latest('crm.orders')                              of a table that is synced: see ``connectors.latest``
 
 ``gaps``, ``missing`` and ``held`` give entity columns, start, end and buckets; ``coverage`` a row for each entity. The
@@ -23,9 +24,11 @@ from typing import Any
 import pyarrow as pa
 from sqlglot import exp
 
+from tidelake.connectors.attached import live_table
 from tidelake.connectors.latest import LatestRows
 from tidelake.coverage.verbs import Series, no_coverage
 from tidelake.errors import InvalidInputError, NotFoundError
+from tidelake.handle.lake_handle import LakeHandle
 from tidelake.handle.table_handle import TableHandle
 from tidelake.query.constants import constant_of
 from tidelake.query.sql.parse import error_of
@@ -50,6 +53,13 @@ def coverage_table(table: Scannable, kind: str, words: Mapping[str, Any]) -> pa.
             return asked.report(**about).entities
         case _:
             raise InvalidInputError("no such answer", kind="bad_answer", asked=kind, known=", ".join(ANSWERS))
+
+
+def live(lake: LakeHandle, table: str, words: Mapping[str, Any]) -> Scannable:
+    """Return a table of a source, to be read in place."""
+    if words:
+        raise InvalidInputError("live takes the name of a table alone", kind="bad_answer")
+    return live_table(lake, table)
 
 
 def answered(name: str, table: Scannable, kind: str, words: Mapping[str, Any], footers: Footers) -> Scannable:

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sqlglot import exp
 
+from tidelake.handle.table_handle import TableHandle
 from tidelake.logical import shown
 from tidelake.model.logical_types import Logical
 from tidelake.model.schema import DataType
@@ -27,7 +28,7 @@ from tidelake.query.bind import Bound, Reference
 from tidelake.query.conjuncts import Pushed, both, conjuncts_of, pushed
 from tidelake.query.pushdown import cte_of, grows_within, is_plain_select, substituted
 from tidelake.scan.extents import Footers, scan
-from tidelake.scan.scannable import Scannable
+from tidelake.scan.scannable import MemoryRows, Scannable
 
 _EXACT_LOGICAL = (None, Logical("date"), Logical("timestamp_ntz"))  # whose bounds are given as they are meant
 _EXACT_KINDS = ("int", "long", "real", "bool", "string", "timestamp")
@@ -96,7 +97,7 @@ def from_manifest(shape: Shape, table: Scannable) -> Answered:
     own = shape.reference.spelled
     columns = [own[name] for name in shape.columns]
     where = None if shape.where is None else shape.where.predicate
-    if where is None and not columns and not table.snapshot.is_keyed:
+    if where is None and not columns and not table.snapshot.is_keyed and isinstance(table, TableHandle | MemoryRows):
         return _all_rows(shape, table)
     plan = table.outline(columns, where, stats=columns)
     left: list[ExtentTask] = []

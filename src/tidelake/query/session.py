@@ -25,6 +25,7 @@ from sqlglot import exp
 
 from tidelake.catalog.names import check_user
 from tidelake.catalog.protocol import DEFAULT_NAMESPACE
+from tidelake.connectors.attached import attached_table
 from tidelake.errors import InvalidInputError, NotFoundError, QueryError
 from tidelake.handle.lake_handle import LakeHandle, OpenLake
 from tidelake.handle.table_handle import TableHandle
@@ -34,7 +35,7 @@ from tidelake.model.schema import DataType, Schema
 from tidelake.model.settings import TableSettings
 from tidelake.pruning.plan import Block, ScanPlan, Stage
 from tidelake.query.adapt import adapt
-from tidelake.query.answers import answer_rows, answered, name_answers
+from tidelake.query.answers import answer_rows, answered, live, name_answers
 from tidelake.query.bind import AsOf, bind, bind_tables, quoted_columns
 from tidelake.query.budget import Budget, Deadline
 from tidelake.query.external import read_external
@@ -447,8 +448,14 @@ class _Seen:
     def answer(self, kind: str, words: Mapping[str, Any]) -> str:
         """Find an answer about a table, and give the name under which it can be read."""
         about = {name: value for name, value in words.items() if name != "table"}
-        table = self.table(str(words["table"]))
         name = f"{kind}_{len(self.answers) + 1}"
+        if kind == "live":
+            if self._user is not None:
+                raise NotFoundError("no such table", table=words["table"], kind="no_table")
+            with self.deadline.undisturbed():
+                self.answers[name] = live(self._lake, self._in_sight(str(words["table"])), about)
+            return name
+        table = self.table(str(words["table"]))
         with self.deadline.undisturbed():
             self.answers[name] = answered(name, table, kind, about, self._lake.footers)
         return name
@@ -494,9 +501,11 @@ class _Seen:
         try:
             newest = self._pinned_newest(name)
         except NotFoundError:  # what the lake tells about itself is found under names that no table has
-            own = None
+            own: Scannable | None = None
             if at is None and self._sight.reaches(name):
                 own = system_rows(self._lake, name, self._user, self._sight.reaches)
+                if own is None and self._user is None:
+                    own = attached_table(self._lake, self._full(name))
             if own is None:
                 raise
             return own

@@ -17,7 +17,8 @@ ANSWERS: Mapping[str, frozenset[str]] = {
     "missing": frozenset({"entity", "schedule", "at_most"}),
     "held": frozenset({"entity"}),
     "coverage": frozenset({"entity", "schedule"}),
-    "latest": frozenset(),  # of a synced table, what its source has now
+    "latest": frozenset(),  # of a synced table, what its source had when it was last read
+    "live": frozenset(),  # the table of a source itself
 }
 
 

@@ -1,0 +1,175 @@
+"""Let queries read tables of other databases in place: ``lake.attach("crm", url)``, then ``crm.orders``.
+
+An attachment is kept in the lake beside the sources, under ``live-NAME``, with the tables that may be read; no other is
+reachable. A table of the lake comes first where both have a name; ``live('crm.orders')`` always means the source, also
+of a synced table without an attachment. Columns, conditions and limits go to the source; rows that it sends are looked
+at again here. It does not change anything at a source.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import pyarrow as pa
+
+from tidelake.catalog.protocol import new_id, parse_table_name
+from tidelake.connectors import registry
+from tidelake.connectors.definition import SourceDefinition, kind_of, target_tables
+from tidelake.connectors.protocol import SourceTable
+from tidelake.errors import InvalidInputError, NotFoundError
+from tidelake.handle.lake_handle import LakeHandle
+from tidelake.ingest import Rules, coerce_arrow
+from tidelake.model.predicate import Predicate, columns_of
+from tidelake.model.schema import OVERFLOW_COLUMN, Schema
+from tidelake.model.snapshot import HotBatch, Scope, Snapshot
+from tidelake.pruning.plan import ScanPlan, Stage, make_plan
+from tidelake.runtime.deferred import deferred
+from tidelake.scan.extents import Footers, prune_blocks
+from tidelake.scan.hot import hot_payload
+from tidelake.scan.questions import Columns, question_of
+
+federating = deferred("tidelake.connectors.postgres.federating")  # brings psycopg
+
+PREFIX = "live-"
+
+
+class Reader(Protocol):
+    """What reads tables of a kind of source in place."""
+
+    def describe(self, table: str) -> SourceTable: ...
+
+    def tables(self) -> list[str]: ...
+
+    def read(
+        self, table: str, columns: Sequence[str], where: Predicate | None, limit: int | None
+    ) -> tuple[list[pa.RecordBatch], str]: ...
+
+
+def attach(
+    lake: LakeHandle, name: str, url: str, tables: Sequence[str] | Mapping[str, str] | None = None
+) -> SourceDefinition:
+    """Keep which tables of a source queries may read, as ``name.table``, in place of what the name had before."""
+    parse_table_name(f"{name}.any")
+    probe = SourceDefinition(f"{PREFIX}{name}", kind_of(url), url, {}, id=secrets.token_hex(4))
+    reader = reader_of(probe)
+    there = reader.tables()
+    asked = there if tables is None else [tables] if isinstance(tables, str) else list(tables)
+    for each in asked:
+        if each not in there:
+            raise InvalidInputError("the source has no such table", table=each, kind="no_source_table")
+    targets = target_tables(tables if isinstance(tables, Mapping) else asked, name)
+    if probe.name in registry.names(lake.store):
+        return registry.change(lake.store, probe.name, lambda held: replace(held, url=url, tables=targets))
+    return registry.add(lake.store, replace(probe, tables=targets))
+
+
+def detach(lake: LakeHandle, name: str) -> None:
+    """Forget an attachment."""
+    registry.remove(lake.store, f"{PREFIX}{name}")
+
+
+def attached_tables(lake: LakeHandle) -> list[str]:
+    """Return the names under which tables of sources can be read."""
+    names = [name for name in registry.names(lake.store) if name.startswith(PREFIX)]
+    return sorted(table for name in names for table in registry.read(lake.store, name).tables.values())
+
+
+def attached_table(lake: LakeHandle, name: str, *, is_live: bool = False) -> LiveRows | None:
+    """Return a table of a source that queries may read under a name; with ``is_live``, also that of a synced table."""
+    own = name if "." in name else f"default.{name}"
+    kept = sorted(registry.names(lake.store), key=lambda each: not each.startswith(PREFIX))
+    for source in kept:
+        if not source.startswith(PREFIX) and not is_live:
+            continue
+        definition = registry.read(lake.store, source)
+        for table, target in definition.tables.items():
+            if target.lower() == own.lower():
+                return LiveRows.of(definition, table, target, lake.footers)
+    return None
+
+
+def live_table(lake: LakeHandle, name: str) -> LiveRows:
+    """Return a table of a source; NotFoundError if there is none of the name."""
+    found = attached_table(lake, name, is_live=True)
+    if found is None:
+        raise NotFoundError("no source has a table of this name: attach one", table=name, kind="no_table")
+    return found
+
+
+def reader_of(definition: SourceDefinition) -> Reader:
+    """Return what reads a source in place."""
+    if definition.kind != "postgres":
+        raise InvalidInputError(
+            "queries read PostgreSQL in place: sync other sources", source_kind=definition.kind, kind="bad_kind"
+        )
+    reader: Reader = federating.PostgresReader(definition.url)
+    return reader
+
+
+@dataclass(frozen=True, slots=True)
+class LiveRows:
+    """A table of a source, as a query scans it: read when the query is planned, and only what it asks for."""
+
+    name: str
+    source_table: str
+    reader: Reader
+    snapshot: Snapshot
+    footers: Footers
+
+    @classmethod
+    def of(cls, definition: SourceDefinition, table: str, name: str, footers: Footers) -> LiveRows:
+        """Describe a table of a source."""
+        reader = reader_of(definition)
+        schema = Schema.of(dict(reader.describe(table).columns))
+        own = new_id()
+        return cls(name, table, reader, Snapshot(Scope(own), 1, own, None, 0, "live", schema, {}), footers)
+
+    @property
+    def schema(self) -> Schema:
+        return self.snapshot.schema
+
+    def showing(self, columns: Sequence[str]) -> LiveRows:
+        """Return the table as it is: it has no overflow column."""
+        return self
+
+    def outline(
+        self,
+        columns: Columns | None = None,
+        where: Predicate | None = None,
+        *,
+        limit: int | None = None,
+        stats: Iterable[str] = (),
+    ) -> ScanPlan:
+        """Read from the source what is asked for."""
+        question = question_of(self.name, self.snapshot, columns, where, limit=limit)
+        needed = {*question.columns, *(() if where is None else columns_of(where))}
+        for name, computed in question.computed.items():
+            needed.discard(name)
+            needed.add(getattr(computed, "column", name))
+        names = [name for name in self.schema.names if name in needed] or [self.schema.names[0]]
+        batches, asked = self.reader.read(self.source_table, names, where, limit)
+        hot = [self._hot(batch) for batch in batches if batch.num_rows]
+        plan = make_plan(self.name, self.snapshot, question, (), hot)
+        rows, size = sum(batch.rows for batch in hot), sum(len(batch.payload) for batch in hot)
+        return replace(plan, stages=(*plan.stages, Stage(f"at the source: {asked}", 0, 0, 0))) if rows + size else plan
+
+    def plan(
+        self,
+        columns: Columns | None = None,
+        where: Predicate | None = None,
+        *,
+        limit: int | None = None,
+        prune: bool = True,
+    ) -> ScanPlan:
+        """Read from the source what is asked for; or all of it, without ``prune``."""
+        return prune_blocks(self.outline(columns, where, limit=limit), self.footers)
+
+    def _hot(self, batch: pa.RecordBatch) -> HotBatch:
+        own = Schema(tuple(self.schema[name] for name in batch.schema.names))
+        fitted = coerce_arrow(batch, own, Rules()).batch
+        if OVERFLOW_COLUMN in fitted.schema.names and OVERFLOW_COLUMN not in own:
+            fitted = fitted.drop_columns([OVERFLOW_COLUMN])
+        return HotBatch(new_id(), batch.num_rows, hot_payload(fitted), None, None, self.schema.version)

@@ -48,7 +48,7 @@ def main(folder: Path) -> None:
     spark.sparkContext.setLogLevel("OFF")
     said = sorted(str(each.message).split(" here")[0] for each in told if str(each.message).startswith("tidelake"))
     found: dict[str, Any] = {"version": pyspark.__version__, "missing": said}
-    for step in (batch, stream, sql_table, catalog, join, query):
+    for step in (batch, stream, sql_table, catalog, changes, buckets, join, query):
         found[step.__name__] = tried(step, spark, folder)
     print("found" + json.dumps(found, default=str), flush=True)
     spark.stop()
@@ -151,6 +151,40 @@ def catalog(spark: SparkSession, folder: Path) -> Any:
     spark.sql("INSERT OVERWRITE tidelake.obs.few SELECT 1L, 'only', 2")
     called = tried(lambda spark, _: len(spark.sql("CALL tidelake.system.compact('obs.few')").collect()), spark, folder)
     return [*found, spark.table("tidelake.obs.few").collect(), "no CALL" if isinstance(called, str) else called]
+
+
+def changes(spark: SparkSession, folder: Path) -> Any:
+    """Update, merge and delete rows by conditions that only Spark can judge, in a plain table and in one with a key."""
+    found = []
+    for name, key in (("plain", ""), ("keyed", ", 'key' = 'n'")):
+        table = f"tidelake.obs.{name}"
+        spark.sql(
+            f"CREATE TABLE {table} (ts TIMESTAMP, n BIGINT, name STRING, d VARIANT) TBLPROPERTIES ('time' = 'ts'{key})"
+        )
+        spark.sql(f"INSERT INTO {table} SELECT ts, n, name, d FROM tidelake.obs.made WHERE n < 30")
+        with tidelake.connect(folder / "lake") as lake:
+            lake.table(f"obs.{name}").flush()
+        for text in (
+            f"UPDATE {table} SET name = upper(name), d = parse_json('[1]') WHERE n % 7 = 3",
+            f"DELETE FROM {table} WHERE n % 5 = 4 AND length(name) = 2",
+            f"""MERGE INTO {table} t USING (SELECT id * 3 AS n, timestamp_seconds(id) AS ts FROM range(12)) s
+                ON t.n = s.n WHEN MATCHED AND s.n % 2 = 0 THEN DELETE WHEN MATCHED THEN UPDATE SET name = 'merged'
+                WHEN NOT MATCHED THEN INSERT (ts, n, name) VALUES (s.ts, s.n, 'new')""",
+        ):
+            spark.sql(text)
+        shown = spark.sql(f"SELECT n, ts, name, to_json(d) d FROM {table} ORDER BY n").collect()
+        operations = spark.sql(f"SELECT operation FROM {table}.history ORDER BY snapshot").collect()
+        found.append([[tuple(row) for row in shown], [row.operation for row in operations]])
+    return found
+
+
+def buckets(spark: SparkSession, folder: Path) -> Any:
+    """Overwrite the days that a frame has rows in."""
+    days = "SELECT timestamp_seconds(1767225600 + 86400 * (id % {0})) AS ts, id AS n FROM range(9)"
+    spark.sql("CREATE TABLE tidelake.obs.days (ts TIMESTAMP, n BIGINT) TBLPROPERTIES ('time' = 'ts')")
+    spark.sql(f"INSERT INTO tidelake.obs.days {days.format(3)}")
+    spark.sql(days.format(2)).where("n > 5").writeTo("tidelake.obs.days").overwritePartitions()
+    return [tuple(row) for row in spark.sql("SELECT n, ts FROM tidelake.obs.days ORDER BY n, ts").collect()]
 
 
 def join(spark: SparkSession, folder: Path) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -215,3 +216,20 @@ def test_a_token_sees_and_keeps_only_what_it_reaches(guarded: tuple[Served, dict
         assert save(writer, "mine", {"text": "x"}, 0).status_code == 200
     with served.client(tokens["reader"]) as reader:
         assert [each["name"] for each in reader.get("/v1/documents/question").json()["documents"]] == ["mine"]
+
+
+def test_ui_serves_the_page_on_this_machine_and_refuses_a_lake_that_is_not_there(
+    lake_folder: Path, tmp_path: Path
+) -> None:
+    command = [sys.executable, "-m", "tidelake", "ui", "--no-open", "--lake"]
+    missing = subprocess.run([*command, str(tmp_path / "none")], check=False, capture_output=True, text=True)
+    assert missing.returncode == 1
+    assert not (tmp_path / "none").exists()
+    with subprocess.Popen([*command, str(lake_folder)], stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        told = process.stderr.readline()
+        address = told.split(" is at ")[1].split(" ")[0]
+        assert address.startswith("http://127.0.0.1:")
+        assert "page/page.js" in httpx.get(address, headers=HTML).text
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 0

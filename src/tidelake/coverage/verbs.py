@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from html import escape
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -43,8 +44,10 @@ from tidelake.errors import InvalidInputError
 from tidelake.model.predicate import And, Equals, Nanoseconds, Predicate, Range
 from tidelake.model.settings import RETAINED_FROM
 from tidelake.model.snapshot import Extent, Snapshot
+from tidelake.model.svg import draw_held
 
 STRIP_CELLS = 60  # of the heat strip in a report
+MAX_DRAWN = 100  # entities of a report, in a notebook
 
 Entity: TypeAlias = Any  # a value, several in the columns' order, or a mapping
 
@@ -120,6 +123,15 @@ class CoverageReport:
     entities: pa.Table  # entity columns, first, last, buckets, expected, ratio, gaps, longest_gap
     strips: list[list[float]]  # how full each part of the range is, by entity; -1 where nothing is expected
     edges: list[Any]  # where the parts begin, and where the last one ends
+
+    def _repr_html_(self) -> str:
+        """Show what is held as a map by entity and time, in a notebook."""
+        shown = self.entities.slice(0, MAX_DRAWN).to_pylist()
+        keys = self.entities.schema.names[: self.entities.schema.get_field_index("first")]
+        names = [" · ".join(str(row[name]) for name in keys) or self.table for row in shown]
+        drawn = draw_held(names, self.strips[: len(names)], (str(self.start), str(self.end)))
+        more = f"<p>{self.entities.num_rows - len(names):,} more</p>" if self.entities.num_rows > len(names) else ""
+        return f"<p>{escape(repr(self))}</p>{drawn}{more}"
 
     def __repr__(self) -> str:
         return (

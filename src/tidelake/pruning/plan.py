@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
+from html import escape
 from typing import Any, Protocol, TypeAlias
 
 from tidelake.model.expression import Distance
@@ -18,6 +19,7 @@ from tidelake.model.path_value import PathValue
 from tidelake.model.predicate import And, Predicate, TimeRange, columns_of, conjuncts_of
 from tidelake.model.schema import Schema
 from tidelake.model.snapshot import Extent, HotBatch, Snapshot
+from tidelake.model.svg import draw_funnel
 from tidelake.pruning.outcomes import TRUE, outcomes
 from tidelake.pruning.statistics import UNKNOWN, ColumnStats, Stats, column_from_json
 
@@ -135,6 +137,11 @@ class ScanPlan:
             "hot_rows": sum(batch.rows for batch in self.hot),
             "warnings": list(self.warnings),
         }
+
+    def _repr_html_(self) -> str:
+        """Show the funnel in a notebook."""
+        stages = [(s.name, float(s.byte_size), f"{_bytes_text(s.byte_size)}, {_counts(s)}") for s in self.stages]
+        return f"<p>{escape(self.table)} at snapshot {self.snapshot.sequence}</p>{draw_funnel(stages)}"
 
     def __repr__(self) -> str:
         return self.explain()
@@ -332,12 +339,13 @@ def _funnel(stages: Sequence[Stage]) -> list[str]:
     for stage in stages:
         cells = round(BAR_CELLS * stage.byte_size / most)
         bar = "█" * cells if cells or not stage.byte_size else "▏"
-        blocks = "" if stage.blocks is None else f"{_many(stage.blocks, 'block')}, "
-        lines.append(
-            f"  {stage.name:<18}{bar:<{BAR_CELLS}}  {_bytes_text(stage.byte_size):>9}  "
-            f"{_many(stage.extents, 'extent')}, {blocks}{_many(stage.rows, 'row')}"
-        )
+        lines.append(f"  {stage.name:<18}{bar:<{BAR_CELLS}}  {_bytes_text(stage.byte_size):>9}  {_counts(stage)}")
     return lines
+
+
+def _counts(stage: Stage) -> str:
+    blocks = "" if stage.blocks is None else f"{_many(stage.blocks, 'block')}, "
+    return f"{_many(stage.extents, 'extent')}, {blocks}{_many(stage.rows, 'row')}"
 
 
 def _closing(plan: ScanPlan) -> list[str]:

@@ -8,20 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from html import escape
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from tidelake.coverage.verbs import Series
 from tidelake.dynamic.forms import decode
 from tidelake.handle.table_handle import TableHandle
 from tidelake.logical.frames import pandas_frame
+from tidelake.model.predicate import And, Equals, Predicate
 from tidelake.model.schema import JSON_FIELD
+from tidelake.model.svg import Gap
 from tidelake.pruning.plan import ScanPlan
 from tidelake.query.budget import Budget
 from tidelake.query.kql import Render
 from tidelake.query.kql.results import unpacked
+from tidelake.query.plotting import Plot, gaps_between, plot
 from tidelake.query.prepared import Prepared, Runs, Scan, marked_json
 from tidelake.scan.misfits import announced
 
@@ -150,6 +154,28 @@ class Result:
         """Print the first rows."""
         print("\n".join([self._text(rows), *(f"warning: {each}" for each in self.warnings)]))
 
+    def plot(self, kind: str | None = None) -> Plot:
+        """Draw the rows, for a notebook: as ``kind`` says, or the query's ``render``, or as the columns suggest.
+
+        Kinds are those of ``render``: timechart, areachart, columnchart, scatterchart, barchart, piechart. Windows that
+        the table does not hold are hatched, where it knows them.
+        """
+        told = self.render.kind if kind is None and self.render is not None and self.render.kind != "table" else kind
+        return plot(self.to_arrow(), told, self._gaps)
+
+    def _gaps(self, start: float, end: float) -> list[Gap]:
+        """Return the windows between two times that the only table of the query does not hold."""
+        handle = self._scans[0].table if len(self._scans) == 1 else None
+        if not isinstance(handle, TableHandle) or not handle.snapshot.settings.get("bucket"):
+            return []
+        entity = list(handle.snapshot.settings.get("entity") or ())
+        named = _named(self._scans[0].plan.question.where)
+        series = Series(handle, handle.coverage_store)
+        low, high = (datetime.fromtimestamp(each, UTC) for each in (start, end))
+        if entity and all(name in named for name in entity):
+            return gaps_between(series.gaps(low, high, entity=[named[name] for name in entity]), entity, 1)
+        return gaps_between(series.gaps(low, high), entity, series.report(low, high).entities.num_rows)
+
     def explain(self) -> str:
         """Say which engine runs the query, and draw of every table what pruning left."""
         return "\n\n".join([f"engine {self.engine}", *(plan.explain() for plan in self.plans)])
@@ -234,3 +260,14 @@ def _cell(value: Any) -> str:
     text = "" if value is None else value.isoformat(sep=" ") if isinstance(value, datetime) else str(value)
     text = text.replace("\n", "\\n")
     return text if len(text) <= CELL_LETTERS else text[: CELL_LETTERS - 1] + "…"
+
+
+def _named(where: Predicate | None) -> dict[str, Any]:
+    """Return the columns that a predicate holds to one value."""
+    match where:
+        case Equals(column=column, value=value):
+            return {column: value}
+        case And():
+            return {name: value for part in where.parts for name, value in _named(part).items()}
+        case _:
+            return {}

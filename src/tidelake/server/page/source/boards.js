@@ -13,7 +13,7 @@ import { Busy, Empty, Wrong, useAsked } from "./shell.js";
 import { TimePicker } from "./timepicker.js";
 import { address, adjust, fullName, go, loadTables, range, route, say, tableInfo, tables } from "./state.js";
 
-const KIND = "dashboard", EVERY_MS = 5000;
+const KIND = "dashboard", EVERY_MS = 3000;
 const KINDS = ["timechart", "areachart", "columnchart", "barchart", "scatterchart", "piechart", "card", "table"];
 
 export function Boards() {

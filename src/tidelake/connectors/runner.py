@@ -139,7 +139,7 @@ class Runner:
                     return
                 self._stop.wait(POLL_S)
             elif not self._follow and batch.position >= upto:
-                self._tell(now=True)
+                self._tell(now=True, lag_us=0, behind_bytes=0)
                 return
 
     def _commit(self, definition: SourceDefinition, source: Source, committer: Committer, batch: ChangeBatch) -> None:

@@ -35,6 +35,7 @@ from bench import (
     tpch,
     trickle,
     upkeep,
+    vectors,
 )
 from bench.data import ROWS
 from bench.report import Report, machine, markdown, write_report
@@ -59,6 +60,7 @@ BENCHMARKS: dict[str, Callable[..., Report]] = {
     "tpch": tpch.run,
     "trickle": trickle.run,
     "upkeep": upkeep.run,
+    "vectors": vectors.run,
 }
 
 

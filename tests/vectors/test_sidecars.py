@@ -220,6 +220,10 @@ def test_users_have_their_own_rows_under_one_index(lake: Lake) -> None:
         assert "0 rows measured" in notes.user(user).explain_nearest("v", QUERIES[0])
     lake.collect(**NOW)
     assert notes.indexes()[0].extents == 2
+    notes.user("ann").append(arrow(clustered(2_000, seed=4)).select(["id", "v"]))
+    lake.handle.manifests.sync(notes.user("ann").handle.scope)
+    told = json.loads(bytes(lake.handle.store.get("app/notes/ann/manifest.json")))["vector_indexes"]
+    assert (told["v"]["engine"], told["v"]["metric"]) == ("ivf_pq", "l2")
 
 
 def test_an_append_without_faiss_is_searched_exactly_and_coded_later(

@@ -35,6 +35,7 @@ from tidelake.manifest.manifest_json import (
 from tidelake.manifest.parts import Draft, Listed, all_segments, changed
 from tidelake.manifest.segments import last_batch_number, listed_of, listed_statistics, table_notes
 from tidelake.manifest.states import Held
+from tidelake.manifest.vector_metadata import vector_metadata
 from tidelake.model.snapshot import Scope, Snapshot
 from tidelake.objects import ObjectStore
 
@@ -144,7 +145,9 @@ class StoredManifests:
             updated_at=head.committed_us // 1000,
             last_sequence_number=last,
             files=held.files if wish.files is None else wish.files,
-            vector_indexes=held.vector_indexes if wish.vector_indexes is None else wish.vector_indexes,
+            vector_indexes=vector_metadata(head, held.vector_indexes)
+            if wish.vector_indexes is None
+            else wish.vector_indexes,
             notes=replace(notes, sequence=head.sequence, snapshot=head.id, table=table_notes(head.settings)),
         )
         return draft

@@ -38,7 +38,7 @@ from tidelake.model.exact import has_inexact_longs, stream_has_inexact_longs
 from tidelake.model.schema import DataType, Schema, becoming_real, wider_type
 from tidelake.model.settings import TableSettings
 from tidelake.model.snapshot import Action, AddExtent, Extent, Receipt, RecordOffset, UpdateTable
-from tidelake.objects import ObjectStore
+from tidelake.objects import ObjectStore, extent_of_sidecar
 from tidelake.pruning.plan import Question
 from tidelake.scan.extents import Footers
 from tidelake.scan.remaining import Remaining
@@ -431,9 +431,10 @@ def give_up(table: TableHandle, folder: str, messages: Sequence[Written]) -> Non
 
 
 def forget_folder(table: TableHandle, folder: str, kept: Iterable[str]) -> None:
-    """Give up by name what lies in a job's folder and is not kept, then the folder."""
+    """Give up by name what lies in a job's folder and is not kept, nor a sidecar of what is; then the folder."""
     catalog, settled = table.catalog, set(kept)
-    left = [meta.key for meta in table.store.list(folder) if meta.key not in settled]
+    listed = [meta.key for meta in table.store.list(folder)]
+    left = [key for key in listed if (extent_of_sidecar(key) or key) not in settled]
     if left:
         with suppress(AlreadyExistsError):  # this was begun before: what has no name goes with the folder
             catalog.register_pending([_pending(table, key) for key in left])

@@ -23,6 +23,7 @@ from tidelake.errors import AlreadyExistsError, ConflictError, CorruptError, Inv
 from tidelake.format import segment_format
 from tidelake.handle.lake_handle import LakeHandle
 from tidelake.handle.table_handle import TableHandle
+from tidelake.manifest.vector_metadata import vector_metadata
 from tidelake.model.settings import VECTOR_INDEX, TableSettings
 from tidelake.model.snapshot import Commit, Extent, Fence, Snapshot, UpdateTable
 from tidelake.objects import codebook_key
@@ -53,7 +54,6 @@ USERS_LEARNED_FROM = 256
 HEAD_THREADS = 16
 
 SEEN_KEPT = 100_000  # names of sidecars that are there
-ENGINE = "ivf_pq"  # what a manifest says of who made an index
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,26 +174,9 @@ def tell_manifests(table: TableHandle) -> None:
     head = table.catalog.head(table.info.scope)
     if not TableSettings.of(head.settings).is_segmented or table.lake.has_users(table.info):
         return
-    table.lake.manifests.persist_now(table.info.scope, vector_indexes=_metadata(table, head))
-
-
-def _metadata(table: TableHandle, head: Snapshot) -> dict[str, dict[str, object]]:
     found = indexes_of(head.settings, head.schema)
-    return {
-        name: {
-            "column_name": name,
-            "enabled": True,
-            "metric": index.metric,
-            "engine": ENGINE,
-            "dimensions": index.dimensions,
-            "snapshot_path": index.codebook_key,
-            "snapshot_version": index.version,
-            "last_applied_seq": head.sequence,
-            "updated_at": head.committed_us // 1000,
-            "state": "active" if read_codebook(table.store, index) is not None else "syncing",
-        }
-        for name, index in sorted(found.items())
-    }
+    states = {name: "syncing" if read_codebook(table.store, each) is None else "active" for name, each in found.items()}
+    table.lake.manifests.persist_now(table.info.scope, vector_indexes=vector_metadata(head, {}, states))
 
 
 def _with_codebook(

@@ -123,7 +123,7 @@ class ShardCache:
 
 def shards_of(lake: LakeHandle) -> ShardCache:
     """Return what this process holds of a lake's indexes."""
-    return _CACHES.setdefault(lake, ShardCache())
+    return _CACHES.get(lake) or _CACHES.setdefault(lake, ShardCache())
 
 
 def _side_by_side(

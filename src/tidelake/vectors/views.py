@@ -81,7 +81,9 @@ def view_of(table: TableHandle, column: str, metric: IndexMetric) -> View:
     index = indexes_of(snapshot.settings, snapshot.schema).get(column)
     fitting = index if index is not None and index.metric == metric else None
     named = "" if fitting is None else fitting.codebook_key
-    views = _VIEWS.setdefault(table.lake, _Views())
+    views = _VIEWS.get(table.lake)
+    if views is None:
+        views = _VIEWS.setdefault(table.lake, _Views())
     key = (table.scope, snapshot.id, column, named)
     return views.get(key, lambda: _made_view(table, fitting))
 

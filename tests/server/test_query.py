@@ -232,7 +232,12 @@ def test_answers_are_kept_until_a_table_changes(client: httpx.Client, reader: ti
         "kept.rows | project g = new_guid()",
     ):
         assert [ask(kql=text)[1] for _ in range(2)] == ["miss", "miss"], text
-    for text in ("select rand() < 2 r from kept.rows", "select uuid() is null u from kept.rows", "select now() n"):
+    for text in (
+        "select rand() < 2 r from kept.rows",
+        "select uuid() is null u from kept.rows",
+        "select shuffle(array(1, 2)) s from kept.rows",
+        "select now() n",
+    ):
         assert [client.post("/v1/query", json={"sql": text}).headers.get("x-tidelake-cache") for _ in range(2)] in (
             ["miss", "miss"],
             [None, None],

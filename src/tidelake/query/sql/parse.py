@@ -34,7 +34,12 @@ MAX_TEXT = 1_000_000  # characters: more than any query a person wrote, and as m
 _STATEMENTS = ("select", "with", "from", "values", "union")
 _TAKEN = {"when", "then", "else", "end", "case", "for", "on", "between", "and", "or", "not", "in", "is", "as"}
 _TIMES = (exp.DType.TIMESTAMP, exp.DType.TIMESTAMPTZ, exp.DType.TIMESTAMPLTZ, exp.DType.TIMESTAMPNTZ)
-_BY_CHANCE = re.compile("rand|uuid|new_guid|newid|shuffle|monotonic|partition_id|sample", re.IGNORECASE)
+# Of functions that ask chance, a place or the clock, also those that no engine here has yet.
+_BY_CHANCE = re.compile(
+    "rand|uuid|new_guid|newid|shuffle|monotonic|partition_?id|sample"
+    "|local_?time|current_?(?:time|date)(?!zone)|utc_?(?:time|date)|sysdate",
+    re.IGNORECASE,
+)
 _NOW = (exp.CurrentTimestamp, exp.CurrentDate)
 _PLAIN_KEY = re.compile(r"[^\[\]]+")
 
@@ -113,10 +118,14 @@ def asks_the_time(tree: exp.Query) -> bool:
 
 
 def is_by_chance(tree: exp.Query) -> bool:
-    """Return whether a query may give other rows each time that it is asked of the same ones."""
-    if tree.find(exp.Rand, exp.Randn, exp.Uuid, exp.TableSample) is not None:
+    """Return whether a query may give other rows each time that it is asked of the same ones.
+
+    Where the clock was put in already, see ``with_clock``, it is not found here: ``asks_the_time`` finds it before.
+    """
+    if tree.find(exp.TableSample) is not None:
         return True
-    return any(_BY_CHANCE.search(each.name) for each in tree.find_all(exp.Anonymous))
+    names = (each.name if isinstance(each, exp.Anonymous) else each.key for each in tree.find_all(exp.Func))
+    return any(_BY_CHANCE.search(name) for name in names)
 
 
 def place_of(node: exp.Expr) -> int | None:

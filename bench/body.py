@@ -24,6 +24,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import tidelake
+from bench.body_lines import measure_lines, measure_loghub
 from bench.data import START_US, log_table
 from bench.report import Ratio, Report
 from tidelake.dynamic.values import encode
@@ -71,6 +72,7 @@ METHOD = (
     "bytes; for events DuckDB's own, zstd level 3, a column for each field.",
     "chDB: one MergeTree table with one column of type JSON, its default codecs, merged to one part; its size is that "
     "of its active parts.",
+    "Lines: one text column and a time; chDB has a text index of the words; the text of zstd is one frame at level 3.",
     "Extents hold all statistics and filters that prune; their bytes are counted.",
     "A question includes parsing, planning and reading, with files in the page cache and footers, directories and "
     "dictionaries of extents kept by the process, as in one that serves.",
@@ -83,11 +85,14 @@ def run(folder: Path, *, rows: int, rounds: int) -> Report:
     seconds: dict[str, list[float]] = {}
     sizes: dict[str, int] = {}
     ratios = [*_log_rows(folder, rows, rounds, seconds, sizes)]
+    ratios += measure_lines(folder, rows, lambda held: _take_turns(held, rounds, seconds), seconds, sizes)
+    ratios += measure_loghub(folder, sizes)
     if EVENTS.exists():
         ratios += _events(folder, max(1000, int(rows / EVENT_SHARE)), rounds, seconds, sizes)
     return Report(
         "body",
-        f"{rows:,} log rows, eight columns; real events of Windows, repeated, one dynamic column.",
+        f"{rows:,} log rows, eight columns; as many lines of text; samples of loghub; real events of Windows, "
+        "repeated, one dynamic column.",
         tuple(ratios),
         {name: tuple(each) for name, each in seconds.items()},
         sizes,

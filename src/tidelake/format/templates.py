@@ -37,6 +37,7 @@ MIN_ROWS = 256  # of an extent, below which there is nothing to learn
 MIN_LETTERS = 12  # of a text on average: shorter ones have nothing in common but themselves
 SAMPLE = 16_384  # rows that show whether templates are worth it
 GAIN = 0.92  # texts are put together more slowly than they are decompressed, so there must be something in it
+CLEARLY = 0.95  # smaller, before each word is a variable: then templates are not those that queries ask for
 MAX_TEMPLATES = 1 << 17  # of an extent: whoever reads a block decodes all of them
 MAX_WORDS_BYTES = 16 << 20  # alike
 WORD_SAMPLE = 8_192  # values of a variable that show whether its words repeat
@@ -65,8 +66,9 @@ def templated(blocks: Sequence[pa.Array], size: float | None, pool: Executor) ->
     sample = largest.slice(max(0, (len(largest) - SAMPLE) // 2), SAMPLE)
     if size is None:
         size = len(codecs.encode_texts(sample)) * rows / len(sample)
-    found = [(each, _estimate(sample, rows, every_word=each)) for each in (False, True)]
-    every_word, expected = min(found, key=lambda each: each[1])
+    by_digits, by_words = (_estimate(sample, rows, every_word=each) for each in (False, True))
+    every_word = by_words < by_digits * CLEARLY
+    expected = by_words if every_word else by_digits
     if expected > size * GAIN:
         return None
     encoding = _Encoding(every_word)

@@ -141,9 +141,10 @@ def _put_columns(call: exp.Expr, ask: Ask, name: str) -> Sequence[PathValue]:
     def column(each: PathValue) -> exp.Column:
         return exp.column(exp.to_identifier(each.name, quoted=True), table=exp.to_identifier(alias, quoted=True))
 
-    if path == TEMPLATE:  # a template is its own template, so that what is made of it is made of the column
+    if path == TEMPLATE:
         found = value("template")
-        call.expressions[0].replace(column(found))
+        is_itself = str(call.this).lower() == "tide_message_template"
+        (call if is_itself else call.expressions[0]).replace(column(found))  # a template has itself as its template
         return [found]
     asked = _test_of(around) if around is not None and (asks in _TEXTS) else None
     if asked is not None:

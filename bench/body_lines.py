@@ -1,0 +1,156 @@
+"""Measure how the third body keeps lines of logs, and finds words in them: the part of ``body`` that is about text.
+
+Lines are made of four templates with numbers, addresses, ids and words, and a few hold a rare word. The samples of
+loghub are not ours to publish, and without them that part is left out. Peers are Parquet, zstd at level 3 over the
+text itself, and chDB with a text index. It does not report: ``body`` does.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+import tidelake
+from bench.data import SEED, START_US
+from bench.report import Ratio
+from tidelake.format import WriteOptions, segment_format
+from tidelake.model.schema import Schema
+from tidelake.objects import open_store
+
+LOGHUB = Path(__file__).parents[2] / "shared/data/loghub"
+TURNS = Callable[[dict[str, Callable[[], object]]], None]
+
+# Of each question: in KQL, and in chDB's SQL.
+QUESTIONS = {
+    "a word": ("lines | where line has 'overheated' | count", "hasToken(line, 'Overheated')"),
+    "a phrase": (
+        "lines | where line has 'Overheated disk on rack' | count",
+        "hasAllTokens(line, ['Overheated', 'disk', 'on', 'rack']) and position(line, 'Overheated disk on rack') > 0",
+    ),
+    "a part": (
+        "lines | where line contains_cs 'erheated disk on ra' | count",
+        "line like '%erheated disk on ra%'",
+    ),
+    "lines by template": (
+        "lines | summarize n = count() by t = message_template(line) | count",
+        "uniqExact(replaceRegexpAll(line, '[A-Za-z]*[0-9][0-9A-Za-z]*', '<*>'))",
+    ),
+}
+
+
+def made_lines(rows: int) -> pa.Array:
+    """Make lines of a log, seeded."""
+    rng = np.random.default_rng(SEED)
+
+    def number(most: int) -> pa.Array:
+        return pa.array(rng.integers(0, most, rows)).cast(pa.utf8())
+
+    def joined(*parts: str | pa.Array) -> pa.Array:
+        return pc.binary_join_element_wise(*(pa.scalar(p) if isinstance(p, str) else p for p in parts), "")
+
+    queues = pa.array(["mail", "billing", "index", "search"]).take(pa.array(rng.integers(0, 4, rows)))
+    kinds = [
+        joined("GET /api/v2/users/", number(10**6), " 200 in ", number(3000), "ms trace=", number(2**62)),
+        joined("connection from 10.0.", number(256), ".", number(256), ":", number(65536), " by worker-", number(16)),
+        joined("cache miss for key user:", number(10**5), ":profile shard=", number(64), " took ", number(999), " ms"),
+        joined("job ", number(2**32), " finished with ", number(10**4), " rows; queue ", queues),
+    ]
+    lines = pc.choose(pa.array(rng.choice(4, rows, p=[0.4, 0.3, 0.2, 0.1])), *kinds)
+    rare = joined("Overheated disk on rack ", number(40), ", moved to queue ", queues)
+    return pc.if_else(pa.array(np.arange(rows) % 50_021 == 7), rare, lines)
+
+
+def measure_lines(
+    folder: Path, rows: int, turns: TURNS, seconds: dict[str, list[float]], sizes: dict[str, int]
+) -> Iterator[Ratio]:
+    """Measure lines: their bytes, and words found among them."""
+    lines = made_lines(rows)
+    times = pa.array(START_US + np.arange(rows) * 1000, pa.timestamp("us", "UTC"))
+    table = pa.table({"ts": times, "line": lines})
+    lake = tidelake.connect(str(folder / "lines"))
+    ours = lake.create_table("lines", {"ts": "timestamp", "line": "string"}, time="ts", format="tlm3", flush_age="off")
+    ours.append(table)
+    sizes["lines: tlm3"] = sum(extent.byte_size for extent in ours.extents())
+    place = folder / "lines.parquet"
+    pq.write_table(table, place, compression="zstd", compression_level=3, use_dictionary=False)
+    sizes["lines: Parquet"] = place.stat().st_size
+    sizes["lines: zstd of the text"] = _zstd(lines)
+    yield Ratio("bytes of lines, Parquet", sizes["lines: tlm3"], sizes["lines: Parquet"], "bytes", 0.80)
+    text = sizes["lines: zstd of the text"]
+    yield Ratio("bytes of lines, zstd of the text", sizes["lines: tlm3"], text, "bytes", 0.90)
+    contenders: dict[str, Callable[[], object]] = {
+        f"{name}: tlm3": partial(_answered, lake, kql) for name, (kql, _) in QUESTIONS.items()
+    }
+    chdb = _chdb(folder / "chdb_lines", place, sizes)
+    if chdb is not None:
+        for name, (_, sql) in QUESTIONS.items():
+            asked = f"select {sql} from lines" if sql.startswith("uniq") else f"select count() from lines where {sql}"
+            contenders[f"{name}: chDB"] = partial(chdb.query, asked, "CSV")
+    turns(contenders)
+    if "lines: chDB" in sizes:
+        yield Ratio("bytes of lines, chDB", sizes["lines: tlm3"], sizes["lines: chDB"], "bytes", 0.9)
+        for name in QUESTIONS:
+            yield Ratio(f"{name}, chDB", median(seconds[f"{name}: tlm3"]), median(seconds[f"{name}: chDB"]), "s", 1.0)
+
+
+def measure_loghub(folder: Path, sizes: dict[str, int]) -> Iterator[Ratio]:
+    """Measure the bytes of real logs, each one extent."""
+    store = open_store(folder)
+    for path in sorted(LOGHUB.glob("*.zst")):
+        text = subprocess.run(["zstd", "-dc", str(path)], capture_output=True, check=True).stdout
+        lines = pa.array(text.decode("utf-8", "replace").splitlines())
+        table = pa.table({"line": lines})
+        name = f"loghub {path.name.partition('_')[0]}"
+        writer = segment_format("tlm3").start_extent(
+            store, f"{name}.tlm", Schema.from_arrow(table.schema), extent_id="1", options=WriteOptions()
+        )
+        writer.append(table.to_batches()[0])
+        sizes[f"{name}: tlm3, with filters"] = writer.finish().byte_size
+        reader: Any = segment_format("tlm3").open_extent(store, f"{name}.tlm")
+        sizes[f"{name}: tlm3, the column"] = sum(part.byte_size for part in reader.parts() if part.part != "postings")
+        sizes[f"{name}: zstd of the text"] = _zstd(lines)
+    total = {
+        what: sum(size for name, size in sizes.items() if name.startswith("loghub") and name.endswith(what))
+        for what in ("the column", "zstd of the text")
+    }
+    if total["the column"]:
+        yield Ratio(
+            "bytes of loghub's columns, zstd of the text", total["the column"], total["zstd of the text"], "bytes", 0.90
+        )
+
+
+def _zstd(lines: pa.Array) -> int:
+    text = "\n".join(lines.to_pylist()).encode()
+    return len(pa.Codec("zstd", compression_level=3).compress(text, asbytes=True))
+
+
+def _answered(lake: tidelake.Lake, text: str) -> object:
+    return lake.kql(text).to_arrow()
+
+
+def _chdb(folder: Path, parquet: Path, sizes: dict[str, int]) -> Any:
+    """Load lines into chDB with a text index; None where it is not installed."""
+    try:
+        from chdb.session import Session
+    except ImportError:
+        return None
+    chdb = Session(str(folder))
+    chdb.query("create database lines")
+    chdb.query("use lines")
+    chdb.query("set allow_experimental_full_text_index = 1")
+    index = "index words line type text(tokenizer = 'splitByNonAlpha')"
+    chdb.query(f"create table lines (ts DateTime64(6), line String, {index}) engine = MergeTree order by ts")
+    chdb.query(f"insert into lines select * from file('{parquet}', 'Parquet')")
+    chdb.query("optimize table lines final")
+    found = "select sum(bytes_on_disk) from system.parts where table = 'lines' and active"
+    sizes["lines: chDB"] = int(chdb.query(found, "CSV").bytes())
+    return chdb

@@ -104,9 +104,10 @@ _COMPLEMENT = str.maketrans("0123456789", "9876543210")
 
 
 def _decimals_of_longs(array: pa.Array, kind: DataType) -> pa.Array:
-    numbers = array.fill_null(0).to_numpy()
+    numbers = (array.fill_null(0) if array.null_count else array).to_numpy()
     words = np.empty((len(numbers), 2), dtype=np.int64)
-    words[:, 0], words[:, 1] = numbers, numbers >> 63
+    words[:, 0] = numbers
+    np.right_shift(numbers, 63, out=words[:, 1])
     return _decimal_array(kind.shown, words, array)
 
 
@@ -124,8 +125,9 @@ def _words(array: pa.Array) -> npt.NDArray[np.int64]:
 
 
 def _decimal_array(kind: pa.DataType, words: npt.NDArray[np.int64], like: pa.Array) -> pa.Array:
-    valid = like.is_valid().to_numpy(zero_copy_only=False)
-    bitmap = pa.py_buffer(np.packbits(valid, bitorder="little")) if like.null_count else None
+    bitmap = None
+    if like.null_count:
+        bitmap = pa.py_buffer(np.packbits(like.is_valid().to_numpy(zero_copy_only=False), bitorder="little"))
     return pa.Array.from_buffers(kind, len(like), [bitmap, pa.py_buffer(words)])
 
 

@@ -53,6 +53,24 @@ def read_ahead(pieces: Sequence[Piece]) -> Iterator[tuple[Piece, pa.RecordBatch]
                 each.future.cancel()
 
 
+def done_ahead(
+    work: Callable[[pa.RecordBatch], pa.RecordBatch], batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Do something to each batch on a few threads, in order, a few ahead of the consumer."""
+    waiting: deque[Future[pa.RecordBatch]] = deque()
+    with ThreadPoolExecutor(READ_THREADS, thread_name_prefix="tidelake-scan") as pool:
+        try:
+            for batch in batches:
+                waiting.append(pool.submit(work, batch))
+                if len(waiting) > READ_THREADS:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for each in waiting:
+                each.cancel()
+
+
 @dataclass(slots=True)
 class _Begun:
     """A piece that is being read, or will be."""

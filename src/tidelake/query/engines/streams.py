@@ -20,6 +20,7 @@ from tidelake.model.path_value import PathValue
 from tidelake.model.schema import DataType
 from tidelake.pruning.plan import Question
 from tidelake.query.prepared import Scan
+from tidelake.scan.ahead import done_ahead
 from tidelake.scan.extents import Footers, bare, scan
 
 _JSON = {b"ARROW:extension:name": b"arrow.json", b"ARROW:extension:metadata": b""}
@@ -77,11 +78,17 @@ class Stream(pa.Table):  # type: ignore[misc]
         kinds = [self._scan.plan.question.schema[self._scan.plan.question.columns[place]].type for place in places]
         schema = pa.schema([pa.field(name, kind.shown) for name, kind in zip(names, kinds, strict=True)])
 
+        def converted(batch: pa.RecordBatch) -> pa.RecordBatch:
+            arrays = [shown(batch.column(place), kind) for place, kind in zip(places, kinds, strict=True)]
+            return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
         def batches() -> Iterator[pa.RecordBatch]:
-            for batch in scan(self._scan.plan, self._footers):
+            found = scan(self._scan.plan, self._footers)
+            several = sum(len(task.blocks or ()) for task in self._scan.plan.tasks) > 1
+            needs_work = several and any(kind.logical is not None for kind in kinds)
+            for batch in done_ahead(converted, found) if needs_work else map(converted, found):
                 self._check_time()
-                arrays = [shown(batch.column(place), kind) for place, kind in zip(places, kinds, strict=True)]
-                yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+                yield batch
 
         return pa.RecordBatchReader.from_batches(schema, batches())
 

@@ -17,8 +17,8 @@ from tests.support.serving import serving
 from tidelake.errors import ConflictError, InvalidInputError
 from tidelake.handle.table_handle import TableHandle
 from tidelake.model.snapshot import RecordOffset
-from tidelake.server.kafka import parse_topics
 from tidelake.write.append import append
+from tidelake.write.messages import parse_topics
 
 # These brokers answer the first member of a group after 3 s: one whose session is shorter than that never gets in.
 QUICK = {"TIDELAKE_SERVE_KAFKA_OPTIONS": "session.timeout.ms=5000,heartbeat.interval.ms=500"}

@@ -5,9 +5,7 @@ where the group's does. A commit holds only if each partition is still where thi
 that lost a partition and does not know it yet commits nothing; it looks again. The group's offsets are told too, for
 tools that show lag.
 
-A message is a JSON object. One that is not goes to ``<table>_quarantine``, under a key of its own, before its partition
-moves on. A message without the table's time gets the one Kafka has for it. One without a value is passed over. It runs
-in a thread of its own.
+What a message becomes is told by ``write.messages``. It runs in a thread of its own.
 """
 
 from __future__ import annotations
@@ -16,11 +14,8 @@ import logging
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
-import orjson
-import pyarrow as pa
 from confluent_kafka import (
     OFFSET_BEGINNING,
     TIMESTAMP_NOT_AVAILABLE,
@@ -30,24 +25,17 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from tidelake.catalog.protocol import now_us, parse_table_name
 from tidelake.errors import (
-    AlreadyExistsError,
     CommitUnknownError,
     ConflictError,
-    InvalidInputError,
-    NotFoundError,
     TidelakeError,
     redacted,
 )
 from tidelake.handle.lake_handle import LakeHandle
-from tidelake.handle.table_handle import TableHandle
-from tidelake.ingest import Rules, coerce_ndjson, infer_schema
-from tidelake.model.settings import TableSettings
+from tidelake.ingest.messages import Message
 from tidelake.model.snapshot import RecordOffset
 from tidelake.server.refusals import failure_of
-from tidelake.write.append import append
-from tidelake.write.create import create_table
+from tidelake.write.messages import positions_of, store_messages, stream_of
 
 POLL_S = 0.2
 MAX_MESSAGES = 20_000  # of one commit
@@ -55,8 +43,6 @@ MAX_BYTES = 32 << 20
 QUEUED_KB = 32 << 10  # that the client reads ahead
 SESSION_MS = 10_000  # after which the partitions of a consumer that was killed go to others
 PAUSE_S = (0.2, 5.0)  # after which what could not be stored is tried again: at first, and at most
-TIME = "ts"  # of a table whose first messages say no time
-QUARANTINE = {"ts": "timestamp", "source": "string", "reason": "string", "record": "string"}
 
 log = logging.getLogger("tidelake.server")
 
@@ -78,19 +64,6 @@ class _Message:
     value: bytes
     offset: int
     at_us: int | None
-
-
-def parse_topics(text: str) -> dict[str, str]:
-    """Read ``topic=namespace.table, …``; a topic alone is the table of its name."""
-    tables: dict[str, str] = {}
-    for part in filter(None, (each.strip() for each in text.split(","))):
-        topic, _, table = part.partition("=")
-        if topic.strip() in tables:
-            raise InvalidInputError("a topic is named twice", topic=topic.strip(), kind="bad_topics")
-        tables[topic.strip()] = ".".join(parse_table_name((table or topic).strip()))
-    if not tables:
-        raise InvalidInputError("no topics: write topic=namespace.table, …", kind="bad_topics")
-    return tables
 
 
 class KafkaFeed:
@@ -163,14 +136,10 @@ class KafkaFeed:
 
     def _position(self, topic: str, partition: int) -> int:
         stream = self._stream(topic, partition)
-        try:
-            table = TableHandle.open(self._lake, self._settings.tables[topic])
-            return table.catalog.positions(table.scope, [stream]).get(stream, -1)
-        except NotFoundError:
-            return -1
+        return positions_of(self._lake, self._settings.tables[topic], [stream]).get(stream, -1)
 
     def _stream(self, topic: str, partition: int) -> str:
-        return f"kafka:{self._settings.group}:{topic}:{partition}"
+        return stream_of(self._settings.group, topic, partition)
 
     def _take(self, consumer: Consumer, found: Mapping[_Place, Sequence[_Message]]) -> None:
         """Commit messages of several partitions, a commit for each table."""
@@ -212,89 +181,16 @@ class KafkaFeed:
         return False
 
     def _store(self, name: str, parts: Mapping[_Place, Sequence[_Message]]) -> None:
-        lines, bad = list[bytes](), list[tuple[str, str, bytes]]()
-        table, time = self._table(name, parts)
-        for (topic, partition), messages in parts.items():
-            for message in messages:
-                if isinstance(line := _line(message, time), bytes):
-                    lines.append(line)
-                elif line is not None:
-                    bad.append((f"{topic}/{partition}/{message.offset}", line[0], message.value))
-        offsets = [
-            RecordOffset(self._stream(*place), messages[-1].offset, after=self._positions[place])
-            for place, messages in parts.items()
+        messages = [
+            Message(each.value, f"{topic}/{partition}/{each.offset}", each.at_us)
+            for (topic, partition), several in parts.items()
+            for each in several
         ]
-        if bad:
-            self._set_aside(f"{name}_quarantine", bad)
-        try:
-            append(table, b"\n".join(lines) if lines else [], offsets=offsets)
-        except InvalidInputError:
-            if not lines:
-                raise
-            self._store_singly(name, table, parts, time, offsets)
-
-    def _store_singly(
-        self,
-        name: str,
-        table: TableHandle,
-        parts: Mapping[_Place, Sequence[_Message]],
-        time: str | None,
-        offsets: Sequence[RecordOffset],
-    ) -> None:
-        """Store messages of which one cannot be fitted: find those by trying each, and set them aside."""
-        lines, bad = list[bytes](), list[tuple[str, str, bytes]]()
-        for (topic, partition), messages in parts.items():
-            for message in messages:
-                line = _line(message, time)
-                if not isinstance(line, bytes):
-                    continue
-                try:
-                    coerce_ndjson(line, table.schema, Rules(time=time))
-                    lines.append(line)
-                except TidelakeError as error:
-                    bad.append((f"{topic}/{partition}/{message.offset}", str(error), message.value))
-        if not bad:
-            raise InvalidInputError("messages cannot be stored together", table=name, kind="bad_messages")
-        self._set_aside(f"{name}_quarantine", bad)
-        append(table, b"\n".join(lines) if lines else [], offsets=offsets)
-
-    def _table(self, name: str, parts: Mapping[_Place, Sequence[_Message]]) -> tuple[TableHandle, str | None]:
-        """Return the table and its time column; one that is not there is made to fit the first messages."""
-        try:
-            table = TableHandle.open(self._lake, name)
-        except NotFoundError:
-            sample = [each for messages in parts.values() for each in messages[:1000]]
-            rows = b"\n".join(line for each in sample if isinstance(line := _line(each, None), bytes))
-            schema: Any = {TIME: "timestamp"}
-            time: str | None = TIME
-            if rows:
-                found, named = infer_schema(rows)
-                schema, time = (found, named) if named else ({**_kinds(found), TIME: "timestamp"}, TIME)
-            try:
-                create_table(self._lake.catalog, name, schema, time=time)
-            except AlreadyExistsError:
-                log.debug("kafka: another made the table %s", name)
-            table = TableHandle.open(self._lake, name)
-        return table, TableSettings.of(table.snapshot.settings).time
-
-    def _set_aside(self, name: str, bad: Sequence[tuple[str, str, bytes]]) -> None:
-        """Keep messages that no row can be made of; each group of them once."""
-        try:
-            table = TableHandle.open(self._lake, name)
-        except NotFoundError:
-            try:
-                create_table(self._lake.catalog, name, QUARANTINE, time="ts")
-            except AlreadyExistsError:
-                log.debug("kafka: another made the table %s", name)
-            table = TableHandle.open(self._lake, name)
-        for source, reason, record in bad:
-            row = {
-                "ts": pa.array([now_us()], pa.timestamp("us", tz="UTC")),
-                "source": [source],
-                "reason": [reason],
-                "record": [record.decode(errors="replace")],
-            }
-            append(table, pa.table(row), key=f"kafka:{self._settings.group}:{source}")
+        offsets = [
+            RecordOffset(self._stream(*place), several[-1].offset, after=self._positions[place])
+            for place, several in parts.items()
+        ]
+        store_messages(self._lake, name, messages, offsets, group=self._settings.group)
 
     def _tell_group(self, consumer: Consumer, parts: Mapping[_Place, Sequence[_Message]]) -> None:
         """Tell the brokers how far it is, for those who look; nothing depends on it."""
@@ -333,23 +229,3 @@ def _groups(messages: Sequence[Any]) -> Iterator[dict[_Place, list[_Message]]]:
             group, size = {}, 0
     if group:
         yield group
-
-
-def _line(message: _Message, time: str | None) -> bytes | tuple[str] | None:
-    """Return a message as a line of JSON; why it is none; or None where there is no value."""
-    if not message.value:
-        return None
-    try:
-        value = orjson.loads(message.value)
-    except ValueError as error:
-        return (f"not JSON: {error}",)
-    if not isinstance(value, dict):
-        return ("not an object",)
-    if time is not None and value.get(time) is None and message.at_us is not None:
-        value[time] = datetime.fromtimestamp(message.at_us / 1e6, UTC).isoformat()
-        return orjson.dumps(value)
-    return orjson.dumps(value) if b"\n" in message.value else message.value
-
-
-def _kinds(schema: Any) -> dict[str, Any]:
-    return {column.name: column.type for column in schema}

@@ -46,6 +46,7 @@ from tidelake.server.staging import Staging
 from tidelake.server.syslog import SyslogListener
 from tidelake.server.wire import otlp as otlp_wire
 from tidelake.server.wire.warming import is_warm
+from tidelake.write.messages import parse_topics
 
 HEADER_BYTES = 64 << 10  # of a request, with its address
 HEADER_WITHIN_S = 20.0  # a request's headers must come, once a connection is there
@@ -165,7 +166,7 @@ def _kafka_feed(settings: ServeSettings, lake: Lake) -> Any:
     if settings.kafka is None:
         return None
     try:
-        from tidelake.server.kafka import KafkaFeed, KafkaSettings, parse_topics
+        from tidelake.server.kafka import KafkaFeed, KafkaSettings
     except ImportError as error:
         raise UnavailableError(
             "messages from Kafka need the extra kafka: pip install 'tidelake[kafka]'", kind="not_installed"

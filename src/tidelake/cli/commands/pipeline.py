@@ -5,7 +5,7 @@ It does not hold logic of its own: see ``spark``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ import click
 
 from tidelake.cli.commands.options import json_option, lake_options
 from tidelake.errors import InvalidInputError
+from tidelake.write.messages import parse_topics
 
 if TYPE_CHECKING:
     from tidelake.lake import Lake
@@ -57,27 +58,59 @@ def load(lake: Lake, as_json: bool, table: str, files: tuple[str, ...], schema: 
 
 
 @click.command()
-@click.argument("folder")
+@click.argument("folder", required=False)
+@click.option("--kafka", metavar="BROKERS", help="Take messages from Kafka instead, each once.")
+@click.option("--topics", metavar="TOPIC=TABLE,…", help="Which topics go to which tables.")
+@click.option("--group", default="tidelake", show_default=True, help="Part of the name of how far a table is.")
+@click.option("--kafka-option", "kafka_options", multiple=True, metavar="NAME=VALUE", help="For Kafka's own client.")
 @click.option("--once", is_flag=True, help="Load what is there and stop.")
 @click.option("--every", "every_s", default=1.0, show_default=True, metavar="SECONDS", help="How often to look.")
 @click.option("--done", type=click.Choice(["move", "delete", "keep"]), default="move", show_default=True,
               help="What becomes of a loaded file; move is to FOLDER/_done.")  # fmt: skip
 @spark_options(create=True, users=True)
-def stream(lake: Lake, as_json: bool, folder: str, **options: Any) -> None:
-    """Load files as they are dropped into a folder.
+def stream(lake: Lake, as_json: bool, folder: str | None, **options: Any) -> None:
+    """Load files as they are dropped into a folder, or messages as they come from Kafka.
 
-    They go into FOLDER/NAMESPACE/TABLE/.
+    Files go into FOLDER/NAMESPACE/TABLE/. A file that comes again, whatever its name, changes nothing.
 
-    A file that comes again, whatever its name, changes nothing.
+    Messages are JSON objects. How far a partition is goes into the commit of its rows, so that each is in once.
 
     \b
     Example:
       tidelake stream inbox --lake lake --once
+      tidelake stream --kafka broker:9092 --topics orders=shop.orders
     """
-    from tidelake.spark.drops import watch
+    asked = {name: options.pop(name) for name in _KAFKA}
+    if asked["kafka"] is None:
+        if folder is None or asked["topics"]:
+            raise click.UsageError("name a folder, or --kafka and --topics")
+        from tidelake.spark.drops import watch
 
-    for report in watch(lake, folder, **options):
-        say(report, as_json)
+        for report in watch(lake, folder, **options):
+            say(report, as_json)
+        return
+    if folder is not None or not asked["topics"]:
+        raise click.UsageError("--kafka needs --topics, and no folder")
+    _stream_kafka(lake, asked, options)
+
+
+_KAFKA = ("kafka", "topics", "group", "kafka_options")
+
+
+def _stream_kafka(lake: Lake, asked: Mapping[str, Any], options: Mapping[str, Any]) -> None:
+    from tidelake.spark.kafka import stream_kafka
+
+    told = dict(each.partition("=")[::2] for each in asked["kafka_options"])
+    query = stream_kafka(
+        lake,
+        asked["kafka"],
+        parse_topics(asked["topics"]),
+        group=asked["group"],
+        options=told,
+        every=None if options["once"] else f"{options['every_s']:g} seconds",
+        master=options.get("master"),
+    )
+    query.awaitTermination()
 
 
 @click.command()

@@ -1,0 +1,94 @@
+"""Topics become rows by a Structured Streaming query, each message once. Brokers are librdkafka's own, for tests."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+from confluent_kafka import Producer
+
+import tidelake
+from tidelake.cli.main import main
+from tidelake.errors import NotFoundError
+from tidelake.spark import kafka
+from tidelake.write.messages import stream_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="module")
+def brokers() -> Iterator[str]:
+    holder = Producer({"test.mock.num.brokers": 1, "bootstrap.servers": "none"})
+    found = next(iter(holder.list_topics(timeout=10).brokers.values()))
+    yield f"{found.host}:{found.port}"
+    holder.flush(5)
+
+
+def produce(brokers: str, topic: str, numbers: range, *others: bytes) -> None:
+    producer = Producer({"bootstrap.servers": brokers, "linger.ms": 5})
+    for n in numbers:
+        value = {"ts": f"2026-01-01T00:00:{n % 60:02d}Z", "n": n}
+        producer.produce(topic, json.dumps(value), partition=n % 3)
+    for other in others:
+        producer.produce(topic, other, partition=0)
+    assert producer.flush(30) == 0
+
+
+def run(lake: tidelake.Lake, brokers: str, topic: str, spark: SparkSession) -> None:
+    kafka.stream_kafka(lake, brokers, {topic: "obs.events"}, every=None, spark=spark).awaitTermination(120)
+
+
+def numbers(lake: tidelake.Lake) -> list[Any]:
+    found = lake.sql("select n from obs.events order by n").to_arrow().column("n").to_pylist()
+    return list(found)
+
+
+def test_messages_are_in_once_however_often_a_query_runs(tmp_path: Path, brokers: str, spark: SparkSession) -> None:
+    topic = f"spark-{secrets.token_hex(4)}"
+    produce(brokers, topic, range(300), b"not json", b'{"n": 300}')
+    with tidelake.connect(tmp_path / "lake", upkeep=False) as lake:
+        run(lake, brokers, topic, spark)
+        assert numbers(lake) == list(range(301))
+        aside = lake.sql("select record from obs.events_quarantine").to_arrow().to_pylist()
+        assert aside == [{"record": "not json"}]
+        run(lake, brokers, topic, spark)  # it begins where the table is
+        produce(brokers, topic, range(301, 350))
+        run(lake, brokers, topic, spark)
+        assert numbers(lake) == list(range(350))
+
+
+def test_a_batch_that_comes_again_changes_nothing(tmp_path: Path) -> None:
+    rows = pa.table(
+        {
+            "topic": ["t"] * 3, "partition": pa.array([0, 1, 0], pa.int32()), "offset": [5, 0, 7],
+            "timestamp": pa.array([1, 2, 3], pa.timestamp("us", "UTC")), "value": [b'{"n":1}', b'{"n":2}', b'{"n":3}'],
+        }
+    )  # fmt: skip
+    with tidelake.connect(tmp_path / "lake", upkeep=False) as lake:
+        for part in (rows.slice(0, 2), rows, rows):
+            kafka._store(lake.handle, part, {"t": "obs.events"}, "g")
+        assert numbers(lake) == [1, 2, 3]
+        table = lake.table("obs.events").handle
+        assert table.catalog.positions(table.scope, [stream_of("g", "t", 0), stream_of("g", "t", 1)]) == {
+            "kafka:g:t:0": 7,
+            "kafka:g:t:1": 0,
+        }
+
+
+def test_a_command_without_topics_or_folder_says_what_it_needs(tmp_path: Path) -> None:
+    for words in (["stream"], ["stream", "--kafka", "x:1"], ["stream", "inbox", "--topics", "a"]):
+        done = CliRunner().invoke(main, [*words, "--lake", str(tmp_path)])
+        assert done.exit_code == 2, done.output
+
+
+def test_a_topic_that_is_not_there_is_told(tmp_path: Path, brokers: str, spark: SparkSession) -> None:
+    options = {"allow.auto.create.topics": "false"}
+    with tidelake.connect(tmp_path / "lake", upkeep=False) as lake, pytest.raises(NotFoundError, match="no such topic"):
+        kafka.stream_kafka(lake, brokers, {"nowhere": "a.b"}, options=options, spark=spark)

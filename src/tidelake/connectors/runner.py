@@ -15,7 +15,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from tidelake.catalog.protocol import now_us
@@ -70,12 +71,8 @@ class Runner:
         """Run until all is read, or until told to stop; raise what stops the source."""
         definition = registry.read(self._lake.store, self._name)
         check_running(definition)
-        unit = _leased(self._lake, self._name)
-        try:
-            with heartbeat(self._lake, unit, LEASE_S):
-                self._run_with_patience(definition)
-        finally:
-            _give_back(self._lake, unit)
+        with leased(self._lake, self._name):
+            self._run_with_patience(definition)
         return self._report
 
     def _run_with_patience(self, definition: SourceDefinition) -> None:
@@ -196,6 +193,17 @@ def check_running(definition: SourceDefinition) -> None:
             f"the source is {definition.state}{reason}. Run it again with tidelake sync resume {definition.name}",
             source=definition.name, kind=f"source_{definition.state}",
         )  # fmt: skip
+
+
+@contextmanager
+def leased(lake: LakeHandle, name: str) -> Iterator[None]:
+    """Have a source to oneself; ConflictError if another runs it."""
+    unit = _leased(lake, name)
+    try:
+        with heartbeat(lake, unit, LEASE_S):
+            yield
+    finally:
+        _give_back(lake, unit)
 
 
 def _leased(lake: LakeHandle, name: str) -> WorkUnit:

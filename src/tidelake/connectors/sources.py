@@ -19,6 +19,7 @@ from tidelake.connectors.attached import PREFIX
 from tidelake.connectors.definition import LSN, SourceDefinition, kind_of, target_tables
 from tidelake.connectors.kinds import open_source
 from tidelake.connectors.latest import is_synced
+from tidelake.connectors.pulling import PULLED, run_pull, schedule_us
 from tidelake.connectors.registry import SourceStatus
 from tidelake.connectors.runner import Runner, SyncReport
 from tidelake.connectors.system_columns import epoch_of
@@ -43,12 +44,24 @@ class SyncedSource:
         """What whoever runs it last saw."""
         return registry.status(self._lake.store, self.name)
 
-    def run(self, *, follow: bool = False, resync: bool = False, stop: threading.Event | None = None) -> SyncReport:
+    def run(
+        self,
+        *,
+        follow: bool = False,
+        resync: bool = False,
+        only_missing: bool = False,
+        stop: threading.Event | None = None,
+    ) -> SyncReport:
         """Copy what was not copied yet and commit what changed, until all is read; with ``follow``, until stopped.
 
         With ``resync`` all tables are read again, and what the source has no more is deleted: the way on when the
-        source has forgotten changes that were not read.
+        source has forgotten changes that were not read. With ``only_missing``, windows of a source that is pulled on a
+        schedule are fetched which failed before.
         """
+        if self.definition.kind in PULLED:
+            return run_pull(self._lake, self.name, follow=follow, only_missing=only_missing, stop=stop)
+        if only_missing:
+            raise InvalidInputError("only what is pulled on a schedule has missing windows", kind="not_pulled")
         if resync:
             self._begin_again()
         return Runner(self._lake, self.name, follow=follow, stop=stop).run()
@@ -64,7 +77,7 @@ class SyncedSource:
     def remove(self, *, keep_remote: bool = False) -> None:
         """Forget it; its tables stay. What it has left at the source is taken away, unless ``keep_remote``."""
         definition = self.definition
-        if not keep_remote:
+        if not keep_remote and definition.kind not in PULLED:
             source = open_source(definition)
             try:
                 source.forget()
@@ -110,6 +123,8 @@ def define(
     probe = SourceDefinition(own, kind, url, {}, mode, dict(options or {}), id=secrets.token_hex(4))
     if own in registry.names(lake.store):
         return _same(lake, probe, tables, into)
+    if kind in PULLED:
+        return _define_pulled(lake, probe, tables, into)
     source = open_source(probe)
     try:
         source.validate()
@@ -128,6 +143,18 @@ def define(
 def sources(lake: LakeHandle) -> list[SyncedSource]:
     """Return all sources of a lake, by name."""
     return [SyncedSource(lake, name) for name in registry.names(lake.store) if not name.startswith(PREFIX)]
+
+
+def _define_pulled(
+    lake: LakeHandle, probe: SourceDefinition, tables: Sequence[str] | Mapping[str, str] | None, into: str | None
+) -> SyncedSource:
+    """Keep a source that is pulled: it fills one table, by default ``samples`` or ``rows``."""
+    schedule_us(probe)
+    targets = target_tables(tables or ["samples" if probe.kind == "prometheus" else "rows"], into)
+    if len(targets) != 1:
+        raise InvalidInputError("what is pulled fills one table", tables=", ".join(targets), kind="bad_table")
+    registry.add(lake.store, replace(probe, tables=targets))
+    return SyncedSource(lake, probe.name)
 
 
 def _same(
@@ -164,6 +191,7 @@ def run_several(
     *,
     follow: bool = False,
     resync: bool = False,
+    only_missing: bool = False,
     stop: threading.Event | None = None,
 ) -> list[SyncReport]:
     """Run sources by their names, or all that are to run; side by side if they are followed.
@@ -177,7 +205,7 @@ def run_several(
 
     def run(each: SyncedSource) -> SyncReport | TidelakeError:
         try:
-            return each.run(follow=follow, resync=resync, stop=halt)
+            return each.run(follow=follow, resync=resync, only_missing=only_missing, stop=halt)
         except ConflictError as error:
             return error if names or error.kind != "source_running" else SyncReport(each.name)
         except TidelakeError as error:

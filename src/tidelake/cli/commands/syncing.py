@@ -41,6 +41,7 @@ def sync() -> None:
 @click.option("--mode", type=click.Choice(["log", "upsert"]), default="log", show_default=True,
               help="A row for each change, or the current state alone.")  # fmt: skip
 @click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="Of this kind of source; see the docs.")
+@click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="Sent to an HTTP endpoint.")
 @lake_options(create=True)
 def add(
     lake: Lake,
@@ -50,6 +51,7 @@ def add(
     name: str | None,
     mode: str,
     options: tuple[str, ...],
+    headers: tuple[str, ...],
 ) -> None:
     """Keep a new source, once it was looked at; nothing is copied yet.
 
@@ -68,7 +70,9 @@ def add(
                 source: target or f"{into}.{source.rpartition('.')[2]}"
                 for source, _, target in (each.partition("=") for each in tables)
             }
-    words = dict(each.partition("=")[::2] for each in options)
+    words: dict[str, Any] = dict(each.partition("=")[::2] for each in options)
+    if headers:
+        words["headers"] = dict(each.partition("=")[::2] for each in headers)
     source = define(lake.handle, url, named, into=into, name=name, mode=mode, options=words)
     targets = ", ".join(source.definition.tables.values())
     click.echo(f"{source.name}: {targets}")
@@ -101,8 +105,9 @@ def list_(lake: Lake, as_json: bool) -> None:
 @click.argument("names", nargs=-1)
 @click.option("--follow", is_flag=True, help="Go on until stopped.")
 @click.option("--resync", is_flag=True, help="Read all tables again, and delete what the source has no more.")
+@click.option("--only-missing", is_flag=True, help="Fetch again what failed, of sources that are pulled on a schedule.")
 @lake_options()
-def run(lake: Lake, names: tuple[str, ...], follow: bool, resync: bool) -> None:
+def run(lake: Lake, names: tuple[str, ...], follow: bool, resync: bool, only_missing: bool) -> None:
     """Copy what was not copied yet and commit what changed; of all sources that are not paused, or of some.
 
     \b
@@ -115,7 +120,7 @@ def run(lake: Lake, names: tuple[str, ...], follow: bool, resync: bool) -> None:
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    for report in run_several(lake.handle, names, follow=follow, resync=resync, stop=stop):
+    for report in run_several(lake.handle, names, follow=follow, resync=resync, only_missing=only_missing, stop=stop):
         click.echo(str(report))
 
 

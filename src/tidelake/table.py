@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from tidelake.catalog.protocol import Pin
     from tidelake.connectors import latest
     from tidelake.maintain import compact as compacting
+    from tidelake.maintain import convert as converting
     from tidelake.maintain import delete as deleting
     from tidelake.maintain import expire as expiring
     from tidelake.maintain import restore as restoring
@@ -59,8 +60,8 @@ if TYPE_CHECKING:
     from tidelake.vectors.indexing import IndexInfo, IndexReport
 else:
     latest = deferred("tidelake.connectors.latest")
-    compacting, deleting, expiring, restoring = (
-        deferred(f"tidelake.maintain.{name}") for name in ("compact", "delete", "expire", "restore")
+    compacting, converting, deleting, expiring, restoring = (
+        deferred(f"tidelake.maintain.{name}") for name in ("compact", "convert", "delete", "expire", "restore")
     )
     frames = deferred("tidelake.spark.frames")  # brings pyspark
     indexing, finding = deferred("tidelake.vectors.indexing"), deferred("tidelake.vectors.nearest")
@@ -209,6 +210,13 @@ class Table:
     def compact(self) -> CompactReport:
         """Write small and overlapping extents again as few that are well filled and sorted; see ``maintain.choice``."""
         return compacting.compact(self.handle)
+
+    def convert(self, format: str) -> CompactReport:
+        """Have extents in another format, such as ``"tlm3"``: new ones at once, and those that there are written again.
+
+        Each is a commit of its own; what stops goes on where it was. Tables with a key keep their format.
+        """
+        return converting.convert(self.handle, format)
 
     def expire(self, older_than: str | None = None, *, keep_last: int = 1) -> ExpireReport:
         """Forget snapshots that are older than ``"7d"``, say, or than the table's history; never the newest.

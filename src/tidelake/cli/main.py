@@ -42,6 +42,7 @@ COMMANDS = {
     "restore": "tidelake.cli.commands.upkeep",
     "drop": "tidelake.cli.commands.upkeep",
     "compact": "tidelake.cli.commands.upkeep",
+    "convert": "tidelake.cli.commands.upkeep",
     "maintain": "tidelake.cli.commands.upkeep",
     "work": "tidelake.cli.commands.upkeep",
     "status": "tidelake.cli.commands.upkeep",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tidelake.cli.commands.options import json_option, lake_options, show
+from tidelake.model.settings import FORMATS
 
 if TYPE_CHECKING:
     from tidelake.lake import Lake
@@ -127,6 +128,23 @@ def compact(lake: Lake, tables: tuple[str, ...], as_json: bool) -> None:
     """
     for name in tables:
         _tell(lake.table(name).compact(), as_json, f"{name}: ")
+
+
+@click.command()
+@click.argument("table")
+@click.option("--format", "format_name", required=True, type=click.Choice(FORMATS), help="The format of its extents.")
+@json_option
+@lake_options()
+def convert(lake: Lake, table: str, format_name: str, as_json: bool) -> None:
+    """Move a table to another format of extents.
+
+    New extents have it at once, and those that there are are written again, each in a commit of its own.
+
+    \b
+    Example:
+      tidelake convert obs.logs --format tlm3
+    """
+    _tell(lake.table(table).convert(format_name), as_json, f"{table}: ")
 
 
 @click.command()

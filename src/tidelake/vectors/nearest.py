@@ -236,7 +236,7 @@ def _by_codes(
         ids, far = np.take_along_axis(ids, order, axis=1), np.take_along_axis(far, order, axis=1)
     chosen = [row[np.isfinite(away)] for row, away in zip(ids, far, strict=True)]
     chosen = [np.concatenate([each, odd]) if len(odd) else each for each in chosen]
-    every = np.unique(np.concatenate(chosen))
+    every = np.sort(chosen[0]) if len(chosen) == 1 else np.unique(np.concatenate(chosen))  # rows of one are distinct
     told.candidates += len(every)
     vectors, there = gathered(sources, every, asked)
     for at, (query, own) in enumerate(zip(asked.queries, chosen, strict=True)):

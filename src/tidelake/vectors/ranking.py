@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TypeAlias
 
 import numpy as np
@@ -126,8 +127,9 @@ def by_source(ids: Ids) -> list[tuple[int, Positions]]:
     """Part ascending ids by their sources: the number of each, and the positions."""
     if not len(ids):
         return []
-    numbers, starts = np.unique(ids >> POSITION_BITS, return_index=True)
-    return list(zip(numbers.tolist(), np.split(ids & _LOW, starts[1:]), strict=True))
+    numbers, positions = ids >> POSITION_BITS, ids & _LOW
+    starts = [0, *(np.flatnonzero(numbers[1:] != numbers[:-1]) + 1).tolist(), len(ids)]
+    return [(int(numbers[start]), positions[start:end]) for start, end in pairwise(starts)]
 
 
 def measure_all(source: Source, number: int, positions: Positions, asked: Asked, best: Best, told: Told) -> None:

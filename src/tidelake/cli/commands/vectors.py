@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 @click.option("--drop", is_flag=True, help="Drop the column's index.")
 @lake_options(users=True)
 def index(lake: Lake, table: str, column: str | None, metric: str | None, drop: bool) -> None:
-    """Index a column of vectors, or drop its index; without a column, list the indexes of a table.
+    """Index a column of vectors, or drop its index.
+
+    Without a column, the indexes of the table are listed.
 
     \b
     Examples:
@@ -76,7 +78,9 @@ def nearest(
     output: str | None,
     **asked: Any,
 ) -> None:
-    """Find the rows whose vectors are nearest to QUERY: numbers as a JSON list, from standard input if not given.
+    """Find the rows whose vectors are nearest to another.
+
+    QUERY is that vector as a JSON list of numbers; it comes from standard input if it is not given.
 
     \b
     Examples:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Literal, TypeAlias
 from urllib.parse import urlencode
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, Request, expect
 
@@ -213,7 +215,9 @@ def test_completion_comes_from_the_server_while_typing(page: Page) -> None:
     page.keyboard.type(" == ")
     page.keyboard.press("Control+Space")
     expect(page.locator(".cm-tooltip-autocomplete li").first).to_contain_text("payments")
+    page.wait_for_timeout(150)
     page.keyboard.press("Enter")
+    expect(page.locator(".cm-content")).to_contain_text('service == "payments"')
     page.keyboard.press("Control+Enter")
     expect(page.locator(".facts")).to_contain_text("100 rows")
 
@@ -387,6 +391,15 @@ def test_a_dashboard_is_made_and_asks_again_only_after_a_commit(
     assert len(asks) == 1
 
 
+def test_panels_are_hatched_where_nothing_is_held(page: Page, served: Served, tokens: dict[str, str]) -> None:
+    text = "obs.metrics | where host == 'pay-2' | summarize avg(memory) by bin(ts, 1m)"
+    body = {"body": {"panels": [{"title": "memory", "text": text, "kind": "timechart"}]}, "revision": 0}
+    with served.client(tokens["all"]) as client:
+        assert client.put("/v1/documents/dashboard/held", json=body).status_code == 200
+    page.goto("/#/board/held")
+    expect(page.locator(".panel .plot")).to_have_attribute("aria-label", re.compile("1 window not held"))
+
+
 def test_a_question_is_saved_with_its_parameters(page: Page) -> None:
     asked(page, "obs.logs | where level == $level | take 7", **{"p.level": "ERROR"})
     expect(page.locator(".facts")).to_contain_text("7 rows")
@@ -456,6 +469,37 @@ def test_wide_rows_and_long_values_cost_what_is_seen(page: Page) -> None:
     assert max(map(len, cells(page, 2))) < 500
     page.get_by_role("button", name=re.compile("all 977 KiB")).first.click()
     expect(page.locator(".row-panel")).to_contain_text("x" * 5000)
+
+
+def test_a_million_rows_are_held_sorted_and_scrolled(page: Page) -> None:
+    asked(page, "range n from 1 to 1000000 step 1")
+    page.locator(".grid").focus()
+    page.keyboard.press("End")
+    expect(page.locator(".td.active")).to_have_text("1,000,000")
+    assert page.locator(".tr").count() < 60
+    page.keyboard.press("Home")
+    expect(page.locator(".td.active")).to_have_text("1")
+    page.keyboard.press("s")
+    page.keyboard.press("s")
+    expect(page.get_by_role("columnheader", name="n")).to_have_attribute("aria-sort", "descending")
+    expect(page.locator("#cell-0-0")).to_have_text("1,000,000")
+
+
+@pytest.mark.parametrize("form", ["CSV", "NDJSON", "Parquet", "Arrow"])
+def test_an_answer_is_downloaded(page: Page, form: str) -> None:
+    asked(page, "obs.logs | where level == 'ERROR' | project ts, message")
+    page.get_by_text("Download").click()
+    with page.expect_download() as told:
+        page.get_by_role("menuitem", name=form).click()
+    data = Path(told.value.path()).read_bytes()
+    count: dict[str, Callable[[], int]] = {
+        "CSV": lambda: len(data.splitlines()) - 1,
+        "NDJSON": lambda: len(data.splitlines()),
+        "Parquet": lambda: pq.read_table(pa.BufferReader(data)).num_rows,
+        "Arrow": lambda: pa.ipc.open_stream(data).read_all().num_rows,
+    }
+    assert count[form]() == 100
+    assert told.value.suggested_filename == f"answer.{form.lower()}"
 
 
 def test_the_incident_is_found_by_keyboard_alone(page: Page) -> None:

@@ -12,7 +12,7 @@ import { Plan } from "./plan.js";
 import { RowPanel } from "./row.js";
 import { Side } from "./side.js";
 import { TimePicker } from "./timepicker.js";
-import { alongAxis } from "./series.js";
+import { alongAxis, edges } from "./series.js";
 import { adjust, fullName, go, past, range, route, say, tableInfo, tables } from "./state.js";
 import { saveQuestion } from "./documents.js";
 
@@ -117,18 +117,6 @@ function Drawn({ state, info, onZoom, params }) {
 }
 
 const NONE = [];
-
-function edges(times, rows) {
-  if (!times || !rows) return null;
-  let low = Infinity, high = -Infinity;
-  for (let row = 0; row < rows; row += 1) {
-    const at = times.raw(row);
-    if (at === null) continue;
-    if (at < low) low = at;
-    if (at > high) high = at;
-  }
-  return low < high ? { start: low, end: high } : null;
-}
 
 // How many rows match, over time: every look at rows has it above.
 function Hits({ state, info, window, language, onZoom }) {

@@ -10,9 +10,11 @@ import { Editor } from "./editor.js";
 import { ago, instant, line } from "./format.js";
 import { Grid } from "./grid.js";
 import { Busy, Empty, Wrong, useAsked } from "./shell.js";
+import { edges } from "./series.js";
 import { TimePicker } from "./timepicker.js";
 import { address, adjust, fullName, go, loadTables, range, route, say, tableInfo, tables } from "./state.js";
 
+const NONE = [];
 const KIND = "dashboard", EVERY_MS = 3000;
 const KINDS = ["timechart", "areachart", "columnchart", "barchart", "scatterchart", "piechart", "card", "table"];
 
@@ -89,12 +91,13 @@ export function Panel({ panel, tools }) {
   const span = range.value;
   useEffect(() => { if (tables.peek() !== null) running.run({ text, language, range: span, params: route.peek().params, keep: false }); }, [text, language, span?.told ?? span?.start, span?.told ? null : span?.end, source, snapshot, tables.value === null]);
   useEffect(() => () => running.stop(), []);
-  const gaps = useAsked(async (stop) => (source && state.answer?.columns.some((each) => each.kind === "time") ? gapsOf(await tableInfo(source), state.range, text, stop) : []), [state.answer]).value ?? [];
+  const window = useMemo(() => state.range ?? edges(state.answer?.columns.find((each) => each.kind === "time"), state.answer?.rows), [state.answer]);
+  const gaps = useAsked(async (stop) => (source && window ? gapsOf(await tableInfo(source), window, text, stop) : []), [state.answer]).value ?? NONE;
   const { answer } = state, kind = panel.kind ?? state.render?.kind ?? "timechart";
   return html`<article class=${classes("panel", panel.wide && "wide")} aria-label=${panel.title} data-runs=${state.status}>
     <header><b>${line(panel.title || "untitled", 80)}</b><div class="spring"></div>${tools || html`<a class="dim small" href=${address("ask", { q: text, l: language === "kql" ? null : language, from: route.value.params.from, to: route.value.params.to })}>open</a>`}</header>
     ${state.status === "failed" ? html`<p class="bad pad">${state.failure.message}</p>` : !answer ? html`<${Busy} />` : !answer.rows ? html`<p class="dim pad">no rows</p>`
-      : kind === "table" ? html`<div class="panel-grid"><${Grid} answer=${answer} label=${panel.title} /></div>` : html`<${Chart} answer=${answer} render=${{ ...state.render, kind }} gaps=${gaps} window=${state.range} onZoom=${(from, to) => adjust({ from: new Date(from).toISOString(), to: new Date(to).toISOString() })} height=${200} />`}
+      : kind === "table" ? html`<div class="panel-grid"><${Grid} answer=${answer} label=${panel.title} /></div>` : html`<${Chart} answer=${answer} render=${{ ...state.render, kind }} gaps=${gaps} window=${window} onZoom=${(from, to) => adjust({ from: new Date(from).toISOString(), to: new Date(to).toISOString() })} height=${200} />`}
   </article>`;
 }
 

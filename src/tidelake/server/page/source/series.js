@@ -79,3 +79,16 @@ export function byName(answer) {
   }
   return { rows, values: values.map((each) => each.name), left: answer.rows - rows.length };
 }
+
+// From the first time of a column to the last.
+export function edges(times, rows) {
+  if (!times || !rows) return null;
+  let low = Infinity, high = -Infinity;
+  for (let row = 0; row < rows; row += 1) {
+    const at = times.raw(row);
+    if (at === null) continue;
+    if (at < low) low = at;
+    if (at > high) high = at;
+  }
+  return low < high ? { start: low, end: high } : null;
+}

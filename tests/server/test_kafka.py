@@ -13,6 +13,7 @@ import pytest
 from confluent_kafka import Producer
 
 import tidelake
+from tests.support.brokers import mock_brokers
 from tests.support.serving import serving
 from tidelake.errors import ConflictError, InvalidInputError
 from tidelake.handle.table_handle import TableHandle
@@ -27,10 +28,8 @@ PARTITIONS = 4  # of a topic that comes to be by itself
 
 @pytest.fixture(scope="module")
 def brokers() -> Iterator[str]:
-    holder = Producer({"test.mock.num.brokers": 1, "bootstrap.servers": "none"})
-    found = next(iter(holder.list_topics(timeout=10).brokers.values()))
-    yield f"{found.host}:{found.port}"
-    holder.flush(5)
+    with mock_brokers() as address:
+        yield address
 
 
 def produce(brokers: str, topic: str, messages: list[tuple[int, bytes | None]]) -> None:

@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from confluent_kafka import Producer
 
 import tidelake
+from tests.support.brokers import mock_brokers
 from tidelake.cli.main import main
 from tidelake.errors import NotFoundError
 from tidelake.spark import kafka
@@ -25,10 +26,8 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def brokers() -> Iterator[str]:
-    holder = Producer({"test.mock.num.brokers": 1, "bootstrap.servers": "none"})
-    found = next(iter(holder.list_topics(timeout=10).brokers.values()))
-    yield f"{found.host}:{found.port}"
-    holder.flush(5)
+    with mock_brokers() as address:
+        yield address
 
 
 def produce(brokers: str, topic: str, numbers: range, *others: bytes) -> None:

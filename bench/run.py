@@ -21,6 +21,7 @@ import click
 from bench import (
     body,
     commits,
+    connectors,
     contention,
     coverage,
     doors,
@@ -47,6 +48,7 @@ QUIET_LOAD = 0.5  # above it, others are at work
 BENCHMARKS: dict[str, Callable[..., Report]] = {
     "body": body.run,
     "commits": commits.run,
+    "connectors": connectors.run,
     "contention": contention.run,
     "coverage": coverage.run,
     "doors": doors.run,

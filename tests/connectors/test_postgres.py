@@ -12,6 +12,7 @@ import pytest
 
 import tidelake
 from tests.connectors.conftest import Shop
+from tidelake.connectors import latest
 from tidelake.connectors.definition import SYSTEM_COLUMNS
 from tidelake.connectors.postgres import reading
 from tidelake.connectors.sources import SyncedSource
@@ -63,6 +64,17 @@ def test_sql_and_kql_ask_for_the_latest(shop: Shop) -> None:
     shop.lake.create_table("plain", {"ts": "timestamp"})
     with pytest.raises(tidelake.InvalidInputError, match="not synced"):
         shop.lake.sql("SELECT * FROM latest('plain')").to_arrow()
+
+
+def test_the_latest_rows_are_refused_where_one_question_would_hold_too_many(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop(ORDERS, SOME)
+    synced(shop).run()
+    monkeypatch.setattr(latest, "MAX_BYTES", 100)
+    with pytest.raises(tidelake.UnavailableError, match="too many for one question"):
+        shop.lake.sql("SELECT * FROM latest('crm.orders')").to_arrow()
+    assert shop.lake.table("crm.orders").latest().read_all().num_rows == 20
 
 
 def test_types_are_those_of_the_table(shop: Shop) -> None:

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from tidelake.connectors.definition import LSN, OP, PK, SYSTEM_COLUMNS
 from tidelake.connectors.protocol import DELETE, TRUNCATE
 from tidelake.dynamic.forms import check_form, stream_in_form
-from tidelake.errors import InvalidInputError
+from tidelake.errors import InvalidInputError, UnavailableError
 from tidelake.handle.table_handle import TableHandle
 from tidelake.model.predicate import Predicate
 from tidelake.model.schema import Schema
@@ -30,6 +30,7 @@ from tidelake.scan.extents import scan as scan_stored
 from tidelake.scan.hot import hot_payload
 from tidelake.scan.questions import Columns, question_of
 
+MAX_BYTES = 512 << 20  # of the rows that one question holds
 _BETWEEN = "\x1f"  # a key and where its change stands, as one text
 
 
@@ -118,9 +119,16 @@ class LatestRows:
         """Read what is asked for, as rows in memory."""
         question = question_of(self.name, self.snapshot, columns, where, limit=limit)
         names = list(dict.fromkeys([*question.columns, PK, LSN]))
-        chosen, batches = _chosen(self.table), list[pa.RecordBatch]()
+        chosen, batches, size = _chosen(self.table), list[pa.RecordBatch](), 0
         for batch in scan_stored(self.table.plan(names, where), self.footers):
-            batches.append(_only(batch, chosen))
+            batches.append(kept := _only(batch, chosen))
+            size += kept.nbytes
+            if size > MAX_BYTES:
+                raise UnavailableError(
+                    "the latest rows are too many for one question: ask for fewer columns or rows, stream them with "
+                    "table.latest(), or sync the table with mode='upsert'",
+                    table=self.name, bytes=MAX_BYTES, kind="read_budget",
+                )  # fmt: skip
         whole = pa.Table.from_batches(batches).combine_chunks().to_batches() if batches else []
         hot = [HotBatch(f"latest{at}", each.num_rows, hot_payload(each), None, None, self.schema.version)
                for at, each in enumerate(whole)]  # fmt: skip

@@ -164,13 +164,13 @@ def test_all_users_are_read_together_with_whose_each_row_is(lake: Lake) -> None:
 @pytest.mark.parametrize("key", [(), ("id",)], ids=["plain", "keyed"])
 def test_no_public_verb_of_one_users_table_shows_another(lake: Lake, key: tuple[str, ...]) -> None:
     """Call every public method of one user's table, and find nothing of another's in what comes back."""
-    notes = lake.create_table("app.own", COLUMNS, scope="user", key=key, flush_age="off")
+    notes = lake.create_table("app.own", {**COLUMNS, "near": "vector(2)"}, scope="user", key=key, flush_age="off")
     notes.user("alice").append(rows(1, 2))
     notes.user("alice").flush()
     bob = notes.user("bob")
     bob.append(rows(SECRET))
     bob.flush()
-    bob.append([{"ts": "2026-01-01T00:00:00Z", "id": SECRET, "text": "secret words"}], key="secret-key")
+    bob.append([{"ts": "2026-01-01T00:00:00Z", "id": SECRET, "text": "secret words", "near": [1, 0]}], key="secret-key")
     before = (bob.snapshot.sequence, ids(bob), [extent.key for extent in bob.extents()])
     alice = notes.user("alice")
     told: list[str] = []
@@ -179,6 +179,11 @@ def test_no_public_verb_of_one_users_table_shows_another(lake: Lake, key: tuple[
         "delete": lambda: alice.delete(f"id == {SECRET}"),
         "replace": lambda: alice.replace(rows(8), start="2026-01-01T00:00:08Z", end="2026-01-01T00:00:09Z"),
         "user": lambda: alice.user("bob"),
+        "convert": lambda: alice.convert("parquet"),
+        "create_index": lambda: alice.create_index("near"),
+        "drop_index": lambda: alice.drop_index("near"),
+        "nearest": lambda: alice.nearest("near", [1, 0]),
+        "explain_nearest": lambda: alice.explain_nearest("near", [1, 0]),
         "pin": lambda: alice.pin("mine"),
         "unpin": lambda: alice.unpin("mine"),
         "undo": lambda: alice.undo(before[0]),

@@ -14,7 +14,7 @@ import pytest
 import tidelake
 from tests.support.serving import Served
 
-ENDLESS = "select count(*) from range(100000000) a, range(100000000) b where a.id * b.id = 7"
+ENDLESS = "select count(*) from range(3000000) a, range(3000000) b where a.id * b.id = 7"
 
 
 @pytest.fixture(scope="module")

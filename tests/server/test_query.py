@@ -25,7 +25,7 @@ from tidelake.server.refusals import Busy
 SQL = "select service, count(*) c, sum(n) s from a.logs group by service order by service"
 KQL = "a.logs | summarize c = count(), s = sum(n) by service | order by service asc"
 WANTED = [{"service": f"s{k}", "c": 334 - (k > 0), "s": sum(range(k, 1000, 3))} for k in range(3)]
-ENDLESS = "select count(*) from range(100000000) a, range(100000000) b where a.id * b.id = 7"
+ENDLESS = "select count(*) from range(3000000) a, range(3000000) b where a.id * b.id = 7"
 
 
 @pytest.fixture(scope="module")

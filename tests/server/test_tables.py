@@ -15,7 +15,7 @@ import tidelake
 from tests.support.serving import Served
 
 HOUR = "2026-01-01T00:{0:02d}:00Z"
-ENDLESS = "select count(*) from range(100000000) a, range(100000000) b where a.id * b.id = 7"
+ENDLESS = "select count(*) from range(3000000) a, range(3000000) b where a.id * b.id = 7"
 
 
 @pytest.fixture(scope="module")

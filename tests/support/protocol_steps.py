@@ -43,6 +43,8 @@ _ONE = "inside of one transaction, which is one step of the model; a crash in it
 _COPY = "about a copy of what the catalog has, made after a commit: no reader believes it unless the catalog agrees"
 _ENTRY = "part of writing one entry of the log, which is one step of the model: the entry is there or not"
 _COPY = "a copy of what the catalog says, which a reader holds against the head before it believes it"
+_INDEX = "an index of vectors is a setting and objects that can be made again: without them a search reads all rows"
+_SYNC = "a sync commits by an append with an offset, which is one step of the model; it is killed in its own suite"
 WITHOUT_PLACE = {
     "manifest.looked": _COPY,
     "manifest.noted": _COPY,
@@ -59,6 +61,14 @@ WITHOUT_PLACE = {
     "log.pointed": "a hint where the log ends, which nobody relies on",
     "log.end": _ENTRY,
     "extent.covered": "coverage is one more object of the same registration as its extent",
+    "extent.coded": "codes of vectors are one more object of the same registration as their extent",
+    "index.named": _INDEX,
+    "index.renewed": _INDEX,
+    "index.sidecar": _INDEX,
+    "sync.read": _SYNC,
+    "sync.copied": _SYNC,
+    "sync.committed": _SYNC,
+    "sync.acknowledged": _SYNC,
     "collect.purged": "a dropped table is no table that the model has; its objects go the way of what expires",
     "collect.unfinished": "temporary files of dead writers have names that no commit can have",
     "collect.folders": "an empty folder holds no object",

@@ -9,14 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tidelake.model.schema import OVERFLOW_COLUMN, Column, DataType
 from tidelake.model.snapshot import Extent, HotBatch
 from tidelake.model.times import time_text
-from tidelake.pruning.plan import Question
 from tidelake.pruning.statistics import UNKNOWN, ColumnStats, Stats, column_from_json, merge_columns
 from tidelake.runtime.deferred import deferred
+
+if TYPE_CHECKING:
+    from tidelake.pruning.plan import Question
 
 logical, pa = deferred("tidelake.logical"), deferred("pyarrow")  # only tables with logical types need them
 collector, extents_module = deferred("tidelake.pruning.collector"), deferred("tidelake.scan.extents")  # and hot rows

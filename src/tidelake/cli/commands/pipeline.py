@@ -69,7 +69,7 @@ def load(lake: Lake, as_json: bool, table: str, files: tuple[str, ...], schema: 
               help="What becomes of a loaded file; move is to FOLDER/_done.")  # fmt: skip
 @spark_options(create=True, users=True)
 def stream(lake: Lake, as_json: bool, folder: str | None, **options: Any) -> None:
-    """Load files as they are dropped into a folder, or messages as they come from Kafka.
+    """Load files as they are dropped, or messages of Kafka.
 
     Files go into FOLDER/NAMESPACE/TABLE/. A file that comes again, whatever its name, changes nothing.
 

@@ -377,7 +377,8 @@ def test_a_deadline_does_not_interrupt_a_finalizer_of_a_scan() -> None:
     assert done == ["closed"]
 
 
-def test_a_deadline_does_not_interrupt_what_the_collector_calls() -> None:
+@pytest.mark.parametrize("times", [25, pytest.param(300, marks=pytest.mark.torture)])
+def test_a_deadline_does_not_interrupt_what_the_collector_calls(times: int) -> None:
     """The collector may start at any allocation, also between looking at the stack and raising."""
     broken: list[object] = []
     limits, hook, interval = gc.get_threshold(), sys.unraisablehook, sys.getswitchinterval()
@@ -393,7 +394,7 @@ def test_a_deadline_does_not_interrupt_what_the_collector_calls() -> None:
     gc.set_threshold(20)
     sys.setswitchinterval(1e-6)  # threads change places at almost every step
     try:
-        for _ in range(100):
+        for _ in range(times):
             with pytest.raises(ValueError, match="late"):
                 Deadline(0.005).watched(cast("Callable[[], None]", room["allocates"]), ValueError("late"))
     finally:

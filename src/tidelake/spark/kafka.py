@@ -9,7 +9,6 @@ from the other. It does not keep state of its own.
 from __future__ import annotations
 
 import json
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -67,8 +66,9 @@ def stream_kafka(
         _store(handle, batch.toArrow(), tables, group)
 
     frame = engine.readStream.format(NAME).options(**told).load()
-    place = tempfile.mkdtemp(prefix="tidelake-kafka-")
-    writer = frame.writeStream.foreachBatch(store).option("checkpointLocation", place)
+    writer = frame.writeStream.foreachBatch(
+        store
+    )  # its checkpoint is Spark's, and goes with it: offsets are in commits
     return (writer.trigger(processingTime=every) if every else writer.trigger(availableNow=True)).start()
 
 

@@ -10,16 +10,15 @@ import secrets
 import shutil
 import tempfile
 from collections.abc import Iterator
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import Phase, settings
-from xdist.scheduler import LoadScopeScheduling
 
 import tidelake
 import tidelake.lake as lake_module
+from tests.support.scheduling import SPARK_TESTS, ByFile
 from tests.support.servers import S3Server, fresh_database, postgres_server, seaweedfs_server
 from tests.support.sparks import JVM_OPTIONS, spark_session
 from tidelake.handle.opening import CACHE_VARIABLE
@@ -37,20 +36,6 @@ settings.load_profile("repeatable")
 
 
 lake_module.LOOK_AFTER_S = 1e6  # tests look after their tables themselves, or say when it is to be done
-
-
-SPARK_TESTS = "TIDELAKE_SPARK_TESTS"  # names the file in which the processes of a run say which tests need Spark
-
-
-class ByFile(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships no types
-    """Keep a file's tests in one process, and all tests that need Spark in one, so that there is one session."""
-
-    @cached_property
-    def _spark_tests(self) -> frozenset[str]:  # asked for when every process has collected
-        return frozenset(Path(os.environ[SPARK_TESTS]).read_text().splitlines())
-
-    def _split_scope(self, nodeid: str) -> str:
-        return "spark" if nodeid in self._spark_tests else nodeid.partition("::")[0]
 
 
 def pytest_configure(config: pytest.Config) -> None:

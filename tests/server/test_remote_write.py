@@ -196,7 +196,8 @@ def test_a_series_that_is_wrong_is_told_and_the_others_go_in(
 def test_other_types_and_encodings_are_refused(client: httpx.Client) -> None:
     assert send(client, b"", "application/json").status_code == 415
     assert send(client, b"", "application/x-protobuf;proto=other").status_code == 415
-    assert client.post("/api/v1/write", content=b"", headers={"content-encoding": "gzip"}).status_code in (400, 415)
+    for other in ("gzip", "deflate", "zstd", "snappy, gzip"):  # as the protocol wants it, whatever else is known here
+        assert client.post("/api/v1/write", content=b"x", headers={"content-encoding": other}).status_code == 415
     assert send(client, b"\x0a\xff").status_code == 400
     torn = client.post("/api/v1/write", content=b"\xff\xff\xff", headers={"content-encoding": "snappy"})
     assert torn.status_code == 400

@@ -32,7 +32,7 @@ from tidelake.errors import (
     redacted,
 )
 from tidelake.handle.lake_handle import LakeHandle
-from tidelake.ingest.messages import Message
+from tidelake.ingest.messages import Decoder, messages_of
 from tidelake.model.snapshot import RecordOffset
 from tidelake.server.refusals import failure_of
 from tidelake.write.messages import positions_of, store_messages, stream_of
@@ -57,6 +57,7 @@ class KafkaSettings:
     tables: Mapping[str, str]
     group: str
     options: Mapping[str, Any]
+    decoder: Decoder | None = None  # of messages that name a schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,16 +182,16 @@ class KafkaFeed:
         return False
 
     def _store(self, name: str, parts: Mapping[_Place, Sequence[_Message]]) -> None:
-        messages = [
-            Message(each.value, f"{topic}/{partition}/{each.offset}", each.at_us)
-            for (topic, partition), several in parts.items()
-            for each in several
-        ]
+        messages = messages_of(
+            [each.value for several in parts.values() for each in several],
+            [(*place, each.offset) for place, several in parts.items() for each in several],
+            [each.at_us for several in parts.values() for each in several],
+        )
         offsets = [
             RecordOffset(self._stream(*place), several[-1].offset, after=self._positions[place])
             for place, several in parts.items()
         ]
-        store_messages(self._lake, name, messages, offsets, group=self._settings.group)
+        store_messages(self._lake, name, messages, offsets, group=self._settings.group, decoder=self._settings.decoder)
 
     def _tell_group(self, consumer: Consumer, parts: Mapping[_Place, Sequence[_Message]]) -> None:
         """Tell the brokers how far it is, for those who look; nothing depends on it."""

@@ -41,11 +41,12 @@ from tidelake.server.page.doors import PAGE_DOORS
 from tidelake.server.page.serving import page_routes
 from tidelake.server.protocols import PROTOCOLS
 from tidelake.server.questions import Limits, Questions
-from tidelake.server.settings import ServeSettings
+from tidelake.server.settings import ServeSettings, read_options
 from tidelake.server.staging import Staging
 from tidelake.server.syslog import SyslogListener
 from tidelake.server.wire import otlp as otlp_wire
 from tidelake.server.wire.warming import is_warm
+from tidelake.spark.schema_registry import decoder_of
 from tidelake.write.messages import parse_topics
 
 HEADER_BYTES = 64 << 10  # of a request, with its address
@@ -171,9 +172,12 @@ def _kafka_feed(settings: ServeSettings, lake: Lake) -> Any:
         raise UnavailableError(
             "messages from Kafka need the extra kafka: pip install 'tidelake[kafka]'", kind="not_installed"
         ) from error
-    options = dict(part.split("=", 1) for part in (settings.kafka_options or "").split(",") if "=" in part)
     tables = parse_topics(settings.kafka_topics or "")
-    feed = KafkaFeed(lake.handle, KafkaSettings(settings.kafka, tables, settings.kafka_group, options))
+    decoder = None
+    if settings.kafka_registry is not None:
+        decoder = decoder_of({**read_options(settings.kafka_registry_options), "url": settings.kafka_registry})
+    options = read_options(settings.kafka_options)
+    feed = KafkaFeed(lake.handle, KafkaSettings(settings.kafka, tables, settings.kafka_group, options, decoder))
     feed.start()
     log.info("kafka topics=%s group=%s", ",".join(tables), settings.kafka_group)
     return feed

@@ -61,6 +61,8 @@ class ServeSettings:
     kafka_options: str | None = field(
         default=None, repr=False
     )  # more for the client: security.protocol=SASL_SSL,sasl.username=…
+    kafka_registry: str | None = field(default=None, repr=False)  # where the schemas are of messages that name one
+    kafka_registry_options: str | None = field(default=None, repr=False)  # basic.auth.user.info=user:password, …
     log_level: str = "info"
 
     @property
@@ -113,6 +115,12 @@ def read_settings(file: str | None, environment: Mapping[str, str], given: Mappi
     if mistakes:
         raise Mistakes(mistakes)
     return settings
+
+
+def read_options(text: str | None) -> dict[str, str]:
+    """Read ``name=value, …``, as a client of another's takes its options."""
+    parts = (part.strip().split("=", 1) for part in (text or "").split(",") if "=" in part)
+    return {name.strip(): value for name, value in parts}
 
 
 def _of_file(file: str | None, mistakes: list[str]) -> dict[str, Any]:
@@ -191,6 +199,18 @@ def _wrong(settings: ServeSettings) -> list[str]:
             wrong.append(f"{name}: there is no file {place!r}")
     if (settings.kafka is None) != (settings.kafka_topics is None):
         wrong.append("kafka and kafka_topics go together")
+    if settings.kafka_registry is not None:
+        if settings.kafka is None:
+            wrong.append("kafka_registry goes with kafka")
+        if not settings.kafka_registry.startswith(("http://", "https://")):
+            wrong.append("kafka_registry: an address begins with http:// or https://")
+    elif settings.kafka_registry_options is not None:
+        wrong.append("kafka_registry_options goes with kafka_registry")
+    wrong += [
+        f"{name}: write name=value, …"
+        for name in ("kafka_options", "kafka_registry_options")
+        if any("=" not in part for part in (getattr(settings, name) or "").split(",") if part.strip())
+    ]
     if settings.tokens == "off" and not settings.is_loopback and not settings.open:
         wrong.append(
             f"without tokens, {settings.host} would let anybody write: say open = true too, or tokens = 'auto'"

@@ -13,12 +13,13 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelake.errors import CommitUnknownError, ConflictError, StorageError, UnavailableError
 from tidelake.handle.lake_handle import LakeHandle, OpenLake
-from tidelake.ingest.messages import Message
+from tidelake.ingest.messages import Decoder, Messages
 from tidelake.model.snapshot import RecordOffset
 from tidelake.spark import register, session
 from tidelake.write.messages import positions_of, store_messages, stream_of
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 TRIES, PAUSE_S = 8, (0.2, 5.0)  # of a batch that could not be stored, and between them: at first, and at most
-_COLUMNS = ("topic", "partition", "offset", "timestamp", "value")
-_Found = tuple[str, int, int, Message]  # topic, partition, offset, and what it is
 
 
 def stream_kafka(
@@ -42,10 +41,12 @@ def stream_kafka(
     every: str | None = "1 second",
     spark: SparkSession | None = None,
     master: str | None = None,
+    registry: Mapping[str, str] | None = None,
 ) -> StreamingQuery:
     """Start a query that stores the messages of topics in tables; without ``every`` it stops at what is there now.
 
-    ``options`` are those of Kafka's client, librdkafka.
+    ``options`` are those of Kafka's client, librdkafka. ``registry`` is where the schemas are of messages that name
+    one, with the options of the registry's client: ``{"url": "http://…"}``.
     """
     try:
         from tidelake.spark.kafka_source import NAME, KafkaSource, partitions_of_topics
@@ -53,6 +54,11 @@ def stream_kafka(
         raise UnavailableError(
             "messages from Kafka need the extra kafka: pip install 'tidelake[kafka]'", kind="not_installed"
         ) from error
+    decoder = None
+    if registry is not None:
+        from tidelake.spark.schema_registry import decoder_of
+
+        decoder = decoder_of(registry)
     engine = register(spark) if spark is not None else session(master)
     engine.dataSource.register(KafkaSource)
     handle, client = lake.handle, {**(options or {}), "bootstrap.servers": servers, "group.id": group}
@@ -63,7 +69,7 @@ def stream_kafka(
     }
 
     def store(batch: DataFrame, number: int) -> None:
-        _store(handle, batch.toArrow(), tables, group)
+        _store(handle, batch.toArrow(), tables, group, decoder)
 
     frame = engine.readStream.format(NAME).options(**told).load()
     writer = frame.writeStream.foreachBatch(
@@ -82,27 +88,33 @@ def _starts(lake: LakeHandle, partitions: Mapping[str, Sequence[int]], tables: M
     return json.dumps(starts)
 
 
-def _store(lake: LakeHandle, rows: pa.Table, tables: Mapping[str, str], group: str) -> None:
+def _store(
+    lake: LakeHandle, rows: pa.Table, tables: Mapping[str, str], group: str, decoder: Decoder | None = None
+) -> None:
     """Store one batch: a commit for each table."""
-    rows = rows.sort_by([(name, "ascending") for name in _COLUMNS[:3]])
+    rows = rows.sort_by([(name, "ascending") for name in ("topic", "partition", "offset")])
     for table in sorted(set(tables.values())):
         topics = pa.array([topic for topic, name in tables.items() if name == table])
         found = rows.filter(pc.is_in(rows.column("topic"), topics))
         if found.num_rows:
-            _store_in(lake, table, _messages(found), group)
+            _store_in(lake, table, _messages(found), group, decoder)
 
 
-def _messages(rows: pa.Table) -> list[_Found]:
-    times = rows.column("timestamp").cast(pa.timestamp("us", "UTC")).cast(pa.int64())
-    columns = [*(rows.column(name).to_pylist() for name in _COLUMNS[:3]), times.to_pylist()]
-    values = rows.column("value").to_pylist()
-    return [
-        (topic, partition, offset, Message(value or b"", f"{topic}/{partition}/{offset}", at_us))
-        for topic, partition, offset, at_us, value in zip(*columns, values, strict=True)
-    ]
+def _messages(rows: pa.Table) -> Messages:
+    rows = rows.combine_chunks()
+
+    def column(name: str, kind: pa.DataType) -> pa.Array:
+        found = rows.column(name)
+        return found.chunk(0).cast(kind) if found.num_chunks else pa.array([], kind)
+
+    times = column("timestamp", pa.timestamp("us", "UTC")).cast(pa.int64())
+    return Messages(
+        column("value", pa.large_binary()), column("topic", pa.string()), column("partition", pa.int32()),
+        column("offset", pa.int64()), times,
+    )  # fmt: skip
 
 
-def _store_in(lake: LakeHandle, table: str, found: Sequence[_Found], group: str) -> None:
+def _store_in(lake: LakeHandle, table: str, found: Messages, group: str, decoder: Decoder | None) -> None:
     """Store messages that are not in yet, and look again where that is not known or another was faster."""
     pause_s = PAUSE_S[0]
     for left in reversed(range(TRIES)):
@@ -110,7 +122,7 @@ def _store_in(lake: LakeHandle, table: str, found: Sequence[_Found], group: str)
         if not offsets:
             return
         try:
-            store_messages(lake, table, fresh, offsets, group=group)
+            store_messages(lake, table, fresh, offsets, group=group, decoder=decoder)
             return
         except ConflictError as error:
             if error.kind != "stream_moved" or not left:
@@ -122,12 +134,21 @@ def _store_in(lake: LakeHandle, table: str, found: Sequence[_Found], group: str)
         pause_s = min(pause_s * 2, PAUSE_S[1])
 
 
-def _fresh(
-    lake: LakeHandle, table: str, found: Sequence[_Found], group: str
-) -> tuple[list[Message], list[RecordOffset]]:
+def _fresh(lake: LakeHandle, table: str, found: Messages, group: str) -> tuple[Messages, list[RecordOffset]]:
     """Return what a table does not have yet, and how far its partitions are with it."""
-    last = {stream_of(group, topic, partition): offset for topic, partition, offset, _ in found}
-    held = dict.fromkeys(last, -1) | positions_of(lake, table, list(last))
-    fresh = [each for topic, number, offset, each in found if offset > held[stream_of(group, topic, number)]]
-    offsets = [RecordOffset(stream, to, after=held[stream]) for stream, to in last.items() if to > held[stream]]
-    return fresh, offsets
+    columns = [found.topics, found.partitions, found.offsets]
+    whole = pa.table(columns, names=["topic", "partition", "offset"])
+    lasts = whole.group_by(["topic", "partition"], use_threads=False).aggregate([("offset", "max")]).to_pylist()
+    places = {stream_of(group, each["topic"], each["partition"]): each for each in lasts}
+    held = dict.fromkeys(places, -1) | positions_of(lake, table, list(places))
+    is_fresh = np.ones(len(found), np.bool_)
+    for stream, place in places.items():
+        if held[stream] >= 0:
+            of = pc.and_(pc.equal(found.topics, place["topic"]), pc.equal(found.partitions, place["partition"]))
+            is_fresh &= ~np.asarray(pc.and_(of, pc.less_equal(found.offsets, held[stream])))
+    offsets = [
+        RecordOffset(stream, place["offset_max"], after=held[stream])
+        for stream, place in places.items()
+        if place["offset_max"] > held[stream]
+    ]
+    return (found if is_fresh.all() else found.filter(is_fresh)), offsets

@@ -1,7 +1,8 @@
 """Store the messages of a broker in a table, with how far each partition is in the same commit.
 
 The table is made to fit the first messages if it is not there. A message that no row can be made of goes to
-``<table>_quarantine``, under a key of its own, before its partition moves on; it holds nobody up. Whether the commit
+``<table>_quarantine``, many in one commit but each under a key of its own, before its partition moves on; it holds
+nobody up. Whether the commit
 holds depends on where each partition is: see ``RecordOffset``. It does not read from brokers.
 """
 
@@ -18,15 +19,17 @@ from tidelake.catalog.protocol import now_us, parse_table_name
 from tidelake.errors import AlreadyExistsError, InvalidInputError, NotFoundError, TidelakeError
 from tidelake.handle.lake_handle import LakeHandle
 from tidelake.handle.table_handle import TableHandle
-from tidelake.ingest import Rules, coerce_ndjson, infer_schema
-from tidelake.ingest.messages import Line, Message, lines_of, parted
+from tidelake.ingest import Rules, coerced_stream, infer_schema
+from tidelake.ingest.messages import Bad, Decoder, Messages, Parsed, parsed, parted
 from tidelake.model.settings import TableSettings
 from tidelake.model.snapshot import RecordOffset
 from tidelake.write.append import append
 from tidelake.write.create import create_table
+from tidelake.write.together import Offer, append_together
 
 TIME = "ts"  # of a table whose first messages say no time
 SAMPLE = 1_000  # messages that a table is made to fit
+ASIDE_TOGETHER = 1_000  # messages that are set aside in one commit
 QUARANTINE = {"ts": "timestamp", "source": "string", "reason": "string", "record": "string"}
 
 
@@ -58,50 +61,51 @@ def positions_of(lake: LakeHandle, table: str, streams: Sequence[str]) -> dict[s
 
 
 def store_messages(
-    lake: LakeHandle, name: str, messages: Sequence[Message], offsets: Sequence[RecordOffset], *, group: str
+    lake: LakeHandle,
+    name: str,
+    messages: Messages,
+    offsets: Sequence[RecordOffset],
+    *,
+    group: str,
+    decoder: Decoder | None = None,
 ) -> int:
     """Append messages and record how far their partitions are, in one commit; how many rows that were."""
-    table, time = _table(lake, name, messages)
-    lines = lines_of(messages, time)
-    bad = [each for each in lines if each.wrong is not None]
-    good = [each for each in lines if each.wrong is None] if bad else lines
-    _set_aside(lake, f"{name}_quarantine", bad, group)
+    table, time = _table(lake, name, messages, decoder)
+    rows, bad = parsed(messages, time, decoder)
+    _set_aside(lake, f"{name}_quarantine", messages, bad, group)
     try:
-        return append(table, _joined(good) if good else [], offsets=offsets).rows
+        return append(table, rows.source() if len(rows) else [], offsets=offsets).rows
     except InvalidInputError:
-        if not good:
+        if not len(rows):
             raise
-    good, bad = parted(good, partial(_misfit, table, time))
+    rows, bad = parted(rows, partial(_misfit, table, time))
     if not bad:
         raise InvalidInputError("messages cannot be stored together", table=name, kind="bad_messages")
-    _set_aside(lake, f"{name}_quarantine", bad, group)
-    return append(table, _joined(good) if good else [], offsets=offsets).rows
+    _set_aside(lake, f"{name}_quarantine", messages, bad, group)
+    return append(table, rows.source() if len(rows) else [], offsets=offsets).rows
 
 
-def _joined(lines: Sequence[Line]) -> bytes:
-    return b"\n".join([each.text for each in lines])
-
-
-def _misfit(table: TableHandle, time: str | None, lines: Sequence[Line]) -> str | None:
-    """Return why lines cannot be given the table's shape, if so."""
+def _misfit(table: TableHandle, time: str | None, rows: Parsed) -> str | None:
+    """Return why rows cannot be given the table's shape, if so."""
     try:
-        coerce_ndjson(_joined(lines), table.schema, Rules(time=time))
+        for _ in coerced_stream(rows.source(), table.schema, Rules(time=time)):
+            pass
     except TidelakeError as error:
         return str(error)
     return None
 
 
-def _table(lake: LakeHandle, name: str, messages: Sequence[Message]) -> tuple[TableHandle, str | None]:
+def _table(lake: LakeHandle, name: str, messages: Messages, decoder: Decoder | None) -> tuple[TableHandle, str | None]:
     """Return the table and its time column; one that is not there is made to fit the first messages."""
     try:
         table = TableHandle.open(lake, name)
     except NotFoundError:
-        lines = [each for each in lines_of(messages[:SAMPLE], None) if each.wrong is None]
-        good, _ = parted(lines, _unreadable)
+        rows, _ = parsed(messages.slice(0, SAMPLE), None, decoder)
+        rows, _ = parted(rows, _unreadable)
         schema: Any = {TIME: "timestamp"}
         time: str | None = TIME
-        if good:
-            found, named = infer_schema(_joined(good))
+        if len(rows):
+            found, named = infer_schema(rows.source())
             kinds = {column.name: column.type for column in found}
             schema, time = (found, named) if named else ({**kinds, TIME: "timestamp"}, TIME)
         with suppress(AlreadyExistsError):  # another was as fast
@@ -110,15 +114,15 @@ def _table(lake: LakeHandle, name: str, messages: Sequence[Message]) -> tuple[Ta
     return table, TableSettings.of(table.snapshot.settings).time
 
 
-def _unreadable(lines: Sequence[Line]) -> str | None:
+def _unreadable(rows: Parsed) -> str | None:
     try:
-        infer_schema(_joined(lines))
+        infer_schema(rows.source())
     except TidelakeError as error:
         return str(error)
     return None
 
 
-def _set_aside(lake: LakeHandle, name: str, bad: Sequence[Line], group: str) -> None:
+def _set_aside(lake: LakeHandle, name: str, messages: Messages, bad: Sequence[Bad], group: str) -> None:
     """Keep messages that no row can be made of, each once."""
     if not bad:
         return
@@ -128,11 +132,18 @@ def _set_aside(lake: LakeHandle, name: str, bad: Sequence[Line], group: str) -> 
         with suppress(AlreadyExistsError):
             create_table(lake.catalog, name, QUARANTINE, time="ts")
         table = TableHandle.open(lake, name)
-    for line in bad:
-        row = {
-            "ts": pa.array([now_us()], pa.timestamp("us", tz="UTC")),
-            "source": [line.message.source],
-            "reason": [line.wrong],
-            "record": [line.message.value.decode(errors="replace")],
-        }
-        append(table, pa.table(row), key=f"kafka:{group}:{line.message.source}")
+    for start in range(0, len(bad), ASIDE_TOGETHER):
+        several = bad[start : start + ASIDE_TOGETHER]
+        sources = [messages.source(at) for at, _ in several]
+        rows = pa.table(
+            {
+                "ts": pa.array([now_us()] * len(several), pa.timestamp("us", tz="UTC")),
+                "source": sources,
+                "reason": [reason for _, reason in several],
+                "record": [messages.value(at).decode(errors="replace") for at, _ in several],
+            }
+        )
+        offers = [Offer(rows.slice(at, 1), 1, f"kafka:{group}:{source}") for at, source in enumerate(sources)]
+        for outcome in append_together(table, offers):
+            if isinstance(outcome, TidelakeError):
+                raise outcome

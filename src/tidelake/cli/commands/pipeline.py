@@ -63,6 +63,8 @@ def load(lake: Lake, as_json: bool, table: str, files: tuple[str, ...], schema: 
 @click.option("--topics", metavar="TOPIC=TABLE,…", help="Which topics go to which tables.")
 @click.option("--group", default="tidelake", show_default=True, help="Part of the name of how far a table is.")
 @click.option("--kafka-option", "kafka_options", multiple=True, metavar="NAME=VALUE", help="For Kafka's own client.")
+@click.option("--registry", metavar="URL", help="Where the schemas are of Avro and Protobuf messages.")
+@click.option("--registry-option", "registry_options", multiple=True, metavar="NAME=VALUE", help="For its client.")
 @click.option("--once", is_flag=True, help="Load what is there and stop.")
 @click.option("--every", "every_s", default=1.0, show_default=True, metavar="SECONDS", help="How often to look.")
 @click.option("--done", type=click.Choice(["move", "delete", "keep"]), default="move", show_default=True,
@@ -73,7 +75,8 @@ def stream(lake: Lake, as_json: bool, folder: str | None, **options: Any) -> Non
 
     Files go into FOLDER/NAMESPACE/TABLE/. A file that comes again, whatever its name, changes nothing.
 
-    Messages are JSON objects. How far a partition is goes into the commit of its rows, so that each is in once.
+    Messages are JSON objects, or name their schema in a registry. How far a partition is goes into the commit of its
+    rows, so that each is in once.
 
     \b
     Example:
@@ -94,13 +97,15 @@ def stream(lake: Lake, as_json: bool, folder: str | None, **options: Any) -> Non
     _stream_kafka(lake, asked, options)
 
 
-_KAFKA = ("kafka", "topics", "group", "kafka_options")
+_KAFKA = ("kafka", "topics", "group", "kafka_options", "registry", "registry_options")
 
 
 def _stream_kafka(lake: Lake, asked: Mapping[str, Any], options: Mapping[str, Any]) -> None:
     from tidelake.spark.kafka import stream_kafka
 
-    told = dict(each.partition("=")[::2] for each in asked["kafka_options"])
+    told, of_registry = (
+        dict(each.partition("=")[::2] for each in asked[name]) for name in ("kafka_options", "registry_options")
+    )
     query = stream_kafka(
         lake,
         asked["kafka"],
@@ -109,6 +114,7 @@ def _stream_kafka(lake: Lake, asked: Mapping[str, Any], options: Mapping[str, An
         options=told,
         every=None if options["once"] else f"{options['every_s']:g} seconds",
         master=options.get("master"),
+        registry={**of_registry, "url": asked["registry"]} if asked["registry"] else None,
     )
     query.awaitTermination()
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 @click.option("--kafka", metavar="HOST:PORT,…", help="Brokers to take messages from.")
 @click.option("--kafka-topics", metavar="TOPIC=TABLE,…", help="Which topics, and the table of each.")
 @click.option("--kafka-group", metavar="NAME", help="The consumer group; tidelake by default.")
+@click.option("--kafka-registry", metavar="URL", help="Where the schemas are of Avro and Protobuf messages.")
 @click.option("--tokens", type=click.Choice(["auto", "required", "off"]), help="Whether clients need a token.")
 @click.option("--open", is_flag=True, default=None, help="With --tokens off: let anybody in who can reach the address.")
 @click.option("--tls-certificate", metavar="FILE", help="A certificate, with its chain, for TLS.")

@@ -320,4 +320,4 @@ def _left_out(series: _Series) -> str:
     return f"{len(bad)} of {len(series.faults)} series were left out: {shown}"
 
 
-ROUTES = (Route("/api/v1/write", decode_write, refuse=refuse, is_once=True, encoding="snappy"),)
+ROUTES = (Route("/api/v1/write", decode_write, refuse=refuse, is_once=True, encoding="snappy", encodings=("snappy",)),)

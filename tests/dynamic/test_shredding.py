@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.strategies import examples
-from tidelake.dynamic import cbor, path_values, shredding
+from tidelake.dynamic import cbor, path_values, plain_shredding, shredding
 from tidelake.dynamic.values import encode
 from tidelake.format import WriteOptions, segment_format
 from tidelake.format.shredded import BlockPages
@@ -104,6 +104,53 @@ def test_a_path_alone_is_what_the_value_has_there(values: list[Any]) -> None:
 
 def _shown(values: pa.StructArray) -> list[tuple[int, bytes | None]]:
     return list(zip(path_values.kinds_of(values).tolist(), path_values.items(values).to_pylist(), strict=True))
+
+
+@given(st.lists(VALUES, max_size=12), st.sampled_from([0, 1]))
+@examples(150)
+def test_values_are_put_together_without_loops_as_with_them(values: list[Any], root: int) -> None:
+    blobs = pa.array([encode(value) for value in values], pa.binary())
+    apart = shredding.take_apart(blobs)
+    leaves, (numbers,) = shredding.joined_leaves([apart])
+    of = np.zeros(max(numbers, default=0) + 1, dtype=np.int64)
+    of[list(numbers)] = list(numbers.values())
+    shapes = replace(apart.shapes, leaves=of[apart.shapes.leaves])
+    own = {number: leaf for leaf, number in numbers.items()}
+    if root and len(leaves.tree.parents) > 1:  # the maps at one key alone
+        below = [n for n, node in enumerate(leaves.nodes.tolist()) if _is_below(leaves.tree.parents, node)]
+        _, shapes = shapes.only(below)
+        counts = {n: len(apart.column(own[n])) for n in below if int(leaves.kinds[n]) in shredding.WITH_VALUES}
+        assert set(counts) <= set(np.unique(shapes.leaves).tolist())
+    else:
+        root = 0
+
+    def column(leaf: int) -> pa.Array:
+        return apart.column(own[leaf])
+
+    plain = plain_shredding.put_together(
+        shapes, leaves, column, root=root, constants={0: b"\xf6", 1: b"\xa0"}, raw=(6, 7)
+    )
+    assert plain.to_pylist() == shredding.put_together(shapes, leaves, column, root).to_pylist()
+    if not root:
+        assert plain.to_pylist() == blobs.to_pylist()
+
+
+def _is_below(parents: Sequence[int], node: int) -> bool:
+    while parents[node] > 0:
+        node = parents[node]
+    return node == 1
+
+
+@pytest.mark.parametrize("count", [0, 1, 50])
+def test_values_that_stay_whole_come_back(count: int) -> None:
+    blobs = pa.array([encode({"a": n, "b": [n]}) for n in range(count + 2)], pa.binary()).slice(2)
+    apart = shredding.kept_whole(blobs)
+    assert apart.leaves == [shredding.BAG] * bool(count)
+    leaves, (numbers,) = shredding.joined_leaves([apart])
+    assert numbers == ({shredding.BAG: 0} if count else {})
+    shapes = replace(apart.shapes, leaves=np.zeros(len(apart.shapes.leaves), dtype=np.int64))
+    found = shredding.put_together(shapes, leaves, lambda _: apart.column(shredding.BAG))
+    assert found.to_pylist() == blobs.to_pylist()
 
 
 def test_maps_with_very_many_keys_stay_whole_and_are_found_in() -> None:

@@ -26,6 +26,7 @@ from tests.support.hostile import EXTREMES, copy_over, damaged, flip_bits, overw
 from tests.support.rows import KEY, Row, batch_of, rows_of, write
 from tidelake.errors import CorruptError, CorruptExtent, SchemaError
 from tidelake.format import SegmentFormat, WriteOptions, segment_format
+from tidelake.format.frame import packed_json, unpacked_footer
 from tidelake.model.predicate import And, Equals, IsNull, Not, Or, Predicate, Range, StringContains, TimeRange
 from tidelake.model.schema import Schema
 from tidelake.objects import ObjectStore, open_store
@@ -120,12 +121,18 @@ def resummed(good: bytes, chance: random.Random) -> bytes:
 
 def _opened(good: bytes) -> tuple[list[dict[str, Any]], bytes]:
     length = int.from_bytes(good[-9:-5], "little")
-    entries = json.loads(good[-9 - length : -9])
+    stored = good[-9 - length : -9]
+    if good[4] == 3:
+        return json.loads(unpacked_footer(stored)), good[: -9 - length]
+    entries = json.loads(stored)
     entries[-1].pop("sum")
     return entries, good[: -9 - length]
 
 
 def _sealed(entries: list[dict[str, Any]], body: bytes, magic: bytes) -> bytes:
+    if magic[4] == 3:
+        stats = packed_json(json.dumps(entries).encode())
+        return body + stats + len(stats).to_bytes(4, "little") + magic
     open_end = json.dumps(entries, separators=(",", ":")).encode()[:-2]
     stats = open_end + b',"sum":"' + xxhash.xxh3_64_hexdigest(open_end).encode() + b'"}]'
     return body + stats + len(stats).to_bytes(4, "little") + magic
@@ -305,3 +312,41 @@ def test_corrupt_extent_names_the_object_and_the_reason(
     with pytest.raises(CorruptExtent, match=re.escape(reason)) as caught:
         segment_format("tlm").open_extent(memory_store, KEY)
     assert (caught.value.kind, caught.value.facts["object"]) == ("corrupt_extent", KEY)
+
+
+def _packed(head: bytes, frame: bytes) -> bytes:
+    return head + frame + xxhash.xxh3_64_intdigest(head + frame).to_bytes(8, "little")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "reason"),
+    [
+        (lambda footer: footer[:9] + bytes([footer[9] ^ 1]) + footer[10:], "checksum mismatch in the footer"),
+        (lambda footer: b"\x03" + footer[1:], "checksum mismatch in the footer"),
+        (lambda footer: b"\x02", "checksum mismatch in the footer"),
+        (lambda footer: _packed(b"\x02" + (2**31).to_bytes(4, "little"), footer[5:-8]), "a footer of 2147483648 bytes"),
+        (lambda footer: _packed(b"\x02\x09\0\0\0", footer[5:-8]), "the footer does not decompress"),
+        (lambda footer: _packed(footer[:5], b"no frame"), "the footer does not decompress"),
+        (lambda footer: _packed(footer[:3] + b"\x01\0", footer[5:-8]), "the footer does not decompress"),
+        (lambda footer: packed_json(b"{}"), "not a list"),
+    ],
+)
+def test_a_footer_that_lies_about_what_it_holds_is_corrupt(
+    memory_store: ObjectStore, spoil: Callable[[bytes], bytes], reason: str
+) -> None:
+    good = ours("tlm3")
+    length = int.from_bytes(good[-9:-5], "little")
+    footer = spoil(good[-9 - length : -9])
+    memory_store.put(KEY, good[: -9 - length] + footer + len(footer).to_bytes(4, "little") + good[-5:])
+    with pytest.raises(CorruptExtent, match=re.escape(reason)):
+        segment_format("tlm3").open_extent(memory_store, KEY)
+
+
+@pytest.mark.parametrize("name", ["msg", "d"])
+def test_filters_take_a_tenth_of_what_they_spare_at_most(memory_store: ObjectStore, name: str) -> None:
+    for rows in (40, 4_000):
+        memory_store.put(KEY, ours("tlm3", rows=rows, block_rows=2_000))
+        for block in segment_format("tlm3").open_extent(memory_store, KEY).metadata().blocks:
+            known = block.stats.columns[name]
+            held = [each.to_text() for each in (known.values, known.terms, known.grams, known.leaves) if each]
+            assert sum(len(text) * 3 // 4 for text in held) <= block.pieces[name].length / 10

@@ -367,7 +367,7 @@ def test_vectors_are_taken_from_any_list_of_their_length(memory_store: ObjectSto
 
 
 def test_opening_reads_the_tail_and_nothing_else(memory_store: ObjectStore, format: SegmentFormat) -> None:
-    result = write(memory_store, format, LOGS, [batch_of(random_rows(6000), LOGS)])
+    result = write(memory_store, format, LOGS, [batch_of(random_rows(9000), LOGS)])
     store = FaultyStore(memory_store)
     format.open_extent(store, KEY).pruned_blocks(None)
     assert result.byte_size > 65_536
@@ -382,8 +382,8 @@ def test_opening_a_small_extent_reads_it_once(memory_store: ObjectStore, format:
 
 
 def test_opening_reads_a_long_footer_with_one_more_request(memory_store: ObjectStore, format: SegmentFormat) -> None:
-    rows = random_rows(3000)
-    write(memory_store, format, LOGS, [batch_of(rows, LOGS)], options=WriteOptions(block_rows=20))
+    rows = random_rows(8000)
+    write(memory_store, format, LOGS, [batch_of(rows, LOGS)], options=WriteOptions(block_rows=8))
     store = FaultyStore(memory_store)
     reader = format.open_extent(store, KEY)
     assert reader.metadata().footer_bytes > 65_536

@@ -160,6 +160,7 @@ FILES: dict[str, tuple[Callable[[], bytes], Callable[[], list[list[Row]]]]] = {
     "kyma_v2": (lambda: foreign.frame_v2(foreign.sample_batches()), foreign_rows),
     "tide_v2": (tide_v2, lambda: [tide_rows()[at : at + 5] for at in (0, 5, 10)]),
     "tide_v3": (tide_v3, lambda: [tide_v3_rows()[at : at + 60] for at in (0, 60, 120)]),
+    "tide_v3_packed": (tide_v3, lambda: [tide_v3_rows()[at : at + 60] for at in (0, 60, 120)]),  # a packed footer
     "tide_v3_words": (tide_v3_words, lambda: [tide_v3_words_rows()]),
     "tide_v3_lines": (tide_v3_lines, lambda: [tide_v3_lines_rows()[:590], tide_v3_lines_rows()[590:]]),
 }

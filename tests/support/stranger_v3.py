@@ -20,7 +20,7 @@ def read_extent(data: bytes) -> tuple[list[dict[str, Any]], list[dict[str, list[
     """Return the footer, and of each block its columns."""
     assert data[:5] == data[-5:] == b"KYMA\x03"
     (length,) = struct.unpack("<I", data[-9:-5])
-    footer = json.loads(data[-9 - length : -9])
+    footer = read_footer(data[-9 - length : -9])
     extent = footer[-1]["extent"]
     seen = [(0, 5), (len(data) - 9 - length, len(data))]
 
@@ -59,6 +59,19 @@ def read_extent(data: bytes) -> tuple[list[dict[str, Any]], list[dict[str, list[
         at = end
     assert at == len(data)
     return footer, blocks
+
+
+def read_footer(stored: bytes) -> list[dict[str, Any]]:
+    """Read a footer that is compressed, or JSON as it is."""
+    text = stored
+    if stored[:1] != b"[":
+        kind, size = struct.unpack_from("<BI", stored)
+        assert (kind, struct.unpack("<Q", stored[-8:])) == (2, (xxhash.xxh3_64_intdigest(stored[:-8]),))
+        text = pa.decompress(stored[5:-8], decompressed_size=size, codec="zstd", asbytes=True)
+    else:
+        assert stored[-27:] == b',"sum":"' + xxhash.xxh3_64_hexdigest(stored[:-27]).encode() + b'"}]'
+    found: list[dict[str, Any]] = json.loads(text)
+    return found
 
 
 def check_postings(page: bytes, lines: list[Any]) -> None:

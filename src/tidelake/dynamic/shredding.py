@@ -21,7 +21,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tidelake.dynamic import plain_shredding
 from tidelake.runtime.deferred import deferred
+from tidelake.runtime.readiness import has_loops
 
 loops: Any = deferred("tidelake.dynamic.shred_loops")
 cbor_loops: Any = deferred("tidelake.dynamic.cbor_loops")
@@ -183,7 +185,12 @@ class Apart:
 
 
 def take_apart(values: pa.Array) -> Apart:
-    """Take the values of a dynamic column apart; none of them is null. Rows whose texts are not UTF-8 stay whole."""
+    """Take the values of a dynamic column apart; none of them is null. Rows whose texts are not UTF-8 stay whole.
+
+    While loops are not compiled, all stay whole.
+    """
+    if not has_loops():
+        return kept_whole(values)
     stays = np.zeros(len(values), dtype=np.uint8)
     while True:
         apart = _split(values, stays)
@@ -210,6 +217,17 @@ def _decodes(text: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
+
+
+def kept_whole(values: pa.Array) -> Apart:
+    """Keep each value of a dynamic column as a bag; none of them is null."""
+    _, places, letters = values.buffers()
+    data = np.frombuffer(letters, dtype=np.uint8) if letters else np.zeros(0, dtype=np.uint8)
+    offsets = np.frombuffer(places, dtype=np.int32)[values.offset : values.offset + len(values) + 1]
+    nodes, shapes = np.zeros(1, dtype=_NODE), np.zeros(min(len(values), 1), dtype=_SHAPE)
+    nodes["parent"], shapes["size"] = -1, 1
+    ids, none = np.full(len(values), BAG, dtype=np.int32), np.zeros(len(values), dtype=np.int64)
+    return Apart(data, nodes, ids, (offsets[:-1], offsets[1:], none), shapes, none)
 
 
 def _split(values: pa.Array, stays: npt.NDArray[np.uint8]) -> Apart:
@@ -294,6 +312,10 @@ def put_together(shapes: Shapes, leaves: Leaves, column: Callable[[int], pa.Arra
 
     With another root, the shapes have leaves below it, and the values are the maps that they make there.
     """
+    if not has_loops():
+        return plain_shredding.put_together(
+            shapes, leaves, column, root=root, constants={NULL: b"\xf6", EMPTY: b"\xa0"}, raw=(OTHER, BAG)
+        )
     present = np.unique(shapes.leaves).tolist()
     cursors = np.zeros(len(leaves.kinds), dtype=np.int64)
     numbers, texts = [np.zeros(0, dtype=np.int64)], []

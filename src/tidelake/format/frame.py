@@ -4,7 +4,11 @@
 
     magic, 5 bytes | body | footer, JSON | u32 length of the footer | magic
 
-The footer ends with the checksum of what comes before it. It does not know bodies.
+The footer ends with the checksum of what comes before it. That of the third body is compressed::
+
+    02 | u32 length of the JSON | zstd frame of it | u64 XXH3 of all before
+
+It does not know bodies.
 """
 
 from __future__ import annotations
@@ -15,6 +19,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import orjson
+import pyarrow as pa
+import xxhash
 
 from tidelake.errors import CorruptExtent
 from tidelake.format.segment import PieceInfo, checksum_of, last_bytes, piece_of, reason_of
@@ -23,10 +29,14 @@ from tidelake.objects import ObjectStore, Tail
 MAGIC_BYTES = 5
 FRAME_TAIL = 4 + MAGIC_BYTES
 MAX_ROWS = 2**31 - 1  # of a block
+MAX_JSON_BYTES = 2**30  # of a compressed footer: more is no footer
 UNREADABLE = (ValueError, KeyError, TypeError, AttributeError)
 
 _SUM = re.compile(rb',"sum":"([0-9a-f]{16})"}]')
 _SUM_BYTES = len(b',"sum":"0123456789abcdef"}]')
+_PACKED = 2  # the first byte of a compressed footer: zstd, as among the codecs of pages
+_PACKED_HEAD, _PACKED_SUM = struct.Struct("<BI"), struct.Struct("<Q")
+_ZSTD = pa.Codec("zstd", compression_level=3)
 
 
 def footer_bytes_of(store: ObjectStore, key: str, tail: Tail, magic: bytes) -> bytes:
@@ -76,6 +86,29 @@ def sealed_json(entries: list[dict[str, Any]]) -> bytes:
     """Close the JSON with the checksum of everything before it."""
     body = orjson.dumps(entries)[:-2]
     return body + b',"sum":"' + checksum_of(body).encode() + b'"}]'
+
+
+def packed_json(text: bytes) -> bytes:
+    """Compress the JSON of a footer, and close it with the checksum of everything before."""
+    packed = _PACKED_HEAD.pack(_PACKED, len(text)) + bytes(_ZSTD.compress(text, asbytes=True))
+    return packed + _PACKED_SUM.pack(xxhash.xxh3_64_intdigest(packed))
+
+
+def unpacked_footer(footer: bytes) -> bytes:
+    """Return the JSON of a footer that may be compressed, once its checksum is right."""
+    if footer[:1] != bytes([_PACKED]):
+        check_seal(footer)
+        return footer
+    packed, checksum = footer[: -_PACKED_SUM.size], footer[-_PACKED_SUM.size :]
+    if len(packed) < _PACKED_HEAD.size or _PACKED_SUM.pack(xxhash.xxh3_64_intdigest(packed)) != checksum:
+        raise ValueError("checksum mismatch in the footer")
+    _, size = _PACKED_HEAD.unpack_from(packed)
+    if size > MAX_JSON_BYTES:
+        raise ValueError(f"a footer of {size} bytes")
+    try:
+        return bytes(pa.decompress(packed[_PACKED_HEAD.size :], decompressed_size=size, codec="zstd", asbytes=True))
+    except (pa.ArrowInvalid, OSError) as error:  # also where there are fewer or more bytes than that
+        raise ValueError(f"the footer does not decompress: {error}") from error
 
 
 class EntryPlaces(Mapping[str, PieceInfo]):

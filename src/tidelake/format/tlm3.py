@@ -2,15 +2,15 @@
 
 ::
 
-    "KYMA" 03 | block … | dictionaries | templates | postings | directories | footer, JSON | u32 its length | "KYMA" 03
+    "KYMA" 03 | block … | dictionaries | templates | postings | directories | footer | u32 its length | "KYMA" 03
     block:      the page of a column | the page of a column …
 
-The footer is that of v2: for each block the bounds that every reader knows in ``cols``, and in ``tide`` for each column
-where its page lies, its checksum and the richer statistics. The last entry's ``extent`` says also where the
-``dictionaries``, ``templates`` and ``postings`` of text columns and the directories of ``shredded`` ones lie. There is
-no byte between the magics that is not under a checksum. ``docs/format.md`` is the specification, ``codecs`` has the
-pages, ``templates`` the lines of logs, ``postings`` which rows hold which words, ``shredded`` the dynamic columns. It
-does not decide which key or id an extent has.
+The footer is that of v2, compressed: for each block the bounds that every reader knows in ``cols``, and in ``tide``
+for each column where its page lies, its checksum and the richer statistics. The last entry's ``extent`` says also
+where the ``dictionaries``, ``templates`` and ``postings`` of text columns and the directories of ``shredded`` ones
+lie. There is no byte between the magics that is not under a checksum. ``docs/format.md`` is the specification,
+``codecs`` has the pages, ``templates`` the lines of logs, ``postings`` which rows hold which words, ``shredded`` the
+dynamic columns. It does not decide which key or id an extent has.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import orjson
 import pyarrow as pa
 
 from tidelake.errors import CorruptExtent, NotFoundError
@@ -35,11 +36,11 @@ from tidelake.format.frame import (
     MAGIC_BYTES,
     UNREADABLE,
     EntryPlaces,
-    check_seal,
     checked_entry,
     footer_bytes_of,
+    packed_json,
     parsed_footer,
-    sealed_json,
+    unpacked_footer,
 )
 from tidelake.format.segment import (
     TAIL_BYTES,
@@ -64,6 +65,7 @@ from tidelake.model.schema import Column, Schema
 from tidelake.objects import ObjectSink, ObjectStore
 from tidelake.pruning.statistics import Stats
 from tidelake.runtime.deferred import deferred
+from tidelake.runtime.readiness import has_loops
 
 if TYPE_CHECKING:
     from tidelake.format import dictionaries, postings, shredded, templates
@@ -73,7 +75,10 @@ else:
     templates, postings = deferred("tidelake.format.templates"), deferred("tidelake.format.postings")
 
 MAGIC_V3 = b"KYMA\x03"
-FILTERED_ROWS = 4_096  # of a block, below which all statistics of its dynamic columns are kept
+FILTERS = ("values", "terms", "grams", "leaves")
+FILTERED_ROWS = 4_096  # of a block, below which filters of its dynamic columns are kept
+FILTER_SHARE = 0.1  # of a column's bytes in a block that its filters may take: more is as soon read as the column
+PLAIN_ROWS = 4_096  # of an extent: more are neither split into templates nor searched for words without a compiler
 
 _MIN_BYTES = MAGIC_BYTES + FRAME_TAIL
 
@@ -358,6 +363,7 @@ def _encode(draft: Draft, pool: Executor) -> Seal:
     words: dict[str, pa.Array] = {}
     leaves: dict[str, shredded.Encoded] = {}
     lines: dict[str, templates.Templated] = {}
+    is_looked_into = has_loops() or sum(block.num_rows for block in draft.blocks) <= PLAIN_ROWS
     for at, column in enumerate(draft.schema):
         values = [block.column(at) for block in draft.blocks]
         if column.type.kind == "dynamic":
@@ -365,7 +371,7 @@ def _encode(draft: Draft, pool: Executor) -> Seal:
             pages[column.name] = [b"".join(data for _, _, data in block) for block in encoded.pages]
             continue
         coded = dictionaries.coded(values) if column.type.kind == "string" else None
-        if column.type.kind == "string":
+        if column.type.kind == "string" and is_looked_into:
             found = templates.templated(values, None if coded is None else coded.size, pool)
             if found is not None:
                 lines[column.name] = found
@@ -379,7 +385,7 @@ def _encode(draft: Draft, pool: Executor) -> Seal:
     made |= {name: [page for page, _ in each] for name, each in split_pages.items()}
     heads = {name: [(size, checksum_of(page[:size])) for page, size in each] for name, each in split_pages.items()}
 
-    indexed = _postings(draft, made, pool)
+    indexed = _postings(draft, made, words, pool) if is_looked_into else {}
 
     def seal(stats: Sequence[Stats]) -> list[bytes | pa.Buffer]:
         parts: list[bytes | pa.Buffer] = [MAGIC_V3]
@@ -397,7 +403,7 @@ def _encode(draft: Draft, pool: Executor) -> Seal:
 
         for number, known in enumerate(stats):
             places = [put(made[column.name][number]) for column in draft.schema]
-            entries.append(block_entry(draft.schema, _without_filters(known, draft.schema), places))
+            entries.append(block_entry(draft.schema, _within_share(known, draft.schema, places), places))
         shared = {name: put_texts(each) for name, each in words.items()}
         split = {
             name: {
@@ -424,18 +430,22 @@ def _encode(draft: Draft, pool: Executor) -> Seal:
             "postings": listed,
             "shredded": directories,
         }
-        footer = sealed_json(entries)
+        footer = packed_json(orjson.dumps(entries))
         return [*parts, footer, struct.pack("<I", len(footer)) + MAGIC_V3]
 
     return seal
 
 
-def _postings(draft: Draft, pages: Mapping[str, Sequence[bytes]], pool: Executor) -> dict[str, list[bytes]]:
+def _postings(
+    draft: Draft, pages: Mapping[str, Sequence[bytes]], words: Mapping[str, pa.Array], pool: Executor
+) -> dict[str, list[bytes]]:
     """Encode which rows hold which tokens, for the text columns where that is small beside their pages."""
     found = {}
     largest = max(range(len(draft.blocks)), key=lambda at: draft.blocks[at].num_rows)
     for at, column in enumerate(draft.schema):
         if column.type.kind != "string":
+            continue
+        if column.name in words and len(words[column.name]) * postings.OFTEN < draft.blocks[largest].num_rows:
             continue
         blocks = [block.column(at) for block in draft.blocks]
         form = postings.chosen_form(blocks[largest], len(pages[column.name][largest]))
@@ -444,17 +454,24 @@ def _postings(draft: Draft, pages: Mapping[str, Sequence[bytes]], pool: Executor
     return found
 
 
-def _without_filters(known: Stats, schema: Schema) -> Stats:
-    """Leave the filters of shredded columns out of large blocks: a path is read for a tenth of their bytes.
+def _within_share(known: Stats, schema: Schema, places: Sequence[Mapping[str, Any]]) -> Stats:
+    """Leave out filters of a block that take more than a share of what they spare, the largest first.
 
-    The catalog has those of the whole extent.
+    Those of shredded columns are left out of large blocks at all: a path is read for a tenth of their bytes. The
+    catalog has the filters of the whole extent.
     """
-    if known.rows < FILTERED_ROWS:
-        return known
     columns = dict(known.columns)
-    for column in schema:
-        if column.type.kind == "dynamic":
-            columns[column.name] = replace(columns[column.name], leaves=None, terms=None, grams=None)
+    for column, place in zip(schema, places, strict=True):
+        own = columns[column.name]
+        filters = {name: len(held.to_text()) * 3 // 4 for name in FILTERS if (held := getattr(own, name)) is not None}
+        is_shredded = column.type.kind == "dynamic" and known.rows >= FILTERED_ROWS
+        room = 0 if is_shredded else int(place["len"] * FILTER_SHARE)
+        for name in sorted(filters, key=lambda each: -filters[each]):
+            if sum(filters.values()) > room:
+                del filters[name]
+        values, terms, grams = (getattr(own, name) if name in filters else None for name in FILTERS[:3])
+        leaves = own.leaves if "leaves" in filters else None
+        columns[column.name] = replace(own, values=values, terms=terms, grams=grams, leaves=leaves)
     return replace(known, columns=columns)
 
 
@@ -463,8 +480,7 @@ def _open(store: ObjectStore, key: str) -> _Parts:
     if tail.size < _MIN_BYTES or bytes(memoryview(tail.data)[-MAGIC_BYTES:]) != MAGIC_V3:
         raise ValueError("no closing magic of the third version")
     footer = footer_bytes_of(store, key, tail, MAGIC_V3)
-    entries = parsed_footer(footer)
-    check_seal(footer)
+    entries = parsed_footer(unpacked_footer(footer))
     extent = entries[-1]["extent"]
     schema, end = Schema.from_json(extent["schema"]), tail.size
     blocks = []

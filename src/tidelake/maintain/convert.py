@@ -10,6 +10,7 @@ from __future__ import annotations
 from tidelake.handle.table_handle import TableHandle
 from tidelake.maintain.choice import in_time_order
 from tidelake.maintain.compact import CompactReport, compact_run
+from tidelake.model.settings import extent_format
 from tidelake.write.alter import change_settings
 
 
@@ -20,6 +21,6 @@ def convert(table: TableHandle, format: str) -> CompactReport:
     report = CompactReport(0, 0, 0, 0, 0, 0, 0, head.sequence)
     listed = table.catalog.extents(table.scope, sequence=head.sequence, stats=())
     for extent in in_time_order(listed):
-        if extent.format != format:
+        if extent.format != extent_format(format):
             report += compact_run(table, table.catalog.head(table.scope), [extent])
     return report

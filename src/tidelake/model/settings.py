@@ -24,7 +24,9 @@ OVERFLOWED = "overflowed:"  # may have values in the overflow column
 DEMOTED = "demoted:"  # dynamic by now: the type it had, for people
 VECTOR_INDEX = "vector_index:"  # vectors that are found by an index: its metric and its codebook
 SUFFIX = ("min_segments", "max_segments", "max_rows")  # the limits of uniting the last segments of a table with a key
-FORMATS = ("tlm", "tlm3", "parquet")  # of extents, by the names that ``format`` knows them under
+# What ``format`` may be: ``tlm`` is the newest body of that name, the others are one for good.
+FORMATS = ("tlm", "tlm2", "tlm3", "parquet")
+_EXTENT_FORMATS = {"tlm2": "tlm"}  # as extents know themselves, where that is another name
 SEGMENT_FORMAT = "parquet"  # of segments, which others read beside a manifest
 SHARED, USER = "shared", "user"  # whose rows a table holds: everybody's in one, or each user's apart
 SCOPES = (SHARED, USER)
@@ -49,6 +51,11 @@ class TableSettings:
     key: tuple[str, ...] = ()  # columns whose values name a row: a later one with the same takes its place
     series: Mapping[str, Any] = field(default_factory=dict)  # what a table that keeps coverage was told besides
     vector_indexes: Mapping[str, Any] = field(default_factory=dict)  # by the names under which the settings have them
+
+    @property
+    def extent_format(self) -> str:
+        """The format in which extents are written, as they know it themselves."""
+        return extent_format(self.format)
 
     def to_json(self) -> dict[str, Any]:
         """Return the stored shape; what is as by default is left out, so that the default may change."""
@@ -122,6 +129,11 @@ class TableSettings:
     def history_us(self) -> int:
         """How old a snapshot may get once there is a newer one."""
         return duration_us(self.history)
+
+
+def extent_format(format: str) -> str:
+    """Return the name by which extents know the format that ``format`` asks for."""
+    return _EXTENT_FORMATS.get(format, format)
 
 
 def columns_under(prefix: str, settings: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

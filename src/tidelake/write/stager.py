@@ -46,7 +46,7 @@ class Stager:
     @property
     def suffix(self) -> str:
         """How the names of extents end in the table's format."""
-        return segment_format(self.settings.format).suffix
+        return segment_format(self.settings.extent_format).suffix
 
     def stage(self, batch: pa.RecordBatch) -> Iterator[None]:
         """Stage rows piece by piece; stops each time that what is staged is to be written."""
@@ -72,7 +72,7 @@ class Stager:
         sink: ObjectSink | None = None,
     ) -> Extent:
         """Write what is staged as one extent, to the store or another sink, and return it as the catalog knows it."""
-        form = segment_format(self.settings.format)
+        form = segment_format(self.settings.extent_format)
         fitting = BLOCK_ROWS if form.keeps_paths else block_rows_for(self.batches, self.rows, schema)
         block_rows = fitting if self.block_rows is None else min(self.block_rows, fitting)
         options = WriteOptions(time=self.settings.time, block_rows=block_rows, sort=self.sort)

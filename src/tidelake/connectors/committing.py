@@ -27,6 +27,8 @@ from tidelake.connectors.protocol import (
     SYSTEM_TYPES,
     TIME,
     TRUNCATE,
+    Alteration,
+    Effect,
     Source,
     SourceTable,
     TableChanges,
@@ -46,6 +48,7 @@ from tidelake.write.create import create_table
 from tidelake.write.landing import land
 
 SHAPE = "synced_shape"  # the setting that remembers how the source kept a table
+COPIED = "synced_at"  # the setting that remembers where a log's table was last copied again
 NOWHERE = -1  # the position of a table that was not copied yet
 
 
@@ -92,6 +95,12 @@ class Committer:
         handle = self._handles[table.name] = TableHandle.open(self._lake, target)
         return handle
 
+    def _handle(self, table: SourceTable) -> TableHandle:
+        """Return the table of the lake for one of the source, which was copied before."""
+        if table.name not in self._handles and table.name in self._positions:
+            self._handles[table.name] = TableHandle.open(self._lake, self._definition.tables[table.name])
+        return self.make_table(table)
+
     def copy(self, copy: TableCopy, shape: TableShape) -> AppendReport:
         """Commit a copy of a whole table in one commit; rows that the lake has and the copy does not are deleted.
 
@@ -99,24 +108,12 @@ class Committer:
         """
         handle = self.make_table(copy.table)
         before = self._positions.get(copy.table.name, NOWHERE)
-        keyed = self._definition.mode == "upsert"
-        totals = handle.snapshot.totals
-        held = latest_keys(handle, copy.table.key) if totals.rows + totals.hot_rows else None
+        held = self._held_keys(handle, copy.table)
         offsets: list[RecordOffset | UpdateTable] = [
             RecordOffset(self._definition.stream_of(copy.table.name), copy.position, after=before),
             UpdateTable(None, {SHAPE: shape.to_json()}),
         ]
-        self._adapt(handle, copy.table, {})
-        if held is None or not held.num_rows:
-            report = land(handle, copy.rows, offsets=offsets)
-        else:
-            batches = list(copy.rows)
-            gone = _missing(held, batches)
-            if keyed:
-                report = land(handle, batches, deleted=gone.select(list(copy.table.key)), offsets=offsets)
-            else:
-                told = _deletions(gone, copy.table, self._definition.epoch, copy.position)
-                report = land(handle, [*batches, *told], offsets=offsets)
+        report = self._land_copy(handle, copy, held, offsets)
         self._positions[copy.table.name] = copy.position
         return report
 
@@ -126,10 +123,62 @@ class Committer:
             return self.copy(copy, shape)
         return land(self.make_table(copy.table), copy.rows)
 
+    def alter(self, altered: Alteration, position: int, source: Source) -> int:
+        """Follow a statement that altered a table, up to a position; return how many rows were read for it.
+
+        A table that may have other values than what was told of them is copied again, in one commit with the position.
+        """
+        name, at = altered.table, self._positions.get(altered.table, NOWHERE)
+        if altered.position < at or at == NOWHERE:
+            return 0
+        handle = self._handle(SourceTable(name, {}, ()))
+        offset = RecordOffset(self._definition.stream_of(name), position, after=at)
+        count = 0
+        copied_at = int(handle.snapshot.settings.get(COPIED, NOWHERE))
+        is_in = altered.position < copied_at and altered.effect.extent != "rows"  # of a copy that was made since
+        if not is_in and _is_read_again(handle.schema, altered.effect):
+            tables = [each for each in source.discover() if each.name == name]
+            for copy in source.snapshot(tables):
+                if self._definition.mode == "upsert":
+                    return self.copy(copy, source.shape(name)).rows
+                held = self._held_keys(handle, copy.table) if altered.effect.extent == "rows" else None
+                actions: list[RecordOffset | UpdateTable] = [offset, UpdateTable(None, {COPIED: copy.position})]
+                is_there = copy.position == copied_at  # only what is gone is new
+                count = self._land_copy(handle, copy, held, actions, is_there=is_there).rows
+        if handle.catalog.positions(handle.scope, [offset.stream]).get(offset.stream) != position:
+            land(handle, [], offsets=[offset])
+        self._positions[name] = position
+        return count
+
+    def _held_keys(self, handle: TableHandle, table: SourceTable) -> pa.Table | None:
+        """Return the keys of the rows that the lake has, if it has any."""
+        totals = handle.snapshot.totals
+        return latest_keys(handle, table.key) if totals.rows + totals.hot_rows else None
+
+    def _land_copy(
+        self,
+        handle: TableHandle,
+        copy: TableCopy,
+        held: pa.Table | None,
+        offsets: Sequence[RecordOffset | UpdateTable],
+        *,
+        is_there: bool = False,
+    ) -> AppendReport:
+        """Commit a copy, with deletions of what is held and not in it; only those if the copy itself is there."""
+        self._adapt(handle, copy.table, {})
+        if held is None or not held.num_rows:
+            return land(handle, [] if is_there else copy.rows, offsets=offsets)
+        batches = list(copy.rows)
+        gone = _missing(held, batches)
+        if self._definition.mode == "upsert":
+            return land(handle, batches, deleted=gone.select(list(copy.table.key)), offsets=offsets)
+        told = _deletions(gone, copy.table, self._definition.epoch, copy.position)
+        return land(handle, [*([] if is_there else batches), *told], offsets=offsets)
+
     def change(self, pieces: Sequence[TableChanges], position: int, source: Source) -> int:
         """Commit the changes of one table up to a position, and return how many were new."""
         name = pieces[0].table.name
-        handle, at = self.make_table(pieces[-1].table), self._positions.get(name, NOWHERE)
+        handle, at = self._handle(pieces[-1].table), self._positions.get(name, NOWHERE)
         pieces = [fresh for each in pieces if (fresh := _since(each, at)).rows.num_rows]
         if not pieces:
             return 0
@@ -177,9 +226,11 @@ class Committer:
         if wider or settings:
             widen(handle, wider, settings)
 
-    def _reduced(self, handle: TableHandle, pieces: Sequence[TableChanges]) -> tuple[list[pa.RecordBatch], pa.Table]:
+    def _reduced(
+        self, handle: TableHandle, pieces: Sequence[TableChanges]
+    ) -> tuple[list[pa.RecordBatch], pa.Table | None]:
         """Return what is left of changes when only the last of each key counts: rows, and keys that are no more."""
-        key = pieces[-1].table.key
+        key = tuple(handle.snapshot.settings["key"])
         last: dict[str, tuple[int, int]] = {}  # by key, where its last change is
         emptied: pa.Table | None = None
         for number, each in enumerate(pieces):
@@ -189,6 +240,8 @@ class Committer:
                 last.update((text, (number, row)) for row, text in enumerate(each.rows.column(PK).to_pylist()))
         batches, gone = list[pa.RecordBatch](), list[pa.Table]()
         for number, each in enumerate(pieces):
+            if each.rows.column(OP)[0].as_py() == TRUNCATE:
+                continue
             rows = np.array(sorted(row for at, row in last.values() if at == number), np.int64)
             kept = each.rows.take(pa.array(rows, pa.int64()))
             is_gone = pc.equal(kept.column(OP), DELETE)
@@ -197,7 +250,14 @@ class Committer:
         if emptied is not None:
             again = pa.array(list(last), pa.string())
             gone.append(emptied.filter(pc.invert(pc.is_in(emptied.column(PK), value_set=again))).select(list(key)))
-        return batches, pa.concat_tables(gone, promote_options="permissive")
+        return batches, pa.concat_tables(gone, promote_options="permissive") if gone else None
+
+
+def _is_read_again(schema: Schema, effect: Effect) -> bool:
+    """Whether rows may have other values after a statement than the lake has of them."""
+    if effect.extent != "columns" or any(name in schema for name in effect.new):
+        return True
+    return any(name in schema and schema[name].type.kind not in ("int", "long") for name in effect.widened)
 
 
 def _since(changes: TableChanges, position: int) -> TableChanges:

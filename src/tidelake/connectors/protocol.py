@@ -6,7 +6,7 @@ far a table is stands in the table's own commits, so whatever is handed over twi
 
 What goes wrong is told by who can help: a ``StorageError`` is tried again, an ``InvalidInputError`` needs somebody to
 change the source or its settings (``disabled``), anything else stops the source with its reason (``stopped``). It does
-not commit: see ``landing``.
+not commit: see ``committing``.
 """
 
 from __future__ import annotations
@@ -52,13 +52,36 @@ class TableChanges:
 
 
 @dataclass(frozen=True, slots=True)
+class Effect:
+    """What a statement of a source does to a table beside the changes that it tells of.
+
+    Its ``extent`` is what may be other than what was read: nothing but columns that are ``new``, and integers that
+    were ``widened``; all ``values``; or the ``rows`` themselves. A table that was ``emptied`` has none.
+    """
+
+    extent: Literal["columns", "emptied", "values", "rows"]
+    new: tuple[str, ...] = ()
+    widened: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Alteration:
+    """A statement that altered a table, and where it stands."""
+
+    table: str
+    position: int
+    effect: Effect
+
+
+@dataclass(frozen=True, slots=True)
 class ChangeBatch:
-    """Whole transactions of a source, and how far they reach."""
+    """Whole transactions of a source, and how far they reach; alterations come alone."""
 
     changes: Sequence[TableChanges]
     position: int
     event_us: int | None = None
     behind_bytes: int | None = None
+    altered: Sequence[Alteration] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -130,7 +130,7 @@ class Runner:
             self._lake.at("sync.read")
             if batch is not None:
                 self._commit(definition, source, committer, batch)
-            if batch is None or not batch.changes:
+            if batch is None or not (batch.changes or batch.altered):
                 self._tell(now=not self._follow, phase="streaming", lag_us=0, behind_bytes=0, error=None)
                 if not self._follow:
                     return
@@ -147,14 +147,18 @@ class Runner:
             count = committer.change(pieces, batch.position, source)
             self._count(definition.tables[name], changes=count)
             self._lake.at("sync.committed")
-        if not batch.changes:  # only a word of ours says that the source may forget this
+        for altered in batch.altered:
+            read = committer.alter(altered, batch.position, source)
+            self._count(definition.tables[altered.table], copied=read)
+            self._lake.at("sync.committed")
+        if not batch.changes and not batch.altered:  # only a word of ours says that the source may forget this
             self._tell(now=True, advanced=batch.position)
         source.acknowledge(batch.position)
         self._lake.at("sync.acknowledged")
         lag = None if batch.event_us is None else max(now_us() - batch.event_us, 0)
         self._tell(
-            now=False, phase="streaming", position=batch.position, behind_bytes=batch.behind_bytes, lag_us=lag,
-            event_us=batch.event_us or self._status.event_us,
+            now=False, phase="streaming", position=batch.position, advanced=batch.position, lag_us=lag,
+            behind_bytes=batch.behind_bytes, event_us=batch.event_us or self._status.event_us,
         )  # fmt: skip
 
     def _goes_on(self) -> bool:

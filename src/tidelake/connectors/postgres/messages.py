@@ -10,18 +10,17 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidelake.connectors.definition import EVENT_AT, LSN, OP, PK
 from tidelake.connectors.postgres import message_loops as loops
 from tidelake.connectors.postgres.types import PgType, column_of, data_type, is_json
-from tidelake.connectors.protocol import DELETE, INSERT, TIME, TRUNCATE, UPDATE, SourceTable, TableChanges
-from tidelake.connectors.system_columns import keys_of, lsns_of
+from tidelake.connectors.protocol import DELETE, INSERT, UPDATE, SourceTable, TableChanges
+from tidelake.connectors.system_columns import Places, changes_of, keys_of, truncation_of
 from tidelake.dynamic.shredding import gathered
 from tidelake.errors import CorruptError
 from tidelake.model.schema import JSON_FIELD
@@ -153,16 +152,10 @@ def _changes(raw: _Bytes, found: _Ints, relation: Relation, epoch: int) -> Table
         found = np.concatenate([found, found[before]])[order]
         numbers = np.concatenate([numbers, numbers[before] - 1])[order]
         rows = rows.take(order)
-    arrays, fields, unchanged = rows.columns(relation)
-    table = relation.table()
-    system = {
-        PK: keys_of([rows.texts(at) for at in key]),
-        OP: pa.array(ops, pa.string()),
-        LSN: lsns_of(epoch, found[:, loops.POSITION], numbers),
-        EVENT_AT: pa.array(found[:, loops.TIME_US], TIME),
-    }
-    whole = pa.Table.from_arrays([*arrays, *system.values()], schema=pa.schema([*fields, *_system_fields()]))
-    return TableChanges(table, whole, found[:, loops.POSITION].copy(), unchanged)
+    columns, unchanged = rows.columns(relation)
+    places = Places(found[:, loops.POSITION], numbers, found[:, loops.TIME_US])
+    keys = keys_of([rows.texts(at) for at in key])
+    return replace(changes_of(relation.table(), columns, keys, ops, places, epoch=epoch), unchanged=unchanged)
 
 
 def _ops(kinds: _Ints) -> npt.NDArray[np.object_]:
@@ -170,10 +163,6 @@ def _ops(kinds: _Ints) -> npt.NDArray[np.object_]:
     found[kinds == loops.UPDATE] = UPDATE
     found[kinds == loops.DELETE] = DELETE
     return found
-
-
-def _system_fields() -> list[pa.Field]:
-    return [pa.field(PK, pa.string()), pa.field(OP, pa.string()), pa.field(LSN, pa.string()), pa.field(EVENT_AT, TIME)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,17 +222,16 @@ class _Tuples:
         found = gathered(self.raw, np.ascontiguousarray(self.starts[:, column]), lengths, pa.string())
         return found if has_value.all() else pc.if_else(pa.array(has_value), found, pa.scalar(None, pa.string()))
 
-    def columns(self, relation: Relation) -> tuple[list[pa.Array], list[pa.Field], dict[str, npt.NDArray[np.bool_]]]:
+    def columns(self, relation: Relation) -> tuple[list[tuple[pa.Field, pa.Array]], dict[str, npt.NDArray[np.bool_]]]:
         """Return the columns in their types, and where values are left out because they are as they were."""
-        arrays, fields, unchanged = [], [], {}
+        columns, unchanged = [], {}
         for at, (name, kind) in enumerate(zip(relation.columns, relation.types, strict=True)):
             array = column_of(self.texts(at), kind)
-            arrays.append(array)
-            fields.append(pa.field(name, array.type, metadata=JSON_FIELD if is_json(kind) else None))
+            columns.append((pa.field(name, array.type, metadata=JSON_FIELD if is_json(kind) else None), array))
             left_out = self.kinds[:, at] == loops.UNCHANGED
             if left_out.any():
                 unchanged[name] = left_out
-        return arrays, fields, unchanged
+        return columns, unchanged
 
 
 def _differ(new: _Tuples, old: _Tuples, key: Sequence[int]) -> npt.NDArray[np.bool_]:
@@ -256,19 +244,9 @@ def _differ(new: _Tuples, old: _Tuples, key: Sequence[int]) -> npt.NDArray[np.bo
 
 
 def _truncation(relation: Relation, message: _Ints, epoch: int) -> TableChanges:
-    position = message[loops.POSITION : loops.POSITION + 1]
-    table = relation.table()
-    arrays = [pa.nulls(1, kind.shown if not is_json(held) else pa.string())
-              for kind, held in zip(table.columns.values(), relation.types, strict=True)]  # fmt: skip
-    fields = [
-        pa.field(name, array.type, metadata=JSON_FIELD if is_json(kind) else None)
-        for name, array, kind in zip(relation.columns, arrays, relation.types, strict=True)
-    ]
-    number = message[loops.NUMBER : loops.NUMBER + 1] * 2
-    system = [pa.nulls(1, pa.string()), pa.array([TRUNCATE]), lsns_of(epoch, position, number)]
-    times = pa.array(message[loops.TIME_US : loops.TIME_US + 1], TIME)
-    whole = pa.Table.from_arrays([*arrays, *system, times], schema=pa.schema([*fields, *_system_fields()]))
-    return TableChanges(table, whole, position.copy())
+    one = message[None, :]
+    place = Places(one[:, loops.POSITION], one[:, loops.NUMBER] * 2, one[:, loops.TIME_US])
+    return truncation_of(relation.table(), place, epoch=epoch)
 
 
 def _truncated(message: bytes) -> tuple[int, ...]:

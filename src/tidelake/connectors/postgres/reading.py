@@ -15,24 +15,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-import numpy as np
 import psycopg
 import pyarrow as pa
 from psycopg import sql
 
 from tidelake.catalog.protocol import now_us
-from tidelake.connectors.definition import SYSTEM_COLUMNS, SourceDefinition
+from tidelake.connectors.checking import check_columns, check_tables, lost
+from tidelake.connectors.definition import SourceDefinition
 from tidelake.connectors.postgres.catalog import PgCatalog
 from tidelake.connectors.postgres.connecting import connect, told_apart
 from tidelake.connectors.postgres.copying import copied
 from tidelake.connectors.postgres.messages import Relation, decode
-from tidelake.connectors.protocol import INSERT, ChangeBatch, SourceTable, TableCopy, TableShape
-from tidelake.connectors.system_columns import keys_of, lsns_of
-from tidelake.errors import InvalidInputError, NotFoundError, TidelakeError
+from tidelake.connectors.protocol import ChangeBatch, SourceTable, TableCopy, TableShape
+from tidelake.connectors.system_columns import copied_rows, keys_of
+from tidelake.errors import InvalidInputError, TidelakeError
 
 CHANGES_AT_ONCE = 200_000  # a look at the log begins at its oldest open transaction, so few looks are better
 IDLE_BYTES = 1 << 20  # of the log that hold nothing for us, after which the source may forget them
-RESERVED = ("_overflow", "_seq", "_deleted", *SYSTEM_COLUMNS)
 
 
 class PostgresSource:
@@ -74,20 +73,9 @@ class PostgresSource:
             found = self._pg().tables()
             if tables is None:
                 return [self._pg().described(name) for name, key in found.items() if key]
-            for name in tables:
-                if name not in found:
-                    raise InvalidInputError("the source has no such table", table=name, kind="no_source_table")
-                if not found[name]:
-                    raise InvalidInputError(
-                        "the table has no primary key (or replica identity): rows cannot be told apart. "
-                        "ALTER TABLE … ADD PRIMARY KEY", table=name, kind="no_primary_key",
-                    )  # fmt: skip
+            check_tables(tables, found, " (or replica identity)")
             described = [self._pg().described(name) for name in tables]
-        for each in described:
-            if taken := [name for name in each.columns if name.lower() in RESERVED]:
-                raise InvalidInputError(
-                    "a synced table has this column itself", table=each.name, column=taken[0], kind="reserved_column"
-                )
+        check_columns(described)
         return described
 
     def begin(self, positions: Mapping[str, int], told: int | None) -> None:
@@ -189,11 +177,7 @@ class PostgresSource:
         return found
 
     def _lost(self, words: str, kind: str) -> TidelakeError:
-        name = self._definition.name
-        return NotFoundError(
-            f"{words}: read its tables again with tidelake sync run {name} --resync", source=name, slot=self.slot,
-            kind=kind,
-        )  # fmt: skip
+        return lost(self._definition, words, kind, slot=self.slot)
 
     def _publish(self) -> None:
         """Have the publication hold exactly the tables of the source; one that was named is only looked at."""
@@ -236,17 +220,8 @@ class PostgresSource:
         with told_apart():
             types = self._pg().types_of(table.name, tuple(table.columns))
             for texts, batch in copied(reader, table, types):
-                count = batch.num_rows
-                places = np.full(count, position, np.int64)
-                system = [
-                    keys_of([texts.column(name) for name in table.key]),
-                    pa.array([INSERT] * count),
-                    lsns_of(self._definition.epoch, places, np.zeros(count, np.int64)),
-                    pa.array(np.full(count, at_us), pa.timestamp("us", tz="UTC")),
-                ]
-                for name, array in zip(SYSTEM_COLUMNS, system, strict=True):
-                    batch = batch.append_column(name, array)
-                yield batch
+                keys = keys_of([texts.column(name) for name in table.key])
+                yield copied_rows(batch, keys, position, at_us, epoch=self._definition.epoch)
 
     def _peek(self, upto: int) -> sql.Composed:
         return sql.SQL(

@@ -172,8 +172,11 @@ class Killing:
                     words = (self.where, self.scope, str(self.folder / f"w{name}"), self.rng.randrange(10**9))
                     running[name] = self.context.Process(target=write_until_killed, args=words)
                     running[name].start()
+            name = self.rng.randrange(writers)
+            if self.rng.random() < 0.75:  # the others are killed wherever they are, be it before their first commit
+                self._wait_for_commit(name)
             time.sleep(self.rng.uniform(0.05, 0.4))
-            victim = running.pop(self.rng.randrange(writers))
+            victim = running.pop(name)
             assert victim.exitcode is None, "a writer ended by itself"
             victim.kill()
             victim.join(WITHIN_S)
@@ -181,6 +184,17 @@ class Killing:
         for process in running.values():
             process.kill()
             process.join(WITHIN_S)
+
+    def _wait_for_commit(self, name: int) -> None:
+        """Wait until a writer has acknowledged something more: on a busy machine it may take long to start."""
+        journal = self.folder / f"w{name}"
+
+        def acknowledged() -> int:
+            return journal.read_bytes().count(b"+") if journal.exists() else 0
+
+        before, end = acknowledged(), time.monotonic() + WITHIN_S
+        while acknowledged() == before and time.monotonic() < end:
+            time.sleep(0.005)
 
     def check(self) -> int:
         """Check every note against the catalog, opened anew; give how many rows were acknowledged."""

@@ -80,9 +80,7 @@ LEASE_US = 10**12  # longer than a walk
 REBASES_ITSELF = replace(RULES, rebases_itself=True)
 
 WORLDS = {
-    "a crash and a lost answer": (Cast(ALL, crashes=1, losses=1), RULES),
     "a crash and an abandoned extent": (Cast(ALL, crashes=1, abandons=1), RULES),
-    "a lost answer and an abandoned extent": (Cast(ALL, losses=1, abandons=1), RULES),
     "everything, with one writer": (Cast((WRITER, COMPACTOR), crashes=1, losses=1, abandons=1), RULES),
     "everything, with one writer, rebased inside": (
         Cast((WRITER, COMPACTOR), crashes=1, losses=1, abandons=1),
@@ -156,6 +154,8 @@ UPKEEP_WORLDS = {
     "letters and a crash": (Cast((WRITER, ("b", "hot writer")), crashes=1, letters=True), REBASES_ITSELF),
 }
 LARGE_WORLDS = {
+    "a crash and a lost answer": (Cast(ALL, crashes=1, losses=1), RULES),
+    "a lost answer and an abandoned extent": (Cast(ALL, losses=1, abandons=1), RULES),
     "united coverage and two lost answers": (Cast((WRITER, UNITER, OTHER_UNITER), losses=2), RULES),
     "a log and readers that stall": (Cast((WRITER, COMPACTOR, READER, SECOND), stalls=1, log=True), RULES),
     "united coverage, a collection and a crash": (Cast((WRITER, UNITER, COLLECTOR), crashes=1), RULES),

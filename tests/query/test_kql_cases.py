@@ -21,6 +21,7 @@ LOCAL_ONLY = {  # Spark says that it cannot: a query inside of a lambda, a Pytho
     "arguments: sets with the answer of a query",
     "forms: networks with other keys",
 }
+PORTABLE = [case for case in ANSWERED if case.name not in LOCAL_ONLY]
 
 
 @pytest.fixture(scope="module")
@@ -38,15 +39,23 @@ def test_case_gives_what_it_expects_on_duckdb(case: Case, connection: duckdb.Duc
     assert run_duckdb(connection, case) == (case.header, list(case.rows)), case.reason
 
 
-def test_cases_give_what_they_expect_on_spark(query_spark: SparkSession) -> None:
+def check_on_spark(spark: SparkSession, cases: list[Case]) -> None:
     wrong = {}
-    portable = [case for case in ANSWERED if case.name not in LOCAL_ONLY]
-    for start in range(0, len(portable), TOGETHER):
-        cases = portable[start : start + TOGETHER]
-        for case, (header, rows) in zip(cases, run_spark(query_spark, cases), strict=True):
+    for start in range(0, len(cases), TOGETHER):
+        some = cases[start : start + TOGETHER]
+        for case, (header, rows) in zip(some, run_spark(spark, some), strict=True):
             if (header, rows) != (case.header, list(case.rows)):
                 wrong[case.name] = (case.query, rows, list(case.rows))
     assert wrong == {}
+
+
+def test_every_third_case_gives_what_it_expects_on_spark(query_spark: SparkSession) -> None:
+    check_on_spark(query_spark, PORTABLE[::3])
+
+
+@pytest.mark.torture
+def test_cases_give_what_they_expect_on_spark(query_spark: SparkSession) -> None:
+    check_on_spark(query_spark, PORTABLE)
 
 
 @pytest.mark.parametrize("case", REFUSED, ids=lambda case: case.name)

@@ -34,7 +34,7 @@ RARE = 1_000_000  # one row of so many has the word, or the value of the path
 STREAM_ROWS_A_SECOND = 10_000
 STREAM_SECONDS = 20
 WARM_SECONDS = 8  # of the stream, in which processes start
-DRIVER_MEMORY = "4g"
+DRIVER_MEMORY = "3g"
 
 METHOD = (
     "Ratios are of medians; contenders take turns in one session, local[2]; the first round is a warm-up, left out.",

@@ -23,6 +23,7 @@ HUNDREDTH = 100  # of the rows, for each round another
 
 def main(told: dict[str, Any]) -> None:
     """Measure what is told."""
+    load = os.getloadavg()[0]
     spark = _session(told)
     spark.sparkContext.setLogLevel("OFF")
     spark.read.parquet(told["source"]).createOrReplaceTempView("source")
@@ -41,13 +42,14 @@ def main(told: dict[str, Any]) -> None:
             if round == 1 and found is not None:
                 checks[name] = found
     checks["rows in the end"] = spark.sql(f"SELECT count(*), sum(id) FROM {told['table']}").collect()[0][:]
-    print("found" + json.dumps({"seconds": {name: each[1:] for name, each in seconds.items()}, "checks": checks}))
+    rounds = {name: each[1:] for name, each in seconds.items()}
+    print("found" + json.dumps({"seconds": rounds, "checks": checks, "load": load}))
     spark.stop()
 
 
 def _session(told: dict[str, Any]) -> SparkSession:
     settings = {
-        LARGE: "4g", "spark.ui.enabled": "false", "spark.sql.session.timeZone": "UTC",
+        LARGE: "3g", "spark.ui.enabled": "false", "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "2", "spark.sql.parquet.compression.codec": "zstd",
         "spark.sql.warehouse.dir": f"{told['folder']}/warehouse", "spark.local.dir": f"{told['folder']}/spark",
         **told["settings"],

@@ -1,14 +1,16 @@
 """Measure tables in Spark beside Delta and Iceberg, each on the Spark that it is made for: reads, a write, changes.
 
 Each contender is a process in an environment of its own, which this makes by pip in ``build/bench`` and keeps; jars
-come by Spark's own ``spark.jars.packages``. All hold the same rows and run the same SQL. It does not measure in turns:
-a process has the machine to itself from its first round to its last.
+come by Spark's own ``spark.jars.packages``. All hold the same rows and run the same SQL. Where others use the machine,
+``TIDELAKE_BENCH_UNDER`` names a command that each process is started by, such as one that waits until it is quiet. It
+does not measure in turns: a process has the machine to itself from its first round to its last.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -30,13 +32,14 @@ ENVIRONMENTS = ROOT / "build" / "bench"
 DELTA, ICEBERG = "io.delta:delta-spark_4.2_2.13:4.4.0", "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0"
 ON_SPARK = "org.slf4j:slf4j-api,org.xerial.snappy:snappy-java"  # what every Spark has
 RUN_S = 4 * 3600
+UNDER = "TIDELAKE_BENCH_UNDER"
 GOALS = {
     "full scan": 0.9, "two columns, aggregated": 1.0, "write": 1.15, "count": None, "join with a small dimension": None,
 }  # fmt: skip
 CHANGES = ("DELETE of 1 %, scattered", "DELETE of 1 %, a time", "MERGE of 1 %")
 
 METHOD = (
-    "Ratios are of medians. Each contender is a process of its own with local[2] and 4 GB, one after the other; its "
+    "Ratios are of medians. Each contender is a process of its own with local[2] and 3 GB, one after the other; its "
     "first round is a warm-up, left out. A round writes the table anew, reads it, and then changes it.",
     "Tidelake and Parquet run on Spark 4.3, Delta 4.4 on Spark 4.2, Iceberg 1.12 on Spark 4.1, each with the settings "
     "that it has by default (Parquet files with zstd).",
@@ -114,13 +117,14 @@ def run(folder: Path, *, rows: int, rounds: int) -> Report:
         better = min(("Delta", "Iceberg"), key=lambda peer, chore=chore: medians[f"{chore}: {peer}"])  # type: ignore[misc]
         ours, theirs = medians[f"{chore}: tidelake"], medians[f"{chore}: {better}"]
         ratios.append(Ratio(f"{chore}, against {better}, the better of two", ours, theirs, "s", 1.0))
+    loads = ", ".join(f"{name} {each['load']:.1f}" for name, each in found.items())
     return Report(
         name="spark_peers",
         workload=f"{rows * DAYS:,} log rows of 10 columns; see bench/data.py.",
         ratios=tuple(ratios),
         seconds=seconds,
         sizes={each.name: _size(folder / each.name) for each in CONTENDERS},
-        method=METHOD,
+        method=(*METHOD, f"Load before each: {loads}."),
     )
 
 
@@ -140,8 +144,9 @@ def _measured(contender: Contender, folder: Path, rounds: int) -> dict[str, Any]
     environment = {name: value for name, value in os.environ.items() if name != "SPARK_HOME"}
     if contender.pyspark is not None:
         environment.pop("PYTHONPATH", None)
+    command = [contender.python, "-P", str(ROOT / "bench" / "spark_peer.py"), json.dumps(told)]  # -P: not its folder
     done = subprocess.run(
-        [contender.python, "-P", str(ROOT / "bench" / "spark_peer.py"), json.dumps(told)],  # -P: not with its folder
+        [*shlex.split(os.environ.get(UNDER, "")), *command],
         env=environment | {"SPARK_LOCAL_IP": "127.0.0.1"}, cwd=own, capture_output=True, text=True, check=False,
         timeout=RUN_S,
     )  # fmt: skip

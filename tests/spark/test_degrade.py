@@ -66,7 +66,8 @@ def answers(session: SparkSession, where: str) -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    "files", [["ScanRule"], ["ColumnReader"], ["DriverSource"], ["ScanRule", "ColumnReader", "DriverSource"]]
+    "files",
+    [["ScanRule"], ["ColumnReader"], ["StoredColumns"], ["DriverSource"], ["ScanRule", "ColumnReader", "DriverSource"]],
 )
 def test_reads_are_right_without_a_class(spark: SparkSession, where: str, files: list[str]) -> None:
     with without(spark, *files) as session:
@@ -97,7 +98,9 @@ def sql_answers(session: SparkSession) -> list[Any]:
     return [*whole, session.sql(joined).collect()[0][0], [row.name for row in pruned]]
 
 
-@pytest.mark.parametrize("files", [["ScanRule"], ["ColumnReader"], ["DriverSource"], ["LakePushdown"]])
+@pytest.mark.parametrize(
+    "files", [["ScanRule"], ["ColumnReader"], ["StoredColumns"], ["DriverSource"], ["LakePushdown"]]
+)
 def test_a_catalog_is_right_without_a_class(spark: SparkSession, where: str, files: list[str]) -> None:
     with without(spark, *files) as session:
         with pytest.warns(UserWarning, match="tidelake: .* here: another Spark"):

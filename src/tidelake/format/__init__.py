@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from tidelake.errors import CorruptExtent, InvalidInputError, StorageError
 from tidelake.format.parquet import ParquetFormat
 from tidelake.format.segment import (
+    ArrowPlace,
     BlockInfo,
     ExtentMetadata,
     ExtentReader,
@@ -13,6 +14,7 @@ from tidelake.format.segment import (
     PartInfo,
     PieceInfo,
     SegmentFormat,
+    TellsArrowPlaces,
     TellsParts,
     WriteOptions,
 )
@@ -22,6 +24,7 @@ from tidelake.objects import ObjectStore
 
 __all__ = [
     "FORMATS",
+    "ArrowPlace",
     "BlockInfo",
     "ExtentMetadata",
     "ExtentReader",
@@ -30,6 +33,7 @@ __all__ = [
     "PartInfo",
     "PieceInfo",
     "SegmentFormat",
+    "TellsArrowPlaces",
     "TellsParts",
     "WriteOptions",
     "format_of_object",

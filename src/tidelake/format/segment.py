@@ -56,6 +56,20 @@ class PieceInfo(NamedTuple):  # a tuple: a footer has thousands
     checksum: str | None = None
 
 
+class ArrowPlace(NamedTuple):
+    """One column of one block as Arrow buffers inside the object, for readers that are not Python.
+
+    ``buffers`` are places in the column's bytes, each compressed on its own where ``codec`` is not None. ``width`` is
+    of texts that are all as long, none of them null.
+    """
+
+    piece: PieceInfo
+    codec: str | None
+    nulls: int
+    buffers: tuple[tuple[int, int], ...]
+    width: int | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class BlockInfo:
     """What an extent says of one of its blocks."""
@@ -118,6 +132,13 @@ class ExtentWriteResult:
 
 
 Decode: TypeAlias = Callable[[Column, PieceInfo, pa.Buffer], pa.Array]
+
+
+class TellsArrowPlaces(Protocol):
+    """A reader of extents that may consist of Arrow buffers which have checksums."""
+
+    def arrow_places(self, block: int, columns: Sequence[str]) -> list[ArrowPlace] | None:
+        """Return where columns of a block lie; None if they are not Arrow buffers that have checksums."""
 
 
 class ExtentReader(Protocol):

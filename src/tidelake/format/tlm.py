@@ -42,6 +42,7 @@ from tidelake.format.frame import (
 )
 from tidelake.format.segment import (
     TAIL_BYTES,
+    ArrowPlace,
     BlockInfo,
     EntryColumns,
     ExtentMetadata,
@@ -148,6 +149,17 @@ class TlmReader:
 
     def ticket(self, blocks: Collection[int], columns: Collection[str]) -> bytes:
         return pickle.dumps(self._parts.slim(blocks, columns), pickle.HIGHEST_PROTOCOL)
+
+    def arrow_places(self, block: int, columns: Sequence[str]) -> list[ArrowPlace] | None:
+        parts = self._parts
+        if parts.extent_id is None:
+            return None  # written elsewhere: its bytes have no checksums, and every value is validated
+        layout, info = parts.layouts[block], parts.blocks[block]
+        found = []
+        for name in columns:
+            piece = layout.pieces[self._places[name]]
+            found.append(ArrowPlace(info.pieces[name], layout.codec, piece.nulls, piece.buffers, piece.width))
+        return found
 
 
 @dataclass(frozen=True, slots=True)

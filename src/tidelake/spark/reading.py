@@ -9,9 +9,9 @@ columns that were asked for. It does not translate filters: see ``filters``.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 from pyspark import SparkContext
@@ -29,6 +29,7 @@ from tidelake.pruning.plan import Block, ExtentTask, ScanPlan
 from tidelake.pruning.statistics import Stats
 from tidelake.scan.extents import Footers, scan
 from tidelake.scan.row_ids import RowIds
+from tidelake.spark.direct import described, marked
 from tidelake.spark.filters import translate
 from tidelake.spark.lines import DEFAULT_PUSH, pushed
 from tidelake.spark.options import LIMIT, OWN_PLAN, PLAN, number_of
@@ -43,14 +44,17 @@ SPLITS_A_CORE = 2  # of what is between the two: enough to share evenly
 CORES = 8  # where nobody can be asked
 ROW_ID = "_tidelake_row"  # a column of a plain table that says which row of the snapshot each is
 
+Describe: TypeAlias = Callable[[ScanPlan, Footers], bytes]
+
 log = logging.getLogger("tidelake.spark")
 
 
 class Split(InputPartition):
     """What one task reads."""
 
-    def __init__(self, plan: ScanPlan, tickets: Mapping[str, bytes]) -> None:
+    def __init__(self, plan: ScanPlan, tickets: Mapping[str, bytes], stored: bytes = b"") -> None:
         self.plan, self.tickets = plan, tickets
+        self.stored = marked(stored)  # the last of what is pickled, which is how it is found there
 
     def __repr__(self) -> str:
         blocks = sum(len(task.blocks or ()) for task in self.plan.tasks)
@@ -123,7 +127,8 @@ class TableReader(DataSourceReader):
         log.info("%s", plan.explain())
         for each in plan.warnings:
             log.warning("%s", each)
-        return cut_splits(plan, table.footers, number_of(self._options, "splitBytes", None))
+        bytes_each = number_of(self._options, "splitBytes", None)
+        return cut_splits(plan, table.footers, bytes_each, described(table.store.url, self.schema))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if self.place is None:
@@ -163,7 +168,9 @@ def read_split(split: Split, store: ObjectStore, schema: pa.Schema) -> Iterator[
             yield to_spark(batch, schema, kinds)
 
 
-def cut_splits(plan: ScanPlan, footers: Footers, split_bytes: int | None = None) -> list[InputPartition]:
+def cut_splits(
+    plan: ScanPlan, footers: Footers, split_bytes: int | None = None, describe: Describe = lambda *_: b""
+) -> list[InputPartition]:
     """Cut a plan whose blocks are known into runs of about equal bytes; hot rows are a split of their own."""
     pieces = [(task.extent, block) for task in plan.tasks for block in task.blocks or ()]
     sizes = [max(1, block.needed_bytes) for _, block in pieces]
@@ -179,7 +186,10 @@ def cut_splits(plan: ScanPlan, footers: Footers, split_bytes: int | None = None)
     others = {column for name in question.needed for column, _ in question.alternatives.get(name, ())}
     columns = others | set(question.needed)
     bare = replace(plan, snapshot=replace(plan.snapshot, settings={}), tasks=(), hot=(), stages=(), dead_hot={})
-    splits: list[InputPartition] = [_split_of(bare, run, footers, columns) for run in runs if run]
+    splits: list[InputPartition] = []
+    for run in (run for run in runs if run):
+        split, tickets = _split_of(bare, run, footers, columns)
+        splits.append(Split(split, tickets, describe(split, footers)))
     if plan.hot:
         splits.append(Split(replace(bare, hot=plan.hot, dead_hot=plan.dead_hot), {}))
     return splits
@@ -191,8 +201,10 @@ def _cores() -> int:
     return CORES if context is None else max(1, context.defaultParallelism)
 
 
-def _split_of(bare: ScanPlan, run: Sequence[tuple[Extent, Block]], footers: Footers, columns: set[str]) -> Split:
-    """Make one split of some blocks; if all their rows are known to match, nothing is left to filter."""
+def _split_of(
+    bare: ScanPlan, run: Sequence[tuple[Extent, Block]], footers: Footers, columns: set[str]
+) -> tuple[ScanPlan, dict[str, bytes]]:
+    """Plan one split of some blocks; if all their rows are known to match, nothing is left to filter."""
     by_key: dict[str, tuple[Extent, list[Block]]] = {}
     for extent, block in run:
         by_key.setdefault(extent.key, (extent, []))[1].append(block)
@@ -202,7 +214,7 @@ def _split_of(bare: ScanPlan, run: Sequence[tuple[Extent, Block]], footers: Foot
         tasks.append(ExtentTask(replace(extent, column_stats={}, present_paths=()), slim))
         tickets[key] = footers.open(extent).ticket([block.number for block in blocks], columns)
     question = replace(bare.question, where=None) if all(block.proven for _, block in run) else bare.question
-    return Split(replace(bare, question=question, tasks=tuple(tasks)), tickets)
+    return replace(bare, question=question, tasks=tuple(tasks)), tickets
 
 
 class Tickets(Footers):

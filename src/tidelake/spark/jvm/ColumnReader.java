@@ -55,10 +55,12 @@ public class ColumnReader implements PartitionReaderFactory, Serializable {
   private final StructType schema;
   private final scala.Option artifacts;
   private final scala.Option session;
+  private final boolean readsStored;
 
   public ColumnReader(
       UserDefinedPythonDataSource source, byte[] function, StructType schema, scala.Option artifacts,
-      scala.Option session) {
+      scala.Option session, boolean readsStored) {
+    this.readsStored = readsStored;
     this.source = source;
     this.function = function;
     this.schema = schema;
@@ -68,8 +70,15 @@ public class ColumnReader implements PartitionReaderFactory, Serializable {
 
   /** Gives a scan of Spark's the same plan, and tasks that hand over columns. */
   public static class Scans implements Function {
+    private boolean readsStored = false;
+
+    /** Has tasks read by themselves what Python describes to them; see StoredColumns, which executors have then. */
+    public void readStored() {
+      readsStored = true;
+    }
+
     public Object apply(Object scan) {
-      return new TableScan((PythonScan) scan);
+      return new TableScan((PythonScan) scan, readsStored);
     }
   }
 
@@ -92,6 +101,12 @@ public class ColumnReader implements PartitionReaderFactory, Serializable {
   }
 
   public PartitionReader createColumnarReader(InputPartition partition) {
+    byte[] split = ((PythonInputPartition) partition).pickedPartition();
+    java.util.Iterator blocks = readsStored ? Stored.blocks(split, schema) : null;
+    return blocks == null ? ofPython(partition) : new Stored(this, partition, blocks);
+  }
+
+  PartitionReader ofPython(InputPartition partition) {
     MapInBatchEvaluatorFactory made = source.createMapInBatchEvaluatorFactory(
         function, "read_from_data_source", UserDefinedPythonDataSource$.MODULE$.readInputSchema(), schema,
         PythonCustomMetric$.MODULE$.pythonMetrics(), artifacts, session);
@@ -233,14 +248,108 @@ public class ColumnReader implements PartitionReaderFactory, Serializable {
   }
 }
 
+/**
+ * The blocks that a task reads by itself. If that fails, Python reads them, from where it failed: it has the same blocks
+ * in the same order, and says what is wrong if it cannot read them either.
+ */
+class Stored implements PartitionReader {
+  static final byte[] MARK = new byte[] {'t', 'i', 'd', 'e', 'l', 'a', 'k', 'e', 0, 's', 't', 'o', 'r', 'e', 'd', 0};
+  private final ColumnReader reader;
+  private final InputPartition partition;
+  private final java.util.Iterator blocks;
+  private PartitionReader instead = null;
+  private ColumnarBatch current = null;
+  private long given = 0;
+
+  Stored(ColumnReader reader, InputPartition partition, java.util.Iterator blocks) {
+    this.reader = reader;
+    this.partition = partition;
+    this.blocks = blocks;
+  }
+
+  /** Opens what Python described at the end of a split; null if it did not, or if there is no class to read it. */
+  static java.util.Iterator blocks(byte[] split, StructType schema) {
+    int at = split.length - MARK.length - 4;
+    while (at >= 0 && !isMarked(split, at)) {
+      at--;
+    }
+    int start = at + MARK.length + 4;
+    int length = at < 0 ? 0 : Platform.getInt(split, Platform.BYTE_ARRAY_OFFSET + (long) start - 4);
+    if (length <= 0 || length > split.length - start) {
+      return null;
+    }
+    try {
+      Class found = Class.forName("tidelake.StoredColumns", true, Stored.class.getClassLoader());
+      Object made = found.getDeclaredConstructor(new Class[0]).newInstance(new Object[0]);
+      byte[] described = java.util.Arrays.copyOfRange(split, start, start + length);
+      return (java.util.Iterator) ((java.util.function.BiFunction) made).apply(described, schema);
+    } catch (Throwable error) {
+      return null;  // slower, and just as right
+    }
+  }
+
+  static boolean isMarked(byte[] split, int at) {
+    for (int i = 0; i < MARK.length; i++) {
+      if (split[at + i] != MARK[i]) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  public boolean next() throws java.io.IOException {
+    if (instead == null) {
+      try {
+        boolean isMore = blocks.hasNext();
+        current = isMore ? (ColumnarBatch) blocks.next() : null;
+        given += isMore ? current.numRows() : 0;
+        return isMore;
+      } catch (Throwable error) {
+        begin();
+      }
+    }
+    return instead.next();
+  }
+
+  /** Lets Python read, and passes over the rows that were given. */
+  private void begin() throws java.io.IOException {
+    instead = reader.ofPython(partition);
+    long passed = 0;
+    while (passed < given && instead.next()) {
+      passed += ((ColumnarBatch) instead.get()).numRows();
+    }
+    if (passed != given) {
+      throw new IllegalStateException("tidelake: rows were read twice, and differently");
+    }
+  }
+
+  public Object get() {
+    return instead == null ? current : instead.get();
+  }
+
+  public CustomTaskMetric[] currentMetricsValues() {
+    return instead == null ? new CustomTaskMetric[0] : instead.currentMetricsValues();
+  }
+
+  public void close() throws java.io.IOException {
+    ((java.io.Closeable) blocks).close();
+    if (instead != null) {
+      instead.close();
+    }
+  }
+}
+
 /** A scan with a plan of its own, whose tasks hand over columns. */
 class TableScan extends PythonScan {
-  TableScan(PythonScan scan) {
+  private final boolean readsStored;
+
+  TableScan(PythonScan scan, boolean readsStored) {
     super(
         (PythonDataSourceV2) ColumnReader.field(scan, PythonScan.class, "ds"), (String) ColumnReader.field(scan, PythonScan.class, "shortName"),
         (StructType) ColumnReader.field(scan, PythonScan.class, "outputSchema"),
         (CaseInsensitiveStringMap) ColumnReader.field(scan, PythonScan.class, "options"),
         (org.apache.spark.sql.sources.Filter[]) ColumnReader.field(scan, PythonScan.class, "supportedFilters"));
+    this.readsStored = readsStored;
   }
 
   Object held(String name) {
@@ -254,7 +363,7 @@ class TableScan extends PythonScan {
   public Batch toBatch() {
     return new TableBatch(
         (PythonDataSourceV2) held("ds"), (String) held("shortName"), (StructType) held("outputSchema"),
-        (CaseInsensitiveStringMap) held("options"));
+        (CaseInsensitiveStringMap) held("options"), readsStored);
   }
 }
 
@@ -263,9 +372,13 @@ class TableBatch extends PythonBatch {
   private final String name;
   private final StructType schema;
   private final CaseInsensitiveStringMap options;
+  private final boolean readsStored;
 
-  TableBatch(PythonDataSourceV2 source, String name, StructType schema, CaseInsensitiveStringMap options) {
+  TableBatch(
+      PythonDataSourceV2 source, String name, StructType schema, CaseInsensitiveStringMap options,
+      boolean readsStored) {
     super(source, name, schema, options);
+    this.readsStored = readsStored;
     this.source = source;
     this.name = name;
     this.schema = schema;
@@ -277,6 +390,6 @@ class TableBatch extends PythonBatch {
     return new ColumnReader(
         source.source(), info.func(), schema,
         (scala.Option) ColumnReader.field(this, PythonBatch.class, "jobArtifactUUID"),
-        (scala.Option) ColumnReader.field(this, PythonBatch.class, "sessionUUID"));
+        (scala.Option) ColumnReader.field(this, PythonBatch.class, "sessionUUID"), readsStored);
   }
 }

@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tidelake.errors import InvalidInputError, UnavailableError
-from tidelake.spark.jvm.compile import jar_class, java_class, optional_class, send_jar
-from tidelake.spark.jvm.optimizer import COLUMNS
+from tidelake.spark.jvm.compile import jar_class, optional_class, send_jar
+from tidelake.spark.jvm.optimizer import columns
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -85,12 +85,13 @@ def _connect(spark: SparkSession) -> None:
     catalog = jar_class(spark, CATALOG, FILES)
     send_jar(spark, CATALOG)
     try:
-        columns: Any = java_class(spark, COLUMNS).newInstance()
-    except Exception:  # said when the rule was installed: rows come one by one
-        columns = None
+        with warnings.catch_warnings(action="ignore"):  # said when the rule was installed
+            handing: Any = columns(spark)
+    except Exception:  # said, too: rows come one by one
+        handing = None
     ensure_callback_server_started(spark.sparkContext._gateway)  # type: ignore[no-untyped-call]
     made = catalog.getDeclaredConstructor(None).newInstance(None)
-    made.connect(Answers(), columns)
+    made.connect(Answers(), handing)
     made.pushWith(_pushdown(spark))
 
 

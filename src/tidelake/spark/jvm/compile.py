@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 OPTIONAL = frozenset({"LakePushdown"})  # of a jar of several files: what it goes without, where it does not compile
-ON_EXECUTORS = frozenset({"Cancellable", "ColumnReader", "Gathered"})
+ON_EXECUTORS = frozenset({"Cancellable", "ColumnReader", "Gathered", "StoredColumns"})
 _JAVA = 8  # whose interfaces have methods with bodies, which Spark's have
 _GROWING = "MutableURLClassLoader"  # how the names of Spark's class loaders end that take further jars
 _LOADERS, _JARS, _FAILED, _SENT = "_tidelake_loaders", "_tidelake_jars", "_tidelake_failed", "_tidelake_jars_sent"

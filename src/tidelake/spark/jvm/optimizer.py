@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 RULE, COLUMNS = "tidelake.ScanRule", "tidelake.ColumnReader$Scans"
+STORED = "tidelake.StoredColumns"
 CANCELLABLE = "tidelake.Cancellable"
 
 
@@ -31,6 +32,17 @@ def install(spark: SparkSession) -> bool:
     except Exception as error:  # whatever another Spark says to what this one has
         warnings.warn(f"tidelake: filters and columns are not pushed down here: {error}", stacklevel=3)
         return False
+
+
+def columns(spark: SparkSession) -> Any:
+    """Return what makes tasks hand over columns, and read extents themselves that lie at hand; any error without it."""
+    made = java_class(spark, COLUMNS).newInstance()
+    try:
+        java_class(spark, STORED)
+        made.readStored()
+    except Exception as error:
+        warnings.warn(f"tidelake: all extents are read by Python processes here: {error}", stacklevel=5)
+    return made
 
 
 def make_cancellable(session: Any, spark: SparkSession) -> None:
@@ -51,7 +63,7 @@ def _install(jvm: Any, spark: SparkSession) -> bool:
     rule = java_class(spark, RULE).newInstance()
     rule.selfTest()
     try:
-        rule.setColumns(java_class(spark, COLUMNS).newInstance())
+        rule.setColumns(columns(spark))
     except Exception as error:
         warnings.warn(f"tidelake: rows reach Spark one by one here: {error}", stacklevel=4)
     ensure_callback_server_started(spark.sparkContext._gateway)  # type: ignore[no-untyped-call]

@@ -1,0 +1,545 @@
+package tidelake;
+
+import com.fasterxml.jackson.databind.ObjectMapper;
+import com.github.luben.zstd.ZstdDecompressCtx;
+import java.io.Closeable;
+import java.io.IOException;
+import java.io.RandomAccessFile;
+import java.util.List;
+import java.util.Map;
+import java.util.function.BiFunction;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.Decimal;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.vectorized.ColumnVector;
+import org.apache.spark.sql.vectorized.ColumnarArray;
+import org.apache.spark.sql.vectorized.ColumnarBatch;
+import org.apache.spark.sql.vectorized.ColumnarMap;
+import org.apache.spark.unsafe.Platform;
+import org.apache.spark.unsafe.types.UTF8String;
+
+/**
+ * Reads blocks of extents that lie on this machine, where the Python that planned says which bytes of which file are a
+ * column's Arrow buffers. No Python process and no socket are between the bytes and Spark. It knows nothing of tables,
+ * of formats' frames, or of conditions: what it is given are rows that are all wanted. This runs on executors.
+ *
+ * Bytes are verified by the checksum that the extent has of them before anything is read from them.
+ */
+public class StoredColumns implements BiFunction {
+  /** Returns the batches of what Python described, one for each block. */
+  public Object apply(Object described, Object schema) {
+    try {
+      return new Blocks((Map) new ObjectMapper().readValue((byte[]) described, Map.class), (StructType) schema);
+    } catch (IOException error) {
+      throw new RuntimeException(error);
+    }
+  }
+
+  /** The blocks of one task; a batch is good until the next one is asked for. */
+  public static class Blocks implements java.util.Iterator, Closeable {
+    private final List extents;
+    private final Column[] columns;
+    private final ZstdDecompressCtx codec = new ZstdDecompressCtx();
+    private RandomAccessFile file = null;
+    private byte[] piece = new byte[0];
+    private int extent = 0;
+    private int block = 0;
+
+    Blocks(Map described, StructType schema) {
+      extents = (List) described.get("extents");
+      List kinds = (List) described.get("kinds");
+      columns = new Column[kinds.size()];
+      for (int i = 0; i < columns.length; i++) {
+        columns[i] = column((String) kinds.get(i), schema.fields()[i].dataType());
+      }
+      if (schema.fields().length != columns.length) {
+        throw new IllegalArgumentException("other columns than were asked for");
+      }
+    }
+
+    static Column column(String kind, DataType type) {
+      if (kind.equals("text")) {
+        return new Texts(type);
+      }
+      if (kind.equals("long")) {
+        return new Longs(type);
+      }
+      if (kind.equals("int")) {
+        return new Ints(type);
+      }
+      if (kind.equals("double")) {
+        return new Doubles(type);
+      }
+      if (kind.equals("bool")) {
+        return new Bools(type);
+      }
+      if (kind.equals("count")) {
+        return new Counts(type);
+      }
+      throw new IllegalArgumentException("columns of a kind that is not known: " + kind);
+    }
+
+    public boolean hasNext() {
+      while (extent < extents.size() && block == ((List) ((Map) extents.get(extent)).get("blocks")).size()) {
+        extent++;
+        block = 0;
+        close(file);
+        file = null;
+      }
+      return extent < extents.size();
+    }
+
+    public Object next() {
+      Map of = (Map) extents.get(extent);
+      String path = (String) of.get("file");
+      try {
+        if (file == null) {
+          file = new RandomAccessFile(path, "r");
+        }
+        Map told = (Map) ((List) of.get("blocks")).get(block);
+        int rows = ((Number) told.get("rows")).intValue();
+        List places = (List) told.get("columns");
+        for (int i = 0; i < columns.length; i++) {
+          read((Map) places.get(i), columns[i], rows, path, (String) of.get("codec"));
+        }
+        block++;
+        return new ColumnarBatch(columns, rows);
+      } catch (IOException error) {
+        throw new RuntimeException("tidelake: cannot read object=" + path + ": " + error, error);
+      }
+    }
+
+    void read(Map place, Column column, int rows, String path, String compressed) throws IOException {
+      column.rows = rows;
+      column.nulls = place.containsKey("nulls") ? ((Number) place.get("nulls")).intValue() : 0;
+      if (place.containsKey("first")) {
+        column.first = ((Number) place.get("first")).longValue();
+      }
+      if (!place.containsKey("at")) {
+        return;  // nothing is stored: all are null, or counted
+      }
+      int length = ((Number) place.get("len")).intValue();
+      if (piece.length < length) {
+        piece = new byte[length + length / 4];
+      }
+      file.seek(((Number) place.get("at")).longValue());
+      file.readFully(piece, 0, length);
+      String sum = Long.toHexString(Sums.of(piece, length));
+      if (!"0000000000000000".substring(sum.length()).concat(sum).equals(place.get("sum"))) {
+        throw new IllegalStateException("tidelake: checksum mismatch object=" + path + " block=" + block);
+      }
+      List buffers = (List) place.get("bufs");
+      if (column.nulls > 0 && column.nulls < rows) {
+        column.valid = buffer(column.valid, (List) buffers.get(0), length, (rows + 7) / 8, compressed);
+      }
+      if (place.containsKey("width")) {
+        int width = ((Number) place.get("width")).intValue();
+        column.even(width);
+        column.values = buffer(column.values, (List) buffers.get(2), length, width * rows, compressed);
+      } else if (column.isText()) {
+        column.offsets = buffer(column.offsets, (List) buffers.get(1), length, (rows + 1) * 4, compressed);
+        column.values = buffer(column.values, (List) buffers.get(2), length, column.checked(), compressed);
+      } else {
+        column.values = buffer(column.values, (List) buffers.get(1), length, column.bytes(rows), compressed);
+      }
+    }
+
+    /** Unpacks a buffer of which so many bytes are needed, into the array of the block before if it is large enough. */
+    byte[] buffer(byte[] held, List place, int end, int least, String compressed) {
+      int at = ((Number) place.get(0)).intValue();
+      int length = ((Number) place.get(1)).intValue();
+      if (at < 0 || length < 0 || at + length > end || least < 0) {
+        throw new IllegalStateException("tidelake: a buffer does not end where its column ends");
+      }
+      if (least == 0) {
+        return held;
+      }
+      long size = length;
+      boolean isPlain = compressed == null;
+      if (!isPlain) {
+        size = Platform.getLong(piece, Platform.BYTE_ARRAY_OFFSET + at);
+        at += 8;
+        length -= 8;
+        isPlain = size == -1;
+        size = isPlain ? length : size;
+      }
+      if (size < least || size > Integer.MAX_VALUE - 8) {
+        throw new IllegalStateException("tidelake: a buffer of " + size + " bytes where " + least + " are needed");
+      }
+      byte[] given = held == null || held.length < size ? new byte[(int) size] : held;
+      if (isPlain) {
+        System.arraycopy(piece, at, given, 0, (int) size);
+      } else if (codec.decompressByteArray(given, 0, (int) size, piece, at, length) != size) {
+        throw new IllegalStateException("tidelake: a buffer is not as long as it says");
+      }
+      return given;
+    }
+
+    public void close() {
+      close(file);
+      codec.close();
+    }
+
+    static void close(RandomAccessFile file) {
+      try {
+        if (file != null) {
+          file.close();
+        }
+      } catch (IOException error) {
+        return;  // it was only read
+      }
+    }
+  }
+
+  /** A column whose arrays are those of one block after the other. */
+  abstract static class Column extends ColumnVector {
+    int rows;
+    int nulls;
+    long first;
+    byte[] valid;
+    byte[] offsets;
+    byte[] values;
+
+    Column(DataType type) {
+      super(type);
+    }
+
+    int bytes(int rows) {
+      return rows * 8;
+    }
+
+    boolean isText() {
+      return false;
+    }
+
+    void even(int width) {
+      throw new IllegalStateException("tidelake: only texts have a width");
+    }
+
+    int checked() {
+      throw new IllegalStateException("tidelake: only texts have offsets");
+    }
+
+    public boolean isNullAt(int row) {
+      return nulls > 0 && (nulls == rows || (valid[row >> 3] & 1 << (row & 7)) == 0);
+    }
+
+    public boolean hasNull() {
+      return nulls > 0;
+    }
+
+    public int numNulls() {
+      return nulls;
+    }
+
+    public void close() {}
+
+    public void closeIfFreeable() {}
+
+    public boolean getBoolean(int row) {
+      throw new UnsupportedOperationException();
+    }
+
+    public byte getByte(int row) {
+      throw new UnsupportedOperationException();
+    }
+
+    public short getShort(int row) {
+      throw new UnsupportedOperationException();
+    }
+
+    public int getInt(int row) {
+      throw new UnsupportedOperationException();
+    }
+
+    public long getLong(int row) {
+      throw new UnsupportedOperationException();
+    }
+
+    public float getFloat(int row) {
+      throw new UnsupportedOperationException();
+    }
+
+    public double getDouble(int row) {
+      throw new UnsupportedOperationException();
+    }
+
+    public ColumnarArray getArray(int row) {
+      throw new UnsupportedOperationException();
+    }
+
+    public ColumnarMap getMap(int row) {
+      throw new UnsupportedOperationException();
+    }
+
+    public Decimal getDecimal(int row, int precision, int scale) {
+      throw new UnsupportedOperationException();
+    }
+
+    public UTF8String getUTF8String(int row) {
+      throw new UnsupportedOperationException();
+    }
+
+    public byte[] getBinary(int row) {
+      throw new UnsupportedOperationException();
+    }
+
+    public ColumnVector getChild(int at) {
+      throw new UnsupportedOperationException();
+    }
+  }
+
+  static class Longs extends Column {
+    Longs(DataType type) {
+      super(type);
+    }
+
+    public long getLong(int row) {
+      return Platform.getLong(values, Platform.BYTE_ARRAY_OFFSET + 8L * row);
+    }
+  }
+
+  static class Doubles extends Column {
+    Doubles(DataType type) {
+      super(type);
+    }
+
+    public double getDouble(int row) {
+      return Platform.getDouble(values, Platform.BYTE_ARRAY_OFFSET + 8L * row);
+    }
+  }
+
+  static class Ints extends Column {
+    Ints(DataType type) {
+      super(type);
+    }
+
+    int bytes(int rows) {
+      return rows * 4;
+    }
+
+    public int getInt(int row) {
+      return Platform.getInt(values, Platform.BYTE_ARRAY_OFFSET + 4L * row);
+    }
+  }
+
+  static class Bools extends Column {
+    Bools(DataType type) {
+      super(type);
+    }
+
+    int bytes(int rows) {
+      return (rows + 7) / 8;
+    }
+
+    public boolean getBoolean(int row) {
+      return (values[row >> 3] & 1 << (row & 7)) != 0;
+    }
+  }
+
+  /** Numbers that are not stored: from the first on, row by row. */
+  static class Counts extends Column {
+    Counts(DataType type) {
+      super(type);
+    }
+
+    public long getLong(int row) {
+      return first + row;
+    }
+  }
+
+  static class Texts extends Column {
+    private int width;
+
+    Texts(DataType type) {
+      super(type);
+    }
+
+    boolean isText() {
+      return true;
+    }
+
+    void even(int given) {
+      if (given < 1 || (long) given * rows > Integer.MAX_VALUE - 8 || nulls > 0) {
+        throw new IllegalStateException("tidelake: texts of " + given + " bytes");
+      }
+      width = given;
+    }
+
+    /** Checks that every text ends where or after it begins, and returns where the last one does. */
+    int checked() {
+      width = 0;
+      int last = Platform.getInt(offsets, Platform.BYTE_ARRAY_OFFSET);
+      boolean isRising = last >= 0;
+      for (int i = 1; i <= rows; i++) {
+        int next = Platform.getInt(offsets, Platform.BYTE_ARRAY_OFFSET + 4L * i);
+        isRising = isRising & next >= last;
+        last = next;
+      }
+      if (!isRising) {
+        throw new IllegalStateException("tidelake: a text ends before it begins");
+      }
+      return last;
+    }
+
+    public UTF8String getUTF8String(int row) {
+      if (width > 0) {
+        return UTF8String.fromAddress(values, Platform.BYTE_ARRAY_OFFSET + (long) width * row, width);
+      }
+      int start = Platform.getInt(offsets, Platform.BYTE_ARRAY_OFFSET + 4L * row);
+      int end = Platform.getInt(offsets, Platform.BYTE_ARRAY_OFFSET + 4L * row + 4);
+      return UTF8String.fromAddress(values, Platform.BYTE_ARRAY_OFFSET + (long) start, end - start);
+    }
+
+    public byte[] getBinary(int row) {
+      return getUTF8String(row).getBytes();
+    }
+  }
+}
+
+/** The 64 bits of XXH3 without a seed, by which extents check their bytes. */
+class Sums {
+  static final long P32_1 = 0x9E3779B1L;
+  static final long P32_2 = 0x85EBCA77L;
+  static final long P32_3 = 0xC2B2AE3DL;
+  static final long P64_1 = 0x9E3779B185EBCA87L;
+  static final long P64_2 = 0xC2B2AE3D27D4EB4FL;
+  static final long P64_3 = 0x165667B19E3779F9L;
+  static final long P64_4 = 0x85EBCA77C2B2AE63L;
+  static final long P64_5 = 0x27D4EB2F165667C5L;
+  static final long MIX_1 = 0x165667919E3779F9L;
+  static final long MIX_2 = 0x9FB21C651E98DF25L;
+  static final long LOW = 0xFFFFFFFFL;
+  static final int STRIPE = 64;
+  static final int STRIPES = 16;  // of a round, after which the sums are scrambled
+  static final byte[] SECRET = bytes(
+      "b8fe6c3923a44bbe7c01812cf721ad1cded46de9839097db7240a4a4b7b3671fcb79e64eccc0e578825ad07dccff7221b8084674f743248e"
+      + "e03590e6813a264c3c2852bb91c300cb88d0658b1b532ea371644897a20df94e3819ef46a9deacd8a8fa763fe39c343ff9dcbbc7c70b4f1d8a"
+      + "51e04bcdb45931c89f7ec9d9787364eac5ac8334d3ebc3c581a0fffa1363eb170ddd51b7f0da49d316552629d4689e2b16be587d47a1fc8f"
+      + "f8b8d17ad031ce45cb3a8f95160428afd7fbcabb4b407e");
+
+  static byte[] bytes(String hex) {
+    byte[] found = new byte[hex.length() / 2];
+    for (int i = 0; i < found.length; i++) {
+      found[i] = (byte) Integer.parseInt(hex.substring(2 * i, 2 * i + 2), 16);
+    }
+    return found;
+  }
+
+  static long of(byte[] data, int length) {
+    if (length > 240) {
+      return ofMany(data, length);
+    }
+    if (length > 128) {
+      return ofSome(data, length);
+    }
+    if (length > 16) {
+      long sum = length * P64_1;
+      for (int i = (length - 1) / 32; i >= 0; i--) {
+        sum += mixed(data, 16 * i, 32 * i) + mixed(data, length - 16 * (i + 1), 32 * i + 16);
+      }
+      return avalanche(sum);
+    }
+    return ofFew(data, length);
+  }
+
+  static long ofFew(byte[] data, int length) {
+    if (length > 8) {
+      long low = word(data, 0) ^ word(SECRET, 24) ^ word(SECRET, 32);
+      long high = word(data, length - 8) ^ word(SECRET, 40) ^ word(SECRET, 48);
+      return avalanche(length + Long.reverseBytes(low) + high + folded(low, high));
+    }
+    if (length >= 4) {
+      long both = half(data, length - 4) + (half(data, 0) << 32);
+      long keyed = both ^ word(SECRET, 8) ^ word(SECRET, 16);
+      long sum = keyed ^ Long.rotateLeft(keyed, 49) ^ Long.rotateLeft(keyed, 24);
+      sum *= MIX_2;
+      sum ^= (sum >>> 35) + length;
+      sum *= MIX_2;
+      return sum ^ sum >>> 28;
+    }
+    if (length > 0) {
+      long first = data[0] & 255;
+      long middle = data[length >> 1] & 255;
+      long last = data[length - 1] & 255;
+      long all = first << 16 | middle << 24 | last | (long) length << 8;
+      return scattered(all ^ half(SECRET, 0) ^ half(SECRET, 4));
+    }
+    return scattered(word(SECRET, 56) ^ word(SECRET, 64));
+  }
+
+  static long ofSome(byte[] data, int length) {
+    long sum = length * P64_1;
+    for (int i = 0; i < 8; i++) {
+      sum += mixed(data, 16 * i, 16 * i);
+    }
+    sum = avalanche(sum);
+    for (int i = 8; i < length / 16; i++) {
+      sum += mixed(data, 16 * i, 16 * (i - 8) + 3);
+    }
+    return avalanche(sum + mixed(data, length - 16, 136 - 17));
+  }
+
+  static long ofMany(byte[] data, int length) {
+    long[] sums = new long[] {P32_3, P64_1, P64_2, P64_3, P64_4, P32_2, P64_5, P32_1};
+    int round = STRIPE * STRIPES;
+    int rounds = (length - 1) / round;
+    for (int n = 0; n < rounds; n++) {
+      accumulate(sums, data, n * round, STRIPES);
+      for (int i = 0; i < 8; i++) {
+        sums[i] = (sums[i] ^ sums[i] >>> 47 ^ word(SECRET, 128 + 8 * i)) * P32_1;
+      }
+    }
+    accumulate(sums, data, rounds * round, (length - 1 - rounds * round) / STRIPE);
+    stripe(sums, data, length - STRIPE, 192 - STRIPE - 7);
+    long found = length * P64_1;
+    for (int i = 0; i < 4; i++) {
+      found += folded(sums[2 * i] ^ word(SECRET, 11 + 16 * i), sums[2 * i + 1] ^ word(SECRET, 19 + 16 * i));
+    }
+    return avalanche(found);
+  }
+
+  static void accumulate(long[] sums, byte[] data, int at, int stripes) {
+    for (int i = 0; i < stripes; i++) {
+      stripe(sums, data, at + STRIPE * i, 8 * i);
+    }
+  }
+
+  static void stripe(long[] sums, byte[] data, int at, int key) {
+    for (int i = 0; i < 8; i++) {
+      long value = word(data, at + 8 * i);
+      long keyed = value ^ word(SECRET, key + 8 * i);
+      sums[i ^ 1] += value;
+      sums[i] += (keyed & LOW) * (keyed >>> 32);
+    }
+  }
+
+  static long mixed(byte[] data, int at, int key) {
+    return folded(word(data, at) ^ word(SECRET, key), word(data, at + 8) ^ word(SECRET, key + 8));
+  }
+
+  /** The two halves of a product of 128 bits, each without a sign, as one. */
+  static long folded(long one, long other) {
+    long high = Math.multiplyHigh(one, other) + (one >> 63 & other) + (other >> 63 & one);
+    return one * other ^ high;
+  }
+
+  static long avalanche(long sum) {
+    long mixed = (sum ^ sum >>> 37) * MIX_1;
+    return mixed ^ mixed >>> 32;
+  }
+
+  static long scattered(long sum) {
+    long mixed = (sum ^ sum >>> 33) * P64_2;
+    mixed = (mixed ^ mixed >>> 29) * P64_3;
+    return mixed ^ mixed >>> 32;
+  }
+
+  static long word(byte[] data, int at) {
+    return Platform.getLong(data, Platform.BYTE_ARRAY_OFFSET + (long) at);
+  }
+
+  static long half(byte[] data, int at) {
+    return Platform.getInt(data, Platform.BYTE_ARRAY_OFFSET + (long) at) & LOW;
+  }
+}

@@ -16,13 +16,15 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+import pymongo
 import pymysql
 import pytest
 
 import tidelake
 from tests.connectors.changing import TABLES, Changes, MariaChanges
 from tests.connectors.conftest import Market, Shop, market_of
-from tests.support.databases import Machine, mariadb_machine
+from tests.connectors.test_mongo import Bazaar, changed
+from tests.support.databases import Machine, ferretdb_machine, mariadb_machine
 from tests.support.servers import PostgresMachine, fresh_database, postgres_machine
 from tidelake.connectors.definition import SYSTEM_COLUMNS
 from tidelake.lake import Lake
@@ -135,6 +137,48 @@ def test_two_hundred_kills_of_mariadb_and_runner_lose_and_double_nothing(tmp_pat
         killed_at_random(tmp_path, lambda: market_of(machine, lake, "shop"), machine, MariaChanges, tables)
 
 
+@pytest.mark.torture
+def test_kills_of_the_runner_lose_and_double_nothing_of_ferretdb(tmp_path: Path) -> None:
+    """Kill the runner; and FerretDB too, but between changes: it writes its oplog after the documents, apart."""
+    draw, script = random.Random(SEED), runner_of(tmp_path)
+    with ferretdb_machine(installs=True) as machine, tidelake.connect(tmp_path / "lake") as lake:
+        client = pymongo.MongoClient[dict[str, Any]](machine.url, tz_aware=True)
+        client.local.create_collection("oplog.rs", capped=True, size=256 << 20)
+        client.shop.orders.insert_one({"_id": 0})
+        bazaar = Bazaar(machine.url, client, lake, client.shop)
+        bazaar.synced()
+        runner = started(script)
+        for kills in range(1, KILLS + 1):
+            until = time.monotonic() + draw.uniform(0.05, 1.5)
+            while time.monotonic() < until:
+                changed(client.shop.orders, draw)
+            if draw.random() < 0.2:
+                machine.kill()
+                machine.start()
+            runner.send_signal(signal.SIGKILL)
+            runner.wait()
+            if kills % 20 == 0 or kills == KILLS:
+                lake.source("crm").run()
+                assert bazaar.latest("crm.orders") == bazaar.rows("orders"), f"after {kills} kills"
+                rows = lake.table("crm.orders").to_arrow(["_tide_pk", "_tide_lsn"]).to_pylist()
+                assert max(Counter(tuple(row.values()) for row in rows).values()) == 1, f"after {kills} kills"
+            runner = started(script)
+        runner.send_signal(signal.SIGKILL)
+        runner.wait()
+        client.close()
+
+
+def runner_of(folder: Path) -> str:
+    """Return a program that syncs for ever."""
+    return (
+        "import tidelake, tidelake.connectors.runner as r; r.PAUSE_S = (0.05, 0.2)\n"
+        f"lake = tidelake.connect({str(folder / 'lake')!r})\n"
+        "while True:\n"
+        "    try: lake.source('crm').run(follow=True)\n"
+        "    except tidelake.TidelakeError as error: print(error, flush=True)\n"
+    )
+
+
 def killed_at_random(
     folder: Path,
     opened: Callable[[], Shop],
@@ -143,14 +187,7 @@ def killed_at_random(
     tables: Sequence[str],
 ) -> None:
     """Change a source while a process syncs it, and kill the one or the other, again and again."""
-    draw = random.Random(SEED)
-    script = (
-        "import tidelake, tidelake.connectors.runner as r; r.PAUSE_S = (0.05, 0.2)\n"
-        f"lake = tidelake.connect({str(folder / 'lake')!r})\n"
-        "while True:\n"
-        "    try: lake.source('crm').run(follow=True)\n"
-        "    except tidelake.TidelakeError as error: print(error, flush=True)\n"
-    )
+    draw, script = random.Random(SEED), runner_of(folder)
     shop = opened()
     kind(shop.database, SEED).make_tables()
     shop.lake.sync(shop.url, tables, into="crm")

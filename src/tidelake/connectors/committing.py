@@ -12,6 +12,7 @@ values of a new column without a change, the table is copied once more. It does 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -37,7 +38,7 @@ from tidelake.connectors.protocol import (
 )
 from tidelake.connectors.system_columns import lsn_of
 from tidelake.connectors.unchanged import filled
-from tidelake.errors import AlreadyExistsError, InvalidInputError, NotFoundError, SchemaError
+from tidelake.errors import AlreadyExistsError, InvalidInputError, NotFoundError, SchemaError, TidelakeError
 from tidelake.handle.lake_handle import LakeHandle
 from tidelake.handle.table_handle import TableHandle
 from tidelake.model.schema import DataType, Schema
@@ -46,9 +47,11 @@ from tidelake.write.alter import add_column, widen
 from tidelake.write.append import AppendReport
 from tidelake.write.create import create_table
 from tidelake.write.landing import land
+from tidelake.write.promote import promotable, promote
 
 SHAPE = "synced_shape"  # the setting that remembers how the source kept a table
 COPIED = "synced_at"  # the setting that remembers where a log's table was last copied again
+PROMOTE_ROWS = 10_000  # between looks for paths that may be columns
 NOWHERE = -1  # the position of a table that was not copied yet
 
 
@@ -59,6 +62,7 @@ class Committer:
         self._lake, self._definition = lake, definition
         self._handles: dict[str, TableHandle] = {}
         self._positions: dict[str, int] = {}
+        self._unseen: dict[str, int] = {}  # rows of each table since its dynamic paths were looked at
 
     def positions(self) -> dict[str, int]:
         """Return how far each table is that was copied; looked up, since others may have gone on."""
@@ -115,6 +119,7 @@ class Committer:
         ]
         report = self._land_copy(handle, copy, held, offsets)
         self._positions[copy.table.name] = copy.position
+        self._promote(handle, copy.table.name, PROMOTE_ROWS)
         return report
 
     def refresh(self, copy: TableCopy, shape: TableShape) -> AppendReport:
@@ -196,7 +201,22 @@ class Committer:
         else:
             land(handle, [batch for each in pieces for batch in _batches(each.rows)], offsets=[offset])
         self._positions[name] = position
+        self._promote(handle, name, count)
         return count
+
+    def _promote(self, handle: TableHandle, name: str, rows: int) -> None:
+        """Make columns of dynamic paths that have settled on a type, now and then: of ``at.city``, ``at__city``.
+
+        That is hardly a name at a source, which may have ``city`` any day. What does not work out is tried again.
+        """
+        self._unseen[name] = self._unseen.get(name, 0) + rows
+        if self._unseen[name] < PROMOTE_ROWS:
+            return
+        self._unseen[name] = 0
+        with suppress(TidelakeError):
+            for each in promotable(handle):
+                with suppress(SchemaError):
+                    promote(handle, each.path, each.type, name=each.path.replace(".", "__"))
 
     def _follow(self, handle: TableHandle, table: SourceTable, source: Source) -> None:
         """Have the lake's table follow what the source's was altered to, before its changes are committed.
@@ -209,7 +229,8 @@ class Committer:
         if held is not None and held == shape.to_json() and not _misfits(handle.schema, table):
             self._adapt(handle, table, {})
             return
-        if _misfits(handle.schema, table) or (held is not None and shape.has_silent_changes(held)):
+        is_told = not shape.columns  # such a source tells itself what was altered
+        if not is_told and (_misfits(handle.schema, table) or (held is not None and shape.has_silent_changes(held))):
             for copy in source.snapshot(source.discover([table.name])):
                 self.refresh(copy, shape)
         self._adapt(handle, table, {SHAPE: shape.to_json()})
@@ -276,16 +297,18 @@ def _batches(rows: pa.Table) -> list[pa.RecordBatch]:
 
 def _misfits(schema: Schema, table: SourceTable) -> list[str]:
     """Return the columns whose values at the source are of a type that the lake's column cannot take in."""
-    return [name for name, kind in table.columns.items() if name in schema and not _takes(schema[name].type, kind)]
+    return [
+        name for name, kind in table.columns.items() if name in schema and not _takes(schema[name].type, kind, table)
+    ]
 
 
-def _takes(held: DataType, kind: DataType) -> bool:
+def _takes(held: DataType, kind: DataType, table: SourceTable) -> bool:
     if held == kind or held == DataType("dynamic") or held.logical is not None:
         return True  # what does not fit a logical type is kept beside it, and the column stays
     numbers = ("int", "long", "real")
     if held.kind in numbers:
         return kind.logical is None and kind.kind in numbers
-    return held.kind == "string" and (kind.logical is None and kind.kind in (*numbers, "bool"))
+    return held.kind == "string" and not table.has_fields and (kind.logical is None and kind.kind in (*numbers, "bool"))
 
 
 def _is_wider_number(held: DataType, kind: DataType) -> bool:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, quote, urlsplit
 
 import orjson
 
@@ -29,6 +29,7 @@ KINDS = {
     "mysql": "mysql",
     "mariadb": "mysql",
     "mongodb": "mongo",
+    "mongodb+srv": "mongo",
     "prometheus": "prometheus",
     "prometheus+https": "prometheus",
     "http": "http",
@@ -104,8 +105,11 @@ def kind_of(url: str) -> str:
     return KINDS[scheme]
 
 
-def expanded(text: str, environment: Mapping[str, str] | None = None) -> str:
-    """Return a text with every ``${NAME}`` replaced by the variable's value; InvalidInputError if one is not set."""
+def expanded(text: str, environment: Mapping[str, str] | None = None, *, quoting: bool = False) -> str:
+    """Return a text with every ``${NAME}`` replaced by the variable's value; InvalidInputError if one is not set.
+
+    With ``quoting``, values are percent-encoded: for an address that is taken apart afterwards.
+    """
     values = os.environ if environment is None else environment
 
     def value(found: re.Match[str]) -> str:
@@ -113,7 +117,7 @@ def expanded(text: str, environment: Mapping[str, str] | None = None) -> str:
             raise InvalidInputError(
                 "a variable that the source names is not set", variable=found[1], kind="missing_variable"
             )
-        return values[found[1]]
+        return quote(values[found[1]], safe="") if quoting else values[found[1]]
 
     return _VARIABLE.sub(value, text)
 

@@ -14,6 +14,7 @@ from tidelake.errors import InvalidInputError, not_installed
 _SOURCES = {
     "postgres": ("tidelake.connectors.postgres.reading", "PostgresSource"),
     "mysql": ("tidelake.connectors.mysql.reading", "MysqlSource"),
+    "mongo": ("tidelake.connectors.mongo.reading", "MongoSource"),
 }
 
 

@@ -21,8 +21,9 @@ from tidelake.connectors.protocol import DELETE, TRUNCATE
 from tidelake.dynamic.forms import check_form, stream_in_form
 from tidelake.errors import InvalidInputError, UnavailableError
 from tidelake.handle.table_handle import TableHandle
-from tidelake.model.predicate import Predicate
+from tidelake.model.predicate import Predicate, columns_of
 from tidelake.model.schema import Schema
+from tidelake.model.settings import PROMOTED, columns_under
 from tidelake.model.snapshot import HotBatch, Snapshot
 from tidelake.pruning.plan import ScanPlan, make_plan
 from tidelake.scan.extents import Footers, prune_blocks, scan_shown
@@ -69,7 +70,7 @@ def latest_rows(
 
 def latest_keys(table: TableHandle, key: Sequence[str]) -> pa.Table:
     """Return the keys of the rows that the source has, with their texts."""
-    names = [PK, *key]
+    names = list(dict.fromkeys([PK, *key]))
     if table.snapshot.is_keyed:
         return table.scan(names).read_all()
     return latest_rows(table, names).read_all()
@@ -118,7 +119,10 @@ class LatestRows:
     ) -> ScanPlan:
         """Read what is asked for, as rows in memory."""
         question = question_of(self.name, self.snapshot, columns, where, limit=limit)
-        names = list(dict.fromkeys([*question.columns, PK, LSN]))
+        places = dict(columns_under(PROMOTED, self.snapshot.settings))
+        asked = [*question.columns, *(() if where is None else columns_of(where))]
+        parents = [places[name][0] for name in asked if name in places]  # which older rows have them in
+        names = [name for name in dict.fromkeys([*asked, *parents, PK, LSN]) if name in self.schema]
         chosen, batches, size = _chosen(self.table), list[pa.RecordBatch](), 0
         for batch in scan_stored(self.table.plan(names, where), self.footers):
             batches.append(kept := _only(batch, chosen))

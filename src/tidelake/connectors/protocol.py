@@ -30,11 +30,15 @@ TIME = pa.timestamp("us", tz="UTC")
 
 @dataclass(frozen=True, slots=True)
 class SourceTable:
-    """A table of a source: its columns in the lake's types, and those that name a row."""
+    """A table of a source: its columns in the lake's types, and those that name a row.
+
+    One that ``has_fields`` declares none: its columns are what the rows at hand have, each value with its own type.
+    """
 
     name: str
     columns: Mapping[str, DataType]
     key: tuple[str, ...]
+    has_fields: bool = False
 
 
 @dataclass(frozen=True, slots=True)

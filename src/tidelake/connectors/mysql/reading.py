@@ -49,7 +49,8 @@ class MysqlSource:
         self._binlog: Binlog | None = None
         self._at: int | None = None  # where reading goes on
         self._noted = 0
-        self._hints: dict[str, Mapping[str, MyType]] = {}
+        self._hints: dict[str, dict[str, MyType]] = {}
+        self._looked: set[str] = set()  # tables whose hints are those of now
         self._relations: dict[Any, Relation] = {}
 
     @property
@@ -130,7 +131,7 @@ class MysqlSource:
             return None
         self._noted = found.position
         for each in found.altered:
-            self._hints.pop(each.table, None)
+            self._looked.discard(each.table)
             self._relations = {key: kept for key, kept in self._relations.items() if kept.name != each.table}
         behind = self.now() - found.position
         return ChangeBatch(
@@ -224,8 +225,9 @@ class MysqlSource:
             return self._relations[signature]
         if not key:
             raise self._lost(f"{name} has no primary key any more", "key_changed")
-        if name not in self._hints:
-            self._hints[name] = self._my().columns(name)
+        if name not in self._looked:  # what is there no more is remembered, as long as its changes may come
+            self._hints[name] = {**self._hints.get(name, {}), **self._my().columns(name)}
+            self._looked.add(name)
         hints, generated = self._hints[name], self._my().generated(name)
         found = tuple(image_column(column, hints.get(column.name)) for column in columns)
         shown = tuple(column.name for column in found if column.name not in generated)

@@ -1,0 +1,1 @@
+"""Sync collections of MongoDB, and of what speaks its protocol: ``reading`` is the source itself."""

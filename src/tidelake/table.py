@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import pyarrow as pa
 
@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from tidelake.vectors import indexing
     from tidelake.vectors import nearest as finding
     from tidelake.vectors.indexing import IndexInfo, IndexReport
+    from tidelake.vectors.nearest import Asking
 else:
     latest = deferred("tidelake.connectors.latest")
     compacting, converting, deleting, expiring, restoring = (
@@ -348,24 +349,9 @@ class Table:
             probes=probes, metric=metric, dynamic=dynamic,
         )  # fmt: skip
 
-    def explain_nearest(
-        self,
-        column: str,
-        query: Any,
-        *,
-        k: int = 10,
-        where: Predicate | str | None = None,
-        start: When | None = None,
-        end: When | None = None,
-        recall: float | None = None,
-        probes: int | None = None,
-        metric: str | None = None,
-    ) -> str:
+    def explain_nearest(self, column: str, query: Any, **asking: Unpack[Asking]) -> str:
         """Search as ``nearest`` does, and say what was looked at: lists, candidates, rows measured one by one."""
-        return finding.explain(
-            self.handle, column, query, k=k, where=where, start=start, end=end, recall=recall, probes=probes,
-            metric=metric,
-        )  # fmt: skip
+        return finding.explain(self.handle, column, query, **asking)
 
     def latest(
         self, columns: Sequence[str] | None = None, where: Predicate | str | None = None, *, dynamic: str = "json"

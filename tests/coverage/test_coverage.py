@@ -964,3 +964,23 @@ def test_gaps_of_a_named_entity_are_within_its_own_span(tmp_path: Path) -> None:
         (gap,) = table.coverage.gaps(entity="nobody").to_pylist()  # of what is not there, the table's span is missing
         assert gap["buckets"] == 13
         assert len(table.coverage.gaps(noon, noon + timedelta(minutes=13), entity="b").to_pylist()) == 2
+
+
+def test_gaps_of_a_condition_are_those_of_entities_that_may_satisfy_it(folder: Lake) -> None:
+    table = folder.create_table("m.cpu", SCHEMA, **DEVICE)
+    table.append(rows_of("a", 0, 1, 3) + rows_of("b", 0, 3) + rows_of("c", 0, 1, 2, 3))
+
+    def missing(where: Any) -> list[str]:
+        gaps = table.coverage.gaps(where=where)
+        assert table.coverage.report(where=where).entities["gaps"].to_pylist().count(0) + gaps.num_rows == (
+            table.coverage.report(where=where).entities.num_rows
+        )
+        return [str(each) for each in gaps["device"].to_pylist()]
+
+    assert missing("device in ('b', 'c')") == ["b"]
+    assert missing(tidelake.col("device") > "a") == ["b"]
+    assert missing(~(tidelake.col("device") == "b")) == ["a"]
+    assert missing("device == 'a' or ts > '2026-01-01T00:00:00Z'") == ["a", "b"]  # another column decides nothing
+    assert missing("device == 'z'") == []
+    with pytest.raises(tidelake.InvalidInputError):
+        table.coverage.gaps(where="nothing == 1")

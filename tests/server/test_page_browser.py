@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Literal, TypeAlias
 from urllib.parse import urlencode
@@ -17,6 +16,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, Request, expect
 
 import tidelake
 from tests.support.browsers import browser as opened_browser
+from tests.support.looked_at import START, make_lake
 from tests.support.serving import Served, serving
 from tidelake.server.access import create_token
 
@@ -24,101 +24,14 @@ pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")  # of the dri
 
 Scheme: TypeAlias = Literal["light", "dark"]
 
-START = datetime(2026, 3, 14, 9, tzinfo=UTC)
 WITHIN_MS = 20_000  # machines that are busy with other tests take their time
-HOSTILE = {
-    "script": "<script>window.ran = 1</script>",
-    "image": "<img src=x onerror='window.ran = 1'>",
-    "turned": "abc \u202e fed \u2066 \u0007",
-    "long": "x" * 1_000_000,
-    "quoted": "\"'`${window.ran = 1}{{7*7}}</textarea></style>",
-}
 
 
 @pytest.fixture(scope="module")
 def lake_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("looked") / "lake"
-    with tidelake.connect(place, upkeep=False) as lake:
-        _logs(lake)
-        _metrics(lake)
-        _spans(lake)
-        _hostile(lake)
+    make_lake(place)
     return place
-
-
-def _logs(lake: tidelake.Lake) -> None:
-    columns = {"ts": "timestamp", "level": "string", "service": "string", "message": "string", "trace_id": "string",
-               "attributes": "dynamic"}  # fmt: skip
-    logs = lake.create_table("obs.logs", columns, time="ts")
-    rows = []
-    for n in range(3600):
-        bad = 2000 <= n < 2200 and n % 2 == 0
-        rows.append(
-            {
-                "ts": START + timedelta(seconds=n),
-                "level": "ERROR" if bad else "INFO",
-                "service": "payments" if bad else f"s{n % 3}",
-                "message": f"OutOfMemoryError in worker {n}" if bad else f"request {n} served",
-                "trace_id": f"t{n // 10}",
-                "attributes": {
-                    "http": {"status": 500 if bad else 200},
-                    "deploy": {"version": "2.4.1" if bad else "2.4.0"},
-                },
-            }
-        )
-    logs.append(rows)
-    logs.flush()
-
-
-def _metrics(lake: tidelake.Lake) -> None:
-    columns = {"ts": "timestamp", "host": "string", "memory": "real"}
-    metrics = lake.create_table("obs.metrics", columns, time="ts", bucket="1m", entity=["host"], coverage="track")
-    rows = [
-        {"ts": START + timedelta(minutes=n), "host": host, "memory": 50.0 + n}
-        for n in range(60)
-        for host in ("pay-1", "pay-2")
-        if host == "pay-1" or not 33 <= n < 48
-    ]
-    metrics.append(rows)
-
-
-def _spans(lake: tidelake.Lake) -> None:
-    columns = {"time": "timestamp", "start_time_unix_nano": "long", "duration_nano": "long", "trace_id": "string",
-               "span_id": "string", "parent_span_id": "string", "name": "string", "service_name": "string",
-               "status_code": "string"}  # fmt: skip
-    spans = lake.create_table("obs.otel_spans", columns, time="time")
-    at = int((START + timedelta(seconds=2000)).timestamp()) * 10**9
-    told = [("a", "", "GET /pay", 9), ("b", "a", "charge", 6), ("c", "b", "insert", 2), ("d", "zz", "orphan", 1)]
-    spans.append(
-        [
-            {"time": START + timedelta(seconds=2000), "start_time_unix_nano": at + n * 10**6,
-             "duration_nano": ms * 10**6, "trace_id": "t200", "span_id": id_, "parent_span_id": parent,
-             "name": name, "service_name": "payments",
-             "status_code": "ERROR" if id_ == "c" else "OK"}
-            for n, (id_, parent, name, ms) in enumerate(told)
-        ]
-    )  # fmt: skip
-
-
-def _hostile(lake: tidelake.Lake) -> None:
-    rows = [
-        {"ts": START, "message": text, "level": text[:40], "trace_id": "<b>", "tags": {text[:60]: [text[:60], None]}}
-        for text in HOSTILE.values()
-    ]
-    rows += [{"ts": START, "message": None, "level": None, "trace_id": None, "tags": None}]
-    columns = {
-        "ts": "timestamp",
-        "message": "string",
-        "level": "string",
-        "trace_id": "string",
-        "tags": "dynamic",
-        "x": "real",
-    }
-    table = lake.create_table("obs.hostile", columns, time="ts")
-    table.append([{**row, "x": float("nan")} for row in rows])
-    wide = lake.create_table("obs.wide", {"ts": "timestamp", **{f"c{n}": "long" for n in range(2000)}}, time="ts")
-    wide.append([{"ts": START, **{f"c{n}": n for n in range(2000)}}])
-    lake.create_table("shop.orders", {"ts": "timestamp", "n": "long"}, time="ts").append([{"ts": START, "n": 1}])
 
 
 @pytest.fixture(scope="module")
@@ -183,6 +96,16 @@ def asked(page: Page, text: str, **more: str) -> None:
     expect(page.locator(".told .facts")).to_contain_text("row")
 
 
+def take_keys(page: Page) -> None:
+    """Wait until a list of completions takes keys: one that has just come leaves them to what was typed before."""
+    options = page.locator(".cm-tooltip-autocomplete li")
+    expect(options.nth(1)).to_be_visible()
+    while options.first.get_attribute("aria-selected") == "true":
+        page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowUp")
+    expect(options.first).to_have_attribute("aria-selected", "true")
+
+
 def cells(page: Page, column: int) -> list[str]:
     return page.locator(f".tr [aria-colindex='{column}']").all_text_contents()
 
@@ -210,12 +133,11 @@ def test_completion_comes_from_the_server_while_typing(page: Page) -> None:
     page.keyboard.type("obs.logs | where serv")
     option = page.locator(".cm-tooltip-autocomplete li").first
     expect(option).to_contain_text("service")
-    page.wait_for_timeout(150)  # a list that has just changed does not take a key that was meant for the one before
-    page.keyboard.press("Tab")
+    option.click()
     page.keyboard.type(" == ")
     page.keyboard.press("Control+Space")
     expect(page.locator(".cm-tooltip-autocomplete li").first).to_contain_text("payments")
-    page.wait_for_timeout(150)
+    take_keys(page)
     page.keyboard.press("Enter")
     expect(page.locator(".cm-content")).to_contain_text('service == "payments"')
     page.keyboard.press("Control+Enter")
@@ -287,6 +209,40 @@ def test_a_chart_is_drawn_zoomed_and_hatched_where_nothing_is_held(page: Page) -
         expect(page.locator(".drawn figure, .drawn .cards").first).to_be_visible()
 
 
+@pytest.mark.parametrize(
+    ("language", "where"),
+    [
+        ("kql", "| where host in ('pay-2', 'pay-9') and memory > 0"),
+        ("kql", "| where host endswith '-2'"),
+        ("kql", "| where not(host == 'pay-1')"),
+        ("sql", "where host like '%-2' or host = 'nobody'"),
+    ],
+)
+def test_gaps_are_those_of_the_entities_that_a_question_may_be_about(page: Page, language: str, where: str) -> None:
+    text = {
+        "kql": f"obs.metrics\n{where}\n| summarize avg(memory) by bin(ts, 1m)",
+        "sql": f"select ts, avg(memory) memory from obs.metrics {where} group by ts order by ts",
+    }[language]
+    asked(page, text, l=language, tab="chart")
+    expect(page.locator(".drawn .plot")).to_have_attribute("aria-label", re.compile("1 window not held$"))
+    asked(page, text.replace("-2", "-1").replace("== 'pay-1'", "== 'pay-2'"), l=language, tab="chart")
+    expect(page.locator(".drawn .plot")).to_have_attribute("aria-label", re.compile("windows$"))
+
+
+def test_looks_in_sql_have_their_hits_above_them(page: Page) -> None:
+    where = "l.level = 'ERROR' and message <> 'limit; order by'"
+    text = f"select message, ts from obs.logs l -- from here\nwhere {where} order by ts limit 5;"
+    asked(page, text, l="sql")
+    expect(page.locator(".facts")).to_contain_text("5 rows")
+    plot = page.locator(".hits .plot")
+    expect(plot).to_have_attribute("aria-label", "hits over time, windows of 1m: 1 series, 4 windows")
+    page.get_by_role("button", name="Hide hits").click()
+    expect(plot).to_have_count(0)
+    for other in ("select max(ts) m from obs.logs", "select distinct level from obs.logs", "select 1 x"):
+        asked(page, other, l="sql")
+        expect(page.get_by_role("button", name="Hide hits")).to_have_count(0)
+
+
 def test_a_time_is_picked_on_what_the_table_holds(page: Page) -> None:
     asked(page, "obs.logs")
     page.locator("button.time").click()
@@ -329,6 +285,21 @@ def test_tables_show_fields_history_extents_and_coverage(page: Page) -> None:
     expect(page.locator(".facts")).to_contain_text("1,000 rows")
 
 
+def test_drift_is_a_time_line_of_what_came_and_what_grew(page: Page) -> None:
+    page.goto("/#/table/obs.drifted/drift")
+    lanes = page.locator(".drift [role=listitem]")
+    expect(lanes).to_have_count(2)
+    assert [each.all_text_contents() for each in (lanes.nth(0).locator("a"), lanes.nth(1).locator("a"))] == [
+        ["int", "long", "real"], ["string"],
+    ]  # fmt: skip
+    expect(page.locator(".list")).to_contain_text("long → real")
+    lanes.nth(0).locator("a").nth(1).click()
+    expect(page.get_by_role("button", name=re.compile("as of snapshot"))).to_be_visible()
+    expect(page.locator(".facts")).to_contain_text("2 rows")
+    page.goto("/#/table/obs.logs/drift")
+    expect(page.get_by_role("heading", name="No drift")).to_be_visible()
+
+
 def test_rows_are_watched_paused_and_none_is_lost(page: Page, served: Served, tokens: dict[str, str]) -> None:
     def send(*numbers: int) -> None:
         lines = [json.dumps({"ts": START.isoformat(), "level": "LIVE", "message": f"live {n}"}) for n in numbers]
@@ -337,10 +308,12 @@ def test_rows_are_watched_paused_and_none_is_lost(page: Page, served: Served, to
 
     page.goto("/#/tail?" + urlencode({"table": "obs.logs", "where": "level == 'LIVE'"}))
     expect(page.locator(".lamp")).to_have_text("listening")
-    page.wait_for_timeout(300)  # until it listens: what comes before is not new
+    page.get_by_role("button", name="Pause").click()  # before there was a row
     send(1, 2)
+    page.get_by_role("button", name="Resume").click()
     expect(page.locator(".told .facts")).to_contain_text("2 rows")
-    page.get_by_role("button", name="Pause").click()
+    page.keyboard.press(" ")
+    expect(page.locator(".lamp")).to_have_text("paused")
     send(3)
     page.get_by_role("button", name="Resume").click()
     expect(page.locator(".told .facts")).to_contain_text("3 rows")
@@ -382,7 +355,7 @@ def test_a_dashboard_is_made_and_asks_again_only_after_a_commit(
     page.on("request", lambda request: asks.append(request.url) if request.url.endswith("/v1/query") else None)
     with page.expect_response("**/v1/tables"):
         pass
-    page.wait_for_timeout(300)
+    page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
     assert asks == []
     line = json.dumps({"time": START.isoformat(), "trace_id": "t9", "span_id": "e", "service_name": "payments"})
     with served.client(tokens["all"]) as client:
@@ -485,6 +458,23 @@ def test_a_million_rows_are_held_sorted_and_scrolled(page: Page) -> None:
     expect(page.locator("#cell-0-0")).to_have_text("1,000,000")
 
 
+def test_values_and_rows_are_copied(page: Page, context: BrowserContext) -> None:
+    context.grant_permissions(["clipboard-read", "clipboard-write"])
+    asked(page, "obs.logs\n| where level == 'INFO' | order by ts asc | project message, attributes")
+    page.locator(".grid").focus()
+    page.keyboard.press("c")
+    expect(page.locator(".message")).to_have_text("copied")
+    assert page.evaluate("navigator.clipboard.readText()") == "request 0 served"
+    page.keyboard.press("Shift+C")
+    expect(page.locator(".message")).to_have_count(2)
+    row = json.loads(page.evaluate("navigator.clipboard.readText()"))
+    assert row["attributes"]["http"] == {"status": 200}
+    page.keyboard.press("Enter")
+    page.get_by_role("button", name="copy attributes.deploy.version").click()
+    expect(page.locator(".message")).to_have_count(3)
+    assert page.evaluate("navigator.clipboard.readText()") == "2.4.0"
+
+
 @pytest.mark.parametrize("form", ["CSV", "NDJSON", "Parquet", "Arrow"])
 def test_an_answer_is_downloaded(page: Page, form: str) -> None:
     asked(page, "obs.logs | where level == 'ERROR' | project ts, message")
@@ -549,16 +539,18 @@ def _light(colour: str) -> float:
 
 
 def test_everything_that_is_pressed_has_a_name(page: Page) -> None:
-    for where in (
-        "ask?q=obs.logs&row=1",
-        "tail?table=obs.logs",
-        "tables",
-        "table/obs.metrics/coverage",
-        "health",
-        "boards",
-    ):
+    views = {
+        "ask?q=obs.logs&row=1": ".row-panel",
+        "tail?table=obs.logs": ".lamp.listening",
+        "tables": ".list",
+        "table/obs.metrics/coverage": ".heat canvas",
+        "table/obs.drifted/drift": ".drift",
+        "health": ".list",
+        "boards": ".headline",
+    }
+    for where, shown in views.items():
         page.goto(f"/#/{where}")
-        page.wait_for_timeout(400)
+        expect(page.locator(shown).first).to_be_visible()
         nameless = page.evaluate(
             """() => [...document.querySelectorAll("button, a, input, select, [role=img], canvas")].filter((each) =>
                  each.offsetParent && !(each.ariaLabel || each.textContent.trim() || each.labels?.length || each.title

@@ -146,6 +146,58 @@ def test_coverage_tells_gaps_and_fractions(client: httpx.Client) -> None:
         assert client.get(f"/v1/coverage/{path}", params=params).status_code == 400, (path, params)
 
 
+@pytest.mark.parametrize(
+    ("question", "devices", "gaps"),
+    [
+        ({"kql": "m.cpu | where device in ('b', 'z')"}, 1, 1),
+        ({"kql": "m.cpu | where device startswith 'A' and load > 0"}, 1, 0),
+        ({"kql": "m.cpu | where device != 'a' or load > 3"}, 2, 1),
+        (
+            {"kql": "m.cpu | where load < 9 | extend d = tolower(device) | where d !in ('a', 'q') | project d, load"},
+            1,
+            1,
+        ),
+        ({"sql": "with own as (select * from m.cpu where lower(device) = 'a') select count(*) from own"}, 1, 0),
+        ({"sql": "select * from m.cpu where device in (select service from a.logs)"}, 2, 1),
+        ({"kql": "m.cpu | where device == 'nobody'"}, 0, 0),
+        ({"sql": "select count(*) from m.cpu where not device like '%a%'"}, 1, 1),
+        ({"kql": "union (m.cpu | where device == 'a'), (m.cpu | where device == 'b')"}, 2, 1),
+        ({"kql": "m.cpu | where device == 'b'", "snapshot": 1}, 0, 0),
+    ],
+)
+def test_coverage_is_of_the_entities_that_a_question_may_be_about(
+    client: httpx.Client, question: dict[str, Any], devices: int, gaps: int
+) -> None:
+    answer = client.post("/v1/coverage/m.cpu", params={"start": HOUR.format(0)}, json=question)
+    assert answer.status_code == 200, answer.text
+    assert (answer.json()["entities_total"], answer.json()["gaps_total"]) == (devices, gaps)
+
+
+def test_a_question_that_reads_no_coverage_of_a_table_is_refused(client: httpx.Client) -> None:
+    for table, question in (("m.cpu", "a.logs"), ("a.logs", "a.logs"), ("m.cpu", "m.cpu | wher"), ("m.nope", "m.cpu")):
+        assert client.post(f"/v1/coverage/{table}", json={"kql": question}).status_code in (400, 404)
+
+
+def test_drift_tells_what_each_version_of_a_schema_changed(client: httpx.Client, reader: tidelake.Lake) -> None:
+    table = reader.create_table("d.rows", {"ts": "timestamp", "n": "int"}, time="ts")
+    table.append([{"ts": HOUR.format(0), "n": 1}])
+    table.append([{"ts": HOUR.format(1), "n": 2**40, "city": "Oslo"}])
+    told = get(client, "/v1/tables/d.rows/drift")
+    first, *later = told["versions"]
+    assert (first["snapshot"], first["operation"], first["changes"][1]) == (
+        1, "create", {"column": "n", "was": None, "now": "int"},
+    )  # fmt: skip
+    changes = [change for each in later for change in each["changes"]]
+    assert {"column": "n", "was": "int", "now": "long"} in changes
+    assert {"column": "city", "was": None, "now": "string"} in changes
+    assert [each["version"] for each in told["versions"]] == list(range(1, told["total"] + 1))
+    assert all(each["snapshot"] > 1 and each["at"] for each in later)
+    table.expire(older_than="0s")
+    assert {each["at"] for each in get(client, "/v1/tables/d.rows/drift")["versions"]} == {None}
+    reader.drop_table("d.rows", purge=True)
+    assert client.get("/v1/tables/d.rows/drift").status_code == 404
+
+
 def test_what_runs_is_listed_and_stopped(served: Served, client: httpx.Client) -> None:
     answers: list[httpx.Response] = []
 

@@ -26,6 +26,9 @@ from pyroaring import BitMap64
 from tidelake.coverage.bitmaps import Runs, read_runs
 from tidelake.coverage.buckets import Bucket, Longs, to_ids
 from tidelake.errors import CorruptError, InvalidInputError
+from tidelake.model.predicate import Predicate
+from tidelake.pruning.outcomes import may_match
+from tidelake.pruning.statistics import UNKNOWN, ColumnStats, Stats
 
 NO_ENTITY = "[]"
 MARKED_CELLS = 1 << 24  # so many cells may be marked one by one, however few the rows…
@@ -152,6 +155,21 @@ def entity_values(text: str) -> list[Any]:
     """Return the values that name an entity."""
     values: list[Any] = orjson.loads(text)
     return values
+
+
+def may_concern(entities: pa.Table, where: Predicate) -> list[bool]:
+    """Say of each entity whether its rows may satisfy a condition, by the values that name it."""
+    return [
+        may_match(where, Stats(1, {name: _known(value) for name, value in named.items()}))
+        for named in entities.to_pylist()
+    ]
+
+
+def _known(value: Any) -> ColumnStats:
+    """Return what is known of a column that holds one value."""
+    if value is None:
+        return ColumnStats(nulls=1)
+    return ColumnStats(0, value, value, distinct=(value,)) if isinstance(value, str | int | float) else UNKNOWN
 
 
 def shown_entity(text: str, columns: Sequence[str]) -> str:

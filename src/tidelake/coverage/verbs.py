@@ -9,7 +9,7 @@ held nor missing. It does not change the table.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from html import escape
@@ -31,6 +31,7 @@ from tidelake.coverage.entities import (
     entity_text,
     entity_values,
     last_run,
+    may_concern,
     meet,
     missing,
     shown_entity,
@@ -41,6 +42,7 @@ from tidelake.coverage.entities import (
 from tidelake.coverage.fingerprint import Fingerprint
 from tidelake.coverage.schedule import bucketed, parse_schedule
 from tidelake.errors import InvalidInputError
+from tidelake.model.expression import parse_where
 from tidelake.model.predicate import And, Equals, Nanoseconds, Predicate, Range
 from tidelake.model.settings import RETAINED_FROM
 from tidelake.model.snapshot import Extent, Snapshot
@@ -50,6 +52,7 @@ STRIP_CELLS = 60  # of the heat strip in a report
 MAX_DRAWN = 100  # entities of a report, in a notebook
 
 Entity: TypeAlias = Any  # a value, several in the columns' order, or a mapping
+Judge: TypeAlias = Callable[[pa.Table], Sequence[bool]]  # says of each entity, by its columns, whether it is meant
 
 
 class Rows(Protocol):
@@ -185,14 +188,9 @@ class _Asked:
 
     def entity_columns(self, owner: Longs) -> dict[str, pa.Array]:
         """Return the values that name owners."""
-        if not self.index.entity:
-            return {}
-        values = list(zip(*orjson.loads(f"[{','.join(self.entities)}]"), strict=True))
-        columns, at = {}, pa.array(owner)
-        for number, name in enumerate(self.index.entity):
-            kind = self.snapshot.schema[name].type.arrow if name in self.snapshot.schema else pa.string()
-            columns[name] = pa.array(values[number] if values else [], kind).take(at)
-        return columns
+        at = pa.array(owner)
+        columns = _entity_columns(self.snapshot, self.index, self.entities)
+        return {name: values.take(at) for name, values in columns.items()}
 
     def times(self, numbers: Longs, keep: Any = None) -> pa.Array:
         """Return the beginnings of buckets, in the table's time zone."""
@@ -229,12 +227,14 @@ class Series:
         entity: Entity = None,
         schedule: Any = None,
         least: str | int = 1,
+        where: Predicate | str | Judge | None = None,
     ) -> pa.Table:
         """List what is missing: entity columns, ``start``, ``end`` and ``buckets``, in that order.
 
-        Shorter gaps than ``least``, a duration or a number of buckets, are left out.
+        Shorter gaps than ``least``, a duration or a number of buckets, are left out; with ``where``, those of entities
+        whose rows cannot satisfy it.
         """
-        asked = self._asked(start, end, entity, schedule)
+        asked = self._asked(start, end, entity, schedule, where=where)
         count, gaps = asked.index.bucket.count_of(least), asked.gaps
         if count > 1:
             keep = gaps.lengths >= count
@@ -304,6 +304,11 @@ class Series:
         limit_us = self._table.snapshot.settings.get(RETAINED_FROM)
         return None if limit_us is None else datetime.fromtimestamp(limit_us / 1e6, UTC)
 
+    @property
+    def is_of_numbers(self) -> bool:
+        """Whether the table counts by a whole number, and not by time."""
+        return not self._rules(self._table.snapshot).index.bucket.is_time
+
     def entities(self) -> pa.Table:
         """List the entities that hold anything."""
         asked = self._asked(None, None, None, "")
@@ -317,9 +322,13 @@ class Series:
         entity: Entity = None,
         schedule: Any = None,
         cells: int | None = None,
+        where: Predicate | str | Judge | None = None,
     ) -> CoverageReport:
-        """Return of each entity what it holds and what is missing, and how full each of so many parts is."""
-        asked = self._asked(start, end, entity, schedule)
+        """Return of each entity what it holds and what is missing, and how full each of so many parts is.
+
+        With ``where``, only of entities whose rows may satisfy it.
+        """
+        asked = self._asked(start, end, entity, schedule, where=where)
         held, gaps, count = asked.held, asked.gaps, len(asked.entities)
         buckets = _summed(held, held.lengths, count)
         longest = np.zeros(count, dtype=np.int64)
@@ -401,7 +410,16 @@ class Series:
             raise no_coverage(self._table.name)
         return rules
 
-    def _asked(self, start: Any, end: Any, entity: Entity, schedule: Any, *, extra: Sequence[Entity] = ()) -> _Asked:
+    def _asked(
+        self,
+        start: Any,
+        end: Any,
+        entity: Entity,
+        schedule: Any,
+        *,
+        extra: Sequence[Entity] = (),
+        where: Predicate | str | Judge | None = None,
+    ) -> _Asked:
         snapshot = self._table.snapshot
         if snapshot.is_keyed:
             pinned = self._table.pinned()
@@ -430,6 +448,12 @@ class Series:
             coverage, entities = whole, sorted({*whole.entities, *added}) if added else whole.entities
         if not index.entity and not entities:
             entities = [NO_ENTITY]
+        if where is not None and index.entity:
+            told = parse_where(where, columns=snapshot.schema.names) if isinstance(where, str) else where
+            named = pa.table(_entity_columns(snapshot, index, entities))
+            judged = told(named) if callable(told) else may_concern(named, told)
+            entities = [each for each, is_meant in zip(entities, judged, strict=True) if is_meant]
+            coverage = coverage.only(entities)
         runs = coverage.runs if coverage.entities == entities else _renumbered(coverage, entities)
         expected = self._expected(snapshot, bucket, schedule, (low, high))
         return _Asked(snapshot, index, entities, runs, low, high, expected)
@@ -499,6 +523,16 @@ def _entity(entity: Entity, names: Sequence[str]) -> list[Any]:
 def _whole_range(coverage: Coverage) -> tuple[int, int]:
     runs = coverage.runs
     return (int(runs.first.min()), int(runs.last.max())) if len(runs) else (0, -1)
+
+
+def _entity_columns(snapshot: Snapshot, index: Index, entities: Sequence[str]) -> dict[str, pa.Array]:
+    """Return the values that name entities."""
+    values = list(zip(*orjson.loads(f"[{','.join(entities)}]"), strict=True))
+    columns = {}
+    for number, name in enumerate(index.entity):
+        kind = snapshot.schema[name].type.arrow if name in snapshot.schema else pa.string()
+        columns[name] = pa.array(values[number] if values else [], kind)
+    return columns
 
 
 def _renumbered(coverage: Coverage, entities: Sequence[str]) -> Runs:

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tidelake.coverage.verbs import Series
+from tidelake.coverage.entities import may_concern
+from tidelake.coverage.verbs import Judge, Series
 from tidelake.dynamic.forms import decode
 from tidelake.handle.table_handle import TableHandle
 from tidelake.logical.frames import pandas_frame
-from tidelake.model.predicate import And, Equals, Predicate
 from tidelake.model.schema import JSON_FIELD
 from tidelake.model.svg import Gap
 from tidelake.pruning.plan import ScanPlan
@@ -163,18 +163,42 @@ class Result:
         told = self.render.kind if kind is None and self.render is not None and self.render.kind != "table" else kind
         return plot(self.to_arrow(), told, self._gaps)
 
+    def coverage_of(self, table: str) -> tuple[Series, Judge] | None:
+        """Return what a table that the query reads holds, in the state that it reads, and which entities it may mean.
+
+        None if it is not read, or does not count what it holds.
+        """
+        found = [scan for scan in self._scans if scan.table.name == table]
+        handle = found[0].table if found else None
+        if not isinstance(handle, TableHandle) or not handle.snapshot.settings.get("bucket"):
+            return None
+
+        def judge(entities: pa.Table) -> list[bool]:
+            judged = [self._may_be_about(scan, entities) for scan in found]
+            return [any(each) for each in zip(*judged, strict=True)]
+
+        return Series(handle, handle.coverage_store), judge
+
+    def _may_be_about(self, scan: Scan, entities: pa.Table) -> list[bool]:
+        """Say of each entity whether a scan may want rows of it: by what was pushed to it, and by all that is asked."""
+        where = scan.plan.question.where
+        pushed = [True] * entities.num_rows if where is None else may_concern(entities, where)
+        asked = self._runs.satisfying(self._prepared, scan, entities, self._budget)
+        return [one and other for one, other in zip(pushed, asked, strict=True)]
+
     def _gaps(self, start: float, end: float) -> list[Gap]:
         """Return the windows between two times that the only table of the query does not hold."""
-        handle = self._scans[0].table if len(self._scans) == 1 else None
-        if not isinstance(handle, TableHandle) or not handle.snapshot.settings.get("bucket"):
+        names = {scan.table.name for scan in self._scans}
+        found = self.coverage_of(names.pop()) if len(names) == 1 else None
+        if found is None or found[0].is_of_numbers:
             return []
-        entity = list(handle.snapshot.settings.get("entity") or ())
-        named = _named(self._scans[0].plan.question.where)
-        series = Series(handle, handle.coverage_store)
+        series, judge = found
         low, high = (datetime.fromtimestamp(each, UTC) for each in (start, end))
-        if entity and all(name in named for name in entity):
-            return gaps_between(series.gaps(low, high, entity=[named[name] for name in entity]), entity, 1)
-        return gaps_between(series.gaps(low, high), entity, series.report(low, high).entities.num_rows)
+        entities = series.report(low, high, where=judge).entities
+        if not entities.num_rows:
+            return [Gap(start, end, True, "")]
+        missing = series.gaps(low, high, where=judge)
+        return gaps_between(missing, missing.schema.names[:-3], entities.num_rows)
 
     def explain(self) -> str:
         """Say which engine runs the query, and draw of every table what pruning left."""
@@ -260,14 +284,3 @@ def _cell(value: Any) -> str:
     text = "" if value is None else value.isoformat(sep=" ") if isinstance(value, datetime) else str(value)
     text = text.replace("\n", "\\n")
     return text if len(text) <= CELL_LETTERS else text[: CELL_LETTERS - 1] + "…"
-
-
-def _named(where: Predicate | None) -> dict[str, Any]:
-    """Return the columns that a predicate holds to one value."""
-    match where:
-        case Equals(column=column, value=value):
-            return {column: value}
-        case And():
-            return {name: value for part in where.parts for name, value in _named(part).items()}
-        case _:
-            return {}

@@ -221,6 +221,9 @@ class _Runs:
             return local.schema_of(prepared, scans, budget, self.lake)
         return self.rows(prepared, scans, budget).schema
 
+    def satisfying(self, prepared: Prepared, scan: Scan, rows: pa.Table, budget: Budget) -> list[bool]:
+        return local.satisfying(prepared, scan, rows, budget)
+
     def frame(self, prepared: Prepared, scans: Sequence[Scan]) -> DataFrame:
         from tidelake.query.engines import spark
 

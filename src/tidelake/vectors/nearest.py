@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypedDict, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +28,7 @@ from tidelake.model.schema import DYNAMIC_FIELD
 from tidelake.model.snapshot import Snapshot
 from tidelake.model.times import When
 from tidelake.pruning.plan import Question
+from tidelake.scan.extents import Shape
 from tidelake.scan.questions import question_of
 from tidelake.vectors import quantizing
 from tidelake.vectors.codebook import Codebook, Effort, Mask
@@ -54,6 +55,18 @@ EXACT_ROWS = 20_000  # that a condition leaves, which are all measured: it takes
 Apart: TypeAlias = Sequence[npt.NDArray[np.uint32]]  # positions that are not among the codes, of each extent
 
 
+class Asking(TypedDict, total=False):
+    """What may be told of a search beside its column and its queries; ``Table.nearest`` says what each means."""
+
+    k: int
+    where: Predicate | str | None
+    start: When | None
+    end: When | None
+    recall: float | None
+    probes: int | None
+    metric: str | None
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Nearest:
     """The rows that are nearest to each query, nearest first."""
@@ -71,20 +84,14 @@ def nearest(
     column: str,
     query: Any,
     *,
-    k: int = 10,
-    where: Predicate | str | None = None,
-    start: When | None = None,
-    end: When | None = None,
     columns: Sequence[str] | None = None,
-    recall: float | None = None,
-    probes: int | None = None,
-    metric: str | None = None,
     dynamic: str = "json",
+    **asking: Unpack[Asking],
 ) -> pa.Table:
     """Return the rows nearest to one query or to each of several, as ``Table.nearest`` says."""
     check_form(dynamic)
     pinned = table.pinned()
-    asked, is_one = asked_of(pinned, column, query, k, where, start, end, recall, probes, metric)
+    asked, is_one = _asked_of(pinned, column, query, asking)
     question = question_of(pinned.name, pinned.snapshot, columns)
     if taken := {DISTANCE, QUERY}.intersection(question.columns):
         raise InvalidInputError("the answer has a column of that name: leave it out of columns", column=min(taken))
@@ -93,46 +100,27 @@ def nearest(
         return _table(found, question, None if is_one else QUERY, dynamic)
 
 
-def explain(
-    table: TableHandle,
-    column: str,
-    query: Any,
-    *,
-    k: int = 10,
-    where: Predicate | str | None = None,
-    start: When | None = None,
-    end: When | None = None,
-    recall: float | None = None,
-    probes: int | None = None,
-    metric: str | None = None,
-) -> str:
+def explain(table: TableHandle, column: str, query: Any, **asking: Unpack[Asking]) -> str:
     """Search, and say what was looked at."""
     pinned = table.pinned()
-    asked, _ = asked_of(pinned, column, query, k, where, start, end, recall, probes, metric)
+    asked, _ = _asked_of(pinned, column, query, asking)
     with pinned.reading():
         return described(search(pinned, asked).told, asked, pinned.name)
 
 
-def asked_of(
-    table: TableHandle,
-    column: str,
-    query: Any,
-    k: int,
-    where: Predicate | str | None,
-    start: When | None,
-    end: When | None,
-    recall: float | None,
-    probes: int | None,
-    metric: str | None,
-) -> tuple[Asked, bool]:
+def _asked_of(table: TableHandle, column: str, query: Any, asking: Asking) -> tuple[Asked, bool]:
     """Check what is asked of a table, and whether it is of one query alone."""
+    if unknown := asking.keys() - Asking.__annotations__.keys():
+        raise TypeError(f"a search has no argument {min(unknown)!r}")
     snapshot = table.snapshot
     vectors = vector_column(snapshot.schema, column)
     index = indexes_of(snapshot.settings, snapshot.schema).get(column)
+    metric, recall, probes = asking.get("metric"), asking.get("recall"), asking.get("probes")
     chosen = check_metric(metric) if metric is not None else index.metric if index is not None else "cosine"
     check_effort(recall, probes)
     queries, is_one = checked_queries(query, vectors, chosen)
-    return Asked(vectors, chosen, queries, check_k(k), where, start, end, recall, probes), is_one
+    where, start, end = asking.get("where"), asking.get("start"), asking.get("end")
+    return Asked(vectors, chosen, queries, check_k(asking.get("k", 10)), where, start, end, recall, probes), is_one
 
 
 def search(table: TableHandle, asked: Asked) -> Nearest:
@@ -289,10 +277,12 @@ def _table(found: Nearest, question: Question, query_column: str | None, dynamic
     ids = np.concatenate([np.empty(0, np.int64), *found.ids])
     every, places = np.unique(ids, return_inverse=True)
     arrow = pa.schema([_field(question, name) for name in question.columns])
-    parts = [found.sources[number].rows(question, positions) for number, positions in by_source(every)]
+    shape = Shape.of(question, question.columns)
+    parts = [found.sources[number].rows(shape, positions) for number, positions in by_source(every)]
     rows = pa.Table.from_batches([_shown(part, question, arrow) for part in parts], arrow)
-    rows = rows.take(pa.array(places)) if question.columns else rows
-    rows = table_in_form(rows.combine_chunks().to_reader(), dynamic) if question.columns else pa.table({})
+    rows = rows.take(pa.array(places)) if question.columns else pa.table({})
+    if any(field.metadata for field in arrow):  # dynamic values have forms
+        rows = table_in_form(rows.combine_chunks().to_reader(), dynamic)
     if query_column is not None:
         numbers = np.repeat(np.arange(len(found.ids)), [len(each) for each in found.ids])
         rows = rows.append_column(query_column, pa.array(numbers, pa.int64()))
@@ -307,6 +297,8 @@ def _field(question: Question, name: str) -> pa.Field:
 
 def _shown(batch: pa.RecordBatch, question: Question, arrow: pa.Schema) -> pa.RecordBatch:
     kinds = [question.schema[name].type for name in question.columns]
+    if all(kind.logical is None for kind in kinds):
+        return pa.RecordBatch.from_arrays(batch.columns, schema=arrow)
     arrays = [
         array if kind.logical is None else shown(array, kind, name)
         for array, kind, name in zip(batch.columns, kinds, question.columns, strict=True)

@@ -35,7 +35,7 @@ class Source(Protocol):
         """Return the vectors of rows by ascending positions, and which are there."""
         ...
 
-    def rows(self, question: Question, positions: Positions) -> pa.RecordBatch:
+    def rows(self, shape: Shape, positions: Positions) -> pa.RecordBatch:
         """Return columns of rows by ascending positions, as they are stored."""
         ...
 
@@ -65,9 +65,8 @@ class ExtentSource:
             there.append(valid_in(array)[own] if array.null_count else np.ones(len(own), np.bool_))
         return (found[0], there[0]) if len(found) == 1 else (np.concatenate(found), np.concatenate(there))
 
-    def rows(self, question: Question, positions: Positions) -> pa.RecordBatch:
+    def rows(self, shape: Shape, positions: Positions) -> pa.RecordBatch:
         """Return columns of rows by ascending positions, as they are stored."""
-        shape = Shape.of(question, question.columns)
         infos, parts = self.reader.metadata().blocks, []
         for number, own in self._by_block(positions):
             block = Block(number, infos[number].stats, 0, 0, True, int(self.firsts[number]))
@@ -75,6 +74,9 @@ class ExtentSource:
         return parts[0] if len(parts) == 1 else pa.concat_batches(parts)
 
     def _by_block(self, positions: Positions) -> Iterator[tuple[int, Positions]]:
+        if len(self.firsts) == 2:
+            yield 0, positions
+            return
         cuts = np.searchsorted(positions, self.firsts)
         for number in np.flatnonzero(np.diff(cuts)).tolist():
             yield number, positions[cuts[number] : cuts[number + 1]] - self.firsts[number]
@@ -100,9 +102,9 @@ class HotSource:
         array = self.batch.column(column)
         return matrix_of(array, dimensions)[positions], valid_in(array)[positions]
 
-    def rows(self, question: Question, positions: Positions) -> pa.RecordBatch:
+    def rows(self, shape: Shape, positions: Positions) -> pa.RecordBatch:
         """Return columns of rows by ascending positions, as they are stored."""
-        return self.batch.select(list(question.columns)).take(pa.array(positions))
+        return self.batch.select(shape.names).take(pa.array(positions))
 
 
 def matching(plan: ScanPlan, footers: Footers) -> Iterator[tuple[Extent, Positions]]:

@@ -22,11 +22,13 @@ from weakref import WeakSet
 
 import duckdb
 import pyarrow as pa
+from sqlglot import exp
 
 from tidelake.errors import QueryError
 from tidelake.handle.lake_handle import LakeHandle
 from tidelake.model.logical_types import Logical
 from tidelake.query.budget import Budget, Deadline
+from tidelake.query.conjuncts import conjuncts_of
 from tidelake.query.engines.complaints import complaint_of
 from tidelake.query.engines.streams import Stream
 from tidelake.query.functions.registry import register_duckdb
@@ -56,6 +58,7 @@ _SETTINGS = {
     "enable_external_access": "false",  # no files, no network
     "lock_configuration": "true",  # last: nothing can be set after it
 }
+_NUMBER = "\x01row"  # no column's name: control characters are refused
 # Types whose values are as wide in every row.
 _NARROW = frozenset(
     {"BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "FLOAT", "DOUBLE", "DATE", "TIMESTAMP"}
@@ -91,6 +94,46 @@ def schema_of(prepared: Prepared, scans: Sequence[Scan], budget: Budget, lake: L
         return pa.schema([]) if found is None else _started(found.limit(0), prepared)[1]
     except (duckdb.Error, pa.ArrowException, OSError, MemoryError) as error:
         raise _explained(error, streams, budget, prepared.text) from error
+    finally:
+        connection.close()
+
+
+def satisfying(prepared: Prepared, scan: Scan, rows: pa.Table, budget: Budget) -> list[bool]:
+    """Return which of some rows satisfy the conditions that a query has on a scan's table and that name only columns of
+    theirs; rows are not those of the table, and whatever cannot be asked of them rules nothing out.
+    """
+    names = {name for name, own in scan.ask.reference.spelled.items() if own in rows.schema.names}
+    for table in prepared.tree.find_all(exp.Table):
+        select = table.find_ancestor(exp.Select)
+        if table.name != scan.name or select is None or table.find_ancestor(exp.From) is None:
+            continue
+        where = select.args.get("where")
+        own = [
+            each
+            for each in conjuncts_of(where.this if where else None)
+            if not each.find(exp.Query)
+            and (columns := list(each.find_all(exp.Column)))
+            and all(column.name in names and column.table in ("", table.alias_or_name) for column in columns)
+        ]
+        if own:
+            asked = (
+                exp.select(exp.column(_NUMBER, quoted=True)).from_(table.copy()).where(*(each.copy() for each in own))
+            )
+            return _satisfying(render_query(asked, "duckdb", language=prepared.language), scan, rows, budget)
+    return [True] * rows.num_rows
+
+
+def _satisfying(text: str, scan: Scan, rows: pa.Table, budget: Budget) -> list[bool]:
+    spelled = {own: name for name, own in scan.ask.reference.spelled.items()}
+    given = rows.rename_columns([spelled[name] for name in rows.schema.names])
+    numbered = given.append_column(_NUMBER, pa.array(range(rows.num_rows), pa.int64()))
+    connection = _database(budget.engine_bytes).cursor()
+    try:
+        connection.register(scan.name, numbered)
+        found = {number for (number,) in connection.sql(text).fetchall()}
+        return [at in found for at in range(rows.num_rows)]
+    except duckdb.Error:
+        return [True] * rows.num_rows
     finally:
         connection.close()
 

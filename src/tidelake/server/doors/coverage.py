@@ -1,70 +1,114 @@
 """Say what a table holds and what is missing: gaps, and how full each stretch of time is, for a heat map.
 
 ``entity`` names one entity, a value for each entity column, in their order, by as many parameters of that name. With
-``resolution``, each entity has a row of fractions from 0 to 1; null is where nothing is expected. It does not read
-rows, but for those of a table with a key.
+``resolution``, each entity has a row of fractions from 0 to 1; null is where nothing is expected. Whoever sends a
+question, as to ``/v1/query``, is told of the entities that it may be about, in the state that it reads. It does not
+read rows, but for those of a table with a key.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
-from tidelake.coverage.verbs import Series
+from tidelake.coverage.verbs import Judge, Series
 from tidelake.errors import InvalidInputError
 from tidelake.handle.table_handle import TableHandle
 from tidelake.query.budget import Budget
 from tidelake.query.json_rows import json_value
+from tidelake.query.result import Result
 from tidelake.server.call import Answer
 from tidelake.server.doors.base import About, Asked, Door
+from tidelake.server.doors.rows import ASKED, question_of
 
 GAPS, MAX_GAPS = 1_000, 100_000
 MAX_CELLS = 2_000
 MAX_ENTITIES = 1_000
 
 
-async def answer_coverage(asked: Asked) -> Answer:
-    """Answer with how much of a range is held, and its gaps."""
-    told = asked.call.query
-    limit = asked.number("limit", GAPS, most=MAX_GAPS)
-    cells = asked.number("resolution", 0, most=MAX_CELLS)
-    entities = asked.number("entities", MAX_ENTITIES, least=1, most=MAX_ENTITIES)
-    start, end, schedule = told.get("start"), told.get("end"), told.get("schedule")
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What an address tells of a range, and how much is wanted of it."""
 
-    def look(budget: Budget | None = None) -> dict[str, Any]:
-        table = asked.table(asked.call.path["table"]).pinned()
-        entity = _entity(asked, table)
-        series = Series(table, table.coverage_store)
-        about = {"start": _bound(table, start), "end": _bound(table, end), "entity": entity, "schedule": schedule}
-        report = series.report(**about, cells=cells or None)
-        gaps = series.gaps(**about, least=_least(told.get("least", "1")))
+    start: str | None
+    end: str | None
+    schedule: str | None
+    least: str
+    limit: int
+    cells: int
+    entities: int
+
+    @classmethod
+    def of(cls, asked: Asked) -> _Told:
+        told = asked.call.query
+        return cls(
+            told.get("start"),
+            told.get("end"),
+            told.get("schedule"),
+            told.get("least", "1"),
+            asked.number("limit", GAPS, most=MAX_GAPS),
+            asked.number("resolution", 0, most=MAX_CELLS),
+            asked.number("entities", MAX_ENTITIES, least=1, most=MAX_ENTITIES),
+        )
+
+    def seen_in(self, series: Series, entity: list[Any] | None, where: Judge | None = None) -> dict[str, Any]:
+        """Return what a table holds of the range, of one entity or of those that are meant."""
+        is_counted = series.is_of_numbers
+        about: dict[str, Any] = {
+            "start": _bound(is_counted, self.start),
+            "end": _bound(is_counted, self.end),
+            "entity": entity,
+            "schedule": self.schedule,
+            "where": where,
+        }
+        report = series.report(**about, cells=self.cells or None)
+        gaps = series.gaps(**about, least=_least(self.least))
         found: dict[str, Any] = {
-            "table": table.name,
+            "table": report.table,
             "snapshot": report.snapshot,
             "bucket": report.bucket,
             "start": report.start,
             "end": report.end,
             "ratio": report.ratio,
-            "gaps": _rows(gaps.slice(0, limit)),
+            "gaps": _rows(gaps.slice(0, self.limit)),
             "gaps_total": gaps.num_rows,
             "entities_total": report.entities.num_rows,
         }
         if (expired := series.expired_before) is not None:
             found["expired"] = json_value(expired)
-        if cells:
+        if self.cells:
             found["windows"] = [json_value(each) for each in report.edges]
-            found["entities"] = _rows(report.entities.slice(0, entities))
-            found["matrix"] = [[None if cell < 0 else cell for cell in row] for row in report.strips[:entities]]
+            found["entities"] = _rows(report.entities.slice(0, self.entities))
+            found["matrix"] = [[None if cell < 0 else cell for cell in row] for row in report.strips[: self.entities]]
         return found
 
-    is_keyed = await asked.questions.looked(
-        asked.grant, lambda: asked.table(asked.call.path["table"]).snapshot.is_keyed
-    )
-    if is_keyed:  # its rows are read, which is a question like any other
-        running = asked.running(f"coverage of {asked.call.path['table']}", "coverage")
+
+async def answer_coverage(asked: Asked) -> Answer:
+    """Answer with how much of a range is held, and its gaps."""
+    told, name = _Told.of(asked), asked.call.path["table"]
+    if asked.call.body:
+        question, _ = question_of(asked)
+        return Answer.json(await asked.questions.whole(question, lambda result: _of_question(asked, told, result)))
+
+    def look(budget: Budget | None = None) -> dict[str, Any]:
+        table = asked.table(name).pinned()
+        return told.seen_in(Series(table, table.coverage_store), _entity(asked, table))
+
+    if await asked.questions.looked(asked.grant, lambda: asked.table(name).snapshot.is_keyed):
+        running = asked.running(f"coverage of {name}", "coverage")  # its rows are read: a question like any other
         return Answer.json(await asked.questions.worked(running, look))
     return Answer.json(await asked.questions.looked(asked.grant, look))
+
+
+def _of_question(asked: Asked, told: _Told, result: Result) -> dict[str, Any]:
+    table = asked.table(asked.call.path["table"])
+    found = result.coverage_of(table.name)
+    if found is None:
+        raise InvalidInputError("the question reads nothing of a table that counts", table=table.name, kind="not_asked")
+    series, judge = found
+    return told.seen_in(series, _entity(asked, table), judge)
 
 
 def _rows(table: pa.Table) -> list[dict[str, Any]]:
@@ -88,9 +132,9 @@ def _entity(asked: Asked, table: TableHandle) -> list[Any] | None:
         raise InvalidInputError("an entity's value does not fit its column", kind="bad_parameter") from error
 
 
-def _bound(table: TableHandle, text: str | None) -> Any:
+def _bound(is_number: bool, text: str | None) -> Any:
     """Return one end of a range: a time, or a number where the table counts by one."""
-    if text is None or table.snapshot.settings.get("index") is None:
+    if text is None or not is_number:
         return text
     try:
         return int(text)
@@ -106,7 +150,7 @@ DOORS = (
     Door(
         "/v1/coverage/{table}",
         answer_coverage,
-        ("GET",),
+        ("GET", "POST"),
         about=About(
             "What a table holds and what is missing.",
             {
@@ -119,6 +163,7 @@ DOORS = (
                 "resolution": "into how many windows the range is cut, for a matrix of fractions",
                 "entities": "rows of the matrix at most",
             },
+            ASKED,
         ),
     ),
 )

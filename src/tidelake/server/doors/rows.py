@@ -41,7 +41,7 @@ TYPES = {
 LANGUAGES = ("sql", "kql")
 
 _BY_TYPE = {kind.partition(";")[0]: form for form, kind in TYPES.items()}
-_SAID = {
+ASKED = {
     "sql": "a question in SQL",
     "kql": "or one in KQL",
     "query": "or one in the language that is named",
@@ -54,7 +54,7 @@ _SAID = {
     "snapshot": "the table as it was in this snapshot, or one for each table by its name",
     "budget": "seconds, memory, read",
 }
-_KNOWN = frozenset(_SAID)
+_KNOWN = frozenset(ASKED)
 
 
 async def answer_query(asked: Asked) -> Answer | Streamed:
@@ -139,7 +139,7 @@ def _told_of(asked: Asked) -> tuple[str, Language, dict[str, Any]]:
         told = _object(call.body)
         if unknown := sorted(set(told) - _KNOWN):
             raise InvalidInputError(
-                "a question has no such member", unknown=unknown[0][:40], known=", ".join(_SAID), kind="bad_body"
+                "a question has no such member", unknown=unknown[0][:40], known=", ".join(ASKED), kind="bad_body"
             )
     elif call.content_type == FORM:
         told = dict(asked.pairs)
@@ -181,14 +181,14 @@ def _accepted(accept: str) -> str:
     raise Unsupported("rows in this form are not known", accept=accept[:80], known=", ".join(_BY_TYPE))
 
 
-_QUERY = {name: said for name, said in _SAID.items() if name not in ("parameters", "budget")}
+_QUERY = {name: said for name, said in ASKED.items() if name not in ("parameters", "budget")}
 
 DOORS = (
-    Door("/v1/query", answer_query, ("POST", "GET"), about=About("The rows of a question.", _QUERY, _SAID)),
+    Door("/v1/query", answer_query, ("POST", "GET"), about=About("The rows of a question.", _QUERY, ASKED)),
     Door(
         "/v1/explain",
         answer_explain,
         ("POST", "GET"),
-        about=About("What a question would read, without reading it.", _QUERY, _SAID),
+        about=About("What a question would read, without reading it.", _QUERY, ASKED),
     ),
 )

@@ -10,12 +10,15 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 from tidelake.catalog.protocol import HotHeader
 from tidelake.errors import NotFoundError
 from tidelake.handle.table_handle import TableHandle
 from tidelake.lake import Lake
+from tidelake.model.drift import changes_between
+from tidelake.model.schema import Schema
 from tidelake.model.settings import TableSettings
 from tidelake.model.snapshot import Counts, Extent, Scope, Snapshot
 from tidelake.model.times import time_text
@@ -26,6 +29,7 @@ from tidelake.server.doors.base import About, Asked, Door
 EXAMPLES = 20  # values of a field that has few
 TEXT_SHOWN = 256  # characters of a bound or an example
 PAGE, MAX_PAGE = 1_000, 10_000
+MAX_VERSIONS = 200  # of a schema, each of which is read whole
 SPANS_KEPT = 4_096  # of tables, whose first and last times are remembered
 
 Span = tuple[int | None, int | None]
@@ -51,6 +55,31 @@ async def answer_history(asked: Asked) -> Answer:
         return [_snapshot(each) for each in found]
 
     return Answer.json({"snapshots": await _looked(asked, look)})
+
+
+async def answer_drift(asked: Asked) -> Answer:
+    """Answer with the versions of a table's schema, the oldest first: what each changed, and which snapshot brought it.
+
+    Of a version that is older than the snapshots that are retained, nobody knows any more when it came.
+    """
+
+    def look() -> dict[str, Any]:
+        table = asked.table(asked.call.path["table"])
+        retained = table.catalog.history(table.scope, limit=MAX_PAGE)
+        brought = {each.schema.version: each for each in retained}  # the newest come first, so the earliest stays
+        if retained and retained[-1].sequence > 1:
+            brought.pop(retained[-1].schema.version)
+        last = table.snapshot.schema.version
+        shown = range(max(1, last - MAX_VERSIONS + 1), last + 1)
+        before = table.catalog.schema(table.info.id, shown[0] - 1) if shown[0] > 1 else None
+        versions = []
+        for number in shown:
+            schema = table.catalog.schema(table.info.id, number)
+            versions.append(_version(schema, before, brought.get(number)))
+            before = schema
+        return {"versions": versions, "total": last, "snapshot": table.snapshot.sequence}
+
+    return Answer.json(await _looked(asked, look))
 
 
 async def answer_extents(asked: Asked) -> Answer:
@@ -176,6 +205,16 @@ def _snapshot(snapshot: Snapshot) -> dict[str, Any]:
     }
 
 
+def _version(schema: Schema, before: Schema | None, brought: Snapshot | None) -> dict[str, Any]:
+    return {
+        "version": schema.version,
+        "snapshot": None if brought is None else brought.sequence,
+        "at": None if brought is None else time_text(brought.committed_us * 1000),
+        "operation": None if brought is None else brought.operation,
+        "changes": [asdict(each) for each in changes_between(before, schema)],
+    }
+
+
 def _times(low_ns: int | None, high_ns: int | None) -> dict[str, str | None]:
     return {
         "start": None if low_ns is None else time_text(low_ns),
@@ -247,6 +286,12 @@ DOORS = (
         about=About(
             "A table's snapshots, the newest first.", {"limit": _LIMIT, "before": "only those before this snapshot"}
         ),
+    ),
+    Door(
+        "/v1/tables/{table}/drift",
+        answer_drift,
+        ("GET",),
+        about=About("How a table's schema came to be: what each version changed, the oldest first."),
     ),
     Door(
         "/v1/tables/{table}/extents",

@@ -111,7 +111,8 @@ export function save(blob, name) {
   setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
 }
 
-// Events as the server sends them, each with its name, its id and what it says; ends when stop does.
+// Events as the server sends them, each with its name, its id and what it says, which may be nothing: then only the
+// place has moved. Ends when stop does.
 export async function* events(path, { stop, headers = {} } = {}) {
   const answer = await call(path, { stop, headers: { accept: "text/event-stream", ...headers } });
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
@@ -131,7 +132,7 @@ export async function* events(path, { stop, headers = {} } = {}) {
         else if (field === "id") event.id = told;
         else if (field === "data") event.data.push(told);
       }
-      if (event.data.length) yield { ...event, data: event.data.join("\n") };
+      if (event.data.length || event.id) yield { ...event, data: event.data.join("\n") };
     }
   }
 }

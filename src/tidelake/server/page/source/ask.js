@@ -1,9 +1,9 @@
 // The view in which one asks: editor, answer, and what can be done with it. The address holds all of it.
 import { Grid, rowsTold } from "./grid.js";
 import { Chart, TimeChart, isDrawable } from "./chart.js";
-import { LANGUAGES, Running, gapsOf, ownParameters } from "./asking.js";
+import { LANGUAGES, Running, gapsOf, ownParameters, tableOf } from "./asking.js";
 import { ask, download, session } from "./api.js";
-import { binFor, binText, column, composed, condition, hits, isLook, sourceOf, withCondition } from "./compose.js";
+import { binFor, binText, column, condition, hits, isLook, sourceOf, withCondition } from "./compose.js";
 import { classes, html, useEffect, useMemo, useRef, useState } from "./core.js";
 import { Editor } from "./editor.js";
 import { LEVEL_NAMES, iso, levelOf, size, span } from "./format.js";
@@ -68,7 +68,7 @@ function Answered({ running, params, language, info, filter, grid }) {
   const { answer } = state;
   const [sort, setSort] = useState(null), [withHits, setHits] = useState(true);
   useEffect(() => setSort(null), [answer]);
-  const about = useAsked(() => { const name = fullName(sourceOf(state.text ?? "", language)); return name ? tableInfo(name) : null; }, [state.text, language]).value;
+  const about = useAsked(() => { const name = tableOf(state.text ?? "", language); return name ? tableInfo(name) : null; }, [state.text, language]).value;
   const window = state.range ?? state.window ?? (about?.start && about.end ? { start: about.start, end: about.end + 1 } : null);
   if (state.status === "idle") return html`<${Start} />`;
   if (!answer) return state.status === "busy" ? html`<${Busy}>asking${state.heard ? ` · ${size(state.heard)}` : ""}</${Busy}>` : html`<div class="fillup"></div>`;
@@ -108,7 +108,7 @@ function Drawn({ state, info, onZoom, params }) {
   const times = own.columns.find((each) => each.kind === "time");
   const kind = params.kind ?? state.render?.kind ?? (times ? "timechart" : "barchart");
   const window = useMemo(() => state.range ?? edges(times, own.rows), [state.answer, state.range]);
-  const gaps = useAsked((stop) => (times ? gapsOf(info, window, state.text, stop) : []), [state.answer, info, window]).value ?? NONE;
+  const gaps = useAsked((stop) => (times ? gapsOf(info, window, state, stop) : []), [state.answer, info, window]).value ?? NONE;
   return html`<div class="drawn">
     <div class="kinds" role="radiogroup" aria-label="kind of chart">${KINDS.map((each) => html`<button key=${each} role="radio" aria-checked=${kind === each} class=${classes("chip", kind === each && "on")} onClick=${() => adjust({ kind: each })}>${each.replace("chart", "") || each}</button>`)}
       ${times && html`<span class="dim small">drag to zoom</span>`}</div>
@@ -124,9 +124,9 @@ function Hits({ state, info, window, language, onZoom }) {
     if (!window) return null;
     const bin = binFor(window.end - window.start, HIT_WINDOWS);
     const level = info.columns?.find?.((each) => LEVEL_NAMES.has(each.name.toLowerCase()) && each.type === "string")?.name;
-    const text = hits(composed(state.text, language, {}).sent === state.text ? state.text : state.sent, language, { timeColumn: info.time, bin: binText(bin), level });
+    const text = hits(state.sent, language, { timeColumn: info.time, bin, level });
     if (!text) return null;
-    const [answer, gaps] = await Promise.all([ask(language, text, { stop, about: state.about }), gapsOf(info, window, state.text, stop)]);
+    const [answer, gaps] = await Promise.all([ask(language, text, { stop, about: state.about }), gapsOf(info, window, state, stop)]);
     const data = alongAxis(answer);
     if (data) data.series.sort((a, b) => weight(a.name) - weight(b.name));
     return { data, gaps, bin, colours: level ? data?.series.map((each) => levelOf(each.name)) : undefined, level };

@@ -1,6 +1,6 @@
 // One question at a time, from the view that the address holds to its answer: run, stop, what went wrong and where. Also
 // what belongs to it: the table it is about, the windows that table does not hold. It does not draw.
-import { ask, askProm, get } from "./api.js";
+import { ask, askProm, call, post } from "./api.js";
 import { computed, signal } from "./core.js";
 import { binFor, binText, composed, parameters, renderOf, sourceOf } from "./compose.js";
 import { instant, iso } from "./format.js";
@@ -70,17 +70,21 @@ function placed(sent, back, place) {
   return back(lines.reduce((size, line) => size + line.length + 1, 0) + place.column - 1);
 }
 
+// The full name of the table that a question is about.
+export const tableOf = (text, language) => fullName(language === "promql" ? "prom_samples" : sourceOf(text, language));
+
 // The times that the table of a question holds.
 async function heldWindow(text, language) {
-  const name = language === "promql" ? fullName("prom_samples") : fullName(sourceOf(text, language));
+  const name = tableOf(text, language);
   const info = name ? await tableInfo(name).catch(() => null) : null;
   if (info?.start && info.end && info.end > info.start) return { start: info.start, end: info.end + 1 };
   const end = Date.now();
   return { start: end - 3_600_000, end };
 }
 
-// Windows that a table does not hold, between two times: by its coverage, and before and after all that it has.
-export async function gapsOf(info, window, text = "", stop = undefined) {
+// Windows that a table does not hold, between two times: by its coverage, and before and after all that it has. The
+// server finds the entities that the question, { language, sent, about }, may be of, in the state that it reads.
+export async function gapsOf(info, window, asked, stop = undefined) {
   if (!info || !window) return [];
   const outside = [];
   const slack = (window.end - window.start) / 100; // a window of the chart may begin before its first row
@@ -88,23 +92,12 @@ export async function gapsOf(info, window, text = "", stop = undefined) {
   if (info.end && window.end > info.end + slack) outside.push({ start: Math.max(info.end, window.start), end: window.end, isWhole: true });
   const { bucket, entity = [] } = info.settings ?? {};
   if (!bucket) return outside;
-  const told = await get(`/v1/coverage/${encodeURIComponent(info.name)}`, { start: iso(window.start), end: iso(window.end), limit: 2000 }, { stop }).catch(() => null);
+  const query = new URLSearchParams({ start: iso(window.start), end: iso(window.end), limit: 2000 });
+  const place = `/v1/coverage/${encodeURIComponent(info.name)}?${query}`;
+  const told = await (asked.language === "promql" ? call(place, { stop }) : post(place, { [asked.language]: asked.sent, ...asked.about }, { stop })).then((answer) => answer.json()).catch(() => null);
   if (!told) return outside;
-  const wanted = named(text, entity);
-  const gaps = told.gaps.map((gap) => ({ start: instant(gap.start), end: instant(gap.end), who: entity.map((name) => gap[name]).join(" · "), gap }))
-    .filter((each) => Object.entries(wanted).every(([name, value]) => String(each.gap[name]) === value));
-  const entities = Object.keys(wanted).length === entity.length ? 1 : told.entities_total ?? 1;
-  return [...outside, ...cut(gaps, entities)];
-}
-
-// Entities that a question names outright.
-function named(text, entity) {
-  const found = {};
-  for (const name of entity) {
-    const match = new RegExp(`\\b${name.replace(/\W/g, "\\$&")}\\s*==?\\s*["']([^"']*)["']`).exec(text);
-    if (match) found[name] = match[1];
-  }
-  return found;
+  if (!told.entities_total && entity.length) return [{ start: window.start, end: window.end, isWhole: true }];
+  return [...outside, ...cut(told.gaps.map((gap) => ({ start: instant(gap.start), end: instant(gap.end), who: entity.map((name) => gap[name]).join(" · ") })), told.entities_total)];
 }
 
 // Gaps of many entities as windows: whole where nobody is held, in part where somebody is.

@@ -1,9 +1,8 @@
 // Dashboards: several questions side by side, kept as one document of the lake. A panel is asked again only when a commit
 // was seen in its table: when nothing was committed, nothing is asked. It does not keep answers.
-import { LANGUAGES, Running, gapsOf } from "./asking.js";
+import { LANGUAGES, Running, gapsOf, tableOf } from "./asking.js";
 import { session } from "./api.js";
 import { Chart } from "./chart.js";
-import { sourceOf } from "./compose.js";
 import { classes, html, useEffect, useMemo, useRef, useState } from "./core.js";
 import { listed, nameFor, read, remove, revisions, write } from "./documents.js";
 import { Editor } from "./editor.js";
@@ -12,7 +11,7 @@ import { Grid } from "./grid.js";
 import { Busy, Empty, Wrong, useAsked } from "./shell.js";
 import { edges } from "./series.js";
 import { TimePicker } from "./timepicker.js";
-import { address, adjust, fullName, go, loadTables, range, route, say, tableInfo, tables } from "./state.js";
+import { address, adjust, go, loadTables, range, route, say, tableInfo, tables } from "./state.js";
 
 const NONE = [];
 const KIND = "dashboard", EVERY_MS = 3000;
@@ -64,7 +63,7 @@ export function Board() {
   const put = (at, panel) => setPanels(at < panels.length ? panels.map((each, place) => (place === at ? panel : each)) : [...panels, panel]);
   const move = (at, by) => setPanels(panels.toSpliced(at, 1).toSpliced(Math.max(0, at + by), 0, panels[at]));
   const drop = async () => { await remove(KIND, name, loaded.value.revision).catch((error) => say(error.message, "bad")); go("boards"); };
-  const table = fullName(sourceOf(panels[0]?.text ?? "", panels[0]?.language ?? "kql"));
+  const table = tableOf(panels[0]?.text ?? "", panels[0]?.language ?? "kql");
   return html`<section class="board pad scroll">
     <header class="headline"><h2>${line(name, 100)}</h2>${params.revision && html`<button class="chip travel" onClick=${() => adjust({ revision: null })}>revision ${params.revision} ×</button>`}
       <${TimePicker} table=${table} open=${isPicking} setOpen=${setPicking} /><div class="spring"></div>
@@ -86,13 +85,13 @@ function Revisions({ name }) {
 export function Panel({ panel, tools }) {
   const running = useMemo(() => new Running(), []);
   const { text, language = "kql" } = panel, state = running.state.value;
-  const source = fullName(sourceOf(text, language) ?? (language === "promql" ? "prom_samples" : null));
+  const source = tableOf(text, language);
   const snapshot = tables.value?.find((each) => each.name === source)?.snapshot; // what changes it is a commit
   const span = range.value;
   useEffect(() => { if (tables.peek() !== null) running.run({ text, language, range: span, params: route.peek().params, keep: false }); }, [text, language, span?.told ?? span?.start, span?.told ? null : span?.end, source, snapshot, tables.value === null]);
   useEffect(() => () => running.stop(), []);
   const window = useMemo(() => state.range ?? edges(state.answer?.columns.find((each) => each.kind === "time"), state.answer?.rows), [state.answer]);
-  const gaps = useAsked(async (stop) => (source && window ? gapsOf(await tableInfo(source), window, text, stop) : []), [state.answer]).value ?? NONE;
+  const gaps = useAsked(async (stop) => (source && window ? gapsOf(await tableInfo(source), window, state, stop) : []), [state.answer]).value ?? NONE;
   const { answer } = state, kind = panel.kind ?? state.render?.kind ?? "timechart";
   return html`<article class=${classes("panel", panel.wide && "wide")} aria-label=${panel.title} data-runs=${state.status}>
     <header><b>${line(panel.title || "untitled", 80)}</b><div class="spring"></div>${tools || html`<a class="dim small" href=${address("ask", { q: text, l: language === "kql" ? null : language, from: route.value.params.from, to: route.value.params.to })}>open</a>`}</header>

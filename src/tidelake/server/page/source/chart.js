@@ -2,12 +2,18 @@
 // every time chart, because no line there does not mean zero. It does not ask: values and gaps are given.
 import uPlot from "uplot";
 import { classes, html, useLayoutEffect, useRef, useState } from "./core.js";
-import { brief, count, line, number, plural, span, time } from "./format.js";
+import { LEVEL_NAMES, brief, count, levelOf, line, number, plural, span, time } from "./format.js";
 import { alongAxis, broken, byName, columnsOf, stepOf } from "./series.js";
 import { isDark } from "./state.js";
 
 const COLOURS = 10;
 const LEVEL_COLOURS = { bad: "--bad", warn: "--warn", note: "--series-1", "": "--series-0", dim: "--ink-4" };
+
+// Levels have their own colours, where these tell all series apart.
+function levelsOf(name, values) {
+  const found = name && LEVEL_NAMES.has(name.toLowerCase()) ? values.map(levelOf) : [];
+  return found.length && new Set(found).size === found.length ? found : undefined;
+}
 
 export const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 export const colourAt = (at) => css(`--series-${at % COLOURS}`);
@@ -143,17 +149,18 @@ function hatched(u, gaps, scale) {
 }
 
 function Bars({ answer, isUpright }) {
-  const data = byName(answer);
+  const data = byName(answer, true);
   if (!data) return html`<${Nothing} />`;
+  const paints = levelsOf(data.by, data.values)?.map((each) => `var(${LEVEL_COLOURS[each]})`) ?? data.values.map((_, at) => `var(--series-${at % COLOURS})`);
   const shown = data.rows.slice(0, isUpright ? 60 : 200);
   const most = Math.max(...shown.flatMap((row) => row.values.map((value) => Math.abs(value ?? 0))), 0) || 1;
   return html`<figure class=${classes("bars", isUpright && "upright")} role="table" aria-label="bars">
     ${shown.map((row, at) => html`<div class="bar" role="row" key=${at}>
       <span class="name" role="rowheader" title=${line(row.name, 300)}>${line(row.name, 80)}</span>
-      <span class="track" role="cell">${row.values.map((value, place) => html`<span key=${place} class="fill" style=${{ [isUpright ? "height" : "width"]: `${(Math.abs(value ?? 0) / most) * 100}%`, background: `var(--series-${place % COLOURS})` }}><b>${value === null ? "null" : number(value)}</b></span>`)}</span>
+      <span class="track" role="cell">${row.values.map((value, place) => html`<span key=${place} class="fill" style=${{ [isUpright ? "height" : "width"]: `${(Math.abs(value ?? 0) / most) * 100}%`, background: paints[place] }}><b>${value === null ? "" : number(value)}</b></span>`)}</span>
     </div>`)}
-    ${data.values.length > 1 && html`<figcaption class="legend">${data.values.map((name, at) => html`<span class="entry" key=${name}><i style=${{ background: `var(--series-${at % COLOURS})` }}></i>${line(name, 48)}</span>`)}</figcaption>`}
-    ${data.rows.length > shown.length && html`<p class="dim">${count(answer.rows - shown.length)} more are among the rows</p>`}
+    ${data.values.length > 1 && html`<figcaption class="legend">${data.values.map((name, at) => html`<span class="entry" key=${name}><i style=${{ background: paints[at] }}></i>${line(name, 48)}</span>`)}</figcaption>`}
+    ${data.rows.length > shown.length && html`<p class="dim">${count(data.rows.length - shown.length)} more are among the rows</p>`}
   </figure>`;
 }
 
@@ -202,7 +209,7 @@ export function Chart({ answer, render, gaps, window, onZoom, height }) {
   if (kind === "bars" || (kind === "columns" && !times.length)) return html`<${Bars} answer=${answer} isUpright=${kind === "columns"} />`;
   const data = alongAxis(answer);
   if (!data || !data.x.length) return byName(answer) ? html`<${Bars} answer=${answer} />` : html`<${Nothing} />`;
-  return html`<${TimeChart} data=${data} kind=${kind === "columns" ? "bars" : kind} stacked=${render?.stacked || kind === "columns" || render?.kind === "stackedareachart"} gaps=${data.isTime ? gaps : []} window=${data.isTime ? window : null} onZoom=${data.isTime ? onZoom : null} height=${height} label=${render?.title ?? render?.kind ?? "chart"} />`;
+  return html`<${TimeChart} data=${data} kind=${kind === "columns" ? "bars" : kind} stacked=${render?.stacked || kind === "columns" || render?.kind === "stackedareachart"} gaps=${data.isTime ? gaps : []} window=${data.isTime ? window : null} onZoom=${data.isTime ? onZoom : null} height=${height} colours=${levelsOf(data.by.length === 1 ? data.by[0] : null, data.series.map((each) => each.name))} label=${render?.title ?? render?.kind ?? "chart"} />`;
 }
 
 export const isDrawable = (answer) => Boolean(answer && answer.rows && byNameOrAxis(answer));

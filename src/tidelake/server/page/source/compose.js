@@ -5,6 +5,9 @@ import { iso } from "./format.js";
 const NAME = /^[A-Za-z_][A-Za-z0-9_]*$/;
 const LOOKS = new Set(["where", "filter", "take", "limit", "order", "sort", "top", "project", "project-away", "project-keep", "project-reorder", "project-rename", "extend", "serialize", "as"]);
 
+const OTHERS = new Set(["group", "having", "distinct", "join", "union", "intersect", "except", "qualify", "lateral", "pivot", "unpivot"]);
+const AGGREGATES = /\b(?:count|sum|avg|mean|min|max|median|mode|first|last|any_value|\w*(?:percentile|quantile|stddev|variance|var_|_agg|collect_|approx_|explode)\w*)\s*\(/i;
+
 // Walk over a text; what is inside quotes, comments and brackets is skipped. Yields [place, character] at the top.
 export function* top(text, language) {
   let depth = 0;
@@ -72,7 +75,10 @@ export function sourceOf(text, language) {
 
 // Whether each row of the answer is a row of the table, so that hits over time mean something.
 export function isLook(text, language) {
-  if (language === "sql") return /^\s*select\b/i.test(text) && !/\b(group\s+by|count\s*\(|sum\s*\(|avg\s*\(|min\s*\(|max\s*\(|distinct|join)\b/i.test(text) && Boolean(sourceOf(text, language));
+  if (language === "sql") {
+    const { from, others } = clauses(text);
+    return from > 0 && /^\s*select\b/i.test(text) && !others.length && Boolean(sourceOf(text, language)) && !AGGREGATES.test(text.slice(0, from));
+  }
   return language === "kql" && Boolean(sourceOf(text, language)) && stages(text).slice(1).every((stage) => LOOKS.has(stage.word));
 }
 
@@ -195,15 +201,30 @@ export function withCondition(text, language, told) {
 
 // Hits over time of a question that looks at rows: its conditions, counted in windows, by level where there is one.
 export function hits(text, language, { timeColumn, bin, level }) {
-  const ts = column(timeColumn, language);
+  const ts = column(timeColumn, language), by = level ? `, ${column(level, language)}` : "";
   if (language === "kql") {
     const all = stages(text);
     const lets = text.slice(0, all[0].from);
     const kept = all.slice(1).filter((stage) => ["where", "filter", "extend"].includes(stage.word)).map((stage) => `| ${stage.text}`);
-    const by = level ? `, ${column(level, "kql")}` : "";
-    return `${lets}${all[0].text}\n${kept.join("\n")}\n| summarize hits = count() by ${ts} = bin(${ts}, ${bin})${by} | order by ${ts} asc`;
+    return `${lets}${all[0].text}\n${kept.join("\n")}\n| summarize hits = count() by ${ts} = bin(${ts}, ${binText(bin)})${by} | order by ${ts} asc`;
   }
-  return null;
+  const { from, order } = clauses(text);
+  const micros = bin * 1000;
+  return `select timestamp_micros(unix_micros(${ts}) - pmod(unix_micros(${ts}), ${micros})) as ${ts}${by}, count(*) as hits\n${text.slice(from, order)}\ngroup by 1${level ? ", 2" : ""} order by 1`;
+}
+
+// Where clauses of a SELECT begin: its FROM, and what comes after the rows are chosen. others: those that make other
+// rows of them.
+function clauses(text) {
+  const found = { from: -1, order: text.trimEnd().replace(/;$/, "").length, others: [] };
+  for (const [at] of top(text, "sql")) {
+    if (at && /[\w.]/.test(text[at - 1])) continue;
+    const word = /^[a-z]+\b/i.exec(text.slice(at, at + 12))?.[0].toLowerCase();
+    if (word === "from" && found.from < 0) found.from = at;
+    else if (["order", "sort", "limit", "offset"].includes(word) && found.from >= 0) found.order = Math.min(found.order, at);
+    else if (OTHERS.has(word)) found.others.push(word);
+  }
+  return found;
 }
 
 const BINS = [1, 2, 5, 10, 50, 100, 500, 1e3, 2e3, 5e3, 10e3, 15e3, 30e3, 60e3, 120e3, 300e3, 600e3, 900e3, 1800e3, 3600e3, 7200e3, 10800e3, 21600e3, 43200e3, 86400e3, 7 * 86400e3, 30 * 86400e3];

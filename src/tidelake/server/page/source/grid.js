@@ -1,6 +1,7 @@
 // Rows in a grid that holds only what is seen: a million rows and two thousand columns cost as much as forty and ten.
 // The keyboard moves a cell; who opens a row, sorts or filters is told. It does not hold rows: see answer.js.
 import { classes, html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./core.js";
+import { copy } from "./state.js";
 import { LEVEL_NAMES, count, levelOf, line, number, text, time } from "./format.js";
 
 const ROW = 24, HEAD = 28, TALLEST = 12_000_000, SAMPLE = 60, CHARACTER = 7.3;
@@ -60,7 +61,7 @@ export function Grid({ answer, open, onOpen, onFilter, onSort, sort, label = "ro
       ArrowDown: () => move(row + 1, column), ArrowUp: () => move(row - 1, column), ArrowRight: () => move(row, column + 1), ArrowLeft: () => move(row, column - 1),
       PageDown: () => move(row + page, column), PageUp: () => move(row - page, column), Home: () => move(0, column), End: () => move(answer.rows - 1, column),
       Enter: () => onOpen?.(order(row)), " ": () => onOpen?.(order(row)), "=": () => onFilter?.(name, value(), false), "-": () => onFilter?.(name, value(), true),
-      s: () => onSort?.(name),
+      s: () => onSort?.(name), c: () => copy(text(value())), C: () => copy(rowText(answer, order(row))),
     };
     if (acts[event.key] && answer.rows) { event.preventDefault(); acts[event.key](); }
   };
@@ -152,5 +153,8 @@ function sorted(answer, sort) {
   });
   return (row) => order[row];
 }
+
+// A row as JSON, to be copied.
+export const rowText = (answer, row) => JSON.stringify(answer.row(row), (_, value) => (typeof value === "bigint" ? value.toString() : value), 2);
 
 export const rowsTold = (answer) => `${count(answer.rows)} ${answer.rows === 1 ? "row" : "rows"}`;

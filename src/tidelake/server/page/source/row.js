@@ -3,6 +3,7 @@
 import { html, useEffect, useRef } from "./core.js";
 import { column } from "./compose.js";
 import { MINUTE, iso, line, text, time, visible } from "./format.js";
+import { rowText } from "./grid.js";
 import { OnlyNot } from "./side.js";
 import { address, copy } from "./state.js";
 import { Leaf, Tree, isTree } from "./tree.js";
@@ -17,9 +18,8 @@ export function RowPanel({ answer, row, language, info, filter, close }) {
   const traced = answer.columns.find((each) => TRACE.has(each.name.toLowerCase()) && each.raw(row));
   const message = answer.columns.find((each) => /^(message|body|msg|log|line)$/i.test(each.name) && typeof each.raw(row) === "string");
   const actions = language === "promql" ? null : (path, value) => html`<${OnlyNot} path=${path} value=${value} onFilter=${filter} />`;
-  const all = () => JSON.stringify(answer.row(row), (_, value) => (typeof value === "bigint" ? value.toString() : value), 2);
   return html`<aside class="row-panel" ref=${place} aria-label=${`row ${row + 1}`}>
-    <header><b>Row ${row + 1}</b><div class="spring"></div><button class="quiet" onClick=${() => copy(all())}>Copy</button><button class="icon" aria-label="close the row" onClick=${close}>×</button></header>
+    <header><b>Row ${row + 1}</b><div class="spring"></div><button class="quiet" onClick=${() => copy(rowText(answer, row))}>Copy</button><button class="icon" aria-label="close the row" onClick=${close}>×</button></header>
     ${message && html`<p class="message-text"><bdi>${visible(message.raw(row).slice(0, 2000))}</bdi></p>`}
     <div class="goes">
       ${at && info?.name && html`<span class="dim small">around it</span>${AROUND.map(([ms, name]) => html`<a key=${name} class="chip" href=${address("ask", { q: `${info.name}\n| order by ${column(info.time, "kql")} asc`, from: iso(at - ms), to: iso(at + ms + 1) })}>± ${name}</a>`)}`}

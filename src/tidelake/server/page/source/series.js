@@ -1,5 +1,5 @@
 // Rows to what a chart draws: an axis, and values along it for each series. Pure. It does not draw: see chart.js.
-const MOST_SERIES = 40;
+const MOST_SERIES = 40, MOST_NAMES = 2000, MOST_PARTS = 6;
 
 const numeric = (value) => (value === null || value === undefined || value === "" ? null : Number(value));
 
@@ -66,18 +66,27 @@ export function broken(data, { least = 1.5 } = {}) {
   return { ...data, x, series: data.series.map((each) => ({ ...each, values: from.map((place) => (place < 0 ? null : each.values[place])) })) };
 }
 
-// Values by name, for bars and slices.
-export function byName(answer) {
+// Values by name, for bars and slices. Of two names the second tells the bars of the first apart, if it has few values.
+export function byName(answer, isParted = false) {
   const { numbers, others, times } = columnsOf(answer);
   const labels = others.length ? others : times;
   const values = labels.length ? numbers : numbers.slice(1);
   const names = labels.length ? labels : numbers.slice(0, 1);
   if (!values.length) return null;
-  const rows = [];
-  for (let row = 0; row < Math.min(answer.rows, 2000); row += 1) {
-    rows.push({ name: names.map((each) => (each.kind === "time" ? new Date(each.raw(row)).toISOString().slice(0, 19).replace("T", " ") : told(each.raw(row)))).join(" · ") || `${row + 1}`, values: values.map((each) => numeric(each.raw(row))) });
+  const said = (each, row) => (each.kind === "time" ? new Date(each.raw(row)).toISOString().slice(0, 19).replace("T", " ") : told(each.raw(row)));
+  const shown = Math.min(answer.rows, MOST_NAMES);
+  if (isParted && others.length === 2 && values.length === 1) {
+    const parts = new Map(), rows = new Map();
+    for (let row = 0; row < shown && parts.size <= MOST_PARTS; row += 1) {
+      const [name, part] = others.map((each) => said(each, row));
+      if (!parts.has(part)) parts.set(part, parts.size);
+      if (!rows.has(name)) rows.set(name, { name, values: [] });
+      rows.get(name).values[parts.get(part)] = numeric(values[0].raw(row));
+    }
+    if (parts.size <= MOST_PARTS) return { rows: [...rows.values()].map(({ name, values: own }) => ({ name, values: Array.from(parts, (_, at) => own[at] ?? null) })), values: [...parts.keys()], by: others[1].name };
   }
-  return { rows, values: values.map((each) => each.name), left: answer.rows - rows.length };
+  const rows = Array.from({ length: shown }, (_, row) => ({ name: names.map((each) => said(each, row)).join(" · ") || `${row + 1}`, values: values.map((each) => numeric(each.raw(row))) }));
+  return { rows, values: values.map((each) => each.name) };
 }
 
 // From the first time of a column to the last.

@@ -15,7 +15,7 @@ export const isHelp = signal(false);
 
 const KEYS = [
   ["Ctrl ↵", "run the question"], ["/", "to the editor"], ["Esc", "out of the editor, to the rows"], ["r", "to the rows"], ["↑ ↓ ← →", "move through rows"], ["↵", "open a row"],
-  ["=  −", "only, or not, this value"], ["s", "sort by this column"], ["Esc", "close, or stop"], ["p", "pick a time"], ["1 2 3", "rows, chart, plan"],
+  ["=  −", "only, or not, this value"], ["s", "sort by this column"], ["c C", "copy this value, the row"], ["Esc", "close, or stop"], ["p", "pick a time"], ["1 2 3", "rows, chart, plan"],
   ["g a", "ask"], ["g l", "tail"], ["g t", "tables"], ["g d", "dashboards"], ["g h", "health"], ["?", "this list"],
 ];
 

@@ -5,7 +5,7 @@ import { classes, html, useMemo, useState } from "./core.js";
 import { count, line, text } from "./format.js";
 import { Saved } from "./documents.js";
 import { useAsked } from "./shell.js";
-import { tables } from "./state.js";
+import { copy, tables } from "./state.js";
 
 const MARKS = { timestamp: "◷", string: "a", long: "1", int: "1", real: "1", bool: "✓", dynamic: "{}", date: "◷", decimal: "1" };
 export const mark = (type = "") => MARKS[type.split("(")[0]] ?? "·";
@@ -71,5 +71,6 @@ export function OnlyNot({ path, value, kind, onFilter }) {
   return html`<span class="onlynot">
     <button title="only this value" aria-label=${`only ${said} ${line(text(value), 40)}`} onClick=${() => onFilter(path, value, false, kind)}>=</button>
     <button title="not this value" aria-label=${`not ${said} ${line(text(value), 40)}`} onClick=${() => onFilter(path, value, true, kind)}>≠</button>
+    <button title="copy" aria-label=${`copy ${said}`} onClick=${() => copy(text(value))}>⧉</button>
   </span>`;
 }

@@ -1,11 +1,12 @@
-// The tables of a lake, and one of them looked at from all sides: its fields, its history, its extents over time, and
-// what it holds and what it misses. All of it is metadata; no row is read. It does not change tables.
+// The tables of a lake, and one of them looked at from all sides: its fields, its history and drift, its extents over
+// time, what it holds and what it misses. All of it is metadata; no row is read. It does not change tables.
 import { get } from "./api.js";
 import { classes, html, useEffect, useLayoutEffect, useRef, useState } from "./core.js";
 import { ago, count, instant, iso, line, plural, size, span, text, time } from "./format.js";
 import { questionFor } from "./ask.js";
 import { css } from "./chart.js";
 import { column } from "./compose.js";
+import { Drift } from "./drift.js";
 import { Busy, Empty, Wrong, useAsked } from "./shell.js";
 import { mark } from "./side.js";
 import { address, go, isDark, loadTables, route, tableInfo, tables } from "./state.js";
@@ -21,7 +22,7 @@ export function Tables() {
       <td>${each.start ? html`${time(each.start, 0)} <span class="dim">– ${time(each.end, 0)} · ${span(each.end - each.start)}</span>` : html`<span class="dim">no times</span>`}</td><td class="number">${each.snapshot}</td></tr>`)}</tbody></table></section>`;
 }
 
-const SIDES = { fields: "Fields", history: "History", extents: "Extents", coverage: "Coverage" };
+const SIDES = { fields: "Fields", history: "History", drift: "Drift", extents: "Extents", coverage: "Coverage" };
 
 export function Table() {
   const { rest } = route.value, name = rest[0], side = rest[1] ?? "fields";
@@ -36,6 +37,7 @@ export function Table() {
     <div class="tabs" role="tablist">${Object.entries(SIDES).map(([id, said]) => html`<a key=${id} role="tab" aria-selected=${side === id} class=${classes("tab", side === id && "on")} href=${address(`table/${name}/${id}`)}>${said}</a>`)}</div>
     ${side === "fields" && html`<${Fields} name=${name} info=${info} />`}
     ${side === "history" && html`<${History} name=${name} info=${info} />`}
+    ${side === "drift" && html`<${Drift} name=${name} info=${info} />`}
     ${side === "extents" && html`<${Extents} name=${name} info=${info} />`}
     ${side === "coverage" && html`<${Coverage} name=${name} info=${info} />`}
   </section>`;
@@ -89,7 +91,7 @@ function Extents({ name, info }) {
   const { value, failure } = useAsked(() => get(`/v1/tables/${encodeURIComponent(name)}/extents`, { limit: 2000 }), [name, info.snapshot]);
   if (failure) return html`<${Wrong} failure=${failure} />`;
   if (!value) return html`<${Busy} />`;
-  const all = value.extents.map((each) => ({ ...each, start: instant(each.start), end: instant(each.end) }));
+  const all = value.extents.map((each) => ({ ...each, start: instant(each.start), end: instant(each.end) })).sort((a, b) => b.start - a.start);
   if (!all.length) return html`<${Empty} title="No extents yet">The rows are hot: the catalog holds them until they are flushed.</${Empty}>`;
   const lanes = laned(all.filter((each) => each.start !== null));
   const dense = Math.max(...all.map((each) => each.rows / Math.max(1, each.end - each.start)), 1e-9);
@@ -143,12 +145,12 @@ function HeatMap({ names, matrix, windows }) {
     paint.scale(ratio, ratio);
     const full = css("--series-0"), none = css("--bad"), empty = css("--wash");
     matrix.forEach((row, y) => row.forEach((cell, x) => {
-      const left = (x / wide) * width, size = width / wide;
+      const left = Math.round((x / wide) * width), size = Math.round(((x + 1) / wide) * width) - left;
       paint.globalAlpha = 1;
       paint.fillStyle = cell === null ? empty : none;
-      paint.fillRect(left, y * CELL + 1, size + 0.5, CELL - 2);
-      if (cell) { paint.globalAlpha = cell === 1 ? 1 : 0.25 + cell * 0.45; paint.fillStyle = full; paint.clearRect(left, y * CELL + 1, size + 0.5, CELL - 2); paint.fillRect(left, y * CELL + 1, size + 0.5, CELL - 2); }
-      if (cell !== null && cell < 1 && cell > 0) { paint.globalAlpha = 1 - cell; paint.fillStyle = none; paint.fillRect(left, y * CELL + 1, size + 0.5, CELL - 2); }
+      paint.fillRect(left, y * CELL + 1, size, CELL - 2);
+      if (cell) { paint.globalAlpha = cell === 1 ? 1 : 0.25 + cell * 0.45; paint.fillStyle = full; paint.clearRect(left, y * CELL + 1, size, CELL - 2); paint.fillRect(left, y * CELL + 1, size, CELL - 2); }
+      if (cell !== null && cell < 1 && cell > 0) { paint.globalAlpha = 1 - cell; paint.fillStyle = none; paint.fillRect(left, y * CELL + 1, size, CELL - 2); }
     }));
   }, [matrix, dark]);
   const at = (event) => { const box = place.current.getBoundingClientRect(); const x = Math.floor(((event.clientX - box.left) / box.width) * wide), y = Math.floor((event.clientY - box.top) / CELL); const cell = matrix[y]?.[x]; setTold(cell === undefined ? null : `${names[y]} · ${time(instant(windows[x]), 0)} · ${cell === null ? "nothing is expected" : `${Math.round(cell * 100)} % held`}`); };

@@ -42,7 +42,7 @@ export function Tail() {
       <input class="condition" value=${where} onInput=${(event) => setWhere(event.target.value)} placeholder="a condition in KQL: level == 'ERROR'" aria-label="condition" spellcheck="false" />
       <button class="quiet">Apply</button>
       <div class="spring"></div>
-      <span class=${classes("lamp", status)} role="status">${{ idle: "", listening: "listening", paused: "paused", away: "connecting again", failed: "stopped" }[status]}</span>
+      <span class=${classes("lamp", status)} role="status">${{ idle: "", listening: "listening", paused: "paused", away: "connecting", failed: "stopped" }[status]}</span>
       ${table && html`<button type="button" class="primary" aria-pressed=${isPaused} onClick=${() => setPaused(!isPaused)}>${isPaused ? "Resume" : "Pause"}</button>`}
     </form>
     ${failure && html`<div class="failure" role="alert"><b>Not understood</b> ${failure.message}</div>`}
@@ -57,9 +57,11 @@ export function Tail() {
 async function follow(table, where, held, stop, { onRows, onStatus, onFailure }) {
   while (!stop.aborted) {
     try {
-      onStatus("listening");
+      onStatus("away");
       const query = new URLSearchParams({ table, language: "kql", ...(where ? { query: where } : {}), ...(held.at ? { from: held.at } : {}) });
       for await (const event of events(`/v1/tail?${query}`, { stop })) {
+        onStatus("listening"); // its first event says where it begins
+        if (event.id) held.at = event.id;
         if (event.name === "rows") {
           const { rows } = JSON.parse(event.data);
           held.rows.push(...rows);
@@ -68,9 +70,8 @@ async function follow(table, where, held, stop, { onRows, onStatus, onFailure })
         } else if (event.name === "missed") {
           held.missed += 1;
         }
-        if (event.id) held.at = event.id;
         onFailure(null);
-        onRows();
+        if (event.data) onRows();
       }
     } catch (error) {
       if (stop.aborted) return;

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from tidelake.maintain.expire import ExpireReport
     from tidelake.maintain.restore import RestoreReport
     from tidelake.spark import frames
+    from tidelake.spark import nearest as spark_nearest
     from tidelake.vectors import indexing
     from tidelake.vectors import nearest as finding
     from tidelake.vectors.indexing import IndexInfo, IndexReport
@@ -65,6 +66,7 @@ else:
         deferred(f"tidelake.maintain.{name}") for name in ("compact", "convert", "delete", "expire", "restore")
     )
     frames = deferred("tidelake.spark.frames")  # brings pyspark
+    spark_nearest = deferred("tidelake.spark.nearest")
     indexing, finding = deferred("tidelake.vectors.indexing"), deferred("tidelake.vectors.nearest")
 
 
@@ -352,6 +354,16 @@ class Table:
     def explain_nearest(self, column: str, query: Any, **asking: Unpack[Asking]) -> str:
         """Search as ``nearest`` does, and say what was looked at: lists, candidates, rows measured one by one."""
         return finding.explain(self.handle, column, query, **asking)
+
+    def join_nearest(
+        self, frame: DataFrame, column: str, by: str, *, columns: Sequence[str] | None = None, **asking: Unpack[Asking]
+    ) -> DataFrame:
+        """Return a Spark frame's rows, each with the rows whose vectors are nearest to its vector in ``by``.
+
+        ``columns`` are of this table; ``_distance`` and the rest are as in ``nearest``. The frame's different vectors,
+        at most 100,000, come to the driver, where the index finds what is near; without a vector nothing is near.
+        """
+        return spark_nearest.join_nearest(frame, self.handle, column, by, columns, **asking)
 
     def latest(
         self, columns: Sequence[str] | None = None, where: Predicate | str | None = None, *, dynamic: str = "json"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
 from tests.vectors.support import COLUMNS, SIZE, arrow, clustered, distances
+from tidelake.errors import TidelakeError
 from tidelake.lake import Lake
 from tidelake.query.session import run
 from tidelake.table import Table
@@ -56,6 +58,29 @@ def test_an_approximate_join_of_spark_is_right_on_our_tables(spark: SparkSession
         (n, int(id)) for n, query in enumerate(QUERIES) for id in np.argsort(distances("cosine", VECTORS, query))[:3]
     ]
     assert found == sorted(expected)
+
+
+def test_a_frame_is_joined_with_what_the_index_finds_near(spark: SparkSession, docs: Table) -> None:
+    rows = [(n, [float(x) for x in query]) for n, query in enumerate(QUERIES)]
+    frame = spark.createDataFrame([*rows, (7, rows[1][1]), (8, None)], "n int, q array<float>")
+    found = docs.join_nearest(frame, "v", "q", k=3, columns=["id"]).collect()
+    near = {n: np.argsort(distances("cosine", VECTORS, QUERIES[1 if n == 7 else n]))[:3].tolist() for n in (0, 1, 2, 7)}
+    assert sorted((row.n, row.id) for row in found) == sorted((n, id) for n, ids in near.items() for id in ids)
+    assert all(row._distance < 0.5 and len(row.q) == SIZE for row in found)
+    none = docs.join_nearest(frame.where("n = 8"), "v", "q", columns=["id", "v"])
+    assert (none.columns, none.count()) == (["q", "n", "id", "v", "_distance"], 0)
+    cases: list[tuple[Callable[[], object], str]] = [
+        (lambda: docs.join_nearest(frame, "v", "nothing"), "no such column"),
+        (lambda: docs.join_nearest(frame, "nothing", "q"), "nothing"),
+        (lambda: docs.join_nearest(frame.withColumnRenamed("n", "id"), "v", "q"), "rename it"),
+        (lambda: docs.join_nearest(frame, "v", "n"), "arrays of float"),
+        (lambda: docs.join_nearest(frame.selectExpr("n", "slice(q, 1, n + 1) q"), "v", "q"), "several lengths"),
+        (lambda: docs.join_nearest(frame.selectExpr("n", "slice(q, 1, 2) q"), "v", "q"), "as many numbers"),
+        (lambda: docs.join_nearest(frame.selectExpr("n", "transform(q, x -> float(0)) q"), "v", "q"), "zeros"),
+    ]
+    for bad, message in cases:
+        with pytest.raises(TidelakeError, match=message):
+            bad()
 
 
 def test_extents_of_spark_are_coded_too(spark: SparkSession, lake: Lake, docs: Table) -> None:

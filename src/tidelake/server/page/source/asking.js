@@ -87,7 +87,7 @@ async function heldWindow(text, language) {
 export async function gapsOf(info, window, asked, stop = undefined) {
   if (!info || !window) return [];
   const outside = [];
-  const slack = (window.end - window.start) / 100; // a window of the chart may begin before its first row
+  const slack = Math.max(1, (window.end - window.start) / 100); // a window of the chart may begin before its first row
   if (info.start && window.start < info.start - slack) outside.push({ start: window.start, end: Math.min(info.start, window.end), isWhole: true });
   if (info.end && window.end > info.end + slack) outside.push({ start: Math.max(info.end, window.start), end: window.end, isWhole: true });
   const { bucket, entity = [] } = info.settings ?? {};

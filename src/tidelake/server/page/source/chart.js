@@ -3,7 +3,7 @@
 import uPlot from "uplot";
 import { classes, html, useLayoutEffect, useRef, useState } from "./core.js";
 import { LEVEL_NAMES, brief, count, levelOf, line, number, plural, span, time } from "./format.js";
-import { alongAxis, broken, byName, columnsOf, stepOf } from "./series.js";
+import { alongAxis, broken, byName, columnsOf, parted, stepOf } from "./series.js";
 import { isDark } from "./state.js";
 
 const COLOURS = 10;
@@ -22,7 +22,7 @@ export const colourAt = (at) => css(`--series-${at % COLOURS}`);
 export function TimeChart({ data, kind = "line", stacked = false, height = 260, gaps = [], window, onZoom, colours, label, legend = true, unit = "" }) {
   const place = useRef(), plot = useRef(), [at, setAt] = useState(null), [hidden, setHidden] = useState(new Set());
   const dark = isDark.value;
-  const ready = kind === "bars" ? data : broken(data);
+  const ready = kind === "bars" ? data : broken(parted(data, gaps));
   const paints = ready.series.map((each, index) => css(LEVEL_COLOURS[colours?.[index]] ?? `--series-${index % COLOURS}`));
   useLayoutEffect(() => {
     const node = place.current;
@@ -157,7 +157,7 @@ function Bars({ answer, isUpright }) {
   return html`<figure class=${classes("bars", isUpright && "upright")} role="table" aria-label="bars">
     ${shown.map((row, at) => html`<div class="bar" role="row" key=${at}>
       <span class="name" role="rowheader" title=${line(row.name, 300)}>${line(row.name, 80)}</span>
-      <span class="track" role="cell">${row.values.map((value, place) => html`<span key=${place} class="fill" style=${{ [isUpright ? "height" : "width"]: `${(Math.abs(value ?? 0) / most) * 100}%`, background: paints[place] }}><b>${value === null ? "" : number(value)}</b></span>`)}</span>
+      <span class="track" role="cell">${row.values.map((value, place) => value !== null && html`<span key=${place} class="fill" style=${{ [isUpright ? "height" : "width"]: `${(Math.abs(value ?? 0) / most) * 100}%`, background: paints[place] }}><b>${number(value)}</b></span>`)}</span>
     </div>`)}
     ${data.values.length > 1 && html`<figcaption class="legend">${data.values.map((name, at) => html`<span class="entry" key=${name}><i style=${{ background: paints[at] }}></i>${line(name, 48)}</span>`)}</figcaption>`}
     ${data.rows.length > shown.length && html`<p class="dim">${count(data.rows.length - shown.length)} more are among the rows</p>`}

@@ -16,7 +16,7 @@ export function Drift({ name, info }) {
   const [first, ...later] = value.versions.map((each) => ({ ...each, at: instant(each.at) }));
   if (!later.length) return html`<${Empty} title="No drift">Its ${plural(first.changes.length, "column")} are what they were from the start.</${Empty}>`;
   const lanes = lanesOf(first, later), last = value.snapshot;
-  const at = (snapshot) => `${((snapshot ?? 1) / (last + 1)) * 100}%`;
+  const at = (snapshot) => `${(((snapshot ?? 1) - 1) / last) * 100}%`;
   const look = (snapshot) => address("ask", { q: questionFor(name, info), snapshot: snapshot === last ? null : snapshot });
   const told = ({ was, now }) => (was ? `${was} → ${now}` : now);
   return html`<p class="dim">${plural(first.changes.length, "column")} from the start, ${plural(later.length, "version")} since${value.total > value.versions.length ? `, the newest of ${count(value.total)}` : ""}. A lane begins where a column came, and changes its colour where the type grew.</p>

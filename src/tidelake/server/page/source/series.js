@@ -66,6 +66,17 @@ export function broken(data, { least = 1.5 } = {}) {
   return { ...data, x, series: data.series.map((each) => ({ ...each, values: from.map((place) => (place < 0 ? null : each.values[place])) })) };
 }
 
+// Nor does the line of an entity go on over windows that the table does not hold of it.
+export function parted(data, gaps) {
+  const some = gaps.filter((each) => !each.isWhole && each.who?.length);
+  if (!some.length || !data.by.length) return data;
+  const series = data.series.map((each) => {
+    const own = some.filter(({ who }) => who.some((name) => each.name === name || each.name.startsWith(`${name} · `)));
+    return own.length ? { ...each, values: each.values.map((value, at) => (value === undefined && own.some(({ start, end }) => data.x[at] >= start && data.x[at] < end) ? null : value)) } : each;
+  });
+  return { ...data, series };
+}
+
 // Values by name, for bars and slices. Of two names the second tells the bars of the first apart, if it has few values.
 export function byName(answer, isParted = false) {
   const { numbers, others, times } = columnsOf(answer);

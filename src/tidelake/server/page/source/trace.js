@@ -3,7 +3,7 @@
 import { ask } from "./api.js";
 import { quoted } from "./compose.js";
 import { classes, html, useState } from "./core.js";
-import { iso, line, span, text, time } from "./format.js";
+import { iso, line, plural, span, text, time } from "./format.js";
 import { Busy, Empty, Wrong, useAsked } from "./shell.js";
 import { address, route, tableInfo, tables } from "./state.js";
 import { Leaf, Tree, isTree } from "./tree.js";
@@ -23,7 +23,7 @@ export function Trace() {
   const services = [...new Set(spans.map((each) => each.service))];
   return html`<div class="trace pad">
     <h2>Trace <code>${line(id, 80)}</code></h2>
-    <p class="dim">${time(start, 3)} UTC · ${end - start > 0.01 ? span(end - start) : "one moment"} · ${spans.length} spans of ${services.length} services · ${lines.length} lines
+    <p class="dim">${time(start, 3)} UTC · ${end - start > 0.01 ? span(end - start) : "one moment"} · ${plural(spans.length, "span")} of ${plural(services.length, "service")} · ${plural(lines.length, "line")}
       · <a href=${address("ask", { q: params.table ? `${params.table}\n| where trace_id == ${quoted(id, "kql")}` : "" })}>ask about it</a></p>
     <div class="waterfall" role="treegrid" aria-label="spans">
       ${spans.map((each) => html`<div key=${each.id} role="row" aria-level=${each.depth + 1} class=${classes("span", each.isBad && "bad", open === each.id && "open")}>

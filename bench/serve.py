@@ -1,28 +1,26 @@
 """Measure the server: rows a second that are durable, small requests a second, and how long an acknowledgement takes.
 
-    python -m bench.serve [--seconds 10] [--only otlp,small,ndjson,remote_write]
-
-One server in a process of its own, and senders in another that have their bodies ready and wait for each answer. What
-is counted is acknowledged, and is counted again in the table at the end. It does not run peers: they stand beside it in
-``bench/results``.
+A server runs in a process of its own and ``sender`` in another, with bodies that are ready, waiting for each answer.
+What was acknowledged is counted again in the table at the end. Beside it stand, with the same bodies from the same
+sender, an OpenTelemetry Collector that writes a file and VictoriaMetrics, and chDB, which takes the same lines in its
+own process. It does not measure questions: see ``doors``.
 """
 
 from __future__ import annotations
 
-import argparse
 import gzip
-import http.client
 import json
 import os
+import pickle
 import random
-import statistics
 import struct
 import subprocess
 import sys
-import tempfile
-import threading
 import time
-from collections.abc import Callable, Sequence
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,12 +29,29 @@ from urllib.parse import urlsplit
 import cramjam
 
 import tidelake
-from tests.support.serving import Served, serving
+from bench.data import ROWS
+from bench.report import Ratio, Report
+from tests.support import outside
+from tests.support.servers import free_ports
+from tests.support.serving import serving
 from tests.support.telemetry import logs_request
 
 GZIP_LEVEL = 6
-WARM_S = 3.0
+SECONDS, WARM_S = 8.0, 3.0
 LOADED_S = 4.0  # in which a server has loaded its loops
+CHDB_ROWS = 100_000  # of one insert: what a client that gathers would send
+METHOD = (
+    f"Each for {SECONDS:g} seconds after {WARM_S:g} of warming, on one machine: the sender, one thread that gives the "
+    "kernel bodies that are ready and reads statuses, shares the cores with the server; what it took is told below.",
+    "Ours: a lake in a folder, SQLite with full sync; a request is answered when its rows are durable. All rows that "
+    "were acknowledged, and no others, were in the table afterwards.",
+    "OTLP: 1,000 log records of 6 attributes, gzip, 64 connections; and requests of one record on 384. NDJSON: 1,000 "
+    "rows of 5 columns on 64. Remote write: 2,000 samples of 10 labels on 64.",
+    "The Collector takes the same OTLP requests and appends them to a file as protobuf, without a batch processor; it "
+    "answers before the file is synced. VictoriaMetrics 1.79 takes the same remote-write requests and answers when "
+    "they are in its memory. chDB takes the same lines, 100,000 at a time, into a MergeTree in its own process, "
+    "without a network. None of the three is durable when it answers.",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +65,7 @@ class Workload:
     bodies: Callable[[], Sequence[bytes]]
     rows: int
     senders: int
+    goal: int  # rows a second
 
 
 def otlp(records: int, several: int) -> list[bytes]:
@@ -105,119 +121,188 @@ def _varint(value: int) -> bytes:
 
 PROTOBUF = {"content-type": "application/x-protobuf", "content-encoding": "gzip"}
 WORKLOADS = (
-    Workload("otlp", "/v1/logs", "default.otel_logs", PROTOBUF, lambda: otlp(1000, 64), 1000, 96),
-    Workload("small", "/v1/logs", "default.otel_logs", PROTOBUF, lambda: otlp(1, 2000), 1, 384),
+    Workload("otlp", "/v1/logs", "default.otel_logs", PROTOBUF, lambda: otlp(1000, 64), 1000, 64, 300_000),
+    Workload("small", "/v1/logs", "default.otel_logs", PROTOBUF, lambda: otlp(1, 2000), 1, 384, 2_000),
     Workload(
         "ndjson", "/v1/ingest/bench.rows", "bench.rows", {"content-type": "application/x-ndjson"},
-        lambda: ndjson(1000, 32), 1000, 96,
+        lambda: ndjson(1000, 32), 1000, 64, 300_000,
     ),
     Workload(
         "remote_write", "/api/v1/write", "default.",
         {"content-type": "application/x-protobuf", "content-encoding": "snappy"},
-        lambda: remote_write(2000, 32), 2000, 96,
+        lambda: remote_write(2000, 32), 2000, 64, 500_000,
     ),
 )  # fmt: skip
 
 
-class Sender(threading.Thread):
-    """One client: sends a body, waits for its answer, and takes the next."""
-
-    def __init__(self, url: str, work: Workload, bodies: Sequence[bytes], at: int, until_s: float) -> None:
-        super().__init__()
-        place = urlsplit(url)
-        self._place, self._work, self._bodies, self._at, self._until_s = place, work, bodies, at, until_s
-        self.seconds: list[tuple[float, float]] = []  # when a request began, and how long it took
-        self.refused = 0
-
-    def run(self) -> None:
-        connection = http.client.HTTPConnection(self._place.hostname or "", self._place.port, timeout=60)
-        n = 0
-        while time.monotonic() < self._until_s:
-            body = self._bodies[(self._at * 7919 + n) % len(self._bodies)]
-            headers = {**self._work.headers, "idempotency-key": f"{os.getpid()}-{self._at}-{n}"}
-            began_s = time.monotonic()
-            connection.request("POST", self._work.path, body, headers)
-            answer = connection.getresponse()
-            answer.read()
-            if answer.status < 300:
-                self.seconds.append((began_s, time.monotonic() - began_s))
-                n += 1
-            elif answer.status == 503:
-                self.refused += 1
-                time.sleep(0.05)
-            else:
-                raise RuntimeError(f"{answer.status}")
-        connection.close()
-
-
-def send(url: str, name: str, seconds: float) -> dict[str, Any]:
-    """Send for some seconds, in this process."""
-    work = next(each for each in WORKLOADS if each.name == name)
-    bodies = work.bodies()
-    begin_s = time.monotonic() + WARM_S
-    senders = [Sender(url, work, bodies, at, begin_s + seconds) for at in range(work.senders)]
-    for sender in senders:
-        sender.start()
-    for sender in senders:
-        sender.join()
-    all_taken = [each for sender in senders for each in sender.seconds]
-    taken = [took for began, took in all_taken if began >= begin_s]
-    return {
-        "sent": len(all_taken) * work.rows,
-        "rows_a_second": round(len(taken) * work.rows / seconds),
-        "requests_a_second": round(len(taken) / seconds),
-        "p50_ms": round(statistics.median(taken) * 1000, 1) if taken else None,
-        "p99_ms": round(statistics.quantiles(taken, n=100)[98] * 1000, 1) if len(taken) > 100 else None,
-        "refused": sum(sender.refused for sender in senders),
-        "body_bytes": round(statistics.mean(map(len, bodies))),
+def run(folder: Path, *, rows: int = ROWS, rounds: int = 5) -> Report:
+    """Measure the server and its peers; with few rows, for a moment each."""
+    seconds = SECONDS if rows >= ROWS // 10 else 1.0
+    found: dict[str, dict[str, Any]] = {}
+    for work in WORKLOADS:
+        made = folder / f"{work.name}.bodies"
+        made.write_bytes(pickle.dumps(list(work.bodies())))
+        found[work.name] = measure(work, made, seconds, folder)
+    by_name = {work.name: work for work in WORKLOADS}
+    with _collector(folder) as url:
+        found["collector"] = send(url, by_name["otlp"], folder / "otlp.bodies", seconds)
+    with _victoria_metrics(folder) as url:
+        found["victoria metrics"] = send(url, by_name["remote_write"], folder / "remote_write.bodies", seconds)
+    inserted = _chdb(folder, pickle.loads((folder / "ndjson.bodies").read_bytes()), seconds)
+    ours = {name: found[name]["rows_a_second"] for name in by_name}
+    ratios = [
+        Ratio(f"{_TITLES[work.name]} a second against {work.goal:,}", work.goal, ours[work.name], "/s", 1.0)
+        for work in WORKLOADS
+    ]
+    ratios += [
+        Ratio(f"{_TITLES[name]}, acknowledged (median) against 250 ms", found[name]["p50_s"], 0.25, "s", 1.0)
+        for name in ("otlp", "small")
+    ]
+    collected, written = found["collector"]["rows_a_second"], found["victoria metrics"]["rows_a_second"]
+    ratios += [
+        Ratio("gzip OTLP records against the Collector writing a file", collected, ours["otlp"], "/s"),
+        Ratio("samples of remote write against VictoriaMetrics", written, ours["remote_write"], "/s"),
+        Ratio("rows of NDJSON against chDB", inserted, ours["ndjson"], "/s"),
+    ]
+    rates = {_TITLES[name]: rate for name, rate in ours.items()}
+    rates |= {
+        f"{_TITLES[name]}, for a second of the server's processor time": found[name]["rows_a_processor_second"]
+        for name in by_name
     }
+    rates |= {"the Collector, records": collected, "VictoriaMetrics, samples": written, "chDB, rows": inserted}
+    times = {f"{_TITLES[name]}, acknowledged, median and 99 of 100": _times(found[name]) for name in by_name}
+    times["the Collector, answered"] = _times(found["collector"])
+    times["VictoriaMetrics, answered"] = _times(found["victoria metrics"])
+    sizes = {f"memory of the server, most, {_TITLES[name]}": found[name]["most_bytes"] for name in by_name}
+    spent = ", ".join(f"{_TITLES[name]} {found[name]['sender_cpu_s']:.1f} s" for name in by_name)
+    method = (*METHOD, f"Processor time of the sender, warming included: {spent}.")
+    return Report(
+        "serve", "Rows that a server acknowledges when they are durable.", tuple(ratios), times, sizes, method, rates
+    )
 
 
-def measure(work: Workload, seconds: float, folder: Path) -> dict[str, Any]:
-    """Run a server and senders, and count what is in the table."""
+_TITLES = {
+    "otlp": "gzip OTLP records",
+    "small": "requests of one record",
+    "ndjson": "rows of NDJSON",
+    "remote_write": "samples of remote write",
+}
+
+
+def _times(found: dict[str, Any]) -> tuple[float, ...]:
+    return tuple(each for each in (found["p50_s"], found["p99_s"]) if each is not None)
+
+
+def send(url: str, work: Workload, bodies: Path, seconds: float) -> dict[str, Any]:
+    """Send for some seconds, by another process."""
+    place = urlsplit(url)
+    plan = {
+        "host": place.hostname, "port": place.port, "path": place.path or work.path, "headers": work.headers,
+        "connections": work.senders, "warm_s": WARM_S, "seconds": seconds,
+    }  # fmt: skip
+    command = [sys.executable, "-m", "bench.sender", json.dumps(plan), str(bodies)]
+    ran = subprocess.run(command, capture_output=True, text=True)
+    if ran.returncode:
+        raise RuntimeError(ran.stderr[-2000:])
+    found: dict[str, Any] = json.loads(ran.stdout)
+    return found | {"rows_a_second": found["requests_a_second"] * work.rows}
+
+
+def measure(work: Workload, bodies: Path, seconds: float, folder: Path) -> dict[str, Any]:
+    """Run a server, send to it, and count what is in the table."""
     lake = folder / work.name
     with serving(lake) as served:
         time.sleep(LOADED_S)
-        _, before_s = _used(served)
-        command = [sys.executable, "-m", "bench.serve", "--send", work.name, "--url", served.url]
-        ran = subprocess.run([*command, "--seconds", str(seconds)], check=True, capture_output=True, text=True)
-        found: dict[str, Any] = json.loads(ran.stdout)
-        found["server_rss_mb"], after_s = _used(served)
-        found["server_cpu_s"] = round(after_s - before_s, 1)
-        found["rows_a_processor_second"] = round(found["sent"] / (after_s - before_s))
-        found["load"] = round(os.getloadavg()[0], 1)
+        _, before_s = used(served.process.pid)
+        found = send(served.url, work, bodies, seconds)
+        found["most_bytes"], after_s = used(served.process.pid)
+        found["rows_a_processor_second"] = found["answered"] * work.rows / (after_s - before_s)
     with tidelake.connect(lake, upkeep=False) as opened:
         table = next(name for name in opened.tables() if name.startswith(work.table))
-        found["in_table"] = len(opened.table(table))
-    assert found["in_table"] == found["sent"], found
+        stored = len(opened.table(table))
+    if stored != found["answered"] * work.rows:
+        raise RuntimeError(
+            f"{work.name}: {stored} rows are in the table, {found['answered'] * work.rows} were acknowledged"
+        )
     return found
 
 
-def _used(served: Served) -> tuple[int, float]:
-    """Return the largest memory that the server held, in megabytes, and its processor time."""
-    pid = served.process.pid
+def used(pid: int) -> tuple[int, float]:
+    """Return the largest memory that a process held, in bytes, and its processor time."""
     status = Path(f"/proc/{pid}/status").read_text()
-    most = int(next(line for line in status.splitlines() if line.startswith("VmHWM")).split()[1]) // 1024
+    most = int(next(line for line in status.splitlines() if line.startswith("VmHWM")).split()[1]) * 1024
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return most, round((int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK"), 1)
+    return most, (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def main() -> None:
-    """Measure what is asked for, and print a line of JSON each."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=10.0)
-    parser.add_argument("--only", default="")
-    parser.add_argument("--send")
-    parser.add_argument("--url", default="")
-    asked = parser.parse_args()
-    if asked.send:
-        print(json.dumps(send(asked.url, asked.send, asked.seconds)))
-        return
-    with tempfile.TemporaryDirectory(prefix="tidelake-bench-") as folder:
-        for work in WORKLOADS:
-            if not asked.only or work.name in asked.only.split(","):
-                print(work.name, json.dumps(measure(work, asked.seconds, Path(folder))), flush=True)
+_COLLECTOR = """
+receivers: {{otlp: {{protocols: {{http: {{endpoint: "127.0.0.1:{port}"}}}}}}}}
+exporters: {{file: {{path: "{file}", format: proto}}}}
+service:
+  telemetry: {{metrics: {{level: none}}}}
+  pipelines: {{logs: {{receivers: [otlp], exporters: [file]}}}}
+"""
 
 
-if __name__ == "__main__":
-    main()
+@contextmanager
+def _collector(folder: Path) -> Iterator[str]:
+    (port,) = free_ports(1)
+    config = folder / "collector.yaml"
+    config.write_text(_COLLECTOR.format(port=port, file=folder / "collected"))
+    with _running([str(outside.collector()), "--config", str(config)], f"http://127.0.0.1:{port}/"):
+        yield f"http://127.0.0.1:{port}"
+
+
+@contextmanager
+def _victoria_metrics(folder: Path) -> Iterator[str]:
+    (port,) = free_ports(1)
+    told = [f"-storageDataPath={folder / 'victoria'}", f"-httpListenAddr=127.0.0.1:{port}", "-retentionPeriod=100y"]
+    with _running([str(outside.victoria_metrics()), *told], f"http://127.0.0.1:{port}/health"):
+        yield f"http://127.0.0.1:{port}"
+
+
+@contextmanager
+def _running(command: Sequence[str], answers: str) -> Iterator[None]:
+    """Run a program, wait until it answers, and stop it afterwards."""
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        until_s = time.monotonic() + 30
+        while True:
+            try:
+                urllib.request.urlopen(answers, timeout=5).close()
+            except urllib.error.HTTPError:
+                pass
+            except OSError:
+                if time.monotonic() > until_s or process.poll() is not None:
+                    raise
+                time.sleep(0.1)
+                continue
+            break
+        yield
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+def _chdb(folder: Path, bodies: Sequence[bytes], seconds: float) -> float:
+    """Return how many rows chDB inserts in a second."""
+    from chdb.session import Session
+
+    lines = b"\n".join(bodies).split(b"\n")
+    whole = b"\n".join(lines[n % len(lines)] for n in range(CHDB_ROWS)).decode()
+    session = Session(str(folder / "chdb"))
+    columns = (
+        "ts UInt64, service LowCardinality(String), level LowCardinality(String), duration Float64, message String"
+    )
+    session.query("CREATE DATABASE IF NOT EXISTS b")
+    session.query(f"CREATE TABLE b.rows ({columns}) ENGINE = MergeTree ORDER BY ts")
+    inserts, began_s = 0, time.monotonic()
+    while time.monotonic() - began_s < seconds:
+        session.query(f"INSERT INTO b.rows FORMAT JSONEachRow {whole}")
+        inserts += 1
+    rate = inserts * CHDB_ROWS / (time.monotonic() - began_s)
+    stored = int(str(session.query("SELECT count() FROM b.rows", "CSV")).strip())
+    session.close()
+    if stored != inserts * CHDB_ROWS:
+        raise RuntimeError(f"chDB has {stored} rows of {inserts * CHDB_ROWS}")
+    return rate

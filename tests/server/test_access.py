@@ -38,6 +38,7 @@ ROLES: dict[str, dict[str, Any]] = {
     "write in b": {"roles": ("write",), "namespaces": ("b",)},
     "write to a.t": {"roles": ("write",), "tables": ("a.t",)},
     "read in a": {"roles": ("read",), "namespaces": ("a",)},
+    "read in a and system": {"roles": ("read",), "namespaces": ("a", "system")},
 }
 
 
@@ -123,6 +124,26 @@ def test_what_is_not_there_looks_like_what_may_not_be_seen(guarded: Served, toke
         there, not_there = (client.post(f"/v1/ingest/b.{name}", content=ROW) for name in ("t", "none"))
     assert (there.status_code, not_there.status_code) == (403, 403)
     assert there.text.replace("b.t", "") == not_there.text.replace("b.none", "")
+
+
+def test_what_a_lake_tells_about_itself_is_within_a_tokens_reach(guarded: Served, tokens: dict[str, str]) -> None:
+    with guarded.client(tokens["write in b"]) as client:
+        assert client.post("/v1/ingest/b.t", content=ROW).status_code == 200
+
+    def rows(who: str, sql: str) -> list[dict[str, Any]]:
+        with guarded.client(tokens[who]) as client:
+            answer = client.post("/v1/query", json={"sql": sql})
+        assert answer.status_code == 200, answer.text
+        return list(answer.json())
+
+    requests = "select protocol from system.requests where status = 200"
+    assert rows("admin", requests)
+    assert rows("read in a and system", requests) == []
+    tables = "select distinct namespace from system.tables order by 1"
+    assert {"namespace": "b"} in rows("admin", tables)
+    assert rows("read in a and system", tables) == [{"namespace": "a"}]
+    for name in ("sources", "commits", "extents", "work", "columns", "manifest"):
+        assert not [row for row in rows("read in a and system", f"select * from system.{name}") if "b.t" in str(row)]
 
 
 @pytest.mark.parametrize(

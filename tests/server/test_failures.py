@@ -1,135 +1,129 @@
-"""Kill the server, lock its catalog, fill its disk: what was acknowledged is there once, and nothing else is."""
+"""Kill the server, take its catalog away, fill its disk, leave it no room: what was acknowledged is there once.
+
+Clients of all protocols press it meanwhile; agents that others build are in ``test_agents_apart``.
+"""
 
 from __future__ import annotations
 
-import json
 import random
+import socket
 import sqlite3
-import threading
 import time
-from collections import Counter
-from collections.abc import Callable
-from functools import partial
+from contextlib import suppress
 from pathlib import Path
 
-import httpx
+import psutil
 import pytest
 
 import tidelake
 from tests.support.disks import small_disk
-from tests.support.servers import free_ports
-from tests.support.serving import Served, serving
-from tests.support.telemetry import START_NS, logs_request, put_attributes
+from tests.support.pressing import PROTOBUF, Press
+from tests.support.servers import free_ports, postgres_machine, postgres_pid, stopped
+from tests.support.serving import serving
+from tests.support.telemetry import logs_request
 
-PROTOBUF = {"content-type": "application/x-protobuf"}
-RETRY_S = 0.05
-
-
-class Client(threading.Thread):
-    """Send requests one after another, each until it is acknowledged, as agents do."""
-
-    def __init__(
-        self, url: str, name: str, stopped: threading.Event, make: Callable[[str, int], dict[str, object]]
-    ) -> None:
-        super().__init__(name=name)
-        self._url, self._stopped, self._make = url, stopped, make
-        self.acknowledged: list[str] = []
-        self.offered: list[str] = []
-        self.refused: Counter[int] = Counter()
-
-    def run(self) -> None:
-        n = 0
-        with httpx.Client(base_url=self._url, timeout=30) as client:
-            while not self._stopped.is_set():
-                id, n = f"{self.name}-{n}", n + 1
-                request = self._make(id, n)
-                self.offered.append(id)
-                while not self._stopped.is_set():
-                    try:
-                        status = client.request("POST", **request).status_code  # type: ignore[arg-type]
-                    except httpx.TransportError:
-                        time.sleep(RETRY_S)
-                        continue
-                    if status == 200:
-                        self.acknowledged.append(id)
-                        break
-                    assert status == 503, status
-                    self.refused[status] += 1
-                    time.sleep(RETRY_S)
+SOON = {"TIDELAKE_SERVE_DEADLINE_S": "2"}
+MOST_RSS_MB = 900  # of a server whose requests may hold 256 MiB
 
 
-def rows_request(id: str, n: int) -> dict[str, object]:
-    """A request of three rows under a key."""
-    lines = [json.dumps({"ts": 1_767_225_600 + n, "id": id, "part": part}) for part in range(3)]
-    return {"url": "/v1/ingest/kill.rows", "content": "\n".join(lines), "headers": {"idempotency-key": id}}
-
-
-def otlp_request(id: str, n: int) -> dict[str, object]:
-    """A request of three log records, known by its content."""
-    request = logs_request(3, n)
-    for record in request.resource_logs[0].scope_logs[0].log_records:
-        put_attributes(record.attributes, {"id": id})
-        record.time_unix_nano = START_NS + n
-    headers = {**PROTOBUF, "x-tidelake-table": "kill.logs"}
-    return {"url": "/v1/logs", "content": request.SerializeToString(), "headers": headers}
-
-
-def wait_for(served: Served, is_so: Callable[[], bool]) -> None:
-    until = time.monotonic() + 60
-    while not is_so():
-        assert time.monotonic() < until, served.said[-5:]
-        time.sleep(0.05)
-
-
-def _all_got_on(before: dict[Client, int]) -> bool:
-    return all(len(client.acknowledged) > count for client, count in before.items())
-
-
-def kill_and_check(folder: Path, *, kills: int, seed: int, clients: int) -> None:
-    chance, port, stopped = random.Random(seed), free_ports(1)[0], threading.Event()
-    url = f"http://127.0.0.1:{port}"
-    senders = {
-        "kill.rows": [Client(url, f"rows{n}", stopped, rows_request) for n in range(clients)],
-        "kill.logs": [Client(url, f"logs{n}", stopped, otlp_request) for n in range(clients)],
-    }
-    everyone = [each for several in senders.values() for each in several]
-    for at in range(kills + 1):
-        with serving(folder, port=port) as served:
-            if at == 0:
-                for sender in everyone:
-                    sender.start()
-            before = {each: len(each.acknowledged) for each in everyone}
-            wait_for(served, partial(_all_got_on, before))
-            time.sleep(chance.random() * 0.3)
-            if at < kills:
+@pytest.mark.parametrize(
+    ("kills", "seed", "clients"),
+    [(2, 1, 1), *(pytest.param(20, seed, 4, marks=pytest.mark.torture) for seed in range(5))],
+)
+def test_what_was_acknowledged_is_there_once_after_kill_9(tmp_path: Path, kills: int, seed: int, clients: int) -> None:
+    folder, chance, port = tmp_path / "lake", random.Random(seed), free_ports(1)[0]
+    press = Press(f"http://127.0.0.1:{port}", clients)
+    with press.at_work():
+        for _ in range(kills):
+            with serving(folder, port=port) as served:
+                press.wait_for_all()
+                time.sleep(chance.random() * 0.3)
                 served.kill()
-            else:
-                stopped.set()
-                for sender in everyone:
-                    sender.join()
+        with serving(folder, port=port):
+            press.wait_for_all()
     with tidelake.connect(folder, upkeep=False) as lake:
-        for name, several in senders.items():
-            table = lake.table(name)
-            if name == "kill.rows":
-                found = Counter(table.to_arrow(["id"]).column("id").to_pylist())
-            else:
-                texts = table.to_arrow(["attributes"]).column("attributes").to_pylist()
-                found = Counter(json.loads(text)["id"] for text in texts)
-            acknowledged = {id for each in several for id in each.acknowledged}
-            offered = {id for each in several for id in each.offered}
-            assert len(acknowledged) > kills * clients
-            assert {id: found[id] for id in acknowledged if found[id] != 3} == {}
-            assert {id: count for id, count in found.items() if count != 3 or id not in offered} == {}
+        press.check(lake)
 
 
-def test_what_was_acknowledged_is_there_once_after_kill_9(tmp_path: Path) -> None:
-    kill_and_check(tmp_path / "lake", kills=2, seed=1, clients=4)
+@pytest.mark.parametrize(("clients", "storms"), [(1, 1), pytest.param(8, 20, marks=pytest.mark.torture)])
+def test_a_storm_of_refusals_loses_and_doubles_nothing(tmp_path: Path, clients: int, storms: int) -> None:
+    little = {"TIDELAKE_SERVE_MEMORY_BYTES": str(1 << 20), "TIDELAKE_SERVE_TABLE_MEMORY_BYTES": str(1 << 20)}
+    folder, port = tmp_path / "lake", free_ports(1)[0]
+    press = Press(f"http://127.0.0.1:{port}", clients)
+    with press.at_work(), serving(folder, port=port, environment=little) as served:
+        for _ in range(storms):
+            press.wait_for_all()
+            take_all_room(port, press, refusals=7 * clients)
+        press.wait_for_all()
+        assert psutil.Process(served.process.pid).memory_info().rss < MOST_RSS_MB << 20
+    with tidelake.connect(folder, upkeep=False) as lake:
+        press.check(lake)
 
 
-@pytest.mark.torture
-@pytest.mark.parametrize("seed", range(5))
-def test_what_was_acknowledged_is_there_once_after_many_kills(tmp_path: Path, seed: int) -> None:
-    kill_and_check(tmp_path / "lake", kills=20, seed=seed, clients=16)
+def take_all_room(port: int, press: Press, refusals: int) -> None:
+    """Hold all memory that requests may have, with a body that does not end, until many were refused for it."""
+    until_s, wanted = time.monotonic() + 60, press.refused + refusals
+    while press.refused < wanted:
+        assert time.monotonic() < until_s
+        with socket.create_connection(("127.0.0.1", port), timeout=30) as held, suppress(OSError):
+            held.sendall(b"POST /v1/ingest/press.rows HTTP/1.1\r\nhost: x\r\ncontent-length: 2000000\r\n\r\n")
+            held.sendall(b"x" * ((1 << 20) - 100))
+            seen = -1
+            while seen < press.refused < wanted:  # as long as it holds
+                seen = press.refused
+                time.sleep(0.5)
+
+
+@pytest.mark.parametrize(
+    ("how", "away_s", "times", "clients"),
+    [
+        ("killed", 1.0, 1, 1),
+        pytest.param("killed", 30.0, 2, 4, marks=pytest.mark.torture),
+        pytest.param("frozen", 30.0, 2, 4, marks=pytest.mark.torture),
+    ],
+)
+def test_postgresql_may_go_away(tmp_path: Path, how: str, away_s: float, times: int, clients: int) -> None:
+    port = free_ports(1)[0]
+    press = Press(f"http://127.0.0.1:{port}", clients)
+    objects = str(tmp_path / "objects")
+    with postgres_machine() as machine, press.at_work():
+        with serving(machine.url, "--objects", objects, port=port, environment=SOON):
+            for _ in range(times):
+                press.wait_for_all()
+                if how == "killed":
+                    machine.kill()
+                    time.sleep(away_s)
+                    machine.start()
+                else:
+                    with stopped(postgres_pid(machine.url)):
+                        time.sleep(away_s + 2.5)  # longer than its deadline
+            refused = press.refused
+            press.wait_for_all(2)
+        assert how == "killed" or refused > 0
+        with tidelake.connect(machine.url, objects=objects, upkeep=False) as lake:
+            press.stop()
+            press.check(lake)
+
+
+@pytest.mark.parametrize(("times", "clients"), [(1, 1), pytest.param(10, 4, marks=pytest.mark.torture)])
+def test_a_disk_may_be_full_for_a_while(tmp_path: Path, times: int, clients: int) -> None:
+    port = free_ports(1)[0]
+    press = Press(f"http://127.0.0.1:{port}", clients)
+    with small_disk(tmp_path / "disk", megabytes=64) as disk:
+        folder = disk.root / "lake"
+        with press.at_work(), serving(folder, port=port, environment=SOON):
+            for _ in range(times):
+                press.wait_for_all()
+                refused = press.refused
+                disk.fill()
+                until_s = time.monotonic() + 60
+                while press.refused < refused + 5 * clients:
+                    assert time.monotonic() < until_s
+                    time.sleep(0.05)
+                disk.make_room()
+            press.wait_for_all()
+        with tidelake.connect(folder, upkeep=False) as lake:
+            press.check(lake)
 
 
 def test_a_catalog_that_is_away_is_503_until_it_is_back(tmp_path: Path) -> None:
@@ -155,10 +149,9 @@ def test_a_catalog_that_is_away_is_503_until_it_is_back(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_is_503_until_there_is_room(tmp_path: Path) -> None:
-    soon = {"TIDELAKE_SERVE_DEADLINE_S": "2"}
     with (
         small_disk(tmp_path / "disk", megabytes=16) as disk,
-        serving(disk.root / "lake", environment=soon) as served,
+        serving(disk.root / "lake", environment=SOON) as served,
     ):
         with served.client() as client:
             row = b'{"ts": "2026-01-01T00:00:00Z", "text": "%s"}\n' % (b"x" * 200)

@@ -153,7 +153,7 @@ def test_the_second_version_tells_how_much_went_in(client: httpx.Client, reader:
 
 def test_histograms_and_exemplars_have_tables_of_their_own(client: httpx.Client, reader: tidelake.Lake) -> None:
     job = secrets.token_hex(4)
-    histogram = b"\x08\x05" + b"\x19" + struct.pack("<d", 7.5) + b"\x20\x06" + part(11, b"\x08\x00\x10\x02")
+    histogram = b"\x08\x04" + b"\x19" + struct.pack("<d", 7.5) + b"\x20\x06" + part(11, b"\x08\x00\x10\x02")
     histogram += part(12, b"\x02\x04") + b"\x78" + varint(NOW_MS)
     exemplar = (
         part(1, part(1, b"trace_id") + part(2, b"abc")) + b"\x11" + struct.pack("<d", 0.5) + b"\x18" + varint(NOW_MS)
@@ -164,7 +164,7 @@ def test_histograms_and_exemplars_have_tables_of_their_own(client: httpx.Client,
     (row,) = reader.sql(f"select histogram, ts from prom_histograms where labels.job = '{job}'").to_arrow().to_pylist()
     told = tidelake.decode(reader.table("prom_histograms").scan(columns=["histogram"]).read_all()["histogram"])
     assert {
-        "count": 5,
+        "count": 4,
         "sum": 7.5,
         "schema": 3,
         "positive_spans": [{"offset": 0, "length": 2}],
@@ -193,11 +193,41 @@ def test_a_series_that_is_wrong_is_told_and_the_others_go_in(
     ]
 
 
+@pytest.mark.parametrize(
+    ("count", "total", "spans", "deltas", "status"),
+    [
+        (4, 7.5, 2, b"\x02\x04", 204),
+        (5, 7.5, 2, b"\x02\x04", 400),  # a count that is not the buckets'
+        (5, float("nan"), 2, b"\x02\x04", 204),  # of which some were NaN, and are in no bucket
+        (3, float("nan"), 2, b"\x02\x04", 400),
+        (4, 7.5, 3, b"\x02\x04", 400),  # more places than buckets
+        (1, 7.5, 2, b"\x02\x03", 400),  # a bucket of -1
+    ],
+)
+def test_histograms_that_cannot_be_are_told_and_the_others_go_in(
+    client: httpx.Client, reader: tidelake.Lake, count: int, total: float, spans: int, deltas: bytes, status: int
+) -> None:
+    job = secrets.token_hex(4)
+    histogram = b"\x08" + varint(count) + b"\x19" + struct.pack("<d", total) + part(11, b"\x10" + varint(spans))
+    histogram += part(12, deltas) + b"\x78" + varint(NOW_MS)
+    labels = b"".join(part(1, part(1, n) + part(2, v)) for n, v in ((b"__name__", b"h"), (b"job", job.encode())))
+    body = part(1, labels + part(4, histogram)) + first([({"__name__": "ok", "job": job}, [(1.0, NOW_MS)])])
+    answer = send(client, body)
+    assert answer.status_code == status, answer.text
+    asked = f"select count(*) c from prom_samples where labels.job = '{job}'"
+    assert reader.sql(asked).to_arrow().to_pylist() == [{"c": 1}]
+    if status == 400:
+        assert "1 histograms were left out" in answer.text
+
+
 def test_other_types_and_encodings_are_refused(client: httpx.Client) -> None:
     assert send(client, b"", "application/json").status_code == 415
     assert send(client, b"", "application/x-protobuf;proto=other").status_code == 415
     for other in ("gzip", "deflate", "zstd", "snappy, gzip"):  # as the protocol wants it, whatever else is known here
         assert client.post("/api/v1/write", content=b"x", headers={"content-encoding": other}).status_code == 415
     assert send(client, b"\x0a\xff").status_code == 400
+    for other in ("application/json", "image/png"):  # also where the body is nothing at all
+        headers = {"content-type": other, "content-encoding": "snappy"}
+        assert client.post("/api/v1/write", content=b"\xff\xff\xff", headers=headers).status_code == 415
     torn = client.post("/api/v1/write", content=b"\xff\xff\xff", headers={"content-encoding": "snappy"})
     assert torn.status_code == 400

@@ -66,6 +66,9 @@ _SCHEMAS: dict[str, dict[str, pa.DataType]] = {
 }  # fmt: skip
 
 
+EVERYTHING = "*.*"  # is no table: only whoever reaches all tables reaches it
+
+
 def system_rows(
     lake: LakeHandle, name: str, user: str | None = None, reaches: Reaches = lambda name: True
 ) -> MemoryRows | None:
@@ -76,9 +79,12 @@ def system_rows(
         seen = [reaches(f"{namespace}.{table}") for namespace, table in _places(rows)]
         return MemoryRows.of(name, rows.filter(pa.array(seen, pa.bool_())), lake.footers)
     if name == sources.SYSTEM_TABLE and user is None:
-        return MemoryRows.of(name, sources.list_sources(lake.store), lake.footers)
+        rows = sources.list_sources(lake.store)
+        filled = [reaches(table) for table in rows.column("table").to_pylist()]
+        return MemoryRows.of(name, rows.filter(pa.array(filled, pa.bool_())), lake.footers)
     if name in lake.told:
-        return MemoryRows.of(name, lake.told[name](), lake.footers)
+        rows = lake.told[name]()
+        return MemoryRows.of(name, rows if reaches(EVERYTHING) else rows.slice(0, 0), lake.footers)
     make = _MAKERS.get(name)
     if make is None:
         return None

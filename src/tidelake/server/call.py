@@ -128,7 +128,7 @@ class Route:
     refuse: Refuser = refuse
     is_once: bool = False  # clients send the same body again until they have an answer: its hash is its key
     encoding: str = ""  # of bodies whose header names none
-    encodings: tuple[str, ...] = ()  # that bodies may have, if not all that are known
+    check: Callable[[Call], object] | None = None  # refuses by the head alone, before the body is decompressed
     errors_first: bool = True  # the first load that failed fails the request; else the answer tells
 
 

@@ -34,7 +34,7 @@ from tidelake.server.call import Answer, Call, Load, Outcome, Route, Work, first
 from tidelake.server.credentials import Keeper, Rates, token_of
 from tidelake.server.memory import Budget
 from tidelake.server.meters import CONTENT_TYPE, Meters
-from tidelake.server.refusals import Refusal, TooLarge, TooSlow, Unsupported, failure_of
+from tidelake.server.refusals import Refusal, TooLarge, TooSlow, failure_of
 from tidelake.server.settings import ServeSettings
 from tidelake.server.staging import Place, Staging
 
@@ -172,9 +172,8 @@ class _Door:
         call = Call(body, call.headers, call.path, call.query, call.method, call.url_path, namespace, call.received_us)
         # 3. Decode.
         encoding = call.headers.get("content-encoding", route.encoding)
-        if route.encodings and encoding.strip().lower() not in route.encodings:
-            known = ", ".join(route.encodings)
-            raise Unsupported("the body's encoding is not one of the protocol's", encoding=encoding[:40], known=known)
+        if route.check is not None:
+            route.check(call)
         call, work = await doors.decoded(call, encoding, route.decode)
         held.take(len(call.body) - len(body))
         doors.rates.check(grant, len(call.body))

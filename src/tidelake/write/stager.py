@@ -107,9 +107,13 @@ def extent_of(
 
 
 def block_rows_for(staged: Sequence[pa.RecordBatch], rows: int, schema: Schema) -> int:
-    """Return the rows of a block: fewer where dynamic values are large, for a block is read to look at one path."""
+    """Return the rows of a block: fewer where dynamic values are large, for a block is read to look at one path.
+
+    What counts is the largest such column: a path is in one of them, and the others are not read for it.
+    """
     names = [column.name for column in schema if column.type.kind == "dynamic"]
-    size = sum(batch.column(name).nbytes for batch in staged for name in names if name in batch.schema.names)
+    sizes = [sum(batch.column(name).nbytes for batch in staged if name in batch.schema.names) for name in names]
+    size = max(sizes, default=0)
     fitting = BLOCK_ROWS if size <= BLOCK_DYNAMIC_BYTES else rows * BLOCK_DYNAMIC_BYTES // size
     return max(MIN_BLOCK_ROWS, min(BLOCK_ROWS, fitting))
 

@@ -2,15 +2,18 @@
 
 Samples go to ``prom_samples``: a time, the metric's name, its labels, the value. Native histograms go to
 ``prom_histograms``, exemplars to ``prom_exemplars``, what is told of metrics to ``prom_metadata``; each is made when
-its first row comes. A series that has no name or a label twice is left out and told with 400, after all others are in,
-as the protocol wants it. A stale marker is kept to the bit. It does not answer questions.
+its first row comes. A series that has no name or a label twice, or a histogram whose buckets are not its count, is
+left out and told with 400, after all others are in, as the protocol wants it. A stale marker is kept to the bit. It
+does not answer questions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import accumulate
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -33,6 +36,7 @@ EXEMPLARS = Shape(
     {"ts": "timestamp", "name": "string", "labels": "dynamic", "exemplar": "dynamic", "value": "real"}, "ts"
 )
 METADATA = Shape({"ts": "timestamp", "name": "string", "kind": "string", "help": "string", "unit": "string"}, "ts")
+ENCODING = "snappy"  # blocks
 FIRST, SECOND = "prometheus.WriteRequest", "io.prometheus.write.v2.Request"
 USER_HEADER = "x-tidelake-user"
 MAX_SHOWN = 5  # of the series that are left out
@@ -74,10 +78,11 @@ def decode_write(call: Call) -> Work:
     found = protobuf.Message(call.body)
     rows = {kind: [row for row in others.tolist() if row[0] == kind] for kind in (4, 5, 6)}
     loads, written = list[Load](), [0, 0, 0]
+    histograms, wrong = _histograms(series, found, rows[4])
     for at, (name, shape, batch) in enumerate(
         (
             ("prom_samples", SAMPLES, _samples(series, owners, values, times)),
-            ("prom_histograms", HISTOGRAMS, _histograms(series, found, rows[4])),
+            ("prom_histograms", HISTOGRAMS, histograms),
             ("prom_exemplars", EXEMPLARS, _exemplars(series, found, rows[5], is_second, symbol_at)),
         )
     ):
@@ -88,7 +93,9 @@ def decode_write(call: Call) -> Work:
     fresh = [each for each in _metadata(series, found, rows[6], is_second, symbol_at) if (place, each) not in _told]
     if fresh:
         loads.append(Load(place[0], _metadata_rows(fresh, call.received_us), len(fresh), METADATA))
-    return Work(loads, partial(_answer, is_second, written, _left_out(series), [(place, each) for each in fresh]))
+    return Work(
+        loads, partial(_answer, is_second, written, _left_out(series, wrong), [(place, each) for each in fresh])
+    )
 
 
 def refuse(call: Call, failure: Failure) -> Answer:
@@ -195,15 +202,40 @@ def _batch(shape: Shape, columns: Sequence[pa.Array]) -> pa.RecordBatch:
     return pa.record_batch(list(columns), schema=pa.schema(fields))
 
 
-def _histograms(series: _Series, found: protobuf.Message, rows: Sequence[Sequence[int]]) -> pa.RecordBatch:
-    owners, times, values = list[int](), list[int](), list[bytes]()
+def _histograms(
+    series: _Series, found: protobuf.Message, rows: Sequence[Sequence[int]]
+) -> tuple[pa.RecordBatch, list[str]]:
+    """Return native histograms, and what is wrong with those that are left out."""
+    owners, times, values, wrong = list[int](), list[int](), list[bytes](), list[str]()
     for _, owner, place, size in rows:
         if series.faults[owner] == 0:
             told = _histogram(found.fields(place, size))
+            if (fault := _fault_of(told)) is not None:
+                wrong.append(f"a histogram of series {owner}: {fault}")
+                continue
             owners.append(owner)
             times.append(told.pop("timestamp", 0))
             values.append(encode(told))
-    return _of_series(HISTOGRAMS, series, owners, times, [pa.array(values, _DYNAMIC)])
+    return _of_series(HISTOGRAMS, series, owners, times, [pa.array(values, _DYNAMIC)]), wrong
+
+
+def _fault_of(told: Mapping[str, Any]) -> str | None:
+    """Return why a native histogram cannot be one, if so; counts that are reals are not summed, as they are rounded."""
+    buckets = 0
+    for sign in ("positive", "negative"):
+        deltas, counts = told.get(f"{sign}_deltas", []), told.get(f"{sign}_counts", [])
+        if sum(span["length"] for span in told.get(f"{sign}_spans", [])) != max(len(deltas), len(counts)):
+            return "its spans and its buckets differ in number"
+        held = list(accumulate(deltas))
+        if min(held, default=0) < 0 or min(counts, default=0) < 0:
+            return "a bucket has less than nothing"
+        buckets += sum(held)
+    if isinstance(told.get("count", 0.0), float):
+        return None
+    counted, sum_of_all = buckets + told.get("zero_count", 0), told.get("sum", 0.0)
+    if counted > told["count"] or (counted < told["count"] and not math.isnan(sum_of_all)):  # NaNs are in no bucket
+        return "its count is not that of its buckets"
+    return None
 
 
 def _exemplars(
@@ -312,12 +344,23 @@ def _histogram(fields: Iterator[protobuf.Field]) -> dict[str, Any]:
     return told
 
 
-def _left_out(series: _Series) -> str:
+def _left_out(series: _Series, wrong: Sequence[str]) -> str:
     (bad,) = np.nonzero(series.faults)
-    if not len(bad):
-        return ""
-    shown = ", ".join(f"series {at}: {_FAULTS[int(series.faults[at])]}" for at in bad[:MAX_SHOWN].tolist())
-    return f"{len(bad)} of {len(series.faults)} series were left out: {shown}"
+    said = []
+    if len(bad):
+        shown = ", ".join(f"series {at}: {_FAULTS[int(series.faults[at])]}" for at in bad[:MAX_SHOWN].tolist())
+        said.append(f"{len(bad)} of {len(series.faults)} series were left out: {shown}")
+    if wrong:
+        said.append(f"{len(wrong)} histograms were left out: {', '.join(wrong[:MAX_SHOWN])}")
+    return "; ".join(said)
 
 
-ROUTES = (Route("/api/v1/write", decode_write, refuse=refuse, is_once=True, encoding="snappy", encodings=("snappy",)),)
+def check_head(call: Call) -> None:
+    """Refuse what is not remote write by its head, whatever the body is: as the protocol wants it, with 415."""
+    _version_of(call)
+    encoding = call.headers.get("content-encoding", ENCODING).strip().lower()
+    if encoding != ENCODING:
+        raise Unsupported("remote write is compressed by snappy", encoding=encoding[:40])
+
+
+ROUTES = (Route("/api/v1/write", decode_write, refuse=refuse, is_once=True, encoding=ENCODING, check=check_head),)

@@ -99,6 +99,28 @@ def test_what_is_under_way_is_answered_before_it_stops(tmp_path: Path) -> None:
     assert told[-2:] == ["stopping", "stopped"]
 
 
+def test_what_it_does_is_told_in_spans_of_its_own(tmp_path: Path) -> None:
+    where = tmp_path / "lake"
+    with serving(where, environment={"TIDELAKE_SERVE_OWN_TRACES": "ops.spans"}) as served, served.client() as client:
+        for _ in range(3):
+            assert client.post("/v1/ingest/obs.logs", content=ROW).status_code == 200
+        assert client.post("/v1/ingest/obs.logs", content=b"{").status_code == 400
+        assert served.stop() == 0
+    with tidelake.connect(where, upkeep=False) as lake:
+        asked = "select name, kind, status_code, count(*) n from ops.spans group by all order by name, status_code"
+        assert lake.sql(asked).to_arrow().to_pylist() == [
+            {"name": "commit", "kind": "INTERNAL", "status_code": "ERROR", "n": 1},
+            {"name": "commit", "kind": "INTERNAL", "status_code": "OK", "n": 3},
+            {"name": "rows request", "kind": "SERVER", "status_code": "OK", "n": 4},
+        ]
+        (row,) = (
+            lake.sql("select sum(attributes.rows) r, min(duration_nano) d, count(distinct span_id) s from ops.spans")
+            .to_arrow()
+            .to_pylist()
+        )
+        assert (row["r"], row["d"] > 0, row["s"]) == (3, True, 8)
+
+
 def test_headers_are_bounded(tmp_path: Path) -> None:
     with serving(tmp_path / "lake") as served:
         host, port = served.url.removeprefix("http://").split(":")

@@ -53,10 +53,19 @@ class KeptCounts(Protocol):
     held_bytes: int
 
 
+class Spans(Protocol):
+    """Who is told of each request and each commit."""
+
+    def request(self, protocol: str, status: int, size: int, seconds: float) -> None: ...
+
+    def commit(self, table: str, requests: int, rows: int, size: int, seconds: float, failed: str) -> None: ...
+
+
 class Meters:
     """The counters of one server."""
 
     def __init__(self) -> None:
+        self.spans: Spans | None = None
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry()
         own: Any = {"registry": self.registry, "namespace": "tidelake"}
@@ -72,6 +81,7 @@ class Meters:
         self._commit_seconds = Histogram("commit_seconds", "How long a group took.", buckets=_SECONDS, **own)
         self._defects = Counter("defects", "Errors that should not happen.", ["where"], **own)
         self._dropped = Counter("dropped", "Messages of syslog over UDP that there was no room for.", **own)
+        self._lost_spans = Counter("lost_spans", "Spans of its own that were not stored.", **own)
         self._held = Gauge("held_bytes", "Bytes of requests that are on their way.", **own)
         self._tables: set[str] = set()
         self._newest: deque[tuple[int, str, int, int, float]] = deque(maxlen=REQUESTS_KEPT)
@@ -99,12 +109,18 @@ class Meters:
         """Count messages that nobody sends again."""
         self._dropped.inc(count)
 
+    def lost_spans(self, count: int) -> None:
+        """Count spans of its own that were not stored."""
+        self._lost_spans.inc(count)
+
     def answered(self, protocol: str, status: int, size: int, seconds: float) -> None:
         """Count a request."""
         self._newest.append((now_us(), protocol, status, size, seconds))
         self._requests.labels(protocol, str(status)).inc()
         self._bytes.labels(protocol).inc(size)
         self._seconds.labels(protocol).observe(seconds)
+        if self.spans is not None:
+            self.spans.request(protocol, status, size, seconds)
 
     def committed(self, table: str, outcomes: Sequence[Outcome], size: int, seconds: float) -> None:
         """Count a group of requests."""
@@ -118,6 +134,9 @@ class Meters:
         errors = [each for each in outcomes if not isinstance(each, AppendReport)]
         for error in errors:
             self._failed.labels(error.kind).inc()
+        if self.spans is not None:
+            rows = sum(each.rows for each in reports)
+            self.spans.commit(table, len(outcomes), rows, size, seconds, errors[0].kind if errors else "")
         log.debug("committed table=%s requests=%d bytes=%d seconds=%.3f", table, len(outcomes), size, seconds)
         if errors:
             log.warning("not stored table=%s requests=%d: %s", table, len(errors), redacted(str(errors[0])))

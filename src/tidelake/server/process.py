@@ -26,6 +26,7 @@ import uvicorn
 import uvloop
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from tidelake.catalog.protocol import parse_table_name
 from tidelake.errors import InvalidInputError, TidelakeError, UnavailableError, redacted
 from tidelake.lake import Lake, connect
 from tidelake.server.access import has_tokens
@@ -37,6 +38,7 @@ from tidelake.server.http import Doors, make_app
 from tidelake.server.memory import Budget
 from tidelake.server.meters import Meters
 from tidelake.server.otlp_grpc import start_grpc
+from tidelake.server.own_traces import OwnTraces
 from tidelake.server.page.doors import PAGE_DOORS
 from tidelake.server.page.serving import page_routes
 from tidelake.server.protocols import PROTOCOLS
@@ -97,6 +99,11 @@ async def _serve(
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     warming = asyncio.create_task(_warm())
     looking = asyncio.create_task(_look_for_tokens(settings, lake, keeper))
+    traces = None
+    if settings.own_traces is not None:
+        table = ".".join(parse_table_name(settings.own_traces))
+        meters.spans = traces = OwnTraces(staging, table, meters.lost_spans)
+    telling = asyncio.create_task(traces.run()) if traces is not None else None
     try:
         if settings.syslog_port:
             await _listen_for_syslog(settings, keeper, syslog)
@@ -120,8 +127,12 @@ async def _serve(
         await syslog.stop()
         if door is not None:
             await loop.run_in_executor(None, door.shutdown)
+        if traces is not None:
+            await traces.store()
         await staging.drain()
     finally:
+        if telling is not None:
+            telling.cancel()
         looking.cancel()
         warming.cancel()
         doors.threads.shutdown(wait=False, cancel_futures=True)

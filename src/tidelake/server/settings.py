@@ -23,6 +23,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from tidelake.catalog.protocol import parse_table_name
 from tidelake.errors import InvalidInputError
 
 ENVIRONMENT = "TIDELAKE_SERVE_"
@@ -63,6 +64,7 @@ class ServeSettings:
     )  # more for the client: security.protocol=SASL_SSL,sasl.username=…
     kafka_registry: str | None = field(default=None, repr=False)  # where the schemas are of messages that name one
     kafka_registry_options: str | None = field(default=None, repr=False)  # basic.auth.user.info=user:password, …
+    own_traces: str | None = None  # the table that spans of its own requests and commits go to
     log_level: str = "info"
 
     @property
@@ -199,6 +201,11 @@ def _wrong(settings: ServeSettings) -> list[str]:
             wrong.append(f"{name}: there is no file {place!r}")
     if (settings.kafka is None) != (settings.kafka_topics is None):
         wrong.append("kafka and kafka_topics go together")
+    if settings.own_traces is not None:
+        try:
+            parse_table_name(settings.own_traces)
+        except InvalidInputError:
+            wrong.append(f"own_traces = {settings.own_traces!r}: it is the name of a table")
     if settings.kafka_registry is not None:
         if settings.kafka is None:
             wrong.append("kafka_registry goes with kafka")

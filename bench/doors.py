@@ -7,11 +7,11 @@ measure how rows come in: see ``serve``.
 
 from __future__ import annotations
 
-import http.client
 import json
+import selectors
+import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -179,32 +179,62 @@ def _asked_by_many(served: Served, *, again: bool) -> dict[str, float]:
 
 
 def _ask(url: str, again: bool) -> dict[str, float]:
-    """Ask small questions from many threads, and return how many a second were answered, and how long 99 took."""
+    """Ask small questions by many connections, and return how many a second were answered, and how long 99 took.
+
+    One thread that waits for all of them: what it takes of the two cores, the server does not have.
+    """
     place = urlsplit(url)
     begin_s = time.monotonic() + WARM_S
-    taken: list[list[tuple[float, float]]] = [[] for _ in range(CLIENTS)]
-
-    def ask(at: int) -> None:
-        connection = http.client.HTTPConnection(place.hostname or "", place.port, timeout=60)
-        n = 0
+    clients = [_Client((place.hostname or "", place.port or 80), at, again) for at in range(CLIENTS)]
+    with selectors.EpollSelector() as waiting:
+        for each in clients:
+            waiting.register(each.socket, selectors.EVENT_READ, each)
+            each.ask()
         while time.monotonic() < begin_s + ASKED_S:
-            language, text = next(iter(SMALL[(at + n) % len(SMALL)].items()))
-            told = text if again else f"{text} {'--' if language == 'sql' else '//'} {at} {n}"
-            began_s = time.monotonic()
-            connection.request("POST", "/v1/query", json.dumps({language: told}), {"content-type": "application/json"})
-            answer = connection.getresponse()
-            body = answer.read()
-            assert answer.status == 200, body
-            taken[at].append((began_s, time.monotonic() - began_s))
-            n += 1
-
-    threads = [threading.Thread(target=ask, args=(at,)) for at in range(CLIENTS)]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
-    found = [took for several in taken for began, took in several if began >= begin_s]
+            for key, _ in waiting.select(1.0):
+                key.data.read()
+    found = [took for each in clients for began, took in each.taken if began >= begin_s]
     return {"rate": len(found) / ASKED_S, "p99": quantiles(found, n=100)[98]}
+
+
+class _Client:
+    """A client with a connection of its own, which asks the next question when it has the answer to the last."""
+
+    def __init__(self, address: tuple[str, int], number: int, again: bool) -> None:
+        self.socket = socket.create_connection(address)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.taken: list[tuple[float, float]] = []  # when a question was asked, and how long its answer took
+        self._number, self._again, self._asked = number, again, 0
+        self._came = b""
+        self._began_s = 0.0
+
+    def ask(self) -> None:
+        """Send a question."""
+        at = (self._number + self._asked) % len(SMALL)
+        ((language, text),) = SMALL[at].items()
+        if not self._again:
+            text = f"{text} {'--' if language == 'sql' else '//'} {self._number} {self._asked}"
+        body = json.dumps({language: text}).encode()
+        head = b"POST /v1/query HTTP/1.1\r\nhost: bench\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
+        self._asked += 1
+        self._came = b""
+        self._began_s = time.monotonic()
+        self.socket.sendall(head % len(body) + body)
+
+    def read(self) -> None:
+        """Read what came; once an answer is whole, ask the next."""
+        self._came += self.socket.recv(65_536)
+        head, found, body = self._came.partition(b"\r\n\r\n")
+        if not found or not _is_whole(head.lower(), body):
+            return
+        assert head.startswith(b"HTTP/1.1 200 "), self._came
+        self.taken.append((self._began_s, time.monotonic() - self._began_s))
+        self.ask()
+
+
+def _is_whole(head: bytes, body: bytes) -> bool:
+    told = head.partition(b"content-length: ")[2]
+    return len(body) >= int(told.partition(b"\r\n")[0]) if told else body.endswith(b"0\r\n\r\n")
 
 
 def _ranged(folder: Path, rows: int, rounds: int, seconds: dict[str, tuple[float, ...]]) -> list[Ratio]:

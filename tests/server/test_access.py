@@ -24,6 +24,8 @@ from tidelake.objects import ObjectStore
 from tidelake.server.access import Grant, create_token, find_grant, list_tokens, revoke_token
 from tidelake.server.call import Route
 from tidelake.server.credentials import Rates, token_of
+from tidelake.server.doors import DOORS
+from tidelake.server.page.doors import PAGE_DOORS
 from tidelake.server.protocols import PROTOCOLS
 from tidelake.server.refusals import Busy, Forbidden
 
@@ -79,6 +81,21 @@ def expected(route: Route, who: str) -> set[int] | None:
 
 
 WHO = ("nobody", "garbage", "over", *ROLES)
+
+
+@pytest.mark.parametrize("token", [None, "tl_000000000000_" + "x" * 43, "not a token"])
+def test_no_door_answers_whom_it_does_not_know(guarded: Served, token: str | None) -> None:
+    with guarded.client(token) as client:
+        answered = {
+            (method, door.path, status)
+            for several in (*DOORS.values(), PAGE_DOORS)
+            for door in several
+            if door.role
+            for method in door.methods
+            if (status := client.request(method, re.sub(r"\{[^}]*\}", "a.t", door.path), content=b"{}").status_code)
+            != 401
+        }
+        assert answered == set()
 
 
 @pytest.mark.parametrize("who", WHO)

@@ -65,6 +65,9 @@ def test_what_clients_ask_by_themselves(kusto: KustoClient) -> None:
     assert [row["TableName"] for row in rows_of(kusto.execute_mgmt("obs", ".show tables"))] == ["logs"]
     told = rows_of(kusto.execute_mgmt("obs", ".show databases schema as json"))[0]["ClusterSchema"]
     assert '"CslType":"datetime"' in told
+    listed = rows_of(kusto.execute_mgmt("obs", ".show database ['obs'] schema"))
+    assert {(row["DatabaseName"], row["TableName"]) for row in listed} == {("obs", None), ("obs", "logs")}
+    assert {row["ColumnType"] for row in listed if row["ColumnName"] == "ts"} == {"System.DateTime"}
     schema = rows_of(kusto.execute_mgmt("obs", ".show table logs schema as json"))[0]
     assert schema["TableName"] == "logs"
 

@@ -68,6 +68,8 @@ def _do_others() -> None:
         for question in _QUESTIONS:
             lake.sql(question, engine="local").to_arrow()
         lake.kql("logs | where message has 'word' and tostring(attributes.user.id) == 'user-7'").to_arrow()
+        told = {"table": "logs", "labels": ["level"]}
+        lake.promql("rate(n[1m])", start="2026-01-01T00:01:00Z", end="2026-01-01T00:02:00Z", step=15, table=told)
         file = Path(place) / "rows.csv"
         lines = (f"2026-01-01T00:00:{n % 60:02}Z,{n},{n / 7},word {n}\n" for n in range(ROWS))
         file.write_text("ts,n,x,message\n" + "".join(lines))

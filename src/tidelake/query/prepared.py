@@ -52,6 +52,7 @@ class Prepared:
     picked: tuple[str, ...] | None = None  # columns, where that is all it asks for
     grows: bool = False  # whether a condition doubles on its way down to the tables, which an engine must not try
     rendered: dict[str, str] = field(default_factory=dict)  # by engine, written once
+    known: dict[str, bool] = field(default_factory=dict)  # what engines ask of the tree, answered once
     repeatable: bool = False  # whether the same snapshots give the same rows, whenever it is asked
     apart: Prepared | None = None  # the same with paths in place of dynamic columns, for the engine in process
 

@@ -38,6 +38,7 @@ LOOP_ROOMS = (
     "logical",
     "ingest",
     "scan",
+    "query/promql",
     "spark",
     "connectors/postgres",
     "server/wire",

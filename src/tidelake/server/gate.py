@@ -22,6 +22,11 @@ class Gate:
         self._lines: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
         self._waiting = 0
 
+    @property
+    def is_crowded(self) -> bool:
+        """Whether anybody waits; may be asked from any thread."""
+        return self._waiting > 0
+
     @asynccontextmanager
     async def passing(self, who: str) -> AsyncIterator[None]:
         """Wait for one's turn; Busy if too many wait already."""

@@ -23,8 +23,8 @@ from typing import Any, TypeAlias
 from urllib.parse import parse_qsl
 
 import xxhash
+from starlette.routing import Match, Router
 from starlette.routing import Route as HttpRoute
-from starlette.routing import Router
 
 from tidelake.catalog.protocol import now_us
 from tidelake.errors import TidelakeError
@@ -48,6 +48,7 @@ DECODE_THREADS = 2
 TENANT_HEADERS = ("x-tidelake-namespace", "x-scope-orgid")
 USER_HEADER = "x-tidelake-user"
 KEY_HEADER = "idempotency-key"
+ABORT = "tidelake.abort"  # among a request's extensions: closes its connection, whatever is still to be sent
 
 
 @dataclass(slots=True)
@@ -258,7 +259,26 @@ def make_app(
         for route in several
     ]
     own = (_Own("/healthz", _healthy, ""), _Own("/readyz", ready, ""), _Own("/metrics", None, "admin"))
-    return Router(routes=[*others, *routes, *(HttpRoute(o.path, _OwnDoor(doors, o), methods=["GET"]) for o in own)])
+    return _Routes([*others, *routes, *(HttpRoute(o.path, _OwnDoor(doors, o), methods=["GET"]) for o in own)])
+
+
+class _Routes(Router):
+    """Routes that are found by their path, where that has no parameters, and not by asking all of them in turn."""
+
+    def __init__(self, routes: Sequence[HttpRoute]) -> None:
+        super().__init__(routes=routes)
+        plain = {route.path for route in routes if "{" not in route.path}
+        self._known = {path: [route for route in routes if route.path_regex.match(path)] for path in plain}
+
+    async def app(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Hand a request to its route."""
+        for route in self._known.get(scope.get("path", ""), ()):
+            match, found = route.matches(scope)
+            if match is Match.FULL:
+                scope.update(found)
+                await route.handle(scope, receive, send)
+                return
+        await super().app(scope, receive, send)
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,6 +48,16 @@ class KeptAnswers:
         """How large an answer may be that is kept."""
         return self._most // ANSWER_SHARE
 
+    def may_have(self, question: Question, form: str) -> bool:
+        """Whether there is an answer to a question, true or no longer."""
+        return bool(self._most) and question.view.is_newest and _key(question, form) in self._kept
+
+    def missed(self, question: Question, *, count: bool = True) -> None:
+        """Count a question that has no answer here, if it could have one."""
+        if self._most and question.view.is_newest and count:
+            with self._lock:
+                self.misses += 1
+
     def find(self, question: Question, form: str, *, count: bool = True) -> bytes | None:
         """Return the answer to a question, if it is kept and still true."""
         if not self._most or not question.view.is_newest:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from subprocess import DEVNULL
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import uvicorn
@@ -34,7 +34,7 @@ from tidelake.server.credentials import Keeper
 from tidelake.server.doors import DOORS
 from tidelake.server.doors.base import opened
 from tidelake.server.doors.openapi import described
-from tidelake.server.http import Doors, make_app
+from tidelake.server.http import ABORT, Doors, make_app
 from tidelake.server.memory import Budget
 from tidelake.server.meters import Meters
 from tidelake.server.otlp_grpc import start_grpc
@@ -246,6 +246,8 @@ class _BoundedHttp(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._is_head = False
         self._late.cancel()
+        extensions: dict[str, Any] = {ABORT: self.transport.abort}
+        self.scope["extensions"] = cast(Any, extensions)
         super().on_headers_complete()
 
     def _give_up(self) -> None:

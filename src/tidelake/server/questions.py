@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import io
+import threading
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 
@@ -40,6 +42,8 @@ LINE = 4  # pieces between a question and who reads it
 TURN_WITHIN_S = 30.0  # a thread waits for its turn
 LOOK_AFTER_S = 5.0  # between looks whether a client still reads
 READ_WITHIN_S = 30.0  # a piece must be taken by the client
+CROWDED_WITHIN_S = 2.0  # while others wait for their turn
+STOPPED_LOOK_S = 0.2  # between looks whether a question that waits for its client was stopped
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +61,12 @@ class Gone(Refusal):
     default_kind, status = "gone", 499
 
 
+class Slow(Gone):
+    """The client is there, and takes nothing."""
+
+    default_kind = "slow"
+
+
 class Questions:
     """The questions that a server answers. It belongs to the thread of an event loop."""
 
@@ -72,6 +82,9 @@ class Questions:
 
     async def kept_answer(self, question: Question, form: str, *, count: bool = True) -> bytes | None:
         """Return the answer to a question in a form, if it is kept and still true."""
+        if not self.kept.may_have(question, form):  # there is no need to ask the catalog
+            self.kept.missed(question, count=count)
+            return None
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._looking, partial(self.kept.find, question, form, count=count))
 
@@ -86,13 +99,19 @@ class Questions:
         loop = asyncio.get_running_loop()
         async with self._gate.passing(question.grant.id):
             with self.running.listed(_running(question)) as running:
-                pipe = Pipe(loop, running, kept_bytes=self.kept.answer_bytes if keep_as else 0)
+                pipe = Pipe(loop, running, self.patience_s, kept_bytes=self.kept.answer_bytes if keep_as else 0)
                 task = loop.run_in_executor(self._threads, self._ask, question, write, pipe, keep_as)
                 try:
-                    yield _pieces(pipe, task)
+                    yield pipe.pieces(task)
+                except asyncio.CancelledError:
+                    if not pipe.is_given_up:
+                        raise
+                    pipe.reader.uncancel()  # it was the pipe that said so
+                    raise Slow("the client reads no more") from None
                 finally:
                     pipe.stop()
-                    await asyncio.wait([task])
+                    if not task.done():
+                        await asyncio.wait([task])
                     if not task.cancelled():
                         task.exception()  # heard: whoever reads the pieces was told
 
@@ -143,10 +162,14 @@ class Questions:
         """End a turn whose client has stopped reading, from time to time looking whether it has."""
         if turn.is_over:
             return
-        if turn.idle_s > READ_WITHIN_S:
+        if turn.idle_s > self.patience_s():
             turn.end()
         else:
             self._loop.call_later(LOOK_AFTER_S, self._look_after, turn)
+
+    def patience_s(self) -> float:
+        """Return for how long a client may take nothing of its answer; may be asked from any thread."""
+        return CROWDED_WITHIN_S if self._gate.is_crowded else READ_WITHIN_S
 
     def close(self) -> None:
         """Take no more."""
@@ -244,13 +267,24 @@ def _running(question: Question) -> Running:
 class Pipe(io.RawIOBase):
     """What a thread writes and the event loop reads, no more than a few pieces ahead."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, running: Running, *, kept_bytes: int = 0) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        running: Running,
+        patience_s: Callable[[], float],
+        *,
+        kept_bytes: int = 0,
+    ) -> None:
         super().__init__()
-        self._loop, self.running = loop, running
+        self._loop, self.running, self._patience_s = loop, running, patience_s
         self._kept_bytes = kept_bytes  # up to which all that was written is held, to be kept
         self._kept: list[bytes] = []
-        self.pieces: asyncio.Queue[bytes] = asyncio.Queue(LINE)
+        self._line: deque[bytes] = deque()
+        self._room = threading.Semaphore(LINE)
+        self._waiting: asyncio.Future[None] | None = None  # who reads, while there is nothing
         self._held = bytearray()
+        self.reader: asyncio.Task[Any]
+        self.is_given_up = False  # since nobody takes anything; the reader hears of it by being cancelled
 
     def writable(self) -> bool:
         return True
@@ -268,12 +302,7 @@ class Pipe(io.RawIOBase):
         return len(data)
 
     def flush(self) -> None:
-        """Let go of nothing: pieces go when they are full, and the rest in the end, by ``rest``."""
-
-    @property
-    def rest(self) -> bytes:
-        """What is held when the writer has ended."""
-        return bytes(self._held)
+        """Let go of nothing: pieces go when they are full, and the rest in the end."""
 
     @property
     def whole(self) -> bytes | None:
@@ -281,41 +310,49 @@ class Pipe(io.RawIOBase):
         size = sum(map(len, self._kept)) + len(self._held)
         return b"".join([*self._kept, self._held]) if size <= self._kept_bytes else None
 
+    async def pieces(self, task: asyncio.Future[None]) -> AsyncIterator[bytes]:
+        """Yield pieces as they come, and the rest once the task that writes has ended; raise what it raised."""
+        self.reader = cast("asyncio.Task[Any]", asyncio.current_task())
+        task.add_done_callback(lambda _: self._wake())
+        while True:
+            while self._line:
+                piece = self._line.popleft()
+                self._room.release()
+                yield piece
+            if task.done():
+                break
+            self._waiting = self._loop.create_future()
+            await self._waiting
+        await task
+        if self._held:
+            yield bytes(self._held)
+
+    def _wake(self) -> None:
+        """Tell who reads that there is something, or nothing more; in the event loop."""
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
+
+    def _give_up(self) -> None:
+        if not self.running.is_stopped():
+            self.is_given_up = True
+            self.reader.cancel()  # it is in the midst of sending
+
     def _put(self, piece: bytes) -> None:
         if self._kept_bytes:
             self._kept.append(piece)
             if sum(map(len, self._kept)) > self._kept_bytes:
                 self._kept, self._kept_bytes = [], 0
-        until_s = time.monotonic() + READ_WITHIN_S
-        putting = asyncio.run_coroutine_threadsafe(self.pieces.put(piece), self._loop)
+        since_s = time.monotonic()
         while not self.running.is_stopped():
-            try:
-                putting.result(0.2)
+            if self._room.acquire(timeout=STOPPED_LOOK_S):
+                self._line.append(piece)
                 self.running.sent_bytes += len(piece)
+                self._loop.call_soon_threadsafe(self._wake)
                 return
-            except TimeoutError:
-                if time.monotonic() > until_s:
-                    break
-        putting.cancel()
-        raise Gone("the client reads no more")
-
-
-async def _pieces(pipe: Pipe, task: asyncio.Future[None]) -> AsyncIterator[bytes]:
-    """Yield pieces as they come, then the rest; raise what the writer raised."""
-    while True:
-        getting = asyncio.ensure_future(pipe.pieces.get())
-        both: tuple[asyncio.Future[Any], ...] = (getting, task)
-        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-        if getting.done():
-            yield getting.result()
-            continue
-        getting.cancel()
-        await task
-        while not pipe.pieces.empty():
-            yield pipe.pieces.get_nowait()
-        if rest := pipe.rest:
-            yield rest
-        return
+            if time.monotonic() - since_s > self._patience_s():
+                self._loop.call_soon_threadsafe(self._give_up)
+                break
+        raise Slow("the client reads no more")
 
 
 def checked_budget(told: Any) -> dict[str, Any]:

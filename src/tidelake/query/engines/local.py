@@ -29,7 +29,9 @@ from tidelake.handle.lake_handle import LakeHandle
 from tidelake.model.logical_types import Logical
 from tidelake.query.budget import Budget, Deadline
 from tidelake.query.conjuncts import conjuncts_of
+from tidelake.query.engines import small
 from tidelake.query.engines.complaints import complaint_of
+from tidelake.query.engines.opening import opened
 from tidelake.query.engines.streams import Stream
 from tidelake.query.functions.registry import register_duckdb
 from tidelake.query.functions.rendering import render_query
@@ -46,18 +48,6 @@ STOP_SECONDS = 10.0  # for a query that is told to stop; past it, it is left beh
 NEXT_SECONDS = 0.5  # between looks whether somebody has stopped it
 LATE_SECONDS = 0.2  # for one that is late already: who waits for it is told, and it ends by itself
 
-_SETTINGS = {
-    "temp_directory": "''",  # nothing is spilled
-    "TimeZone": "'UTC'",
-    "autoinstall_known_extensions": "false",
-    "autoload_known_extensions": "false",
-    "allow_community_extensions": "false",
-    "python_enable_replacements": "false",  # a name in a query is never a variable of ours
-    "ieee_floating_point_ops": "false",  # what is divided by zero is null, as on Spark
-    "error_on_division_by_zero": "false",
-    "enable_external_access": "false",  # no files, no network
-    "lock_configuration": "true",  # last: nothing can be set after it
-}
 _NUMBER = "\x01row"  # no column's name: control characters are refused
 # Types whose values are as wide in every row.
 _NARROW = frozenset(
@@ -74,9 +64,39 @@ def execute(prepared: Prepared, scans: Sequence[Scan], budget: Budget, lake: Lak
             partial(render_query, prepared.tree, "duckdb", language=prepared.language),
             budget.out_of_time(planning=True),
         )
+    if small.is_small(prepared, scans, budget.engine_bytes):
+        found = _small(prepared, scans[0], replace(budget, spent=budget.spent + deadline.spent), lake)
+        if found is not None:
+            return found
     _database(budget.engine_bytes)  # which takes its time, once
     ahead = _Ahead(_Run(prepared, scans, replace(budget, spent=budget.spent + deadline.spent), lake))
     return pa.RecordBatchReader.from_batches(ahead.schema, ahead)
+
+
+def _small(prepared: Prepared, scan: Scan, budget: Budget, lake: LakeHandle) -> pa.RecordBatchReader | None:
+    """Run a small query here and now; None if it is none after all."""
+    deadline = Deadline(budget.left)
+
+    def check() -> None:
+        if budget.is_stopped():
+            raise budget.stopped()
+        if deadline.left < 0:
+            raise budget.out_of_time()
+
+    check()
+    found = small.rows_of(Stream(scan, lake.footers, check, prepared.language), prepared.rendered["duckdb"])
+    if found is None:
+        prepared.known["small"] = False
+        return None
+    rows, names = found
+    schema, kinds = _shaped(prepared, rows.schema, names)
+    batches = [
+        pa.RecordBatch.from_arrays(
+            [_plain_column(column, kind) for column, kind in zip(batch.columns, kinds, strict=True)], schema=schema
+        )
+        for batch in rows.combine_chunks().to_batches(BATCH_ROWS)
+    ]
+    return pa.RecordBatchReader.from_batches(schema, batches)
 
 
 def schema_of(prepared: Prepared, scans: Sequence[Scan], budget: Budget, lake: LakeHandle) -> pa.Schema:
@@ -141,16 +161,19 @@ def _satisfying(text: str, scan: Scan, rows: pa.Table, budget: Budget) -> list[b
 def _started(found: Any, prepared: Prepared) -> tuple[Any, pa.Schema, list[pa.DataType]]:
     """Begin to run a query: the rows as the engine gives them, their schema, and the types to bring them to."""
     found = with_long_intervals(found)
-    dynamic = [str(kind) == "JSON" for kind in found.types]
-    counted = [str(kind) in ("HUGEINT", "UHUGEINT") for kind in found.types]
-    wide = any(str(kind) not in _NARROW for kind in found.types)
-    rows = found.to_arrow_reader(WIDE_ROWS if wide else BATCH_ROWS)
+    names = [str(kind) for kind in found.types]
+    rows = found.to_arrow_reader(WIDE_ROWS if any(name not in _NARROW for name in names) else BATCH_ROWS)
+    return rows, *_shaped(prepared, rows.schema, names)
+
+
+def _shaped(prepared: Prepared, found: pa.Schema, names: Sequence[str]) -> tuple[pa.Schema, list[pa.DataType]]:
+    """Return the schema of a query's rows, and the types to bring them to, from what the engine calls its types."""
     kinds = [
-        _plain_type(field.type, is_count=is_count, is_clock=at in prepared.clocks)
-        for at, (field, is_count) in enumerate(zip(rows.schema, counted, strict=True))
+        _plain_type(field.type, is_count=name in ("HUGEINT", "UHUGEINT"), is_clock=at in prepared.clocks)
+        for at, (field, name) in enumerate(zip(found, names, strict=True))
     ]
-    plain = pa.schema([pa.field(field.name, kind) for field, kind in zip(rows.schema, kinds, strict=True)])
-    return rows, result_schema(prepared, plain, dynamic), kinds
+    plain = pa.schema([pa.field(field.name, kind) for field, kind in zip(found, kinds, strict=True)])
+    return result_schema(prepared, plain, [name == "JSON" for name in names]), kinds
 
 
 class _Ahead:
@@ -348,9 +371,7 @@ class _Clock:
 @lru_cache(maxsize=4)
 def _database(memory_bytes: int) -> duckdb.DuckDBPyConnection:
     """Open DuckDB once for each memory limit; opening costs more than a small query."""
-    connection = duckdb.connect(":memory:", config={"memory_limit": f"{memory_bytes}B"})
-    for name, value in _SETTINGS.items():
-        connection.execute(f"SET GLOBAL {name} = {value}")
+    connection = opened(memory_bytes)
     register_duckdb(connection)
     return connection
 
@@ -364,6 +385,7 @@ def _close() -> None:
     for ahead in list(_reading):
         ahead.close()
     _database.cache_clear()
+    small.close()
 
 
 def _explained(error: Exception, streams: Sequence[Stream], budget: Budget, text: str) -> Exception:

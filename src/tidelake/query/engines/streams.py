@@ -109,6 +109,28 @@ class Stream(pa.Table):  # type: ignore[misc]
             raise
 
 
+class Slot(Stream):
+    """A place for streams of one schema, one after the other, that an engine knows as one table."""
+
+    def __init__(self, stream: Stream) -> None:
+        self.name, self.stream = stream.name, stream
+        self._schema, self._rows = stream.schema, len(stream)
+
+    stream: Stream | None
+
+    def fits(self, stream: Stream) -> bool:
+        """Whether a stream has the columns that the slot was made for."""
+        return self.name == stream.name and bool(self._schema.equals(stream.schema, check_metadata=True))
+
+    def select(self, columns: Sequence[int]) -> pa.RecordBatchReader:
+        assert self.stream is not None
+        return self.stream.select(columns)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> Any:
+        assert self.stream is not None
+        return self.stream.__arrow_c_stream__(requested_schema)
+
+
 def _absent(self: object) -> None:
     raise AttributeError("a scan is no table: it has a schema, a length and a stream")
 

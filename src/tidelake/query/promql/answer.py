@@ -78,18 +78,17 @@ class PromAnswer:
 
     def to_json(self) -> bytes:
         """Return the ``data`` of an answer of Prometheus' API: ``resultType`` and ``result``."""
-        points = self._points()
+        kind = self.kind.encode()
+        points, ends = self._points()
         if self.kind in ("scalar", "string"):
-            return b'{"resultType":"%s","result":%s}' % (self.kind.encode(), points[0].as_py().encode())
-        key, of_series = b"value", points
-        if self.kind == "matrix":
-            lists = pa.LargeListArray.from_arrays(pa.array(self.first, pa.int64()), points)
-            key, of_series = b"values", _joined("[", pc.binary_join(lists, _large(",")), "]")
-        result = b",".join(
-            b'{"metric":%s,"%s":%s}' % (orjson.dumps(labels, option=orjson.OPT_SORT_KEYS), key, each.encode())
-            for labels, each in zip(self.series, of_series.to_pylist(), strict=True)
-        )
-        return b'{"resultType":"%s","result":[%s]}' % (self.kind.encode(), result)
+            return b'{"resultType":"%s","result":%s}' % (kind, points[:-1])
+        key = b'"values":[%s]' if self.kind == "matrix" else b'"value":%s'
+        places = ends[self.first].tolist()
+        result = [
+            b'{"metric":%s,%s}' % (orjson.dumps(labels, option=orjson.OPT_SORT_KEYS), key % points[begin : end - 1])
+            for labels, begin, end in zip(self.series, places, places[1:], strict=False)
+        ]
+        return b'{"resultType":"%s","result":[%s]}' % (kind, b",".join(result))
 
     def to_prometheus(self) -> dict[str, Any]:
         """Return the same as Python objects."""
@@ -107,13 +106,21 @@ class PromAnswer:
     def __repr__(self) -> str:
         return f"PromAnswer({self.kind}, {len(self.series):,} series, {len(self):,} points)"
 
-    def _points(self) -> pa.Array:
-        """Return each point as ``[seconds,"value"]``, with whole columns put together."""
-        times = time_texts(self.times_ms)
+    def _points(self) -> tuple[memoryview, Ints]:
+        """Return all points as ``[seconds,"value"],``, one after the other, and where each begins.
+
+        Distinct times and values are written once: all series have the same steps, and many values are alike.
+        """
         if self.text is not None:
-            return pa.array([f"[{times[0].as_py()},{orjson.dumps(self.text).decode()}]"], pa.large_string())
-        times, values = times.cast(pa.large_string()), value_texts(self.values).cast(pa.large_string())
-        return _joined("[", times, ',"', values, '"]')
+            only = f"[{time_texts(self.times_ms)[0]},{orjson.dumps(self.text).decode()}],".encode()
+            return memoryview(only), np.array([0, len(only)])
+        times = pa.array(self.times_ms).dictionary_encode()
+        heads = _joined("[", time_texts(times.dictionary.to_numpy()).cast(pa.large_string()), ',"')
+        values = pa.array(self.values.view(np.int64)).dictionary_encode()  # by their bits: 0.0 is not -0.0
+        tails = _joined(value_texts(values.dictionary.to_numpy().view(np.float64)).cast(pa.large_string()), '"],')
+        texts = _joined(heads.take(times.indices), tails.take(values.indices))
+        _, ends, data = texts.buffers()
+        return memoryview(data or b""), np.frombuffer(ends, np.int64)[: len(texts) + 1]
 
 
 def _large(text: str) -> pa.Scalar:

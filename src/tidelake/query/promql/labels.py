@@ -112,6 +112,12 @@ class Labels:
 
     def sort_order(self) -> npt.NDArray[np.intp]:
         """Return the order of the series by their label sets, as Prometheus sorts them."""
+        if self.names and self.codes.all():  # all have the same labels: what decides is the first text that differs
+            used, where = np.unique(self.codes, return_inverse=True)
+            texts = [self.words.texts[code] for code in used.tolist()]
+            rank = np.empty(len(texts), np.int64)
+            rank[sorted(range(len(texts)), key=texts.__getitem__)] = np.arange(len(texts))
+            return np.lexsort(rank[where].reshape(self.codes.shape).T[::-1])
         keys = [sorted(each.items()) for each in self.sets()]
         return np.array(sorted(range(len(keys)), key=keys.__getitem__), np.intp)
 

@@ -38,14 +38,17 @@ from tidelake.model.predicate import (
 from tidelake.pruning.plan import ScanPlan
 from tidelake.query.budget import Budget
 from tidelake.query.promql.labels import NAME, Labels, Words, distinct, joined
+from tidelake.query.promql.loops import scatter
 from tidelake.query.promql.printing import value_text
 from tidelake.query.promql.tables import Columns
 from tidelake.query.promql.vectors import Bools, Ints, Samples
+from tidelake.runtime.readiness import has_loops
 from tidelake.scan.extents import scan_shown
 
 MS_NS = 1_000_000
 STALE = 0x7FF0000000000002  # the bits of the NaN that ends a series
 ROW_BYTES = 64  # of a sample while samples are sorted
+TOGETHER_BYTES = 32 << 20  # of rows whose labels are looked at together
 NUMBERED = 1 << 24  # combinations of label columns that are counted in a table
 _PLAIN_WORDS = re.compile(r"[\w:./ -]*(?:\|[\w:./ -]*)*")  # alternatives without any sign of a pattern
 
@@ -164,15 +167,14 @@ class Source:
         ]
         # Labels are asked of distinct sets below, which is faster than of rows; blocks were pruned by them already.
         by_rows = replace(plan, question=replace(plan.question, where=self._of_rows(plan.question.where)))
-        for batch in scan_shown(by_rows, self.table.footers):
-            check()
-            number, first = _numbered([batch.column(name) for name in sources], batch.num_rows)
-            heads = [batch.column(name).take(pa.array(first)).to_pylist() for name in sources]
+        for rows in _together(scan_shown(by_rows, self.table.footers), check):
+            number, first = _numbered([rows.column(name) for name in sources], rows.num_rows)
+            heads = [rows.column(name).take(pa.array(first)).to_pylist() for name in sources]
             keys = list(zip(*heads, strict=True)) if heads else [()] * len(first)
-            times = _milliseconds(batch.column(self.columns.time))
+            times = _milliseconds(rows.column(self.columns.time).combine_chunks())
             for each in gathered:
                 series = self._series(each, sources, keys, alternatives)[number]
-                each.add(series, times, batch.column(each.column))
+                each.add(series, times, rows.column(each.column).combine_chunks())
             if sum(each.rows for each in gathered) * ROW_BYTES > budget.memory_bytes:
                 raise budget.out_of_memory()
         check()
@@ -286,6 +288,21 @@ class Source:
         return None
 
 
+def _together(batches: Iterable[pa.RecordBatch], check: Callable[[], None]) -> Iterator[pa.Table]:
+    """Yield batches together, so that the labels of a series are looked at once for many of its samples."""
+    held: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        check()
+        held.append(batch)
+        size += batch.nbytes
+        if size >= TOGETHER_BYTES:
+            yield pa.Table.from_batches(held)
+            held, size = [], 0
+    if held:
+        yield pa.Table.from_batches(held)
+
+
 def _only_name(alternatives: Sequence[Conditions]) -> str | None:
     """Return the one name that all alternatives ask for."""
     names = {each.text for several in alternatives for each in several if each.label == NAME and each.sign == "="}
@@ -330,11 +347,13 @@ def _wanted(sets: Sequence[dict[str, str]], alternatives: Sequence[Conditions]) 
     return wanted
 
 
-def _numbered(columns: Sequence[pa.Array], rows: int) -> tuple[Ints, Ints]:
+def _numbered(columns: Sequence[pa.Array | pa.ChunkedArray], rows: int) -> tuple[Ints, Ints]:
     """Number rows by what they have in some columns; return the numbers, and a row of each."""
     number, kinds = np.zeros(rows, np.int64), 1
     for column in columns:
         encoded = column.dictionary_encode()
+        if isinstance(encoded, pa.ChunkedArray):
+            encoded = encoded.combine_chunks()
         codes = pc.fill_null(encoded.indices, len(encoded.dictionary)).to_numpy(zero_copy_only=False)
         size = len(encoded.dictionary) + 1
         number = number * size + codes
@@ -366,14 +385,23 @@ def _sorted(words: Words, parts: Sequence[_Part]) -> Read:
     rank = np.empty(len(labels), np.int32)
     rank[by_labels] = np.arange(len(labels))
     series = rank[series]
-    order = _order(series, times)
     first = np.concatenate([[0], np.cumsum(np.bincount(series, minlength=len(labels)))])
+    if has_loops():
+        in_order, ordered = np.empty_like(times), np.empty_like(values)
+        if scatter(series, times, values, first[:-1].copy(), in_order, ordered):
+            return _told_apart(Samples(labels.take(by_labels), in_order, ordered, first))
+    order = _order(series, times)
     samples = Samples(labels.take(by_labels), times[order], values[order], first)
     again = samples.times_ms[1:] == samples.times_ms[:-1]
     if again.any():  # of rows with one time, all but the last go
         inside = first[(first > 0) & (first < len(times))]
         again[inside - 1] = False  # a series that begins when the one before ends
         samples = _kept(samples, ~np.append(again, False)) if again.any() else samples
+    return _told_apart(samples)
+
+
+def _told_apart(samples: Samples) -> Read:
+    """Return samples with the markers that end a series, and without them."""
     is_stale = samples.values.view(np.int64) == STALE
     return Read(samples, is_stale, _kept(samples, ~is_stale) if is_stale.any() else samples)
 

@@ -13,6 +13,8 @@ import numpy.typing as npt
 
 from tidelake.errors import QueryError
 from tidelake.query.promql.labels import Labels, Words, distinct
+from tidelake.query.promql.loops import find_until
+from tidelake.runtime.readiness import has_loops
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Bools: TypeAlias = npt.NDArray[np.bool_]
@@ -91,6 +93,10 @@ class Samples:
 
     def until(self, grid: Grid) -> Ints:
         """Return for each (series, step) the place after the last sample that is not later than the step."""
+        if has_loops():
+            found = np.empty((len(self.labels), grid.steps), np.int64)
+            find_until(self.times_ms, self.first, grid.times_ms, found)
+            return found
         steps, series = grid.steps, self.series()
         reached = -((grid.start_ms - self.times_ms) // max(grid.step_ms, 1))  # the first step that is not before it
         if grid.steps == 1:

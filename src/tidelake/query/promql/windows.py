@@ -14,7 +14,9 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tidelake.errors import QueryError
+from tidelake.query.promql.loops import extrapolate
 from tidelake.query.promql.vectors import Bools, Floats, Ints, Windows
+from tidelake.runtime.readiness import has_loops
 
 GATHERED = 1 << 21  # samples that are laid side by side at a time: 16 MB a column
 
@@ -25,6 +27,14 @@ Function: TypeAlias = Callable[..., Outcome]
 def extrapolated(windows: Windows, *, is_counter: bool, is_rate: bool) -> Outcome:
     """Return how much a series rose in each window, extrapolated to its edges as Prometheus does."""
     samples, counts = windows.samples, windows.counts
+    if has_loops():
+        rose, found = np.empty(counts.shape), np.empty(counts.shape, np.bool_)
+        low, high = np.ascontiguousarray(windows.low), np.ascontiguousarray(windows.high)
+        extrapolate(
+            samples.times_ms, samples.values, low, high, windows.ends_ms, windows.range_ms, is_counter, is_rate,
+            rose, found,
+        )  # fmt: skip
+        return rose, found
     present = counts >= 2
     low, last = _safe(windows.low, present), _safe(windows.high - 1, present)
     times, values = _padded(samples.times_ms), _padded(samples.values)

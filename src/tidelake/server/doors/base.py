@@ -28,6 +28,7 @@ from tidelake.server.bodies import decompressed
 from tidelake.server.call import JSON, Answer, Call, Outcome, Refuser, Work, refuse
 from tidelake.server.credentials import ANONYMOUS
 from tidelake.server.http import (
+    ABORT,
     TENANT_HEADERS,
     USER_HEADER,
     Doors,
@@ -39,7 +40,7 @@ from tidelake.server.http import (
     send_answer,
 )
 from tidelake.server.question import Question
-from tidelake.server.questions import READ_WITHIN_S, Gone, Pipe, Questions, checked_budget
+from tidelake.server.questions import READ_WITHIN_S, Gone, Pipe, Questions, Slow, checked_budget
 from tidelake.server.refusals import failure_of
 from tidelake.server.running import TEXT_SHOWN, Running
 
@@ -161,6 +162,7 @@ class Door:
     about: About | None = None
     encoding: str = ""  # of bodies whose header names none
     takes_rows: bool = False  # its body may be as large as one of rows, and counts as such
+    is_long: bool = False  # its whole answer may take long to make, which ends when the client goes
 
 
 class Opened:
@@ -180,12 +182,15 @@ class Opened:
         began_s, status, held = time.monotonic(), 500, Held(self._doors.budget)
         try:
             asked = await self._asked(call, receive, parse_qsl(scope["query_string"].decode("latin-1")), held)
-            answer = await self._door.answer(asked)
+            making = self._door.answer(asked)
+            answer = await (_while_there(making, receive) if self._door.is_long else making)
             if isinstance(answer, Streamed):
                 status = await _stream(answer, receive, send)
                 return
-        except Gone:
+        except Gone as error:
             status = Gone.status
+            if isinstance(error, Slow) and (abort := scope.get("extensions", {}).get(ABORT)) is not None:
+                abort()  # what it was sent already would wait for it
             return
         except TidelakeError as error:
             answer = self._door.refuse(call, failure_of(error))
@@ -226,36 +231,57 @@ class Opened:
 
 async def _stream(answer: Streamed, receive: Receive, send: Send) -> int:
     """Send pieces as they come; end when the client goes."""
+    own = asyncio.current_task()
+    assert own is not None
     gone = asyncio.ensure_future(_disconnected(receive))
-    is_begun = False
+    gone.add_done_callback(lambda found: None if found.cancelled() else own.cancel())
+    is_begun = is_sent = False
     try:
         async with answer.pieces as pieces:
-            while True:
-                getting = asyncio.ensure_future(_next(pieces))
-                await asyncio.wait([getting, gone], return_when=asyncio.FIRST_COMPLETED)
-                if gone.done():
-                    getting.cancel()
-                    raise Gone("the client is gone")
-                piece = getting.result()
+            async for piece in pieces:
                 if not is_begun:
                     await _begin(send, answer)
                     is_begun = True
                 async with asyncio.timeout(READ_WITHIN_S):
-                    await send({"type": "http.response.body", "body": piece or b"", "more_body": piece is not None})
-                if piece is None:
-                    return 200
+                    await send({"type": "http.response.body", "body": piece, "more_body": True})
+            if not is_begun:
+                await _begin(send, answer)
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+            is_sent = True
+    except asyncio.CancelledError:
+        if not gone.done():
+            raise
+        own.uncancel()  # it was said here, and is heard
+        if not is_sent:
+            raise Gone("the client is gone") from None
     except TimeoutError:
-        raise Gone("the client reads no more") from None
+        raise Slow("the client reads no more") from None
+    except Gone:
+        raise
     except TidelakeError:
         if is_begun:
             raise Gone("an answer that had begun was not finished") from None
         raise
     finally:
         gone.cancel()
+    return 200
 
 
-async def _next(pieces: AsyncIterator[bytes]) -> bytes | None:
-    return await anext(pieces, None)
+async def _while_there(making: Awaitable[Answer | Streamed], receive: Receive) -> Answer | Streamed:
+    """Return an answer once it is made; what makes it is cancelled when the client goes."""
+    own = asyncio.current_task()
+    assert own is not None
+    gone = asyncio.ensure_future(_disconnected(receive))
+    gone.add_done_callback(lambda found: None if found.cancelled() else own.cancel())
+    try:
+        return await making
+    except asyncio.CancelledError:
+        if not gone.done():
+            raise
+        own.uncancel()
+        raise Gone("the client is gone") from None
+    finally:
+        gone.cancel()
 
 
 async def _begin(send: Send, answer: Streamed) -> None:

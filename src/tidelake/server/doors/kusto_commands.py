@@ -118,6 +118,31 @@ def _all_schemas(asked: Asked, found: re.Match[str], database: str) -> Commanded
     return [("ClusterSchema", "string")], [[orjson.dumps({"Databases": databases}).decode()]]
 
 
+def _schema_rows(asked: Asked, found: re.Match[str], database: str) -> Commanded:
+    """List databases, their tables and the columns of these, a row for each; of one database if it is named."""
+    named = (found["database"] or "").strip("[]'\"")
+    columns = [(name, "string") for name in ("DatabaseName", "TableName", "ColumnName", "ColumnType")]
+    columns += [("IsDefaultTable", "bool"), ("IsDefaultColumn", "bool")]
+    columns += [(name, "string") for name in ("PrettyName", "Version", "Folder", "DocString")]
+    rows: list[list[Any]] = []
+    seen: set[str] = set()
+
+    def add(own: str, table: str | None = None, column: str | None = None, kind: str | None = None) -> None:
+        rows.append([own, table, column, kind, False, False, None, "v1.0" if table is None else None, None, None])
+
+    for full in _tables(asked):
+        own, _, table = full.partition(".")
+        if named and own.lower() != named:
+            continue
+        if own not in seen:
+            seen.add(own)
+            add(own)
+        add(own, table)
+        for each in _schema_of(asked, full)["OrderedColumns"]:
+            add(own, table, each["Name"], each["Type"])
+    return columns, rows
+
+
 def _version(asked: Asked, found: re.Match[str], database: str) -> Commanded:
     columns = [
         ("BuildVersion", "string"),
@@ -248,6 +273,7 @@ _COMMANDS: tuple[tuple[str, Callable[[Asked, re.Match[str], str], Commanded]], .
     (r"\.show databases schema as json", _all_schemas),
     (r"\.show database(?: \S+)? schema as json", _all_schemas),
     (r"\.show schema as json", _all_schemas),
+    (r"\.show (?:database(?: (?P<database>\S+))?|databases) schema", _schema_rows),
     (r"\.show tables(?: details)?", _show_tables),
     (r"\.show table (?P<table>\S+) schema as json", _show_schema),
     (r"\.show table (?P<table>\S+) cslschema", _show_schema),

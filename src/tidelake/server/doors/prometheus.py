@@ -255,15 +255,15 @@ _BOTH = ("GET", "POST")
 _STATUS = ("flags", "config", "runtimeinfo")
 
 DOORS = (
-    Door("/api/v1/query", answer_query, _BOTH, refuse=refuse),
-    Door("/api/v1/query_range", answer_range, _BOTH, refuse=refuse),
-    Door("/api/v1/series", answer_series, _BOTH, refuse=refuse),
-    Door("/api/v1/labels", answer_labels, _BOTH, refuse=refuse),
-    Door("/api/v1/label/{name}/values", answer_values, ("GET",), refuse=refuse),
+    Door("/api/v1/query", answer_query, _BOTH, refuse=refuse, is_long=True),
+    Door("/api/v1/query_range", answer_range, _BOTH, refuse=refuse, is_long=True),
+    Door("/api/v1/series", answer_series, _BOTH, refuse=refuse, is_long=True),
+    Door("/api/v1/labels", answer_labels, _BOTH, refuse=refuse, is_long=True),
+    Door("/api/v1/label/{name}/values", answer_values, ("GET",), refuse=refuse, is_long=True),
     Door("/api/v1/metadata", answer_metadata, ("GET",), refuse=refuse),
     Door("/api/v1/status/buildinfo", answer_build, ("GET",), refuse=refuse),
     Door("/api/v1/format_query", answer_format, _BOTH, refuse=refuse),
-    Door("/api/v1/read", answer_read, ("POST",), refuse=refuse, encoding="snappy"),
+    Door("/api/v1/read", answer_read, ("POST",), refuse=refuse, encoding="snappy", is_long=True),
     *(Door(f"/api/v1/{name}", answer_nothing, ("GET",), refuse=refuse) for name in ("rules", "alerts", "targets")),
     *(Door(f"/api/v1/{name}", answer_nothing, _BOTH, refuse=refuse) for name in ("query_exemplars", "alertmanagers")),
     *(Door(f"/api/v1/status/{name}", answer_nothing, ("GET",), refuse=refuse) for name in _STATUS),

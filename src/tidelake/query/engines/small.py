@@ -1,0 +1,178 @@
+"""Answer small questions in the thread that asks: of one table, of few rows, whose work is bounded by those rows.
+
+Most of what a small question costs is getting ready: threads, a connection, planning. So a statement is prepared once,
+on a connection of its own to an engine of one thread, and kept for the next time that the same text comes; the table in
+it is a slot, and each question puts its own scan there. What a plan of the engine knows of the slot is its schema alone
+(a scan has no statistics for it), so it is right for any rows.
+
+A question is only small if every node of its tree is known to do little for each row: no joins, no subqueries, nothing
+that makes rows or long values. Whatever the engine complains about is left to ``local``, which words it. It does not
+bound time: there is too little to do.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from threading import Lock
+
+import duckdb
+import pyarrow as pa
+from sqlglot import exp
+
+from tidelake.query.engines.opening import opened
+from tidelake.query.engines.streams import Slot, Stream
+from tidelake.query.prepared import Prepared, Scan
+from tidelake.runtime.forking import renew_after_fork
+
+ROWS = 65_536  # that are scanned: a block
+BYTES = 8 << 20  # of them, as stored
+NODES = 1_000  # of a tree
+STATEMENTS = 128  # that are kept while nobody runs them; each has a connection, and is some dozens of kilobytes
+MEMORY = 256 << 20  # of the engine
+
+# What does little for each row, and makes nothing that is longer than what it is given.
+_NODES = frozenset(
+    {exp.Select, exp.From, exp.Table, exp.TableAlias, exp.With, exp.CTE, exp.Where, exp.Group, exp.Having, exp.Order}
+    | {exp.Ordered, exp.Limit, exp.Offset, exp.Distinct, exp.Alias, exp.Column, exp.Identifier, exp.Star, exp.Paren}
+    | {exp.Literal, exp.Null, exp.Boolean, exp.Var, exp.And, exp.Or, exp.Not, exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT}
+    | {exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ, exp.Is, exp.Between, exp.In, exp.Like, exp.ILike, exp.Case, exp.If}
+    | {exp.Coalesce, exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Neg, exp.Count, exp.CountIf, exp.Sum, exp.Avg, exp.Min}
+    | {exp.Max, exp.TimestampTrunc, exp.Abs, exp.Length, exp.Cast, exp.DataType}
+)
+_CALLS = frozenset(
+    f"tide_{name}"
+    for name in (
+        *("contains", "contains_cs", "startswith", "startswith_cs", "endswith", "endswith_cs", "has", "has_cs"),
+        *("hasprefix", "hasprefix_cs", "hassuffix", "hassuffix_cs", "strlen", "bin_long", "bin_real"),
+        *("bin_datetime", "start_of_day", "start_of_week", "start_of_month", "start_of_year", "add_ticks", "any"),
+        *("ticks_between", "divide", "divide_whole", "max_of", "min_of", "mean", "percentile", "stdev", "variance"),
+    )
+)
+# Types that come out as they are meant; in particular no intervals, which may be too long for Arrow.
+_TYPES = frozenset(
+    {"BOOLEAN", "INTEGER", "BIGINT", "HUGEINT", "DOUBLE", "VARCHAR", "DATE", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE"}
+)
+
+# The engine says that rows of a statement are copied on their way to Arrow. They are few; planning again costs more.
+warnings.filterwarnings("ignore", message="Arrow output on a DB-API result", category=UserWarning)
+
+
+@dataclass(slots=True)
+class _Statement:
+    """A statement that is prepared, with the slot that its table is."""
+
+    connection: duckdb.DuckDBPyConnection
+    slot: Slot
+
+
+class _Statements:
+    """Statements of one engine that nobody runs now, by their texts; those that were not run for longest go first."""
+
+    def __init__(self, engine: duckdb.DuckDBPyConnection) -> None:
+        self._engine = engine
+        self.renew_after_fork()
+        renew_after_fork(self)
+
+    def renew_after_fork(self) -> None:
+        """Begin anew: a thread of the parent may have been in the middle of a statement."""
+        self._lock, self._count = Lock(), 0
+        self._free: OrderedDict[str, list[_Statement]] = OrderedDict()
+
+    def taken(self, text: str, stream: Stream) -> _Statement:
+        """Return a statement for the caller alone, whose slot has a stream."""
+        with self._lock:
+            found = self._free.get(text)
+            kept = found.pop() if found else None
+            if kept is not None:
+                self._count -= 1
+            if found is not None and not found:
+                del self._free[text]
+        if kept is not None and kept.slot.fits(stream):
+            kept.slot.stream = stream
+            return kept
+        slot = Slot(stream)
+        connection = self._engine.cursor()
+        connection.register(stream.name, slot)
+        connection.execute(f"PREPARE tide AS {text}")
+        return _Statement(connection, slot)
+
+    def returned(self, text: str, statement: _Statement) -> None:
+        """Keep a statement for the next one; it holds nothing of what it read."""
+        statement.slot.stream = None
+        gone = []
+        with self._lock:
+            self._free.setdefault(text, []).append(statement)
+            self._free.move_to_end(text)
+            self._count += 1
+            while self._count > STATEMENTS:
+                oldest = next(iter(self._free))
+                gone.append(self._free[oldest].pop())
+                self._count -= 1
+                if not self._free[oldest]:
+                    del self._free[oldest]
+        for each in gone:
+            each.connection.close()
+
+
+def is_small(prepared: Prepared, scans: Sequence[Scan], memory_bytes: int) -> bool:
+    """Whether a query reads few rows of one table, does little with each, and may take what that takes."""
+    if len(scans) != 1 or memory_bytes < MEMORY:
+        return False
+    plan = scans[0].plan
+    rows = plan.stages[-1].rows + sum(batch.rows for batch in plan.hot)
+    if rows > ROWS or scans[0].byte_size > BYTES:
+        return False
+    if "small" not in prepared.known:
+        prepared.known["small"] = _is_bounded(prepared.tree)
+    return prepared.known["small"]
+
+
+def rows_of(stream: Stream, text: str) -> tuple[pa.Table, list[str]] | None:
+    """Run a small query, and return its rows and the engine's types of its columns; None if the engine complains."""
+    statements = _statements()
+    statement: _Statement | None = None
+    try:
+        statement = statements.taken(text, stream)
+        ran = statement.connection.execute("EXECUTE tide")
+        kinds = [str(column[1]) for column in ran.description or ()]
+        if not kinds or not _TYPES.issuperset(kinds):
+            return None
+        rows = ran.to_arrow_table()
+        statements.returned(text, statement)
+        statement = None
+        return rows, kinds
+    except (duckdb.Error, pa.ArrowException, OSError, MemoryError, UserWarning):
+        if stream.failure is not None:
+            raise stream.failure from None
+        return None
+    finally:
+        if statement is not None:
+            statement.slot.stream = None
+            statement.connection.close()
+
+
+def close() -> None:
+    """Let go of the engine, which must not outlive the interpreter."""
+    _statements.cache_clear()
+
+
+def _is_bounded(tree: exp.Query) -> bool:
+    for at, node in enumerate(tree.walk()):
+        kind = type(node)
+        if at >= NODES or not (kind in _NODES or (kind is exp.Anonymous and str(node.this).lower() in _CALLS)):
+            return False
+        if kind is exp.Select and node is not tree and not isinstance(node.parent, exp.CTE):
+            return False
+        if kind is exp.With and node.args.get("recursive"):
+            return False
+    return True
+
+
+@lru_cache(maxsize=1)
+def _statements() -> _Statements:
+    """Open the engine, once; no functions of ours are there, because no small query calls any."""
+    return _Statements(opened(MEMORY, threads=1))

@@ -435,6 +435,12 @@ def test_who_signs_in_sees_what_the_token_reaches(browser: Browser, served: Serv
     one.close()
 
 
+def test_a_browser_that_names_no_true_language_is_served_too(page: Page) -> None:
+    page.add_init_script("Object.defineProperty(Navigator.prototype, 'language', { get: () => 'en-US@posix' })")
+    asked(page, "obs.metrics | summarize avg(memory) by bin(ts, 5m) | render timechart")
+    expect(page.locator(".drawn .plot canvas")).to_be_visible()
+
+
 def test_wide_rows_and_long_values_cost_what_is_seen(page: Page) -> None:
     asked(page, "obs.wide")
     assert page.locator(".td").count() < 60

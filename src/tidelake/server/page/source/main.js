@@ -1,5 +1,6 @@
 // Begin: find out who looks, show the view that the address names, listen for keys that go elsewhere. It does not hold
 // views.
+import "./locale.js";
 import "./page.css";
 import "uplot/dist/uPlot.min.css";
 import { Ask, useKeys } from "./ask.js";

@@ -158,12 +158,13 @@ def _events(
     lines = subprocess.run(["zstd", "-dc", str(EVENTS)], capture_output=True, check=True).stdout.splitlines()
     lake = tidelake.connect(str(folder / "lake"))
     for name in ("tlm3", "tlm"):  # compiles what it will need
-        first = lake.create_table(f"first_{name}", {"ts": "timestamp", "event": "dynamic"}, time="ts", format=name)
+        asked = "tlm2" if name == "tlm" else name
+        first = lake.create_table(f"first_{name}", {"ts": "timestamp", "event": "dynamic"}, time="ts", format=asked)
         first.append(_event_rows(lines[:2000], 20_000))
     for name in ("tlm3", "tlm"):
         table = lake.create_table(
-            "events" if name == "tlm3" else "older", {"ts": "timestamp", "event": "dynamic"}, time="ts", format=name,
-            flush_age="off",
+            "events" if name == "tlm3" else "older", {"ts": "timestamp", "event": "dynamic"}, time="ts",
+            format="tlm2" if name == "tlm" else name, flush_age="off",
         )  # fmt: skip
         began = time.perf_counter()
         table.append(_event_rows(lines, rows))

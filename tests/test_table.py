@@ -23,6 +23,7 @@ from tidelake import dynamic
 from tidelake.errors import InvalidInputError, InvalidRangeError, NotFoundError, QueryError, SchemaError
 from tidelake.lake import Lake
 from tidelake.model.schema import DYNAMIC_FIELD
+from tidelake.model.settings import extent_format
 from tidelake.scan import extents as scan_module
 from tidelake.table import Table
 
@@ -76,7 +77,7 @@ def test_append_is_visible_at_once_and_hot_when_small(logs: Table) -> None:
 def test_append_writes_extents_when_large(logs: Table) -> None:
     report = logs.append(many(5_000))
     assert (report.rows, report.extents) == (5_000, 1)
-    assert [(e.row_count, e.format) for e in logs.extents()] == [(5_000, "tlm")]
+    assert [(e.row_count, e.format) for e in logs.extents()] == [(5_000, extent_format("tlm"))]
     assert logs.scan().read_all().num_rows == 5_000
 
 

@@ -223,13 +223,13 @@ def run(lake: Lake, duck: duckdb.DuckDBPyConnection, form: str, count: int) -> N
     assert seen["duck"] > count
 
 
-@pytest.mark.parametrize("form", ["tlm", "parquet"])
+@pytest.mark.parametrize("form", ["tlm2", "tlm3", "parquet"])
 def test_scan_gives_the_rows_that_plain_python_chooses(lake: Lake, duck: duckdb.DuckDBPyConnection, form: str) -> None:
     run(lake, duck, form, 10)
 
 
 @pytest.mark.torture
-@pytest.mark.parametrize("form", ["tlm", "parquet"])
+@pytest.mark.parametrize("form", ["tlm2", "tlm3", "parquet"])
 def test_scan_gives_the_rows_that_plain_python_chooses_for_long(
     lake: Lake, duck: duckdb.DuckDBPyConnection, form: str
 ) -> None:

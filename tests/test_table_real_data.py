@@ -42,7 +42,8 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
 @pytest.fixture(scope="module")
 def whole(lake: Lake, lines: list[bytes], events: list[Event]) -> Table:
     """Each event whole in a dynamic column, with its time, its number and its message beside it."""
-    made = lake.create_table("whole", {"ts": "timestamp", "n": "long", "message": "string", "event": "dynamic"})
+    columns = {"ts": "timestamp", "n": "long", "message": "string", "event": "dynamic"}
+    made = lake.create_table("whole", columns, format="tlm2")
     shape = b'{"ts":%s,"n":%d,"message":%s,"event":%s}'
     rows = [
         shape % (orjson.dumps(event["@timestamp"]), n, orjson.dumps(event.get("Message")), line)

@@ -180,7 +180,8 @@ class Lake(Closing):
 
         With a ``bucket`` the table knows which time windows it holds of each ``entity``: ``coverage="exclusive"``
         refuses one that is held, ``"track"``, the default, takes it. An ``index`` of whole numbers may take the time's
-        place. The format is ``tlm``, or in a transaction log ``parquet``, unless told otherwise.
+        place. The format is ``tlm``, or in a transaction log ``parquet``, unless told otherwise; ``tlm`` is the body of
+        extents that suits most tables, ``tlm2`` and ``tlm3`` are one body for good.
         """
         create_table(
             self.catalog,

@@ -86,7 +86,7 @@ def test_a_worker_ends_when_nothing_is_due(place: Path) -> None:
 
 def test_tables_are_compacted_and_dropped(place: Path) -> None:
     assert run(place, "compact", "logs").output.startswith("logs: 6 extents became 1")
-    assert run(place, "convert", "logs", "--format", "tlm3").output.startswith("logs: 1 extents became 1")
+    assert run(place, "convert", "logs", "--format", "parquet").output.startswith("logs: 1 extents became 1")
     assert run(place, "drop", "logs", "--purge").output == "dropped logs\n"
-    assert not list(place.rglob("*.tlm"))
+    assert not [*place.rglob("*.tlm"), *place.rglob("*.parquet")]
     assert run(place, "drop", "logs").exit_code == 1

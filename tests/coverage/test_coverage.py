@@ -526,7 +526,7 @@ def test_a_random_life_is_that_of_a_model(
 
 def merge(lake: Lake, table: Table, inputs: list[Any]) -> AddExtent:
     """Write the rows of some extents as one, as a compaction would that knows nothing of coverage."""
-    form, own = segment_format("tlm"), new_id()
+    form, own = segment_format(inputs[0].format), new_id()
     key = f"data/m/cpu/extents/{own}.tlm"
     lake.catalog.register_pending([Pending(key, lake.catalog.table(table.name).scope, "test")])
     writer = form.start_extent(lake.store, key, table.schema, extent_id=own, options=WriteOptions(time="ts"))

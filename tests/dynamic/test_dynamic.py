@@ -151,6 +151,26 @@ def _as_long(value: Any) -> int | None:
     return int(value) if -(2**63) <= value < 2**63 else None
 
 
+@given(st.lists(VALUES | st.just(MISSING), max_size=6), st.data())
+@settings(max_examples=150, deadline=None)
+def test_paths_are_found_without_loops_as_with_them(documents: list[Any], data: st.DataObject) -> None:
+    paths = sorted({path for each in documents if isinstance(each, dict) for path in paths_of(each)})
+    path = data.draw(st.sampled_from([*paths, "", "a", "nothing"]))
+    values = column(documents)
+    held = cbor.decoded(values)
+    assert held is not None
+    plain, found = cbor.found_in(held, path), cbor.extract(values, path) if path else cbor.whole(values)
+    assert plain.kinds.tolist() == found.kinds.tolist()
+    for kind in ("long", "real", "string", "bool"):
+        assert repr(plain.as_column(DataType(kind)).to_pylist()) == repr(found.as_column(DataType(kind)).to_pylist())
+    assert plain.as_bytes() == found.as_bytes()
+
+
+@pytest.mark.parametrize("stored", ["a2616201616102", "1801", "ff", "a16161", "6161ff", "f97e01"])
+def test_what_is_not_canonical_is_left_to_loops(stored: str) -> None:
+    assert cbor.decoded(pa.array([bytes.fromhex(stored)], pa.binary())) is None
+
+
 def test_extract_steps_into_lists() -> None:
     found = cbor.extract(column([{"a": [1, "x"]}, {"a": []}, MISSING]), "a[1]")
     assert found.as_type(DataType("string")).to_pylist() == ["x", None, None]

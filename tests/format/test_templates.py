@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -13,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.golden.make import tide_v3_lines_rows
+from tests.golden.make import tide_v3_lines_rows, tide_v3_words_rows
 from tests.support.rows import KEY, batch_of, write
 from tests.support.strategies import examples
-from tidelake.format import codecs, segment_format, templates
+from tidelake.format import codecs, segment_format, template_search, templates
 from tidelake.kernels import plain_templates, template_loops
 from tidelake.kernels.plain_templates import message_template
 from tidelake.model.schema import Column, DataType, Schema
@@ -126,3 +127,50 @@ def test_damaged_templates_are_refused_or_read_and_do_no_harm() -> None:
             except ValueError:
                 refused += 1
     assert refused > 1000
+
+
+PARTS = ("orke", "ask", "blk", "sessio", "xx", "odd", "user", "nowhere", "ello", "ms", "ab", "a", "7919", "o1")
+
+
+def _searched(lines: list[str | None], *, every_word: bool) -> tuple[memoryview, templates.Dictionary]:
+    (page,), dictionary = encoded([pa.array(lines, pa.utf8())], every_word=every_word)
+    return memoryview(page), dictionary
+
+
+@pytest.mark.parametrize("every_word", [False, True])
+def test_parts_of_words_are_found_where_they_are_and_nowhere_else(every_word: bool) -> None:
+    lines = [row["line"] for row in [*tide_v3_lines_rows(), *tide_v3_words_rows()]]
+    lines += [f"Hello{n % 9}AB user{n}ab xab{n}" for n in range(300)] + ["once aB9", None, ""]
+    page, dictionary = _searched(lines, every_word=every_word)
+    told = 0
+    for part in PARTS:
+        found = template_search.rows_holding(page, len(lines), dictionary, part)
+        assert (found is None) == bool(re.search("[0-9]", part)), part
+        if found is not None:
+            told += 1
+            assert found.tolist() == [part in (line or "").lower() for line in lines], part
+    assert told > 8
+
+
+def test_what_is_in_many_places_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines: list[str | None] = [f"a{n}x of {n}" for n in range(400)]
+    page, dictionary = _searched(lines, every_word=True)
+    monkeypatch.setattr(template_search, "MOST", 300)
+    assert template_search.rows_holding(page, len(lines), dictionary, "nothing") is not None
+    texts: list[str | None] = [f"q{n * n * 7919:x}f7z of" for n in range(400)]
+    page, dictionary = _searched(texts, every_word=False)
+    assert template_search.rows_holding(page, len(texts), dictionary, "z") is None
+
+
+def test_damaged_pages_are_searched_or_refused() -> None:
+    chance, refused = random.Random(8), 0
+    lines = [row["line"] for row in tide_v3_lines_rows()]
+    page, dictionary = _searched(lines, every_word=False)
+    for _ in range(500):
+        damaged = bytearray(page)
+        damaged[chance.randrange(chance.choice((40, len(damaged))))] = chance.randrange(256)
+        try:
+            template_search.rows_holding(memoryview(bytes(damaged)), len(lines), dictionary, "orke")
+        except ValueError:
+            refused += 1
+    assert refused > 50

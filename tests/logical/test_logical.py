@@ -79,7 +79,7 @@ def test_values_come_back_in_their_own_type(name: str) -> None:
         assert shown(kept, kind).equals(part)
 
 
-@pytest.mark.parametrize("format", ["tlm", "tlm3", "parquet"])
+@pytest.mark.parametrize("format", ["tlm2", "tlm3", "parquet"])
 def test_a_table_of_all_logical_types_reads_as_it_was_written(lake: tidelake.Lake, format: str) -> None:
     rows = pa.table({"ts": pa.array([datetime(2024, 1, 1, tzinfo=UTC)] * 4), **ARROW})
     schema, time = infer_schema(rows)

@@ -62,14 +62,15 @@ def test_compaction_keeps_every_row_and_older_snapshots(lake: Lake) -> None:
     assert table.compact().runs == 0
 
 
-def test_rows_are_sorted_in_slices_that_fit_in_memory(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    table = made(lake)
+@pytest.mark.parametrize("form", ["tlm2", "tlm3"])
+def test_rows_are_sorted_in_slices_that_fit_in_memory(lake: Lake, monkeypatch: pytest.MonkeyPatch, form: str) -> None:
+    table = made(lake, format=form)
     chance = random.Random(2)
     for _ in range(10):
         table.append(rows(chance.randrange(3000), 1500))
     table.append([{"ts": BASE + 1000, "k": f"same{at}", "v": at} for at in range(3000)])
     before = held(table)
-    monkeypatch.setattr(compact, "SLICE_BYTES", 60_000)
+    monkeypatch.setattr(compact, "SLICE_BYTES", 60_000)  # of rows in memory, whatever they are stored in
     head = table.snapshot
     slices = compact._slices(compact._blocks(table.handle.footers, table.extents(), "ts"))
     assert len(slices) > 5

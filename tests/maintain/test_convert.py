@@ -22,7 +22,7 @@ def rows(first: int) -> list[dict[str, object]]:
 
 def test_extents_of_all_formats_become_those_of_one(tmp_path: Path) -> None:
     with tidelake.connect(tmp_path) as lake:
-        table = lake.create_table("logs", COLUMNS, time="ts", flush_age="off")
+        table = lake.create_table("logs", COLUMNS, time="ts", flush_age="off", format="tlm2")
         table.append(rows(0))
         change_settings(table.handle, {"format": "tlm3"})
         table.append(rows(1200))
@@ -41,6 +41,9 @@ def test_extents_of_all_formats_become_those_of_one(tmp_path: Path) -> None:
         assert table.convert("tlm3").runs == 0
         table.append(rows(3600))
         assert {extent.format for extent in table.extents()} == {"tlm3"}
+        assert table.convert("tlm2").runs == 4
+        assert {extent.format for extent in table.extents()} == {"tlm"}
+        assert lake.sql(asked.replace("where n", "where n < 3600 and n")).to_arrow().equals(wanted)
 
 
 def test_a_format_that_is_not_known_is_refused(tmp_path: Path) -> None:

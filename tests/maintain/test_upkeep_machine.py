@@ -119,7 +119,7 @@ class UpkeepMachine(RuleBasedStateMachine):
         self.ids, self.names = count(), count()
         self.readers: list[tuple[pa.RecordBatchReader, Rows]] = []
 
-    @initialize(form=st.sampled_from(("tlm", "parquet")), clustered=st.booleans(), covered=st.booleans())
+    @initialize(form=st.sampled_from(("tlm2", "tlm3", "parquet")), clustered=st.booleans(), covered=st.booleans())
     def make(self, form: str, clustered: bool, covered: bool) -> None:
         """Make the table, of a new kind."""
         words: dict[str, Any] = {"bucket": "1h"} if covered else {}

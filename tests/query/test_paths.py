@@ -42,10 +42,10 @@ def event(chance: random.Random, n: int) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     made = tidelake.connect(str(Path(tmp_path_factory.mktemp("lake"))))
-    for name in ("tlm", "tlm3", "parquet", "mixed"):
+    for name in ("tlm2", "tlm3", "parquet", "mixed"):
         chance = random.Random(3)
         table = made.create_table(
-            name, {"ts": "timestamp", "n": "long", "event": "dynamic"}, format="tlm" if name == "mixed" else name
+            name, {"ts": "timestamp", "n": "long", "event": "dynamic"}, format="tlm2" if name == "mixed" else name
         )
         whole = rows(chance, ROWS)
         if name != "mixed":
@@ -125,10 +125,10 @@ def test_paths_read_alone_answer_as_whole_values_do(lake: Lake, language: str, t
     def of(name: str) -> str:
         return text.replace("T |", f"{name} |").replace("from T", f"from {name}")
 
-    wanted = answers(lake, of("tlm"), language, prune=False)
+    wanted = answers(lake, of("tlm2"), language, prune=False)
     assert wanted
     if "take" not in text:
-        for name in ("tlm", "tlm3", "parquet", "mixed"):
+        for name in ("tlm2", "tlm3", "parquet", "mixed"):
             assert answers(lake, of(name), language) == wanted, name
 
 

@@ -10,12 +10,14 @@ import pyarrow as pa
 import pytest
 
 import tidelake
-from tidelake.format import postings, templates
+from tidelake.format import postings, segment_format, templates
 from tidelake.kernels import token_rows
 from tidelake.kernels.tokens import tokenize
+from tidelake.model.predicate import StringContains
+from tidelake.scan.candidates import candidates
 
 WORDS = [f"{first}{second}" for first in ("ba", "ce", "di", "fo", "gu", "ha") for second in ("ro", "su", "ta", "ve")]
-ROWS = 6_000
+ROWS = 10_000
 
 
 def lines() -> list[str | None]:
@@ -72,10 +74,10 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Any:
         columns = {"ts": "timestamp", "n": "long", "line": "string"}
         rows = [{"ts": 1_700_000_000_000_000 + n, "n": n, "line": line} for n, line in enumerate(LINES)]
         table = lake.create_table("lines", columns, time="ts", format="tlm3", flush_age="off")
-        table.append(rows[:4000])
-        table.append(rows[4000:])
+        table.append(rows[:5000])
+        table.append(rows[5000:])
         table.append([{"ts": 1, "n": -1, "line": "hot zebra"}])
-        lake.create_table("plain", columns, time="ts", format="tlm", flush_age="off").append(
+        lake.create_table("plain", columns, time="ts", format="tlm2", flush_age="off").append(
             [{"ts": 1, "n": -1, "line": "hot zebra"}, *rows]
         )
         table.delete("n >= 100 and n < 300")
@@ -92,6 +94,10 @@ ASKED = (
     "line has 'needle0x'",
     "line contains ' zebra, err'",
     "line contains 'ebra'",
+    "line contains 'EBR'",
+    "line contains 'eedle1'",
+    "line contains 'eedl' and n > 500",
+    "line contains_cs 'eedle' or line contains 'ebra, er'",
     "line has 'baro zebra' or line has 'needle61x'",
     "not(line has 'zebra') and line has 'needle122x'",
     "line matches regex 'plain|zebra, err=[12]' and line has 'zebra'",
@@ -119,6 +125,19 @@ def test_texts_of_other_rows_are_not_put_together(lake: Any, monkeypatch: pytest
     monkeypatch.setattr(templates, "decode", counted)
     lake.kql("lines | where line has 'zebra' and line has 'err' | project n").to_arrow()
     assert sum(made) < ROWS // 10
+
+
+def test_a_part_of_a_word_finds_the_rows_that_hold_it(lake: Any) -> None:
+    table, found = lake.table("lines"), 0
+    for extent in table.extents():
+        reader: Any = segment_format(extent.format).open_extent(table.handle.store, extent.key)
+        for block in range(extent.block_count):
+            rows = candidates(reader, block, StringContains("line", "EBR"), {})
+            texts = reader.read_block(block, ["line"]).column(0).to_pylist()
+            if rows is not None:
+                assert rows.tolist() == ["ebr" in (text or "") for text in texts]
+                found += int(rows.sum())
+    assert 0 < found < ROWS // 100
 
 
 @pytest.mark.parametrize(

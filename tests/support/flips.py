@@ -34,7 +34,7 @@ SHORTER = 40  # files of one kind are alike: some of them are flipped
 def build(root: Path) -> None:
     """Make the lakes below a folder."""
     with tidelake.connect(root / "lake") as lake:
-        _fill(lake, "obs.events", format="tlm")
+        _fill(lake, "obs.events", format="tlm2")
         _fill(lake, "obs.lines", format="tlm3")
         _fill(lake, "obs.parts", format="parquet", bucket="1m", entity="host", coverage="track")
     with tidelake.connect(f"log:{root / 'log'}") as lake:

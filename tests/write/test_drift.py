@@ -36,7 +36,7 @@ def count(table: Table, where: str) -> int:
     return found[0]
 
 
-@pytest.mark.parametrize("form", ["tlm", "tlm3", "parquet"])
+@pytest.mark.parametrize("form", ["tlm2", "tlm3", "parquet"])
 @pytest.mark.parametrize("kind", ["long", "real", "string", "bool", "timestamp"])
 def test_a_column_of_several_types_becomes_dynamic_and_every_value_is_found(lake: Lake, form: str, kind: str) -> None:
     fitting: Any = {"long": 7, "real": 0.5, "string": "seven", "bool": True, "timestamp": NOON}[kind]
@@ -138,7 +138,7 @@ def live(lake: Lake, chance: random.Random, name: str, patch: pytest.MonkeyPatch
     kind = chance.choice(["int", "long", "real", "bool", "string", "none", "promoted"])
     columns = {"ts": "timestamp", "at": "dynamic"} | ({} if kind in ("none", "promoted") else {"v": kind})
     table = lake.create_table(
-        name, columns, time="ts", flush_age="off", format=chance.choice(["tlm", "tlm3", "parquet"])
+        name, columns, time="ts", flush_age="off", format=chance.choice(["tlm2", "tlm3", "parquet"])
     )
     went_in: list[Any] = []
     is_promoted = False

@@ -20,7 +20,7 @@ import orjson
 from tidelake.lake import connect
 from tidelake.runtime.readiness import PARTS, mark, mark_folder
 
-ROWS = 4_000  # enough that nothing takes the way of a few rows
+ROWS = 6_000  # enough that nothing takes the way of a few rows
 _COLUMNS = {"ts": "timestamp", "level": "string", "message": "string", "n": "long", "attributes": "dynamic"}
 _QUESTIONS = (
     "select attributes from logs where message ilike '%word 7%' limit 5000",
@@ -81,7 +81,9 @@ def _rows() -> Iterator[dict[str, Any]]:
         yield {
             "ts": f"2026-01-01T{n // 3600:02}:{n // 60 % 60:02}:{n % 60:02}.123456Z",
             "level": ("info", "warn")[n % 2],
-            "message": f"word {n % 97} and a sentence around it",
+            "message": f"word {n % 97} and sentence {n} around{n % 7}it"
+            if n % 3
+            else f"one of id{n * 7919 % 99991:x}f only",
             "n": n,
             "attributes": {
                 "http": {"status": 200 + n % 300, "seconds": n / 7},

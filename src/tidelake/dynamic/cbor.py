@@ -9,15 +9,18 @@ are in ``cbor_loops``, and bring a compiler when a value is first looked into. I
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import cbor2
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelake.dynamic.values import MISSING, decode, get_path, real_text
+from tidelake.errors import CorruptError
 from tidelake.kernels.bloom import Grams
 from tidelake.model.schema import DataType
 from tidelake.runtime.deferred import deferred
@@ -36,6 +39,7 @@ MAX_WALK_DEPTH = 64
 MAX_PATH_BYTES = 1024
 MAX_FIND_MAPS = 1024  # maps waiting to be looked into for one path
 BLOCK_LEAF_CAP = 200_000  # distinct leaves of a block: past this a filter would say yes to everything
+PLAIN_BYTES = 8 << 20  # of values that are looked into without loops: of more, one is compiled sooner
 PATH_TABLE_CAP = 1 << 16  # distinct paths of a block before the walk gives up
 
 MISSING_KIND, NULL_KIND, FALSE_KIND, TRUE_KIND, INT_KIND, REAL_KIND, TEXT_KIND, OTHER_KIND = range(8)
@@ -239,6 +243,8 @@ def whole(values: pa.Array) -> Extracted:
 
 def _extract(values: pa.Array, path: str) -> Extracted:
     data, offsets = _buffers(values)
+    if not has_loops() and (held := decoded(values)) is not None:
+        return found_in(held, path)
     out = _room(len(values), data)
     cbor_loops.extract(
         data, offsets, np.frombuffer(path.encode("utf-8", "surrogatepass"), dtype=np.uint8), *_arrays(out)
@@ -251,6 +257,8 @@ def _extract(values: pa.Array, path: str) -> Extracted:
 def slices(values: pa.Array, path: str) -> pa.Array:
     """Return what each row has at a path as a dynamic column of its own; JSON's null there is a value."""
     if "[" in path:
+        return _slices_slowly(values, path)
+    if not has_loops() and decoded(values) is not None:
         return _slices_slowly(values, path)
     data, offsets = _buffers(values)
     starts, lengths = np.zeros(len(values), dtype=np.int64), np.full(len(values), -1, dtype=np.int64)
@@ -269,30 +277,53 @@ def _slices_slowly(values: pa.Array, path: str) -> pa.Array:
     return pa.array([cut(value) for value in values.to_pylist()], pa.binary())
 
 
+def decoded(values: pa.Array) -> list[Any] | None:
+    """Decode values with plain Python, nulls as what is missing; None if one is not canonical, or they are many."""
+    if values.nbytes > PLAIN_BYTES:
+        return None
+    found = []
+    for stored in values.to_pylist():
+        try:
+            value = MISSING if stored is None else decode(stored)
+            if stored is not None and cbor2.dumps(value, canonical=True) != stored:
+                return None
+        except (CorruptError, cbor2.CBOREncodeError, TypeError, ValueError, RecursionError):
+            return None
+        found.append(value)
+    return found
+
+
 def _extract_slowly(values: pa.Array, path: str) -> Extracted:
     """Follow a path that steps into lists, row by row: rare enough for plain Python."""
-    texts = bytearray()
+    return found_in([MISSING if value is None else decode(value) for value in values.to_pylist()], path)
+
+
+def found_in(values: Sequence[Any], path: str) -> Extracted:
+    """Find a path in values; an empty one stands for each value itself."""
+    kept = bytearray()
     out = _room(len(values), np.empty(0, dtype=np.uint8))
-    for row, value in enumerate(values.to_pylist()):
-        found = MISSING if value is None else get_path(decode(value), path)
+    for row, value in enumerate(values):
+        found = value if value is MISSING or not path else get_path(value, path)
         if found is MISSING:
             continue
         kind = _kind_of(found)
         out.kinds[row] = kind
         if kind in (INT_KIND, REAL_KIND):
             out.ints[row], out.reals[row] = (found if kind == INT_KIND else 0), float(found)
-        elif kind == TEXT_KIND:
-            text = found.encode("utf-8", "surrogatepass")
-            out.starts[row], out.lengths[row] = len(texts), len(text)
-            texts += text
+        elif kind in (TEXT_KIND, OTHER_KIND):
+            held = found.encode("utf-8", "surrogatepass") if kind == TEXT_KIND else cbor2.dumps(found, canonical=True)
+            out.starts[row], out.lengths[row] = len(kept), len(held)
+            kept += held
     return Extracted(
-        out.kinds, out.ints, out.reals, out.starts, out.lengths, np.frombuffer(bytes(texts), dtype=np.uint8)
+        out.kinds, out.ints, out.reals, out.starts, out.lengths, np.frombuffer(bytes(kept), dtype=np.uint8)
     )
 
 
 def _kind_of(value: Any) -> int:
+    if value is cbor2.undefined:
+        return NULL_KIND
     match value:
-        case None:
+        case None | cbor2.CBORSimpleValue():
             return NULL_KIND
         case bool():
             return TRUE_KIND if value else FALSE_KIND

@@ -25,7 +25,6 @@ from tidelake.kernels.token_rows import HASH_BITS, has_digit, token_rows
 SHARE = 0.3  # of the bytes of a column's pages that its postings may take: 0.35 is what is promised, blocks differ
 MIN_LETTERS = 12  # of a text on average, as of lines: there is nothing to skip in shorter ones
 MIN_ROWS = 4_096  # of a block, below which all rows are as soon looked through
-OFTEN = 16  # rows that have each text of a dictionary, from which on its texts are as soon looked through
 
 _Ints = npt.NDArray[np.int64]
 

@@ -76,6 +76,7 @@ class BlockInfo:
 
     stats: Stats
     pieces: Mapping[str, PieceInfo]
+    unpacked: int | None = None  # bytes that its rows take in memory, roughly, if it says
 
 
 @dataclass(frozen=True, slots=True)

@@ -287,7 +287,7 @@ def decode_numbers(page: memoryview, count: int, dictionary: Dictionary) -> tupl
     """Read the numbers of the templates of rows that have a text; and what comes after them."""
     if len(page) < 5 or page[0] != codecs.TEXT_TEMPLATES:
         raise ValueError("no templates")
-    own, rest = _cut(page[1:])
+    own, rest = cut(page[1:])
     found = codecs.decode_ints(own, count)
     _check_below(found, dictionary.count)
     return found, rest
@@ -322,8 +322,12 @@ def decode(page: memoryview, count: int, dictionary: Dictionary, wanted: npt.NDA
     (size,) = struct.unpack_from("<I", rest)
     if size > codecs.MAX_BYTES:
         raise ValueError(f"texts of {size} bytes")
-    rest_page, rest = _cut(rest[4:])
-    slots, held = _slots(numbers, dictionary, rest_page, rest)
+    rest_page, rest = cut(rest[4:])
+    needed = np.ones(dictionary.count, dtype=np.bool_)
+    if wanted is not None:  # of other templates no variable is decoded
+        needed[:] = False
+        needed[numbers[wanted]] = True
+    slots, held = _slots(numbers, dictionary, rest_page, rest, needed)
     found = put_together(
         Source(
             numbers, _NO_BYTES if wanted is None else wanted.view(np.uint8), dictionary.first_piece,
@@ -375,23 +379,26 @@ class _Held:
         return self.counts[which] - count
 
 
-def _slots(numbers: _Ints, dictionary: Dictionary, rest: memoryview, data: memoryview) -> tuple[_Ints, _Held]:
-    """Decode all variables of a block."""
+def _slots(
+    numbers: _Ints, dictionary: Dictionary, rest: memoryview, data: memoryview, needed: npt.NDArray[np.bool_]
+) -> tuple[_Ints, _Held]:
+    """Decode the variables of the templates of a block that are needed."""
     counts = np.bincount(numbers, minlength=dictionary.count)
     first_slot, held = dictionary.first_slot, _Held()
     sizes = np.repeat(counts, np.diff(first_slot))  # of the values of each variable
     in_rest = np.where(sizes < OWN_ROWS, sizes, 0)
     slots = np.zeros((len(sizes), 6), dtype=np.int64)
     slots[:, 1] = np.cumsum(in_rest) - in_rest
-    held.put(rest, TEXT, int(in_rest.sum()), dictionary)
+    if bool((np.repeat(needed, np.diff(first_slot)) & (in_rest > 0)).any()) or needed.all():
+        held.put(rest, TEXT, int(in_rest.sum()), dictionary)
     if len(data) < 4:
         raise ValueError("a page of templates that ends early")
     (count,) = struct.unpack_from("<I", data)
     own = np.flatnonzero(sizes >= OWN_ROWS)
     if count != len(own):
         raise ValueError(f"{count} pages of {len(own)} variables")
-    kinds_page, data = _cut(data[4:])
-    lengths_page, data = _cut(data)
+    kinds_page, data = cut(data[4:])
+    lengths_page, data = cut(data)
     kinds, lengths = codecs.decode_ints(kinds_page, count), codecs.decode_ints(lengths_page, count)
     if (count and not 0 <= int(lengths.min()) <= int(lengths.max()) <= len(data)) or int(lengths.sum()) != len(data):
         raise ValueError("pages that end elsewhere than their block")
@@ -400,6 +407,8 @@ def _slots(numbers: _Ints, dictionary: Dictionary, rest: memoryview, data: memor
     for slot, template, kind, length in zip(*(each.tolist() for each in (own, templates, kinds, lengths)), strict=True):
         page = data[at : at + length]
         at += length
+        if not needed[template]:
+            continue
         if kind != SAME:
             slots[slot] = held.put(page, kind, int(sizes[slot]), dictionary)
             continue
@@ -410,7 +419,7 @@ def _slots(numbers: _Ints, dictionary: Dictionary, rest: memoryview, data: memor
     return slots, held
 
 
-def _cut(data: memoryview) -> tuple[memoryview, memoryview]:
+def cut(data: memoryview) -> tuple[memoryview, memoryview]:
     """Cut off a part with its length before it."""
     if len(data) < 4:
         raise ValueError("a part that ends early")

@@ -84,7 +84,7 @@ _PHYSICAL = {pa.int32(), pa.int64(), pa.float64(), pa.bool_(), pa.utf8(), pa.bin
 
 
 class TlmFormat:
-    """The format of extents that tables use unless told otherwise."""
+    """The format of extents whose body is an Arrow file; tables ask for it as ``tlm`` or ``tlm2``."""
 
     name = "tlm"
     suffix = ".tlm"

@@ -68,11 +68,12 @@ from tidelake.runtime.deferred import deferred
 from tidelake.runtime.readiness import has_loops
 
 if TYPE_CHECKING:
-    from tidelake.format import dictionaries, postings, shredded, templates
+    from tidelake.format import dictionaries, postings, shredded, template_search, templates
     from tidelake.format.writing import BlockWriter, Draft, Seal
 else:
     shredded, dictionaries = deferred("tidelake.format.shredded"), deferred("tidelake.format.dictionaries")
     templates, postings = deferred("tidelake.format.templates"), deferred("tidelake.format.postings")
+    template_search = deferred("tidelake.format.template_search")
 
 MAGIC_V3 = b"KYMA\x03"
 FILTERS = ("values", "terms", "grams", "leaves")
@@ -191,6 +192,18 @@ class Tlm3Reader:
         data = memoryview(self._verified(places[block], column))
         with self._readable(block, column):
             return postings.rows_with(data, info.stats.rows, tokens)
+
+    def rows_holding(self, block: int, column: str, runs: Sequence[str]) -> npt.NDArray[np.bool_] | None:
+        """Return which rows of a block hold all of some parts of words; None if there is no telling at once."""
+        if column not in self._parts.templates:
+            return None
+        info = block_of(self._parts.blocks, block, self._key)
+        data = memoryview(self._verified(info.pieces[column], column))
+        own = self._column_templates(column)
+        with self._readable(block, column):
+            told = [template_search.rows_holding(data, info.stats.rows, own, run) for run in runs]
+        known = [found for found in told if found is not None]
+        return np.logical_and.reduce(known) if known else None
 
     def read_templates(self, block: int, column: str) -> pa.DictionaryArray | None:
         """Read the templates of a block's texts, as ``message_template`` has them; None if they are not stored."""
@@ -385,7 +398,7 @@ def _encode(draft: Draft, pool: Executor) -> Seal:
     made |= {name: [page for page, _ in each] for name, each in split_pages.items()}
     heads = {name: [(size, checksum_of(page[:size])) for page, size in each] for name, each in split_pages.items()}
 
-    indexed = _postings(draft, made, words, pool) if is_looked_into else {}
+    indexed = _postings(draft, {name: made[name] for name in lines}, pool)
 
     def seal(stats: Sequence[Stats]) -> list[bytes | pa.Buffer]:
         parts: list[bytes | pa.Buffer] = [MAGIC_V3]
@@ -403,7 +416,8 @@ def _encode(draft: Draft, pool: Executor) -> Seal:
 
         for number, known in enumerate(stats):
             places = [put(made[column.name][number]) for column in draft.schema]
-            entries.append(block_entry(draft.schema, _within_share(known, draft.schema, places), places))
+            entry = block_entry(draft.schema, _within_share(known, draft.schema, places), places)
+            entries.append({**entry, "unpacked": draft.blocks[number].nbytes})
         shared = {name: put_texts(each) for name, each in words.items()}
         split = {
             name: {
@@ -436,16 +450,15 @@ def _encode(draft: Draft, pool: Executor) -> Seal:
     return seal
 
 
-def _postings(
-    draft: Draft, pages: Mapping[str, Sequence[bytes]], words: Mapping[str, pa.Array], pool: Executor
-) -> dict[str, list[bytes]]:
-    """Encode which rows hold which tokens, for the text columns where that is small beside their pages."""
+def _postings(draft: Draft, pages: Mapping[str, Sequence[bytes]], pool: Executor) -> dict[str, list[bytes]]:
+    """Encode which rows hold which tokens, for the columns of templates where that is small beside their pages.
+
+    Texts that are decompressed all at once are searched as soon as postings are read.
+    """
     found = {}
     largest = max(range(len(draft.blocks)), key=lambda at: draft.blocks[at].num_rows)
     for at, column in enumerate(draft.schema):
-        if column.type.kind != "string":
-            continue
-        if column.name in words and len(words[column.name]) * postings.OFTEN < draft.blocks[largest].num_rows:
+        if column.name not in pages:
             continue
         blocks = [block.column(at) for block in draft.blocks]
         form = postings.chosen_form(blocks[largest], len(pages[column.name][largest]))
@@ -467,7 +480,8 @@ def _within_share(known: Stats, schema: Schema, places: Sequence[Mapping[str, An
         is_shredded = column.type.kind == "dynamic" and known.rows >= FILTERED_ROWS
         room = 0 if is_shredded else int(place["len"] * FILTER_SHARE)
         for name in sorted(filters, key=lambda each: -filters[each]):
-            if sum(filters.values()) > room:
+            share = 2 if name == "terms" else 1  # words of prose are in most blocks, and their filters spare little
+            if sum(filters.values()) > room or filters[name] * share > room:
                 del filters[name]
         values, terms, grams = (getattr(own, name) if name in filters else None for name in FILTERS[:3])
         leaves = own.leaves if "leaves" in filters else None
@@ -487,7 +501,10 @@ def _open(store: ObjectStore, key: str) -> _Parts:
     for entry in entries:
         rows, tides = checked_entry(entry, schema.names)
         places = EntryPlaces(key, tides, schema.names, end)
-        blocks.append(BlockInfo(Stats(rows, EntryColumns(key, entry, schema)), places))
+        unpacked = entry.get("unpacked")
+        blocks.append(
+            BlockInfo(Stats(rows, EntryColumns(key, entry, schema)), places, _size(unpacked) if unpacked else None)
+        )
     words = {name: (piece_of(place, end), _count(place)) for name, place in extent["dictionaries"].items()}
     directories = {name: piece_of(place, end) for name, place in extent["shredded"].items()}
     if missing := [c.name for c in schema if c.type.kind == "dynamic" and c.name not in directories]:
@@ -508,6 +525,12 @@ def _template_places(told: Mapping[str, Any], end: int, blocks: Sequence[BlockIn
         piece_of({"at": place.offset, "len": length, "sum": checksum}, place.offset + place.length)
     own, words = ((piece_of(each, end), _count(each)) for each in (told, told["words"]))
     return _TemplatePlaces(own, words, told["every_word"], heads)
+
+
+def _size(unpacked: object) -> int:
+    if type(unpacked) is not int or not 0 <= unpacked < 2**48:
+        raise ValueError(f"a block of {unpacked!r} bytes")
+    return unpacked
 
 
 def _count(place: Mapping[str, Any]) -> int:

@@ -153,10 +153,13 @@ def put_together(source: Source, size: int) -> pa.Array | None:
     found, total = [], 0
     for row, number in enumerate(source.templates.tolist()):
         first, last = source.first_slot[number : number + 2].tolist()
+        is_wanted = not len(source.wanted) or bool(source.wanted[row])
         parts = []
         for at, slot in enumerate(slots[first:last]):
             kind, place, width, prefix, suffix, stop = slot
             slot[1] += 1
+            if not is_wanted:
+                continue
             parts.append(_span(pieces, source.piece_ends, int(source.first_piece[number]) + at))
             if kind == NUMBER:
                 parts.append(affixes[prefix:suffix] + b"%0*d" % (width, source.numbers[place]) + affixes[suffix:stop])
@@ -165,7 +168,6 @@ def put_together(source: Source, size: int) -> pa.Array | None:
             else:
                 parts.append(_span(texts, source.text_ends, place))
         parts.append(_span(pieces, source.piece_ends, int(source.first_piece[number]) + last - first))
-        is_wanted = not len(source.wanted) or source.wanted[row]
         found.append(b"".join(parts) if is_wanted else b"")
         total += len(found[-1])
         if total > size:

@@ -37,7 +37,7 @@ from tidelake.scan.versions import keys_of
 from tidelake.write.stager import EXTENT_BYTES
 
 SLICE_BYTES = EXTENT_BYTES  # of rows in memory that are sorted at once
-UNPACKED = 4  # bytes in memory for a stored one, roughly: only the memory of a slice depends on it
+UNPACKED = 4  # bytes in memory for a stored one, roughly, where a block does not say: the memory of a slice needs it
 WINDOWS_KEPT = 16  # windows in a table's retention, across which extents are not joined
 ROUNDS = 64  # of choosing anew after each was compacted: each at least doubles what is small
 FIRST_NS, LAST_NS = -(2**63), 2**63
@@ -220,7 +220,7 @@ def _blocks(footers: Footers, run: Iterable[Extent], time: str) -> list[_Block]:
         for number, info in enumerate(footers.open(extent).metadata().blocks):
             known = info.stats.columns.get(time)
             low, high = (known.low, known.high) if known is not None else (None, None)
-            size = sum(piece.length for piece in info.pieces.values()) * UNPACKED
+            size = info.unpacked or sum(piece.length for piece in info.pieces.values()) * UNPACKED
             low_ns, high_ns = (low if isinstance(low, int) else FIRST_NS), (high if isinstance(high, int) else LAST_NS)
             found.append(_Block(extent, number, low_ns, high_ns, size))
     return found

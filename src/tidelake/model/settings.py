@@ -24,7 +24,7 @@ OVERFLOWED = "overflowed:"  # may have values in the overflow column
 DEMOTED = "demoted:"  # dynamic by now: the type it had, for people
 VECTOR_INDEX = "vector_index:"  # vectors that are found by an index: its metric and its codebook
 SUFFIX = ("min_segments", "max_segments", "max_rows")  # the limits of uniting the last segments of a table with a key
-# What ``format`` may be: ``tlm`` is the newest body of that name, the others are one for good.
+# What ``format`` may be: ``tlm`` is the body that suits most tables, the others are one for good.
 FORMATS = ("tlm", "tlm2", "tlm3", "parquet")
 _EXTENT_FORMATS = {"tlm2": "tlm"}  # as extents know themselves, where that is another name
 SEGMENT_FORMAT = "parquet"  # of segments, which others read beside a manifest

@@ -40,6 +40,10 @@ class KnowsTokens(Protocol):
         """Return which rows of a block may hold all of some tokens; None if there is no telling."""
         ...
 
+    def rows_holding(self, block: int, column: str, runs: Sequence[str]) -> Rows | None:
+        """Return which rows of a block hold all of some parts of words; None if there is no telling at once."""
+        ...
+
     def read_block(self, block: int, projection: Sequence[str] | None, wanted: Rows) -> pa.RecordBatch:
         """Read these columns of a block; texts of rows that are not wanted may be empty."""
         ...
@@ -90,6 +94,9 @@ def _meeting(reader: KnowsTokens, block: int, column: str, needs: Needs) -> Rows
     """Return the rows that may have what a text needs."""
     tokens = [run.text for run in needs.runs if _is_whole(run)]
     known = [reader.rows_with(block, column, tokens) if tokens else None]
+    parts = [run.text for run in needs.runs if not _is_whole(run)]
+    if parts and (known[0] is None or known[0].mean() > FEW):
+        known.append(reader.rows_holding(block, column, parts))
     known += [_either([_meeting(reader, block, column, side) for side in choice]) for choice in needs.choices]
     told = [found for found in known if found is not None]
     return np.logical_and.reduce(told) if told else None

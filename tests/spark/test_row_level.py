@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -104,6 +105,19 @@ def test_rows_that_do_not_change_do_not_pass_through_spark(session: SparkSession
     session.sql("UPDATE tidelake.m.t SET raw = NULL WHERE n = 1")
     found = {each["n"]: each["raw"] for each in table.to_arrow(["n", "raw"]).to_pylist()}
     assert found == {n: None if n == 1 else f'{{"k":{large}}}' for n in range(4)}
+
+
+@KINDS
+def test_a_statement_that_changes_rows_reads_them_once(session: SparkSession, lake: Lake, kind: str) -> None:
+    made(lake, kind)
+    session.sql("CREATE TABLE tidelake.m.s AS SELECT * FROM VALUES (5L, 'x'), (6L, 'y') AS s(n, name)")
+    for statement, scans in (
+        ("UPDATE tidelake.m.t SET name = 'x' WHERE name = 'é5' AND length(name) = 2", 1),
+        ("MERGE INTO tidelake.m.t t USING tidelake.m.s s ON t.n = s.n WHEN MATCHED THEN UPDATE SET name = s.name", 2),
+    ):
+        (plan,) = session.sql(f"EXPLAIN FORMATTED {statement}").collect()
+        assert len(re.findall(r"^\(\d+\) BatchScan", plan[0], re.M)) == scans
+        assert "ubquery" not in plan[0]
 
 
 @KINDS

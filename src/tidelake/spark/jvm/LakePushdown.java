@@ -175,15 +175,20 @@ class PushingBuilder extends LakeScanBuilder
   }
 
   public Scan build() {
-    return told == null ? (Scan) new PushedScan(table, columns, options) : (Scan) new ToldScan(told);
+    if (told != null) {
+      return new ToldScan(told);
+    }
+    return table.isChanged ? new PlannedScan(table, columns, options) : new PushedScan(table, columns, options);
   }
 }
 
-/** A scan that takes conditions while a query runs, and tells what was pruned. */
-class PushedScan extends LakeScan implements SupportsRuntimeV2Filtering {
+/**
+ * A scan that takes conditions while a query runs. One of a statement that changes rows is none: Spark would run the
+ * statement's condition, or its join, a first time to find out which values its rows have, of every column.
+ */
+class PushedScan extends PlannedScan implements SupportsRuntimeV2Filtering {
   static final List COMPARED =
       Arrays.asList(new String[] {"int", "bigint", "string", "timestamp", "timestamp_ntz", "date", "boolean"});
-  private String plan = UUID.randomUUID().toString();
   private Object found = null;
 
   PushedScan(LakeTable table, StructType columns, Map given) {
@@ -219,6 +224,15 @@ class PushedScan extends LakeScan implements SupportsRuntimeV2Filtering {
     found = null;
     plan = UUID.randomUUID().toString();
     return new LakeBatch(made(planned(options)).toBatch(), columns, options);
+  }
+}
+
+/** A scan that tells what was pruned. */
+class PlannedScan extends LakeScan {
+  String plan = UUID.randomUUID().toString();
+
+  PlannedScan(LakeTable table, StructType columns, Map given) {
+    super(table, columns, given);
   }
 
   Map planned(Map options) {

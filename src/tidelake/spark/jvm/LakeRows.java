@@ -112,6 +112,7 @@ class RowChange implements RowLevelOperationBuilder, SupportsDelta {
       Map about = new HashMap(table.about);
       about.put("version", table.door.ask("change", question).get("version"));
       read = new LakeTable(table.door, about);
+      read.isChanged = true;
     }
     return read;
   }

@@ -76,6 +76,7 @@ public class LakeTable implements SupportsRead, SupportsWrite, SupportsDeleteV2 
   final Door door;
   final Map about;
   private final StructType schema;
+  boolean isChanged = false;  // whether the statement that reads it changes its rows
 
   public LakeTable(Door door, Map about) {
     this.door = door;

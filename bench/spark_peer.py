@@ -1,7 +1,8 @@
 """Be one contender of ``spark_peers``, in an environment of its own: ``python spark_peer.py '{"name": "Delta", …}'``.
 
-It does the same with whichever format it is told, by SQL alone, and prints the seconds of every round as JSON. It needs
-pyspark and nothing else of this project, unless the format is ours.
+It does the same with whichever format it is told, by SQL alone, and prints the seconds of every round as JSON: those on
+the clock, and those of processors that it, its JVM and all that these started took. It needs pyspark and nothing else
+of this project, unless the format is ours.
 """
 
 from __future__ import annotations
@@ -32,19 +33,37 @@ def main(told: dict[str, Any]) -> None:
         "hosts"
     )
     seconds: dict[str, list[float]] = {}
+    processor: dict[str, list[float]] = {}
     checks: dict[str, Any] = {}
     for round in range(told["rounds"] + 1):
         for name, run in _chores(spark, told, round).items():
             gc.collect()
-            begin = time.perf_counter()
+            begin, busy = time.perf_counter(), processor_seconds()
             found = run()
             seconds.setdefault(name, []).append(time.perf_counter() - begin)
+            processor.setdefault(name, []).append(processor_seconds() - busy)
             if round == 1 and found is not None:
                 checks[name] = found
     checks["rows in the end"] = spark.sql(f"SELECT count(*), sum(id) FROM {told['table']}").collect()[0][:]
-    rounds = {name: each[1:] for name, each in seconds.items()}
-    print("found" + json.dumps({"seconds": rounds, "checks": checks, "load": load}))
+    rounds, busy_rounds = ({name: each[1:] for name, each in every.items()} for every in (seconds, processor))
+    print("found" + json.dumps({"seconds": rounds, "processor": busy_rounds, "checks": checks, "load": load}))
     spark.stop()
+
+
+def processor_seconds() -> float:
+    """Return what this process, all that it started and what these waited for have taken of processors so far."""
+    parents, ticks = {}, {}
+    for name in filter(str.isdecimal, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{name}/stat") as file:
+                fields = file.read().rpartition(")")[2].split()
+        except OSError:
+            continue  # it has ended
+        parents[int(name)], ticks[int(name)] = int(fields[1]), sum(map(int, fields[11:15]))
+    own = {os.getpid()}
+    while more := {child for child, parent in parents.items() if parent in own} - own:
+        own |= more
+    return sum(ticks.get(each, 0) for each in own) / os.sysconf("SC_CLK_TCK")
 
 
 def _session(told: dict[str, Any]) -> SparkSession:

@@ -24,7 +24,7 @@ from tidelake.errors import InvalidInputError, InvalidRangeError, NotFoundError,
 from tidelake.lake import Lake
 from tidelake.model.schema import DYNAMIC_FIELD
 from tidelake.model.settings import extent_format
-from tidelake.scan import extents as scan_module
+from tidelake.scan import block_reading
 from tidelake.table import Table
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -359,7 +359,7 @@ def test_scan_reads_wide_columns_only_where_a_row_matches(lake: Lake, monkeypatc
     monkeypatch.setattr(type(reader), "read_block", watched)
     assert made.scan(["body", "extra"], "n == 4001").read_all().num_rows == 0  # between two that are there
     assert read == []  # told by statistics
-    monkeypatch.setattr(scan_module, "LATE_BYTES", 1)
+    monkeypatch.setattr(block_reading, "LATE_BYTES", 1)
     assert made.scan(["body", "extra"], "n in (1, 3) or n > 9996").read_all().to_pylist() == [
         {"body": rows[4_999]["body"], "extra": None}
     ]

@@ -42,7 +42,7 @@ from tidelake.model.predicate import (
     TimeRange,
 )
 from tidelake.model.schema import Schema
-from tidelake.scan import extents
+from tidelake.scan import block_reading
 from tidelake.scan.evaluate import check
 from tidelake.table import Table
 from tidelake.write import appender, drift, stager
@@ -240,7 +240,7 @@ def compare(made: Table, where: Predicate, model: list[Row]) -> None:
     """Compare a scan with what each row of the model answers, and with a scan that prunes nothing."""
     found, full = ids(read(made, where)), ids(read(made, where, prune=False))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(extents, "LATE_BYTES", 0)
+        patch.setattr(block_reading, "LATE_BYTES", 0)
         late = read(made, where)
     assert exact(late) == exact(read(made, where))
     assert found == full, where

@@ -130,6 +130,7 @@ def test_paths_read_alone_answer_as_whole_values_do(lake: Lake, language: str, t
     if "take" not in text:
         for name in ("tlm2", "tlm3", "parquet", "mixed"):
             assert answers(lake, of(name), language) == wanted, name
+            assert answers(lake, of(name), language) == wanted, f"{name}, once it is kept"
 
 
 def test_a_path_is_asked_of_the_scan_and_not_its_column(lake: Lake) -> None:

@@ -27,7 +27,8 @@ from tidelake.model.schema import OVERFLOW_COLUMN, Schema
 from tidelake.model.snapshot import HotBatch, Scope, Snapshot
 from tidelake.pruning.plan import ScanPlan, Stage, make_plan
 from tidelake.runtime.deferred import deferred
-from tidelake.scan.extents import Footers, prune_blocks
+from tidelake.scan.extents import prune_blocks
+from tidelake.scan.footers import Footers
 from tidelake.scan.hot import hot_payload
 from tidelake.scan.questions import Columns, question_of
 

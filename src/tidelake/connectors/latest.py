@@ -26,8 +26,9 @@ from tidelake.model.schema import Schema
 from tidelake.model.settings import PROMOTED, columns_under
 from tidelake.model.snapshot import HotBatch, Snapshot
 from tidelake.pruning.plan import ScanPlan, make_plan
-from tidelake.scan.extents import Footers, prune_blocks, scan_shown
+from tidelake.scan.extents import prune_blocks, scan_shown
 from tidelake.scan.extents import scan as scan_stored
+from tidelake.scan.footers import Footers
 from tidelake.scan.hot import hot_payload
 from tidelake.scan.questions import Columns, question_of
 

@@ -62,7 +62,7 @@ from tidelake.objects import (
 )
 from tidelake.runtime.forking import renew_after_fork
 from tidelake.runtime.processes import process_name
-from tidelake.scan.extents import Footers
+from tidelake.scan.footers import Footers
 from tidelake.scan.hot import read_hot
 
 UNITED_AFTER = 64  # extents and hot batches since the last united object, each of which a reader must ask for

@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     from tidelake.coverage.coverage_store import CoverageStore
     from tidelake.manifest import service as manifest_service
     from tidelake.manifest.service import ManifestService
-    from tidelake.scan import extents, points, versions
-    from tidelake.scan.extents import Footers
+    from tidelake.scan import footers, points, versions
+    from tidelake.scan.footers import Footers
     from tidelake.scan.points import Points
     from tidelake.scan.versions import Versions
 else:
-    coverage_store, extents = deferred("tidelake.coverage.coverage_store"), deferred("tidelake.scan.extents")
+    coverage_store, footers = deferred("tidelake.coverage.coverage_store"), deferred("tidelake.scan.footers")
     points, versions = deferred("tidelake.scan.points"), deferred("tidelake.scan.versions")
     manifest_service = deferred("tidelake.manifest.service")
 
@@ -97,7 +97,7 @@ class LakeHandle:
     @cached_property
     def footers(self) -> Footers:
         """The footers of extents that this process has read."""
-        return extents.Footers(self.store)
+        return footers.Footers(self.store)
 
     @cached_property
     def versions(self) -> Versions:

@@ -37,9 +37,10 @@ from tidelake.pruning.plan import (
 from tidelake.pruning.statistics import Stats
 from tidelake.pruning.topmost import Top, top_blocks, top_extents
 from tidelake.scan.alternatives import understood
-from tidelake.scan.extents import Footers, prune_blocks, scan_shown
+from tidelake.scan.extents import prune_blocks, scan_shown
 from tidelake.scan.extents import scan as scan_stored
 from tidelake.scan.field_statistics import describe_hot
+from tidelake.scan.footers import Footers
 from tidelake.scan.listing_cache import listings_of
 from tidelake.scan.misfits import with_warnings
 from tidelake.scan.questions import Columns, Selection, question_of

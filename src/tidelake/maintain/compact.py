@@ -31,7 +31,7 @@ from tidelake.model.snapshot import Extent, Fence, Snapshot
 from tidelake.model.times import duration_us
 from tidelake.pruning.plan import Question
 from tidelake.scan.evaluate import select
-from tidelake.scan.extents import Footers
+from tidelake.scan.footers import Footers
 from tidelake.scan.remaining import Remaining
 from tidelake.scan.versions import keys_of
 from tidelake.write.stager import EXTENT_BYTES

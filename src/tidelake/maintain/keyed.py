@@ -24,8 +24,8 @@ from tidelake.model.schema import DELETED_COLUMN, SEQ_COLUMN, Schema
 from tidelake.model.snapshot import Action, Extent, Fence, Receipt, Snapshot
 from tidelake.model.times import When
 from tidelake.pruning.plan import Question
-from tidelake.scan.extents import Shape
 from tidelake.scan.lookup import Lookup, key_columns
+from tidelake.scan.shapes import Shape
 from tidelake.scan.versions import Looking, inside, is_apart, keys_of, seqs_of
 from tidelake.write.appender import Appender
 from tidelake.write.keyed import newest_versions, tombstones

@@ -33,7 +33,7 @@ from tidelake.handle.table_handle import TableHandle
 from tidelake.query.constants import constant_of
 from tidelake.query.sql.parse import error_of
 from tidelake.query.tables import ANSWER_PLACES, ANSWERS, Answering
-from tidelake.scan.extents import Footers
+from tidelake.scan.footers import Footers
 from tidelake.scan.scannable import MemoryRows, Scannable
 
 

@@ -27,7 +27,8 @@ from tidelake.pruning.statistics import ColumnStats
 from tidelake.query.bind import Bound, Reference
 from tidelake.query.conjuncts import Pushed, both, conjuncts_of, pushed
 from tidelake.query.pushdown import cte_of, grows_within, is_plain_select, substituted
-from tidelake.scan.extents import Footers, scan
+from tidelake.scan.extents import scan
+from tidelake.scan.footers import Footers
 from tidelake.scan.scannable import MemoryRows, Scannable
 
 _EXACT_LOGICAL = (None, Logical("date"), Logical("timestamp_ntz"))  # whose bounds are given as they are meant

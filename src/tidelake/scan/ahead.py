@@ -31,8 +31,8 @@ def read_ahead(pieces: Sequence[Piece]) -> Iterator[tuple[Piece, pa.RecordBatch]
 
     The consumer's own thread is one of them: while another reads the piece that is due, it reads one of the next.
     """
-    if len(pieces) == 1:
-        yield pieces[0], pieces[0].read()
+    if len(pieces) <= 1:
+        yield from ((piece, piece.read()) for piece in pieces)
         return
     waiting: deque[_Begun] = deque()
     ahead = 0

@@ -29,6 +29,8 @@ MAX_BYTES = 2 << 30
 SEEN_KEPT = 1 << 17  # names of columns that were read once
 IDLE_S = 10.0  # after which a column's place may be taken
 
+_WHOLE = -1  # in place of a block: all of the extent
+
 _Key: TypeAlias = tuple[str, int, str]  # of an extent, the number of a block, the name of a column
 
 
@@ -154,6 +156,15 @@ class ReadsDistinct(_KeptReader):
             found = put_together(self.read_paths(block, [path])[0])
             self._cache.offer(key, pa.nulls(0) if found is None else found, at_once=True)
         return found if found is not None and pa.types.is_struct(found.type) else None
+
+    def kept_distinct(self, path: Path) -> pa.StructArray | None:
+        """Return what the rows of the whole extent have at a path, each once with its count, if that is kept."""
+        key = (self._key, _WHOLE, f"\0#{path!r}")
+        return self._cache.found([key]).get(key)
+
+    def keep_distinct(self, path: Path, found: pa.StructArray) -> None:
+        """Keep what the rows of the whole extent have at a path, each once with its count."""
+        self._cache.offer((self._key, _WHOLE, f"\0#{path!r}"), found, at_once=True)
 
     def paths_size(self, block: int, paths: Sequence[Path]) -> int:
         """Return how many bytes that reads, about, if it is not kept."""

@@ -7,6 +7,7 @@ numbers and reals by hashing. Where rows hardly repeat, nothing is put together.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ MAX_TEXT = 64  # bytes of a text on average, of those that have no dictionary
 MAX_NUMBERS = 1 << 22  # that are counted without sorting
 
 _KINDS = 256
+_COUNT = "count"
 
 
 def put_together(values: pa.StructArray) -> pa.StructArray | None:
@@ -46,6 +48,20 @@ def put_together(values: pa.StructArray) -> pa.StructArray | None:
     if len(rows) * MIN_REPEATED > len(values):
         return None
     return pa.StructArray.from_arrays([values.take(pa.array(rows)), pa.array(counts)], names=["values", "count"])
+
+
+def joined_once(parts: Sequence[pa.StructArray]) -> pa.StructArray:
+    """Return several results of ``put_together`` as one, in which equal rows are one again; texts are plain."""
+    values = pa.concat_arrays([path_values.filled(each.field("values")) for each in parts])
+    counts = pa.concat_arrays([each.field("count") for each in parts])
+    names = [each.name for each in values.type]
+    columns = dict(zip(names, values.flatten(), strict=True)) | {_COUNT: counts}
+    bits = columns | {"real": columns["real"].view(pa.int64())}  # by which NaN and both zeros are told apart
+    grouped = pa.table(bits).group_by(names, use_threads=False).aggregate([(_COUNT, "sum")]).combine_chunks()
+    fields = {name: grouped.column(name).chunk(0) for name in names}
+    fields["real"] = fields["real"].view(pa.float64())
+    whole = pa.StructArray.from_arrays(list(fields.values()), names=names)
+    return pa.StructArray.from_arrays([whole, grouped.column(f"{_COUNT}_sum").chunk(0)], names=["values", "count"])
 
 
 def _places(held: pa.Array) -> tuple[int, npt.NDArray[np.int64]] | None:

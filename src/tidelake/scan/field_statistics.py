@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tidelake.pruning.plan import Question
 
 logical, pa = deferred("tidelake.logical"), deferred("pyarrow")  # only tables with logical types need them
-collector, extents_module = deferred("tidelake.pruning.collector"), deferred("tidelake.scan.extents")  # and hot rows
+collector, stored_rows = deferred("tidelake.pruning.collector"), deferred("tidelake.scan.stored_rows")  # and hot rows
 
 PATHS_SHOWN = 1_000  # of one column
 
@@ -69,7 +69,7 @@ def merged_stats(extents: Iterable[Extent], column: Column, hot: Stats | None = 
 
 def describe_hot(hot: Sequence[HotBatch], question: Question) -> Stats:
     """Describe hot rows, in a table's columns as they are now, as statistics describe the rows of an extent."""
-    rows = extents_module.hot_versions_of(hot, extents_module.Shape.of(question, question.schema.names))
+    rows = stored_rows.hot_versions_of(hot, stored_rows.Shape.of(question, question.schema.names))
     found: Stats = collector.collect([rows], question.schema)[1]
     return found
 

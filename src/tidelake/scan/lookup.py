@@ -22,7 +22,7 @@ from tidelake.model.schema import Schema
 from tidelake.model.snapshot import Extent, HotBatch
 from tidelake.pruning.outcomes import TRUE, outcomes
 from tidelake.pruning.plan import Question, stats_of
-from tidelake.scan.extents import Footers
+from tidelake.scan.footers import Footers
 from tidelake.scan.key_codes import Numbers, codes_of, newest
 from tidelake.scan.versions import FEW_KEYS, Looking, Part, Wanted
 

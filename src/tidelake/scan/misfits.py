@@ -23,8 +23,9 @@ from tidelake.pruning.plan import Block, ExtentTask, Question, ScanPlan, time_wi
 from tidelake.pruning.statistics import UNKNOWN, ColumnStats
 from tidelake.runtime.forking import renew_after_fork
 from tidelake.scan.evaluate import evaluate
-from tidelake.scan.extents import Footers, Shape
+from tidelake.scan.footers import Footers
 from tidelake.scan.hot import read_hot
+from tidelake.scan.shapes import Shape
 
 Window: TypeAlias = tuple[int | None, int | None]
 

@@ -29,7 +29,9 @@ from tidelake.pruning.plan import Block, Question
 from tidelake.pruning.statistics import UNKNOWN, ColumnStats, Stats, column_from_json
 from tidelake.runtime.forking import renew_after_fork
 from tidelake.scan.alternatives import alternatives_of
-from tidelake.scan.extents import Footers, Shape, StoredBlock, hot_versions_of
+from tidelake.scan.footers import Footers
+from tidelake.scan.shapes import Shape
+from tidelake.scan.stored_rows import StoredBlock, hot_versions_of
 from tidelake.scan.versions import keys_of
 
 KEPT_SCOPES = 4_096

@@ -20,8 +20,9 @@ from tidelake.model.schema import Schema
 from tidelake.model.snapshot import Extent, HotBatch
 from tidelake.pruning.plan import Block, Question
 from tidelake.scan.evaluate import evaluate
-from tidelake.scan.extents import Footers, Shape
+from tidelake.scan.footers import Footers
 from tidelake.scan.hot import read_hot
+from tidelake.scan.shapes import Shape
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,8 @@ from tidelake.model.predicate import Predicate
 from tidelake.model.schema import Schema
 from tidelake.model.snapshot import Counts, HotBatch, Scope, Snapshot
 from tidelake.pruning.plan import ScanPlan, make_plan
-from tidelake.scan.extents import Footers, prune_blocks
+from tidelake.scan.extents import prune_blocks
+from tidelake.scan.footers import Footers
 from tidelake.scan.hot import hot_payload
 from tidelake.scan.questions import Columns, question_of
 

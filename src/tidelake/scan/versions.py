@@ -30,7 +30,7 @@ from tidelake.model.snapshot import Extent, HotBatch, Scope, Snapshot
 from tidelake.pruning.plan import Question, ScanPlan, surviving
 from tidelake.pruning.statistics import UNKNOWN, Bound, Stats, column_from_json
 from tidelake.runtime.forking import renew_after_fork
-from tidelake.scan.extents import Footers
+from tidelake.scan.footers import Footers
 from tidelake.scan.hot import hot_groups
 from tidelake.scan.key_codes import Numbers, codes_of, newest
 

@@ -20,7 +20,8 @@ from tidelake.handle.all_users import USER_COLUMN, check_no_user_column
 from tidelake.handle.table_handle import TableHandle
 from tidelake.model.schema import DataType
 from tidelake.pruning.plan import ScanPlan
-from tidelake.scan.extents import Footers, prune_blocks, scan
+from tidelake.scan.extents import prune_blocks, scan
+from tidelake.scan.footers import Footers
 from tidelake.spark.options import number_of, option
 from tidelake.spark.places import Place, open_table
 from tidelake.spark.reading import MAX_SPLIT_BYTES, wanted_rows

@@ -27,7 +27,8 @@ from tidelake.model.snapshot import Extent, Snapshot
 from tidelake.objects import ObjectStore
 from tidelake.pruning.plan import Block, ExtentTask, ScanPlan
 from tidelake.pruning.statistics import Stats
-from tidelake.scan.extents import Footers, scan
+from tidelake.scan.extents import scan
+from tidelake.scan.footers import Footers
 from tidelake.scan.row_ids import RowIds
 from tidelake.spark.direct import described, marked
 from tidelake.spark.filters import translate

@@ -27,7 +27,7 @@ from tidelake.maintain.rewrite import Rewrite
 from tidelake.maintain.units import KINDS
 from tidelake.model.settings import TableSettings
 from tidelake.model.snapshot import Extent, Fence, Snapshot
-from tidelake.scan.extents import Footers
+from tidelake.scan.footers import Footers
 from tidelake.spark.jobs import job_of, session_of, told_by_task
 from tidelake.spark.progress import watched
 from tidelake.spark.writing import Extents, Job, Written, announce, give_up, register_folder, take_written

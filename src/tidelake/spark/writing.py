@@ -40,7 +40,7 @@ from tidelake.model.settings import TableSettings
 from tidelake.model.snapshot import Action, AddExtent, Extent, Receipt, RecordOffset, UpdateTable
 from tidelake.objects import ObjectStore, extent_of_sidecar
 from tidelake.pruning.plan import Question
-from tidelake.scan.extents import Footers
+from tidelake.scan.footers import Footers
 from tidelake.scan.remaining import Remaining
 from tidelake.spark.bucketing import Cut, Runs, Touched
 from tidelake.spark.lines import DataSourceStreamArrowWriter

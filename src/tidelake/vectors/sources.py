@@ -17,8 +17,10 @@ from tidelake.format import ExtentReader
 from tidelake.model.snapshot import Extent
 from tidelake.pruning.plan import Block, ExtentTask, Question, ScanPlan
 from tidelake.scan.evaluate import select
-from tidelake.scan.extents import Footers, Shape, StoredBlock, hot_versions_of
+from tidelake.scan.footers import Footers
 from tidelake.scan.path_columns import paths_in, whole_columns
+from tidelake.scan.shapes import Shape
+from tidelake.scan.stored_rows import StoredBlock, hot_versions_of
 from tidelake.vectors.codebook import Mask
 from tidelake.vectors.definition import Floats
 from tidelake.vectors.sidecars import matrix_of, valid_in

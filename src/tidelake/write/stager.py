@@ -17,7 +17,7 @@ from tidelake.model.schema import Schema
 from tidelake.model.settings import TableSettings
 from tidelake.model.snapshot import Extent
 from tidelake.objects import ObjectSink, ObjectStore
-from tidelake.scan.extents import widened
+from tidelake.scan.shapes import widened
 
 EXTENT_ROWS = 4_000_000  # a longer append is cut into several extents…
 # …as is a larger one, as it lies in memory. Writing takes up to three times as much for a while: of 2 GB of NDJSON the

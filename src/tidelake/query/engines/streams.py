@@ -21,7 +21,9 @@ from tidelake.model.schema import DataType
 from tidelake.pruning.plan import Question
 from tidelake.query.prepared import Scan
 from tidelake.scan.ahead import done_ahead
-from tidelake.scan.extents import Footers, bare, scan
+from tidelake.scan.extents import scan
+from tidelake.scan.footers import Footers
+from tidelake.scan.shapes import bare
 
 _JSON = {b"ARROW:extension:name": b"arrow.json", b"ARROW:extension:metadata": b""}
 

@@ -341,3 +341,48 @@ def test_a_hash_that_is_another_on_spark_is_refused_in_process(lake: Lake) -> No
 def test_a_type_that_is_missing_is_an_error_of_ours(text: str, lake: Lake) -> None:
     with pytest.raises(QueryError, match="typeof takes one type here"):
         lake.kql(text).to_arrow()
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "status in (select max(status) from obs.logs where status > 10)",
+        "exists (select 1 from obs.logs inner_ where inner_.status = logs.status + 230)",
+        "status >= (select max(status) from obs.logs)",
+        "message = 'hot' or 1 = (select 0)",
+        "1 = (select count(*) from obs.logs inner_ where inner_.message = 'hot' and logs.status = 1)",
+    ],
+)
+def test_a_limit_waits_for_conditions_that_only_the_engine_asks(condition: str, lake: Lake) -> None:
+    text = f"select status from obs.logs logs where {condition} limit 1"
+    assert len(run(lake, text, prune=False).to_arrow()) == 1
+    result = run(lake, text, engine="local")
+    assert (len(result.to_arrow()), result.plans[0].question.limit) == (1, None)
+    within = f"select n from (select status n, service from obs.logs logs where {condition}) limit 1"
+    assert len(run(lake, within, engine="local").to_arrow()) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "columns"),
+    [
+        ("select service from obs.logs a where exists (select * from obs.logs b where b.status = a.status)",
+         [{"service", "status"}, {"status"}]),
+        ("select service from obs.logs where status in (select status from (select * from obs.logs))",
+         [{"service", "status"}, {"status"}]),
+        ("select service from obs.logs where status < (select max(status) from (select * from obs.logs))",
+         [{"service", "status"}, {"status"}]),
+        ("select x.service from (select * from obs.logs union all select * from obs.logs) x",
+         [{"service"}, {"service"}]),
+        ("select count(*) from obs.logs a where not exists"
+         " (select * from obs.logs b where b.status = a.status union all select * from obs.logs c)",
+         [{"status"}, {"status", "ts"}, {"ts"}]),
+        ("with t as (select * from obs.logs) select a.service from t a join t b on a.status = b.status",
+         [{"service", "status"}]),
+    ],
+)  # fmt: skip
+def test_subqueries_read_only_the_columns_that_matter(text: str, columns: list[set[str]], lake: Lake) -> None:
+    result = run(lake, text, engine="local")
+    assert [set(plan.question.columns) for plan in result.plans] == columns
+    assert sorted(map(repr, result.to_arrow().to_pylist())) == sorted(
+        map(repr, run(lake, text, prune=False).to_arrow().to_pylist())
+    )

@@ -154,6 +154,8 @@ def _narrow_select(select: exp.Select, use: _Use, found: _Narrowing) -> None:
     sources = ([from_.this] if from_ is not None else []) + [join.this for join in joins]
     conditions = [*conjuncts_of(_condition(select)), *_translated(select, use.conditions, found)]
     limit = _limit_through(select, use, sources)
+    if limit is not None and not all(_is_about(each, sources[0].alias_or_name) for each in conditions):
+        limit = None  # a condition that only the engine asks, as one with a subquery, may drop the first rows
     nullable = _nullable(joins, len(sources))
     columns = _columns_beside(select, sources)
     for at, source in enumerate(sources):
@@ -398,7 +400,23 @@ def cte_of(table: exp.Table, known: dict[int, dict[str, exp.CTE]] | None = None)
 def _columns_beside(select: exp.Select, sources: Sequence[exp.Expr]) -> list[exp.Column]:
     """Return the columns that a select names, inner queries included, but not those that its sources name inside."""
     skipped = {id(source) for source in sources} | {id(select.args.get("with_"))}
-    return [node for node in select.walk(prune=lambda node: id(node) in skipped) if isinstance(node, exp.Column)]
+    aliases: dict[int, set[str]] = {}
+    named = (node for node in select.walk(prune=lambda node: id(node) in skipped) if isinstance(node, exp.Column))
+    return [column for column in named if not _is_of_inner(column, select, aliases)]
+
+
+def _is_of_inner(column: exp.Column, select: exp.Select, aliases: dict[int, set[str]]) -> bool:
+    """Whether a query inside a select has a source of the name that a column is of, and so the column is that one's."""
+    inner = column.find_ancestor(exp.Select)
+    while inner is not None and inner is not select:
+        if id(inner) not in aliases:
+            from_ = inner.args.get("from_")
+            own = [*([] if from_ is None else [from_.this]), *(join.this for join in inner.args.get("joins") or [])]
+            aliases[id(inner)] = {source.alias_or_name for source in own}
+        if column.table in aliases[id(inner)]:
+            return True
+        inner = inner.find_ancestor(exp.Select)
+    return False
 
 
 def _subqueries_beside(select: exp.Select, sources: Sequence[exp.Expr]) -> list[exp.Expr]:

@@ -85,7 +85,7 @@ def run(folder: Path, *, rows: int, rounds: int) -> Report:
     seconds: dict[str, list[float]] = {}
     sizes: dict[str, int] = {}
     ratios = [*_log_rows(folder, rows, rounds, seconds, sizes)]
-    ratios += measure_lines(folder, rows, lambda held: _take_turns(held, rounds, seconds), seconds, sizes)
+    ratios += measure_lines(folder, rows, lambda held: take_turns(held, rounds, seconds), seconds, sizes)
     ratios += measure_loghub(folder, sizes)
     if EVENTS.exists():
         ratios += _events(folder, max(1000, int(rows / EVENT_SHARE)), rounds, seconds, sizes)
@@ -129,7 +129,7 @@ def _log_rows(
                              "message": "PLAIN"},
         )  # fmt: skip
 
-    _take_turns(
+    take_turns(
         {
             "logs: write tlm3": lambda: written("tlm3"),
             "logs: write tlm": lambda: written("tlm"),
@@ -160,20 +160,18 @@ def _events(
     for name in ("tlm3", "tlm"):  # compiles what it will need
         asked = "tlm2" if name == "tlm" else name
         first = lake.create_table(f"first_{name}", {"ts": "timestamp", "event": "dynamic"}, time="ts", format=asked)
-        first.append(_event_rows(lines[:2000], 20_000))
+        first.append(event_rows(lines[:2000], 20_000))
     for name in ("tlm3", "tlm"):
         table = lake.create_table(
             "events" if name == "tlm3" else "older", {"ts": "timestamp", "event": "dynamic"}, time="ts",
             format="tlm2" if name == "tlm" else name, flush_age="off",
         )  # fmt: skip
         began = time.perf_counter()
-        table.append(_event_rows(lines, rows))
+        table.append(event_rows(lines, rows))
         seconds[f"events: append {name}"] = [time.perf_counter() - began]
         sizes[f"events: {name}"] = sum(extent.byte_size for extent in table.extents())
     ndjson = folder / "events.ndjson"
-    with ndjson.open("wb") as file:
-        for start in range(0, rows, len(lines)):
-            file.write(b"\n".join(lines[: rows - start]) + b"\n")
+    write_events(ndjson, lines, rows)
     duck = duckdb.connect()
     place = folder / "events.parquet"
     duck.execute(
@@ -182,7 +180,7 @@ def _events(
     )
     duck.execute(f"create view events as from '{place}'")
     sizes["events: Parquet"] = place.stat().st_size
-    chdb = _chdb(folder / "chdb", ndjson, sizes)
+    chdb = chdb_with(folder / "chdb", ndjson, sizes)
     contenders: dict[str, Callable[[], object]] = {}
 
     def answered(text: str) -> object:
@@ -198,7 +196,7 @@ def _events(
             contenders[f"{name}: Parquet"] = partial(fetched, plain)
         if chdb is not None:
             contenders[f"{name}: chDB"] = partial(chdb.query, sql, "CSV")
-    _take_turns(contenders, rounds, seconds)
+    take_turns(contenders, rounds, seconds)
     ndjson.unlink()
     yield Ratio("bytes of events, Parquet", sizes["events: tlm3"], sizes["events: Parquet"], "bytes", 0.80)
     yield Ratio("bytes of events, tlm", sizes["events: tlm3"], sizes["events: tlm"], "bytes")
@@ -212,7 +210,15 @@ def _events(
                 yield Ratio(f"{name}, {peer}", ours, median(seconds[f"{name}: {peer}"]), "s", goal)
 
 
-def _event_rows(lines: list[bytes], rows: int) -> pa.RecordBatchReader:
+def write_events(place: Path, lines: list[bytes], rows: int) -> None:
+    """Write events as lines of JSON, repeated until there are enough."""
+    with place.open("wb") as file:
+        for start in range(0, rows, len(lines)):
+            file.write(b"\n".join(lines[: rows - start]) + b"\n")
+
+
+def event_rows(lines: list[bytes], rows: int) -> pa.RecordBatchReader:
+    """Return events as rows with times, repeated until there are enough."""
     values = pa.array([encode(orjson.loads(line)) for line in lines], pa.binary())
     schema = pa.schema(
         [pa.field("ts", pa.timestamp("us", "UTC")), pa.field("event", pa.binary(), metadata=DYNAMIC_FIELD)]
@@ -227,7 +233,7 @@ def _event_rows(lines: list[bytes], rows: int) -> pa.RecordBatchReader:
     return pa.RecordBatchReader.from_batches(schema, batches())
 
 
-def _chdb(folder: Path, ndjson: Path, sizes: dict[str, int]) -> Any:
+def chdb_with(folder: Path, ndjson: Path, sizes: dict[str, int]) -> Any:
     """Load the events into chDB; None where it is not installed."""
     try:
         from chdb.session import Session
@@ -244,7 +250,8 @@ def _chdb(folder: Path, ndjson: Path, sizes: dict[str, int]) -> Any:
     return chdb
 
 
-def _take_turns(contenders: Mapping[str, Callable[[], object]], rounds: int, seconds: dict[str, list[float]]) -> None:
+def take_turns(contenders: Mapping[str, Callable[[], object]], rounds: int, seconds: dict[str, list[float]]) -> None:
+    """Time contenders in turn; the first round is left out."""
     for number in range(rounds + 1):
         for name, work in contenders.items():
             gc.collect()

@@ -17,6 +17,7 @@ from typing import Any
 
 import orjson
 
+RESULTS = Path(__file__).parent / "results"
 PACKAGES = ("numba", "numpy", "orjson", "pyarrow", "xxhash")
 MOST_ROUNDS = 100  # written one by one; of more, the percentiles are
 

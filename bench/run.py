@@ -28,6 +28,7 @@ from bench import (
     extents,
     listing,
     page,
+    paths,
     promql,
     query,
     scopes,
@@ -41,9 +42,8 @@ from bench import (
     vectors,
 )
 from bench.data import ROWS
-from bench.report import Report, machine, markdown, write_report
+from bench.report import RESULTS, Report, machine, markdown, write_report
 
-RESULTS = Path(__file__).parent / "results"
 QUIET_LOAD = 0.5  # above it, others are at work
 
 BENCHMARKS: dict[str, Callable[..., Report]] = {
@@ -56,6 +56,7 @@ BENCHMARKS: dict[str, Callable[..., Report]] = {
     "extents": extents.run,
     "listing": listing.run,
     "page": page.run,
+    "paths": paths.run,
     "promql": promql.run,
     "query": query.run,
     "scopes": scopes.run,

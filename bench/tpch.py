@@ -6,17 +6,20 @@ It does not follow the rules by which results of TPC-H may be called that.
 
     python -m bench.tpch folder --scale 1            # keep the data in a folder, for another look
     python -m bench.tpch folder --scale 1 q4 q21     # some questions
+    python -m bench.tpch folder --format tlm3 --write  # tables of another format, and a result that is kept
 """
 
 from __future__ import annotations
 
 import math
+import os
 import re
 import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 from typing import TypeAlias
@@ -28,7 +31,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from bench.data import ROWS
-from bench.report import Ratio, Report
+from bench.report import RESULTS, Ratio, Report, write_report
 from tidelake.lake import connect
 
 TABLES = ("customer", "lineitem", "nation", "orders", "part", "partsupp", "region", "supplier")
@@ -54,9 +57,11 @@ def run(folder: Path, *, rows: int = ROWS, rounds: int = 5) -> Report:
     return measure(folder, scale=rows / ROWS, rounds=rounds)
 
 
-def measure(folder: Path, *, scale: float, rounds: int, names: Sequence[str] = ()) -> Report:
+def measure(
+    folder: Path, *, scale: float, rounds: int, names: Sequence[str] = (), extents: str | None = None
+) -> Report:
     """Measure some questions, or all; the data is made where the folder has none."""
-    make_data(folder, scale)
+    make_data(folder, scale, extents)
     ask_ours, ask_peer = _tidelake(folder), _duckdb(folder)
     texts = {name: text for name, text in questions().items() if not names or name in names}
     ours: dict[str, tuple[float, ...]] = {}
@@ -73,7 +78,8 @@ def measure(folder: Path, *, scale: float, rounds: int, names: Sequence[str] = (
         ours[name], peer[name] = zip(*taken, strict=True)
     return Report(
         name="tpch",
-        workload=f"TPC-H at scale {scale:g}: {len(texts)} questions on the local engine, warm",
+        workload=f"TPC-H at scale {scale:g}: {len(texts)} questions on the local engine, warm"
+        + ("" if extents is None else f"; extents are {extents}"),
         ratios=(*_ratios(ours, peer), _first_ratio(first)),
         seconds={f"tidelake {name}": each for name, each in ours.items()}
         | {f"DuckDB {name}": each for name, each in peer.items()},
@@ -89,7 +95,7 @@ def questions() -> dict[str, str]:
     return dict(found) | {"two columns": BOTH_COLUMNS}
 
 
-def make_data(folder: Path, scale: float) -> None:
+def make_data(folder: Path, scale: float, extents: str | None = None) -> None:
     """Make the rows, as Parquet and as tables of a lake, unless they are there."""
     if (folder / "lake").exists():
         return
@@ -102,7 +108,8 @@ def make_data(folder: Path, scale: float) -> None:
         for name in TABLES:
             copied = f"COPY (FROM '{raw}/{name}.parquet') TO '{parquet}/{name}.parquet' (COMPRESSION zstd)"
             connection.execute(copied)
-            lake.create_table(name, _columns(parquet / f"{name}.parquet")).append(parquet / f"{name}.parquet")
+            table = lake.create_table(name, _columns(parquet / f"{name}.parquet"), format=extents)
+            table.append(parquet / f"{name}.parquet")
     shutil.rmtree(raw)
 
 
@@ -175,10 +182,16 @@ def _size(folder: Path) -> int:
 @click.argument("names", nargs=-1)
 @click.option("--scale", default=1.0, show_default=True)
 @click.option("--rounds", default=3, show_default=True)
-def main(folder: Path, names: tuple[str, ...], scale: float, rounds: int) -> None:
+@click.option("--format", "extents", help="The format of extents, where the data is made.")
+@click.option("--write", is_flag=True, help="Keep the result in bench/results.")
+def main(folder: Path, names: tuple[str, ...], scale: float, rounds: int, extents: str | None, write: bool) -> None:
     """Measure questions over data that stays in a folder."""
-    for ratio in measure(folder, scale=scale, rounds=rounds, names=names).ratios:
+    load = os.getloadavg()[0]
+    report = measure(folder, scale=scale, rounds=rounds, names=names, extents=extents)
+    for ratio in report.ratios:
         click.echo(f"{ratio.name:32} {ratio.ours * 1000:9.1f} ms {ratio.peer * 1000:9.1f} ms {ratio.value:6.2f}")
+    if write:
+        write_report(report, RESULTS, day=datetime.now(UTC).date(), load=load)
 
 
 if __name__ == "__main__":

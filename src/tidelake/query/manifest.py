@@ -26,7 +26,8 @@ from tidelake.pruning.plan import ExtentTask, Question, ScanPlan, Stage, stats_o
 from tidelake.pruning.statistics import ColumnStats
 from tidelake.query.bind import Bound, Reference
 from tidelake.query.conjuncts import Pushed, both, conjuncts_of, pushed
-from tidelake.query.pushdown import cte_of, grows_within, is_plain_select, substituted
+from tidelake.query.join_keys import cte_of
+from tidelake.query.pushdown import grows_within, is_plain_select, substituted
 from tidelake.scan.extents import scan
 from tidelake.scan.footers import Footers
 from tidelake.scan.scannable import MemoryRows, Scannable

@@ -16,7 +16,8 @@ from sqlglot import exp
 
 from tidelake.query.bind import Bound, Reference
 from tidelake.query.conjuncts import conjuncts_of, pushed
-from tidelake.query.pushdown import Ask, cte_of, is_plain_select, substituted
+from tidelake.query.join_keys import cte_of
+from tidelake.query.pushdown import Ask, is_plain_select, substituted
 from tidelake.vectors.definition import MAX_K, IndexMetric
 from tidelake.vectors.narrowing import Wanted
 

@@ -16,6 +16,7 @@ from tidelake.model.predicate import columns_of
 from tidelake.model.schema import JSON_FIELD
 from tidelake.pruning.plan import ScanPlan
 from tidelake.query.budget import Budget
+from tidelake.query.join_keys import JoinKey
 from tidelake.query.kql import Lowered
 from tidelake.query.manifest import Shape
 from tidelake.query.pushdown import Ask
@@ -51,6 +52,7 @@ class Prepared:
     clocks: frozenset[int] = frozenset()  # the places of columns that are wall clocks, without a zone
     picked: tuple[str, ...] | None = None  # columns, where that is all it asks for
     grows: bool = False  # whether a condition doubles on its way down to the tables, which an engine must not try
+    joined: tuple[JoinKey, ...] = ()  # rows that joins drop, and scans may
     rendered: dict[str, str] = field(default_factory=dict)  # by engine, written once
     known: dict[str, bool] = field(default_factory=dict)  # what engines ask of the tree, answered once
     repeatable: bool = False  # whether the same snapshots give the same rows, whenever it is asked

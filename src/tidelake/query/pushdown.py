@@ -25,6 +25,7 @@ from tidelake.query.bind import Bound, Reference
 from tidelake.query.conjuncts import Pushed, both, conjuncts_of, pushed, rejects_nulls
 from tidelake.query.functions.declaration import PORTABLE
 from tidelake.query.functions.registry import AGGREGATES, ROW_MAKERS
+from tidelake.query.join_keys import JoinKey, Marks, cte_of, is_mark, key_of, marks_of
 from tidelake.vectors.narrowing import Wanted
 
 MAX_GROWTH = 1_000  # parts that a condition gains at one step on its way down; beyond, it is left to the engine
@@ -58,6 +59,7 @@ class _Narrowing:
     limits: dict[str, int | None] = field(default_factory=dict)
     uses: dict[int, list[_Use]] = field(default_factory=dict)  # of a CTE, by the id of its node
     common: dict[int, dict[str, exp.CTE]] = field(default_factory=dict)  # of a `with`, by the id of its node
+    joined: dict[JoinKey, None] = field(default_factory=dict)
     grows: bool = False  # whether a condition was left where it is since it would grow
 
 
@@ -70,8 +72,17 @@ class _Use:
     limit: int | None = None
 
 
-def push_down(bound: Bound) -> tuple[tuple[Ask, ...], bool]:
-    """Return what each table is asked for, and whether a condition would grow too much on its way down.
+@dataclass(frozen=True, slots=True)
+class Narrowed:
+    """What each table is asked for, which rows joins drop, and whether a condition would grow too much on its way."""
+
+    asks: tuple[Ask, ...]
+    joined: tuple[JoinKey, ...]
+    grows: bool
+
+
+def push_down(bound: Bound) -> Narrowed:
+    """Return what each table is asked for.
 
     Subqueries of the tree lose the columns that nothing needs.
     """
@@ -86,7 +97,7 @@ def push_down(bound: Bound) -> tuple[tuple[Ask, ...], bool]:
         )
         for reference in bound.references.values()
     )
-    return asks, found.grows
+    return Narrowed(asks, tuple(found.joined), found.grows)
 
 
 def _narrow(query: exp.Expr, use: _Use, found: _Narrowing) -> None:
@@ -153,6 +164,7 @@ def _narrow_select(select: exp.Select, use: _Use, found: _Narrowing) -> None:
     joins: list[exp.Join] = select.args.get("joins") or []
     sources = ([from_.this] if from_ is not None else []) + [join.this for join in joins]
     conditions = [*conjuncts_of(_condition(select)), *_translated(select, use.conditions, found)]
+    marks = marks_of(select, sources, found.references, lambda inner: is_plain_select(inner, joins=True))
     limit = _limit_through(select, use, sources)
     if limit is not None and not all(_is_about(each, sources[0].alias_or_name) for each in conditions):
         limit = None  # a condition that only the engine asks, as one with a subquery, may drop the first rows
@@ -160,15 +172,23 @@ def _narrow_select(select: exp.Select, use: _Use, found: _Narrowing) -> None:
     columns = _columns_beside(select, sources)
     for at, source in enumerate(sources):
         alias = source.alias_or_name
-        asked = [each for each in conditions if _is_about(each, alias)]
-        before = [each for each in _join_conditions(joins, at) if _is_about(each, alias)]
+        asked = [each for each in (*conditions, *marks.asked) if _is_about(each, alias)]
+        own = (*_join_conditions(joins, at), *marks.before.get(at, ()))
+        before = [each for each in own if _is_about(each, alias)]
         needed = frozenset(column.name for column in columns if column.table == alias)
         _narrow_source(source, needed, asked, before, nullable[at], limit, found)
     for lateral in select.args.get("laterals") or []:
         for inner in _queries_in(lateral):
             _narrow(inner, _Use(None), found)
     for inner in _subqueries_beside(select, sources):
-        _narrow(inner, _Use(None) if not isinstance(inner.parent, exp.Exists) else _bare(inner), found)
+        _narrow(inner, _inner_use(inner, marks), found)
+
+
+def _inner_use(query: exp.Expr, marks: Marks) -> _Use:
+    """Return what a query inside an expression is needed for."""
+    if isinstance(query.parent, exp.Exists):
+        return _bare(query)
+    return _Use(None, (marks.within[id(query)],) if id(query) in marks.within else ())
 
 
 def _bare(query: exp.Expr) -> _Use:
@@ -190,6 +210,10 @@ def _narrow_source(
     """Narrow one source: ``asked`` holds of the joined rows, ``before`` of the source's own."""
     reference = found.references.get(source.name) if isinstance(source, exp.Table) else None
     if reference is not None:
+        for mark in (*asked, *before):
+            if is_mark(mark) and (key := key_of(mark, reference, found.references)) is not None:
+                found.joined[key] = None
+        asked, before = ([each for each in several if not is_mark(each)] for several in (asked, before))
         parts = _pushable(asked, before, nullable, reference)
         found.columns.setdefault(reference.name, set()).update(needed & reference.types.keys())
         found.conditions.setdefault(reference.name, []).extend(parts)
@@ -380,21 +404,6 @@ def _unqualified(condition: exp.Expr) -> exp.Expr:
     for column in changed.find_all(exp.Column):
         column.set("table", None)
     return changed
-
-
-def cte_of(table: exp.Table, known: dict[int, dict[str, exp.CTE]] | None = None) -> exp.CTE | None:
-    """Return the common table that a name stands for; ``known`` keeps the names of each ``with`` for the next time."""
-    names = {} if known is None else known
-    node: exp.Expr | None = table
-    while node is not None:
-        with_ = node.args.get("with_")
-        if with_ is not None:
-            if id(with_) not in names:
-                names[id(with_)] = {cte.alias: cte for cte in reversed(with_.expressions)}
-            if (found := names[id(with_)].get(table.name)) is not None:
-                return found
-        node = node.parent
-    return None
 
 
 def _columns_beside(select: exp.Select, sources: Sequence[exp.Expr]) -> list[exp.Column]:

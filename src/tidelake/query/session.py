@@ -5,7 +5,8 @@
 3. plan every scan, and refuse what exceeds the budget;
 4. choose the engine: in process for what is small after pruning, Spark for the rest.
 
-Rows are read when the result is asked for them. It does not run anything itself: see ``local`` and ``spark``.
+Rows are read when the result is asked for them, but for small sides of joins, which narrow large ones. It does
+not run anything itself: see ``local`` and ``spark``.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from tidelake.errors import InvalidInputError, NotFoundError, QueryError
 from tidelake.handle.lake_handle import LakeHandle, OpenLake
 from tidelake.handle.table_handle import TableHandle
 from tidelake.model.path_value import PathValue
-from tidelake.model.predicate import And, TimeRange
+from tidelake.model.predicate import And, Predicate, TimeRange
 from tidelake.model.schema import DataType, Schema
 from tidelake.model.settings import TableSettings
 from tidelake.pruning.plan import Block, ScanPlan, Stage
@@ -39,6 +40,7 @@ from tidelake.query.answers import answer_rows, answered, live, name_answers
 from tidelake.query.bind import AsOf, bind, bind_tables, quoted_columns
 from tidelake.query.budget import Budget, Deadline
 from tidelake.query.external import read_external
+from tidelake.query.join_filters import with_join_filters
 from tidelake.query.kql import lower
 from tidelake.query.latest import with_latest
 from tidelake.query.long_lists import balance, write_out_others
@@ -163,6 +165,9 @@ def run(
         raise InvalidInputError("only the rows of a table can be read in parts", kind="no_parts")
     if chosen == "spark" and prepared is not whole:
         prepared, scans = whole, [_scan(ask, seen, prune) for ask in whole.asks]
+    if chosen == "local" and prune and prepared.joined and seen.view.added is None:
+        with seen.deadline.undisturbed():
+            scans = with_join_filters(prepared.joined, scans, lambda scan, also: _scan(scan.ask, seen, True, also))
     limits.check_read(sum(scan.byte_size for scan in scans))
     if not prune:
         prepared = replace(prepared, picked=None)  # the scan does not ask the conditions
@@ -309,12 +314,23 @@ def _prepare(text: str, language: Language, seen: _Seen) -> tuple[Prepared, bool
         write_out_others(lowered.tree)
         bound = bind_tables(balance(lowered.tree), text, seen)
         names = tuple(name for name, _ in lowered.columns)
-        (asks, grows), shape = push_down(bound), _without_logical(shape_of(bound))
-        asks = with_latest(bound, with_nearest(bound, asks))
+        pushed, shape = push_down(bound), _without_logical(shape_of(bound))
+        asks = with_latest(bound, with_nearest(bound, pushed.asks))
         guard_sizes(bound.tree)
         lasting = not (lowered.timely or seen.answers or seen.looked_around)
         repeatable = lasting and not is_by_chance(bound.tree)
-        prepared = Prepared(text, language, bound.tree, names, asks, shape, lowered, grows=grows, repeatable=repeatable)
+        prepared = Prepared(
+            text,
+            language,
+            bound.tree,
+            names,
+            asks,
+            shape,
+            lowered,
+            grows=pushed.grows,
+            repeatable=repeatable,
+            joined=pushed.joined,
+        )
         return replace(prepared, apart=with_paths_apart(prepared)), lasting
     tree: exp.Query = parse_sql(text)
     if columns := quoted_columns(tree, text, seen):
@@ -323,8 +339,8 @@ def _prepare(text: str, language: Language, seen: _Seen) -> tuple[Prepared, bool
     name_answers(tree, text, seen)
     lasting = not asks_the_time(tree) and tree.find(exp.Version) is None and not seen.answers
     bound = bind(with_clock(tree, now), text, seen)
-    (asks, grows), shape = push_down(bound), shape_of(bound)
-    asks = with_latest(bound, with_nearest(bound, asks))
+    pushed, shape = push_down(bound), shape_of(bound)
+    asks = with_latest(bound, with_nearest(bound, pushed.asks))
     columns_picked = picked(bound, asks)
     adapted = adapt(bound, text)
     names = tuple(bound.shown.get(name, name) for name in adapted.named_selects)
@@ -332,8 +348,8 @@ def _prepare(text: str, language: Language, seen: _Seen) -> tuple[Prepared, bool
     clocks = _clocks(adapted)
     repeatable = lasting and not is_by_chance(adapted)
     prepared = Prepared(
-        text, language, adapted, names, asks, shape, clocks=clocks, picked=columns_picked, grows=grows,
-        repeatable=repeatable,
+        text, language, adapted, names, asks, shape, clocks=clocks, picked=columns_picked, grows=pushed.grows,
+        repeatable=repeatable, joined=pushed.joined,
     )  # fmt: skip
     return replace(prepared, apart=with_paths_apart(prepared)), lasting
 
@@ -352,12 +368,14 @@ def _without_logical(shape: Shape | None) -> Shape | None:
     return shape if all(kind.logical is None for kind in asked) else None
 
 
-def _scan(ask: Ask, seen: _Seen, prune: bool) -> Scan:
+def _scan(ask: Ask, seen: _Seen, prune: bool, also: Predicate | None = None) -> Scan:
     seen.check_time()
     table = seen.table(ask.reference.table, ask.reference.at)
     shown = ask.columns or (() if ask.paths else (_cheapest(ask.reference.types),))
     own: list[str | PathValue] = [*(ask.reference.spelled[name] for name in shown), *ask.paths]
     where = ask.where.predicate if ask.where is not None and prune else None
+    if also is not None:
+        where = also if where is None else And((where, also))
     if (window := _window(seen.view, table)) is not None:
         where = window if where is None else And((where, window))
     limit = ask.limit if prune and seen.view.added is None else None  # which rows are new, a plan does not know

@@ -24,7 +24,7 @@ from tidelake.format import ArrowPlace, TellsArrowPlaces
 from tidelake.model.schema import DELETED_COLUMN, SEQ_COLUMN, Column
 from tidelake.model.snapshot import Extent
 from tidelake.pruning.plan import Block, Question, ScanPlan
-from tidelake.scan.extents import Footers
+from tidelake.scan.footers import Footers
 
 MARK = b"tidelake\0stored\0"
 CODECS = (None, "zstd")  # that a JVM with Spark unpacks

@@ -28,8 +28,8 @@ from tidelake.model.schema import DYNAMIC_FIELD
 from tidelake.model.snapshot import Snapshot
 from tidelake.model.times import When
 from tidelake.pruning.plan import Question
-from tidelake.scan.extents import Shape
 from tidelake.scan.questions import question_of
+from tidelake.scan.shapes import Shape
 from tidelake.vectors import quantizing
 from tidelake.vectors.codebook import Codebook, Effort, Mask
 from tidelake.vectors.definition import (

@@ -40,6 +40,7 @@ from tidelake.query.prepared import Prepared, Scan, result_schema
 from tidelake.query.sql.parse import too_deep
 
 BATCH_ROWS = 16_384  # of columns that are as wide in every row
+PICKED_ROWS = 65_536  # of a scan that is the answer: a batch handed over costs as much as some thousand rows
 WIDE_ROWS = 2_048  # of others, at a time: the engine's own vectors
 BATCH_BYTES = 4 << 20  # up to which batches of wide rows are put together
 BATCHES_AHEAD = 2  # one is being written while the next is made
@@ -318,7 +319,7 @@ class _Run:
             if batch is None:
                 self._put(None)
                 return
-            step = max(1, min(BATCH_ROWS, batch.num_rows * BATCH_BYTES // max(batch.nbytes, 1)))
+            step = max(1, min(PICKED_ROWS, batch.num_rows * BATCH_BYTES // max(batch.nbytes, 1)))
             for start in range(0, batch.num_rows, step):
                 self._put(batch.slice(start, step))
 

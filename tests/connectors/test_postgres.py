@@ -8,11 +8,12 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import tidelake
 from tests.connectors.conftest import Shop
-from tidelake.connectors import latest
+from tidelake.connectors import latest, spooling
 from tidelake.connectors.definition import SYSTEM_COLUMNS
 from tidelake.connectors.postgres import reading
 from tidelake.connectors.sources import SyncedSource
@@ -312,3 +313,31 @@ def test_a_batch_holds_whole_transactions_however_large_they_are(shop: Shop, mon
     assert source.run().changes == 31
     assert shop.latest("crm.orders") == shop.rows("orders")
     assert len(shop.lake.table("crm.orders").history()) >= 3
+
+
+def test_a_transaction_that_is_larger_than_what_is_held_goes_through_the_disk(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "PIECE_BYTES", 1000)
+    monkeypatch.setattr(spooling, "HELD_BYTES", 5000)
+    written, write = list[int](), spooling._on_disk
+
+    def counted(rows: pa.Table) -> pa.Table:
+        written.append(rows.num_rows)
+        return write(rows)
+
+    monkeypatch.setattr(spooling, "_on_disk", counted)
+    shop(ORDERS, "CREATE TABLE notes (id int PRIMARY KEY, body text)")
+    source = synced(shop, "public.orders", "public.notes")
+    shop(
+        "BEGIN; INSERT INTO orders SELECT i, 'n' || i, i FROM generate_series(1, 500) i; "
+        "INSERT INTO notes SELECT i, repeat('x', i % 50) FROM generate_series(1, 300) i; "
+        "UPDATE orders SET id = id + 1000 WHERE id < 50; ALTER TABLE orders ADD COLUMN extra int; "
+        "UPDATE orders SET extra = id; DELETE FROM orders WHERE id % 7 = 0; COMMIT"
+    )
+    assert source.run().changes == 500 + 300 + 2 * 49 + 500 + 71
+    assert len(written) > 3
+    for name in ("orders", "notes"):
+        assert shop.latest(f"crm.{name}") == shop.rows(name)
+    rows = shop.lake.table("crm.orders").to_arrow(["_tide_pk", "_tide_lsn"]).to_pylist()
+    assert len(rows) == len({tuple(row.values()) for row in rows})

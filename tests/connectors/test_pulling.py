@@ -140,6 +140,33 @@ def test_pages_of_a_json_endpoint_are_followed_by_their_links(lake: Lake, monkey
     assert b"s3cret" not in stored
 
 
+def test_events_of_sentry_are_pulled_by_its_address_alone(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SENTRY_TOKEN", "s3cret")
+    asked_for: list[dict[str, list[str]]] = []
+
+    def answer(path: str, asked: dict[str, list[str]], headers: Any) -> Answer:
+        assert path == "/api/0/organizations/acme/events/"
+        asked_for.append(asked)
+        return sentry(path, asked, headers)
+
+    with endpoint(answer) as where:
+        puller = pulled(lake, f"sentry+http://{where}/acme", "errors", query="level:error", fields="id,timestamp,title")
+        windows = list(puller.due(T0 + MINUTE_US))
+        assert [puller.pull(window, moves=True) for window in windows] == [6, 6]
+        assert list(puller.due(T0 + MINUTE_US)) == []
+        assert len(set(lake.table("errors.events").to_arrow().column("id").to_pylist())) == 12
+        first = asked_for[0]
+        assert (first["field"], first["query"]) == (["id", "timestamp", "title"], ["level:error"])
+        monkeypatch.delenv("SENTRY_TOKEN")
+        with pytest.raises(tidelake.InvalidInputError, match="SENTRY_TOKEN"):
+            lake.source("errors").run()
+    for bad in ("sentry://host", "sentry://host/a/b"):
+        with pytest.raises(tidelake.InvalidInputError, match="sentry://host/organization"):
+            lake.sync(bad, into="bad")
+    with pytest.raises(tidelake.InvalidInputError, match="name a variable"):
+        lake.sync("sentry://host/acme", into="bad", token="abc")
+
+
 def test_pages_by_a_cursor_in_the_answer(lake: Lake) -> None:
     def answer(path: str, asked: dict[str, list[str]], headers: Any) -> Answer:
         page = int(asked.get("after", ["0"])[0])

@@ -17,7 +17,7 @@ from tests.connectors.conftest import Shop
 from tidelake.cli.main import main
 from tidelake.connectors import registry
 from tidelake.connectors.definition import SourceDefinition, expanded, kind_of, target_tables
-from tidelake.connectors.postgres.messages import decode
+from tidelake.connectors.postgres.messages import Decoded, Decoder
 from tidelake.connectors.system_columns import epoch_of, lsn_of, lsns_of
 from tidelake.objects import ObjectStore, open_store
 
@@ -191,6 +191,9 @@ def test_bytes_that_are_no_messages_are_an_error() -> None:
     def framed(message: bytes) -> bytes:
         return header + b"\x00\x01" + len(message).to_bytes(4, "big") + message + b"\xff\xff"
 
+    def decode(data: bytes) -> Decoded:
+        return Decoder({}, lambda *_: None, epoch=1).decode(data)
+
     row = b"\x00\x00\x00\x01"  # of a relation
     hostile = [
         b"B", b"I" + row + b"N\x00\x02n", b"U" + row + b"K\xff\xff", b"I" + row + b"N\x00\x01t\x7f\xff\xff\xff",
@@ -198,10 +201,10 @@ def test_bytes_that_are_no_messages_are_an_error() -> None:
     ]  # fmt: skip
     for message in hostile:
         with pytest.raises(tidelake.CorruptError):
-            decode(framed(message), {}, lambda *_: None, epoch=1)
+            decode(framed(message))
     with pytest.raises(tidelake.CorruptError):
-        decode(header + b"\x00\x01\x7f\xff\xff\xff", {}, lambda *_: None, epoch=1)
-    assert decode(header + b"\xff\xff", {}, lambda *_: None, epoch=1).changes == []
+        decode(header + b"\x00\x01\x7f\xff\xff\xff")
+    assert decode(header + b"\xff\xff").changes == []
 
 
 def test_the_command_line_does_what_the_library_does(shop: Shop) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib import import_module
 from typing import Protocol
 
 import pyarrow as pa
@@ -19,21 +20,23 @@ from tidelake.catalog.protocol import new_id, parse_table_name
 from tidelake.connectors import registry
 from tidelake.connectors.definition import SourceDefinition, kind_of, target_tables
 from tidelake.connectors.protocol import SourceTable
-from tidelake.errors import InvalidInputError, NotFoundError
+from tidelake.errors import InvalidInputError, NotFoundError, not_installed
 from tidelake.handle.lake_handle import LakeHandle
 from tidelake.ingest import Rules, coerce_arrow
 from tidelake.model.predicate import Predicate, columns_of
 from tidelake.model.schema import OVERFLOW_COLUMN, Schema
 from tidelake.model.snapshot import HotBatch, Scope, Snapshot
 from tidelake.pruning.plan import ScanPlan, Stage, make_plan
-from tidelake.runtime.deferred import deferred
-from tidelake.scan.extents import prune_blocks
 from tidelake.scan.footers import Footers
 from tidelake.scan.hot import hot_payload
 from tidelake.scan.questions import Columns, question_of
+from tidelake.scan.scannable import RowsAtHand
 
-federating = deferred("tidelake.connectors.postgres.federating")  # brings psycopg
-
+# What reads each kind of source: imported when one is read, since it brings a library.
+_READERS = {
+    "postgres": ("tidelake.connectors.postgres.federating", "PostgresReader"),
+    "mysql": ("tidelake.connectors.mysql.federating", "MysqlReader"),
+}
 PREFIX = "live-"
 
 
@@ -102,16 +105,21 @@ def live_table(lake: LakeHandle, name: str) -> LiveRows:
 
 def reader_of(definition: SourceDefinition) -> Reader:
     """Return what reads a source in place."""
-    if definition.kind != "postgres":
+    if definition.kind not in _READERS:
         raise InvalidInputError(
-            "queries read PostgreSQL in place: sync other sources", source_kind=definition.kind, kind="bad_kind"
-        )
-    reader: Reader = federating.PostgresReader(definition.url)
+            "queries read PostgreSQL and MySQL in place: sync other sources", source_kind=definition.kind,
+            kind="bad_kind",
+        )  # fmt: skip
+    module, name = _READERS[definition.kind]
+    try:
+        reader: Reader = getattr(import_module(module), name)(definition.url)
+    except ModuleNotFoundError as error:
+        raise not_installed(error) or error from error
     return reader
 
 
 @dataclass(frozen=True, slots=True)
-class LiveRows:
+class LiveRows(RowsAtHand):
     """A table of a source, as a query scans it: read when the query is planned, and only what it asks for."""
 
     name: str
@@ -127,14 +135,6 @@ class LiveRows:
         schema = Schema.of(dict(reader.describe(table).columns))
         own = new_id()
         return cls(name, table, reader, Snapshot(Scope(own), 1, own, None, 0, "live", schema, {}), footers)
-
-    @property
-    def schema(self) -> Schema:
-        return self.snapshot.schema
-
-    def showing(self, columns: Sequence[str]) -> LiveRows:
-        """Return the table as it is: it has no overflow column."""
-        return self
 
     def outline(
         self,
@@ -156,17 +156,6 @@ class LiveRows:
         plan = make_plan(self.name, self.snapshot, question, (), hot)
         rows, size = sum(batch.rows for batch in hot), sum(len(batch.payload) for batch in hot)
         return replace(plan, stages=(*plan.stages, Stage(f"at the source: {asked}", 0, 0, 0))) if rows + size else plan
-
-    def plan(
-        self,
-        columns: Columns | None = None,
-        where: Predicate | None = None,
-        *,
-        limit: int | None = None,
-        prune: bool = True,
-    ) -> ScanPlan:
-        """Read from the source what is asked for; or all of it, without ``prune``."""
-        return prune_blocks(self.outline(columns, where, limit=limit), self.footers)
 
     def _hot(self, batch: pa.RecordBatch) -> HotBatch:
         own = Schema(tuple(self.schema[name] for name in batch.schema.names))

@@ -32,6 +32,8 @@ KINDS = {
     "mongodb+srv": "mongo",
     "prometheus": "prometheus",
     "prometheus+https": "prometheus",
+    "sentry": "sentry",
+    "sentry+http": "sentry",
     "http": "http",
     "https": "http",
 }

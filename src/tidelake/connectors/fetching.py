@@ -1,4 +1,4 @@
-"""Fetch what an HTTP endpoint has of one window of time: samples of Prometheus, or rows of JSON.
+"""Fetch what an HTTP endpoint has of one window of time: samples of Prometheus, events of Sentry, or rows of JSON.
 
 Prometheus is asked for raw samples, by a range selector, so that times are those of the scrapes and not of a grid. Any
 other endpoint is declared in a few words: where in its answer the rows are, and how it names the next page. Pages are
@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import parse_qsl, urlencode, urljoin, urlsplit
+from urllib.parse import parse_qsl, quote, urlencode, urljoin, urlsplit
 
 import orjson
 
@@ -24,6 +24,7 @@ from tidelake.errors import InvalidInputError, StorageError, UnavailableError
 TIMEOUT_S = 30.0
 MAX_BYTES = 64 << 20  # of one answer
 MAX_PAGES = 1_000  # of one window
+SENTRY_FIELDS = "id,timestamp,title,message,level,project,environment,release,transaction,event.type,user.display"
 SAMPLES = {"ts": "timestamp", "name": "string", "value": "real", "labels": "dynamic"}
 
 _LINK = re.compile(r'<([^>]*)>((?:\s*;\s*[A-Za-z]+="[^"]*")*)')
@@ -63,9 +64,9 @@ def _samples(definition: SourceDefinition, window: Window) -> list[dict[str, Any
 
 
 def _rows(definition: SourceDefinition, window: Window) -> list[dict[str, Any]]:
-    options = definition.options
+    options = _declared(definition)
     times = {"start": _text(window.start_us), "end": _text(window.end_us)}
-    address: str | None = re.sub(r"\{(start|end)\}", lambda found: times[found[1]], definition.url)
+    address: str | None = re.sub(r"\{(start|end)\}", lambda found: times[found[1]], address_of(definition))
     rows: list[dict[str, Any]] = []
     for _ in range(MAX_PAGES):
         if address is None:
@@ -82,6 +83,37 @@ def _rows(definition: SourceDefinition, window: Window) -> list[dict[str, Any]]:
     raise UnavailableError(
         "a window has too many pages: use a shorter schedule", pages=MAX_PAGES, kind="too_many_pages"
     )
+
+
+def address_of(definition: SourceDefinition) -> str:
+    """Return the address that a source is asked at, with places for the window's times."""
+    if definition.kind != "sentry":
+        return definition.url
+    parts = urlsplit(definition.url)
+    organization = parts.path.strip("/")
+    if not organization or "/" in organization or not parts.netloc:
+        raise InvalidInputError("the address of Sentry is sentry://host/organization", kind="bad_url")
+    asked = definition.options
+    fields = str(asked.get("fields") or SENTRY_FIELDS).split(",")
+    words = [("field", name.strip()) for name in fields] + [("per_page", "100"), ("sort", "timestamp")]
+    words += [(name, str(asked[name])) for name in ("project", "query", "environment") if asked.get(name)]
+    scheme = "http" if parts.scheme == "sentry+http" else "https"
+    path = f"/api/0/organizations/{quote(organization, safe='')}/events/"
+    return f"{scheme}://{parts.netloc}{path}?{urlencode(words)}&start={{start}}&end={{end}}"
+
+
+def time_of(definition: SourceDefinition) -> str | None:
+    """Return the field that is the time of rows, if it is known."""
+    return _declared(definition).get("time")
+
+
+def _declared(definition: SourceDefinition) -> Mapping[str, Any]:
+    """Return how an endpoint answers; Sentry's is known."""
+    if definition.kind != "sentry":
+        return definition.options
+    token = str(definition.options.get("token") or "${SENTRY_TOKEN}")
+    headers = {"Authorization": f"Bearer {token}", **dict(definition.options.get("headers") or {})}
+    return {"rows": "data", "time": "timestamp", **definition.options, "headers": headers}
 
 
 def _next(address: str, answer: Any, headers: Mapping[str, str], options: Mapping[str, Any]) -> str | None:

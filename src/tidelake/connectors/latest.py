@@ -26,11 +26,12 @@ from tidelake.model.schema import Schema
 from tidelake.model.settings import PROMOTED, columns_under
 from tidelake.model.snapshot import HotBatch, Snapshot
 from tidelake.pruning.plan import ScanPlan, make_plan
-from tidelake.scan.extents import prune_blocks, scan_shown
 from tidelake.scan.extents import scan as scan_stored
+from tidelake.scan.extents import scan_shown
 from tidelake.scan.footers import Footers
 from tidelake.scan.hot import hot_payload
 from tidelake.scan.questions import Columns, question_of
+from tidelake.scan.scannable import RowsAtHand
 
 MAX_BYTES = 512 << 20  # of the rows that one question holds
 _BETWEEN = "\x1f"  # a key and where its change stands, as one text
@@ -78,7 +79,7 @@ def latest_keys(table: TableHandle, key: Sequence[str]) -> pa.Table:
 
 
 @dataclass(frozen=True, slots=True)
-class LatestRows:
+class LatestRows(RowsAtHand):
     """The latest rows of a synced table, as a query scans them: read when it is planned, what it needs of them."""
 
     table: TableHandle  # pinned
@@ -98,10 +99,6 @@ class LatestRows:
     @property
     def snapshot(self) -> Snapshot:
         return self.table.snapshot
-
-    @property
-    def schema(self) -> Schema:
-        return self.table.schema
 
     @property
     def footers(self) -> Footers:
@@ -138,17 +135,6 @@ class LatestRows:
         hot = [HotBatch(f"latest{at}", each.num_rows, hot_payload(each), None, None, self.schema.version)
                for at, each in enumerate(whole)]  # fmt: skip
         return make_plan(self.name, self.snapshot, question, (), hot)
-
-    def plan(
-        self,
-        columns: Columns | None = None,
-        where: Predicate | None = None,
-        *,
-        limit: int | None = None,
-        prune: bool = True,
-    ) -> ScanPlan:
-        """Read what is asked for; there is nothing left to prune."""
-        return prune_blocks(self.outline(columns, where, limit=limit), self.footers)
 
 
 def _chosen(pinned: TableHandle) -> pa.Array:

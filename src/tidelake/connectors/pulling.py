@@ -17,7 +17,7 @@ from typing import Any
 from tidelake.catalog.protocol import now_us
 from tidelake.connectors import registry
 from tidelake.connectors.definition import SourceDefinition
-from tidelake.connectors.fetching import SAMPLES, Window, fetch
+from tidelake.connectors.fetching import SAMPLES, Window, fetch, time_of
 from tidelake.connectors.registry import SourceStatus
 from tidelake.connectors.runner import SyncReport, check_running, leased
 from tidelake.coverage.verbs import Series
@@ -34,7 +34,8 @@ SCHEDULE = "1m"
 TRIES = 3  # of one window
 PAUSE_S = 0.2
 LOOK_S = 5.0  # between looks for windows that are due
-PULLED = ("prometheus", "http")  # kinds of sources
+TABLES = {"prometheus": "samples", "sentry": "events", "http": "rows"}  # kinds of sources, and what each fills
+PULLED = tuple(TABLES)
 
 log = logging.getLogger("tidelake.connectors")
 
@@ -146,7 +147,7 @@ class Puller:
             schema: Any = SAMPLES
             time: str | None = "ts"
             if self._definition.kind != "prometheus":
-                schema, time = infer_schema(rows, time=self._definition.options.get("time"))
+                schema, time = infer_schema(rows, time=time_of(self._definition))
                 if time is None:
                     raise InvalidInputError(
                         "no time was found in the rows: name it with the option time=…", kind="no_time"

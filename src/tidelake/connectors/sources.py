@@ -17,9 +17,10 @@ import pyarrow.compute as pc
 from tidelake.connectors import registry
 from tidelake.connectors.attached import PREFIX
 from tidelake.connectors.definition import LSN, SourceDefinition, kind_of, target_tables
+from tidelake.connectors.fetching import address_of
 from tidelake.connectors.kinds import open_source
 from tidelake.connectors.latest import is_synced
-from tidelake.connectors.pulling import PULLED, run_pull, schedule_us
+from tidelake.connectors.pulling import PULLED, TABLES, run_pull, schedule_us
 from tidelake.connectors.registry import SourceStatus
 from tidelake.connectors.runner import Runner, SyncReport
 from tidelake.connectors.system_columns import epoch_of
@@ -148,9 +149,10 @@ def sources(lake: LakeHandle) -> list[SyncedSource]:
 def _define_pulled(
     lake: LakeHandle, probe: SourceDefinition, tables: Sequence[str] | Mapping[str, str] | None, into: str | None
 ) -> SyncedSource:
-    """Keep a source that is pulled: it fills one table, by default ``samples`` or ``rows``."""
+    """Keep a source that is pulled: it fills one table."""
     schedule_us(probe)
-    targets = target_tables(tables or ["samples" if probe.kind == "prometheus" else "rows"], into)
+    address_of(probe)
+    targets = target_tables(tables or [TABLES[probe.kind]], into)
     if len(targets) != 1:
         raise InvalidInputError("what is pulled fills one table", tables=", ".join(targets), kind="bad_table")
     registry.add(lake.store, replace(probe, tables=targets))

@@ -65,8 +65,33 @@ class Scannable(Protocol):
         ...
 
 
+class RowsAtHand:
+    """What whatever is planned by its rows shares: they are read, or there, when it is outlined."""
+
+    __slots__ = ()
+
+    @property
+    def schema(self: Scannable) -> Schema:
+        return self.snapshot.schema
+
+    def showing(self, columns: Sequence[str]) -> Self:
+        """Return the rows as they are: nothing of theirs is in an overflow column."""
+        return self
+
+    def plan(
+        self: Scannable,
+        columns: Columns | None = None,
+        where: Predicate | None = None,
+        *,
+        limit: int | None = None,
+        prune: bool = True,
+    ) -> ScanPlan:
+        """Plan a scan, in which there is nothing to prune."""
+        return prune_blocks(self.outline(columns, where, limit=limit), self.footers)
+
+
 @dataclass(frozen=True, slots=True)
-class MemoryRows:
+class MemoryRows(RowsAtHand):
     """Rows in memory, to be scanned as a table is."""
 
     name: str
@@ -85,14 +110,6 @@ class MemoryRows:
         totals = Counts(hot_batches=len(whole), hot_rows=rows.num_rows, hot_bytes=size)
         return cls(name, Snapshot(Scope(own), 1, own, None, 0, "answer", schema, {}, totals), footers, batches)
 
-    @property
-    def schema(self) -> Schema:
-        return self.snapshot.schema
-
-    def showing(self, columns: Sequence[str]) -> MemoryRows:
-        """Return the rows as they are: nothing of theirs is in an overflow column."""
-        return self
-
     def outline(
         self,
         columns: Columns | None = None,
@@ -104,17 +121,6 @@ class MemoryRows:
         """Plan without a catalog, which does not know the rows."""
         question = question_of(self.name, self.snapshot, columns, where, limit=limit)
         return make_plan(self.name, self.snapshot, question, (), self.batches)
-
-    def plan(
-        self,
-        columns: Columns | None = None,
-        where: Predicate | None = None,
-        *,
-        limit: int | None = None,
-        prune: bool = True,
-    ) -> ScanPlan:
-        """Plan a scan, in which there is nothing to prune."""
-        return prune_blocks(self.outline(columns, where, limit=limit), self.footers)
 
 
 def _type_of(kind: pa.DataType) -> str:

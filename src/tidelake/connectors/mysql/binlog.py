@@ -37,6 +37,7 @@ from tidelake.connectors.mysql.images import ImageColumn, Images
 from tidelake.connectors.mysql.statements import effects_of
 from tidelake.connectors.mysql.types import data_type
 from tidelake.connectors.protocol import DELETE, INSERT, UPDATE, Alteration, SourceTable, TableChanges
+from tidelake.connectors.spooling import Spool
 from tidelake.connectors.system_columns import Places, before, changes_of, keys_of, truncation_of
 from tidelake.errors import CorruptError, InvalidInputError
 
@@ -44,7 +45,7 @@ EVENTS = (
     GtidEvent, MariadbGtidEvent, QueryEvent, RotateEvent, XAPrepareEvent, XidEvent, DeleteRowsEvent,
     PartialUpdateRowsEvent, TableMapEvent, UpdateRowsEvent, WriteRowsEvent,
 )  # fmt: skip
-PIECE_BYTES = 32 << 20  # of row images, after which they are made columns
+PIECE_BYTES = 16 << 20  # of row images, after which they are made columns
 _ENDS = ("COMMIT", "ROLLBACK")
 
 _Ints = npt.NDArray[np.int64]
@@ -120,10 +121,14 @@ class Looked:
     """What a look at the binlog found, up to a position."""
 
     position: int
-    changes: list[TableChanges] = field(default_factory=list)
+    spool: Spool = field(default_factory=Spool)
     altered: list[Alteration] = field(default_factory=list)
     event_us: int | None = None
-    rows: int = 0  # bytes of images
+    bytes: int = 0  # of row images
+
+    @property
+    def changes(self) -> list[TableChanges]:
+        return self.spool.changes
 
 
 class Binlog:
@@ -146,6 +151,7 @@ class Binlog:
         self._held: Looked | None = None  # an alteration, which is told after what came before it
         self._last = position_of(file, place)  # where the last whole transaction ended
         self._pending: dict[int, _Rows] = {}  # by the id of its relation
+        self._pending_bytes = 0
         self.is_read = False  # whether the binlog has ended, for now
         self._reader = BinLogStreamReader(
             settings_of(url), server_id, resume_stream=True, blocking=False, log_file=file, log_pos=place,
@@ -186,7 +192,7 @@ class Binlog:
                     self._map(event)
                     continue
                 case WriteRowsEvent() | UpdateRowsEvent() | DeleteRowsEvent():
-                    found.rows += self._take(event, start, begin)
+                    self._take(event, start, begin, found)
                     continue
                 case QueryEvent():
                     if (ended := self._statement(event, start)) is None:
@@ -200,14 +206,14 @@ class Binlog:
                 ended.position, ended.event_us = end, event.timestamp * 1_000_000
                 return self._after(found, ended, place)
             found.position, found.event_us = end, event.timestamp * 1_000_000
-            if found.rows >= most_bytes:
+            if found.bytes >= most_bytes:
                 return self._closed(found)
         self.is_read = True
         return None if found.event_us is None else self._closed(found, start)
 
     def _after(self, found: Looked, altered: Looked, place: int) -> Looked:
         """Return what came before an alteration, and keep that for the next look; or that, if nothing came before."""
-        if not self._pending:
+        if not self._pending and not found.changes:
             return altered
         self._held, found.position = altered, place
         return self._closed(found)
@@ -237,10 +243,10 @@ class Binlog:
         key = tuple(str(event.columns[at].name) for at in places)
         self._relations[event.table_id] = self._describe(name, event.columns, key)
 
-    def _take(self, event: Any, start: int, begin: int) -> int:
+    def _take(self, event: Any, start: int, begin: int, found: Looked) -> None:
         relation = self._relations.get(event.table_id)
         if relation is None:
-            return 0
+            return
         if isinstance(event, PartialUpdateRowsEvent):
             raise InvalidInputError(
                 "the binlog has parts of JSON values: SET GLOBAL binlog_row_value_options = ''", table=relation.name,
@@ -263,15 +269,23 @@ class Binlog:
         held.events.append(data)
         held.ops.append(_op(event))
         held.places.append((start, begin - start, event.timestamp * 1_000_000))
-        return len(data)
+        self._pending_bytes += len(data)
+        found.bytes += len(data)
+        if self._pending_bytes >= PIECE_BYTES:
+            self._pour(found)
 
     def _closed(self, found: Looked, open_at: int | None = None) -> Looked:
         """Make columns of all rows that were read, but those of a transaction that has not ended."""
-        for held in self._pending.values():
-            changes = held.changes(self._epoch)
-            found.changes.append(changes if open_at is None else before(changes, open_at))
-        self._pending = {}
+        self._pour(found)
+        if open_at is not None:
+            found.spool.changes = [before(changes, open_at) for changes in found.changes]
         return found
+
+    def _pour(self, found: Looked) -> None:
+        """Make columns of the rows that are pending."""
+        for held in self._pending.values():
+            found.spool.add(held.changes(self._epoch))
+        self._pending, self._pending_bytes = {}, 0
 
     def _statement(self, event: Any, start: int) -> Looked | None:
         """Return what a statement ends: a transaction, or itself; None if it is inside one, or begins it."""
@@ -287,7 +301,7 @@ class Binlog:
             if effect.extent == "emptied":
                 one = np.array([start], np.int64)
                 place = Places(one, np.zeros(1, np.int64), np.array([at_us], np.int64))
-                found.changes.append(truncation_of(SourceTable(name, {}, ()), place, epoch=self._epoch))
+                found.spool.add(truncation_of(SourceTable(name, {}, ()), place, epoch=self._epoch))
             else:
                 found.altered.append(Alteration(name, start, effect))
         return found

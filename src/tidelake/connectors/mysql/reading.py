@@ -29,7 +29,7 @@ from tidelake.connectors.protocol import ChangeBatch, SourceTable, TableCopy, Ta
 from tidelake.connectors.system_columns import copied_rows, keys_of
 from tidelake.errors import InvalidInputError, TidelakeError
 
-BYTES_AT_ONCE = 16 << 20  # of row images
+BYTES_AT_ONCE = 64 << 20  # of row images
 IDLE_BYTES = 1 << 20  # of the binlog that hold nothing for us, after which how far we are is noted
 BINLOG_LOST = 1236  # what a server says to a replica that asks for what it has not
 _NEEDED = {

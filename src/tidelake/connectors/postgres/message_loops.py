@@ -12,6 +12,7 @@ import numpy as np
 
 from tidelake.runtime.compiling import compiled, part
 
+TRAILER = 65535  # in place of a count of fields
 HEADER = 19  # bytes before the first row: a signature, flags, and the length of an extension that is empty
 BEGIN, COMMIT, RELATION, TYPE, ORIGIN, LOGICAL = 66, 67, 82, 89, 79, 77  # B C R Y O M
 INSERT, UPDATE, DELETE, TRUNCATE = 73, 85, 68, 84  # I U D T
@@ -55,17 +56,18 @@ def _past_tuple(data: Any, at: Any, end: Any) -> Any:
 
 
 @compiled
-def find(data: Any, start: Any, epoch_us: Any, out: Any) -> Any:
+def find(data: Any, start: Any, epoch_us: Any, state: Any, out: Any) -> Any:
     """Write a row for each message: its place, its transaction's commit, its number in that, and its tuples' places.
 
-    Return how many there are, or -1 - n if the n-th is broken. Bytes of a message that is not complete yet are left.
+    ``state`` is the position, time and number that the messages before have left, and is brought forward. Return how
+    many there are, or -1 - n if the n-th is broken.
     """
     at, count = start, 0
-    position, time_us, number = np.int64(0), np.int64(0), np.int64(0)
+    position, time_us, number = state[0], state[1], state[2]
     while at + 6 <= len(data):
         fields = _word(data, at, 2)
         if fields != 1:
-            return count if fields == 65535 else OUTSIDE - count  # the trailer
+            break
         size = _word(data, at + 2, 4)
         at += 6
         end = at + size
@@ -108,6 +110,9 @@ def find(data: Any, start: Any, epoch_us: Any, out: Any) -> Any:
         out[count, POSITION], out[count, TIME_US], out[count, NUMBER] = position, time_us, number
         count += 1
         at = end
+    state[0], state[1], state[2] = position, time_us, number
+    if at + 2 <= len(data) and _word(data, at, 2) != TRAILER:
+        return OUTSIDE - count
     return count
 
 

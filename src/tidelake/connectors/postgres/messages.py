@@ -62,17 +62,31 @@ class Decoded:
 Describe = Callable[[int, str, Sequence[tuple[str, int, int]], bytes], Relation | None]
 
 
-def decode(data: bytes, known: dict[int, Relation | None], describe: Describe, *, epoch: int) -> Decoded:
-    """Read all messages; ``known`` is what relations are, and follows what the messages tell.
+class Decoder:
+    """Read the messages of one look at a slot, piece by piece; ``known`` is what relations are, and follows them.
 
     A relation that is described as None is passed over.
     """
-    raw = np.frombuffer(data, np.uint8)
-    found = np.empty((max(len(raw) // MIN_MESSAGE, 1), loops.WIDTH), np.int64)
-    count = int(loops.find(raw, loops.HEADER, EPOCH_US, found))
-    if count < 0:
-        raise CorruptError("a message of the source is not as it should be", number=-1 - count, kind="bad_message")
-    found = found[:count]
+
+    def __init__(self, known: dict[int, Relation | None], describe: Describe, *, epoch: int) -> None:
+        self._known, self._describe, self._epoch = known, describe, epoch
+        self._state = np.zeros(3, np.int64)
+        self._is_begun = False
+
+    def decode(self, data: bytes) -> Decoded:
+        """Read the messages of a piece, which ends where one does."""
+        raw = np.frombuffer(data, np.uint8)
+        found = np.empty((max(len(raw) // MIN_MESSAGE, 1), loops.WIDTH), np.int64)
+        start = 0 if self._is_begun else loops.HEADER
+        self._is_begun = True
+        count = int(loops.find(raw, start, EPOCH_US, self._state, found))
+        if count < 0:
+            raise CorruptError("a message of the source is not as it should be", number=-1 - count, kind="bad_message")
+        return _decoded(raw, found[:count], self._known, self._describe, self._epoch)
+
+
+def _decoded(raw: _Bytes, found: _Ints, known: dict[int, Relation | None], describe: Describe, epoch: int) -> Decoded:
+    count = len(found)
     kinds = found[:, loops.KIND]
     out = Decoded()
     commits = np.flatnonzero(kinds == loops.COMMIT)

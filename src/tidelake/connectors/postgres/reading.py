@@ -25,12 +25,14 @@ from tidelake.connectors.definition import SourceDefinition
 from tidelake.connectors.postgres.catalog import PgCatalog
 from tidelake.connectors.postgres.connecting import connect, told_apart
 from tidelake.connectors.postgres.copying import copied
-from tidelake.connectors.postgres.messages import Relation, decode
+from tidelake.connectors.postgres.messages import Decoder, Relation
 from tidelake.connectors.protocol import ChangeBatch, SourceTable, TableCopy, TableShape
+from tidelake.connectors.spooling import Spool
 from tidelake.connectors.system_columns import copied_rows, keys_of
 from tidelake.errors import InvalidInputError, TidelakeError
 
 CHANGES_AT_ONCE = 200_000  # a look at the log begins at its oldest open transaction, so few looks are better
+PIECE_BYTES = 16 << 20  # of messages that are decoded at once
 IDLE_BYTES = 1 << 20  # of the log that hold nothing for us, after which the source may forget them
 
 
@@ -40,6 +42,7 @@ class PostgresSource:
     def __init__(self, definition: SourceDefinition) -> None:
         self._definition = definition
         self._opened: psycopg.Connection[Any] | None = None
+        self._reading: psycopg.Connection[Any] | None = None  # the log, while the other is asked what its types are
         self._known: dict[int, Relation | None] = {}  # relations by id, in the shape of their last change
         self._catalog: PgCatalog | None = None
         self._told = 0  # how far the source was told that we are
@@ -122,12 +125,17 @@ class PostgresSource:
         """Return the next transactions, as many as have some number of changes together."""
         with told_apart():
             now = self.now()
-            with self._connection().cursor().copy(self._peek(now)) as copy:
-                data = b"".join(copy)
-            found = decode(data, self._known, self._describe, epoch=self._definition.epoch)
-        if found.position is None:
+            decoder, spool = Decoder(self._known, self._describe, epoch=self._definition.epoch), Spool()
+            position = event_us = None
+            with self._log().cursor().copy(self._peek(now)) as copy:
+                for data in _pieces(copy):
+                    found = decoder.decode(data)
+                    for piece in found.changes:
+                        spool.add(piece)
+                    position, event_us = found.position or position, found.event_us or event_us
+        if position is None:
             return ChangeBatch([], now, behind_bytes=0) if now - self._told >= IDLE_BYTES else None
-        return ChangeBatch(found.changes, found.position, found.event_us, max(now - found.position, 0))
+        return ChangeBatch(spool.changes, position, event_us, max(now - position, 0))
 
     def shape(self, table: str) -> TableShape:
         """Return how a table is kept now."""
@@ -152,17 +160,23 @@ class PostgresSource:
                 self._connection().execute(drop)
 
     def close(self) -> None:
-        """Let go of the connection."""
-        if self._opened is not None:
-            with suppress(psycopg.Error, OSError):
-                self._opened.close()
-            self._opened = None
+        """Let go of the connections."""
+        for opened in (self._opened, self._reading):
+            if opened is not None:
+                with suppress(psycopg.Error, OSError):
+                    opened.close()
+        self._opened = self._reading = None
 
     def _connection(self) -> psycopg.Connection[Any]:
         if self._opened is None or self._opened.closed:
             self._opened = connect(self._definition.url)
             self._catalog = None
         return self._opened
+
+    def _log(self) -> psycopg.Connection[Any]:
+        if self._reading is None or self._reading.closed:
+            self._reading = connect(self._definition.url)
+        return self._reading
 
     def _pg(self) -> PgCatalog:
         opened = self._connection()
@@ -243,6 +257,19 @@ class PostgresSource:
         if not key or not set(key) <= set(names):
             raise self._lost(f"{name} has another primary key, or none", "key_changed")
         return Relation(id, name, names, types, key, message)
+
+
+def _pieces(copy: psycopg.Copy) -> Iterator[bytes]:
+    """Yield what is copied in pieces of some bytes, each of whole messages."""
+    lines, size = list[bytes](), 0
+    for line in copy:
+        lines.append(bytes(line))
+        size += len(line)
+        if size >= PIECE_BYTES:
+            yield b"".join(lines)
+            lines, size = [], 0
+    if lines:
+        yield b"".join(lines)
 
 
 def _lsn(position: int) -> str:

@@ -47,9 +47,13 @@ def chosen_form(block: pa.Array, page_bytes: int) -> Form | None:
     """Choose how the postings of a column are kept, by its largest block; None if they are not."""
     if len(block) < MIN_ROWS or block.nbytes < MIN_LETTERS * len(block):
         return None
-    keys = {digits: token_rows(block, digits=digits) for digits in (True, False)}
-    most_bytes = page_bytes * SHARE
-    return next((form for form in FORMS if len(_encoded(keys[form.digits], form)) <= most_bytes), None)
+    keys: dict[bool, npt.NDArray[np.uint64]] = {}
+    for form in FORMS:
+        if form.digits not in keys:
+            keys[form.digits] = token_rows(block, digits=form.digits)
+        if len(_encoded(keys[form.digits], form)) <= page_bytes * SHARE:
+            return form
+    return None
 
 
 def encode(block: pa.Array, form: Form) -> bytes:

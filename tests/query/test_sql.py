@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import polars
@@ -386,3 +387,20 @@ def test_subqueries_read_only_the_columns_that_matter(text: str, columns: list[s
     assert sorted(map(repr, result.to_arrow().to_pylist())) == sorted(
         map(repr, run(lake, text, prune=False).to_arrow().to_pylist())
     )
+
+
+def test_words_in_double_quotes_name_columns_of_answers_too(tmp_path: Path) -> None:
+    start = datetime(2026, 3, 14, tzinfo=UTC)
+    changes = [
+        {"_tide_pk": str(n), "_tide_op": "insert", "_tide_lsn": str(n), "_tide_event_at": start, "at.n": n}
+        for n in range(5)
+    ]
+    changes[4]["_tide_event_at"] = start + timedelta(minutes=3)
+    types = {"_tide_pk": "string", "_tide_op": "string", "_tide_lsn": "string", "_tide_event_at": "timestamp"}
+    with tidelake.connect(tmp_path / "lake") as lake:
+        lake.create_table("s.orders", types | {"at.n": "long"}, bucket="1m").append(changes)
+        for source in ("latest('s.orders')", "(SELECT * FROM latest('s.orders'))", "s.orders"):
+            found = lake.sql(f'SELECT "at.n" AS n FROM {source} WHERE "at.n" >= 3 ORDER BY 1').to_arrow()
+            assert found.to_pylist() == [{"n": 3}, {"n": 4}]
+        (gap,) = lake.sql("SELECT \"start\" AS s FROM gaps('s.orders')").to_arrow().to_pylist()
+    assert gap == {"s": start + timedelta(minutes=1)}

@@ -333,10 +333,12 @@ def _prepare(text: str, language: Language, seen: _Seen) -> tuple[Prepared, bool
         )
         return replace(prepared, apart=with_paths_apart(prepared)), lasting
     tree: exp.Query = parse_sql(text)
+    name_answers(tree, text, seen)
     if columns := quoted_columns(tree, text, seen):
         tree = parse_sql(text, columns)
+        seen.answers.clear()
+        name_answers(tree, text, seen)
     tree = balance(tree)
-    name_answers(tree, text, seen)
     lasting = not asks_the_time(tree) and tree.find(exp.Version) is None and not seen.answers
     bound = bind(with_clock(tree, now), text, seen)
     pushed, shape = push_down(bound), shape_of(bound)

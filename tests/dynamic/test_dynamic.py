@@ -155,11 +155,11 @@ def _as_long(value: Any) -> int | None:
 @settings(max_examples=150, deadline=None)
 def test_paths_are_found_without_loops_as_with_them(documents: list[Any], data: st.DataObject) -> None:
     paths = sorted({path for each in documents if isinstance(each, dict) for path in paths_of(each)})
-    path = data.draw(st.sampled_from([*paths, "", "a", "nothing"]))
+    path = data.draw(st.sampled_from([*paths, None, "", "a", "nothing"]))
     values = column(documents)
     held = cbor.decoded(values)
     assert held is not None
-    plain, found = cbor.found_in(held, path), cbor.extract(values, path) if path else cbor.whole(values)
+    plain, found = cbor.found_in(held, path), cbor.whole(values) if path is None else cbor.extract(values, path)
     assert plain.kinds.tolist() == found.kinds.tolist()
     for kind in ("long", "real", "string", "bool"):
         assert repr(plain.as_column(DataType(kind)).to_pylist()) == repr(found.as_column(DataType(kind)).to_pylist())
@@ -169,6 +169,11 @@ def test_paths_are_found_without_loops_as_with_them(documents: list[Any], data: 
 @pytest.mark.parametrize("stored", ["a2616201616102", "1801", "ff", "a16161", "6161ff", "f97e01"])
 def test_what_is_not_canonical_is_left_to_loops(stored: str) -> None:
     assert cbor.decoded(pa.array([bytes.fromhex(stored)], pa.binary())) is None
+
+
+def test_an_empty_path_is_the_empty_key_and_not_the_value() -> None:
+    found = cbor.extract(column([{"": "x", "a": 1}, {"a": 1}, 5, MISSING]), "")
+    assert found.kinds.tolist() == [cbor.TEXT_KIND, *[cbor.MISSING_KIND] * 3]
 
 
 def test_extract_steps_into_lists() -> None:

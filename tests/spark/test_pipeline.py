@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -97,6 +98,10 @@ def run_and_kill(folder: Path, raw: Raw, after_s: float, rows: int) -> None:
                 process.send_signal(signal.SIGKILL)
             except psutil.NoSuchProcess:
                 continue
+    for checkpoint in (folder / "checkpoints").glob("*"):
+        begun = [file.name for file in (checkpoint / "offsets").glob("*") if file.name.isdecimal()]
+        if not begun:  # killed before its first batch: Spark goes on only where nothing is, and says so
+            shutil.rmtree(checkpoint)
 
 
 def check_gold(spark: SparkSession, folder: Path, raw: Raw) -> None:

@@ -242,9 +242,10 @@ def whole(values: pa.Array) -> Extracted:
 
 
 def _extract(values: pa.Array, path: str) -> Extracted:
+    """Find a path, of which an empty one stands for each value itself."""
     data, offsets = _buffers(values)
     if not has_loops() and (held := decoded(values)) is not None:
-        return found_in(held, path)
+        return found_in(held, path or None)
     out = _room(len(values), data)
     cbor_loops.extract(
         data, offsets, np.frombuffer(path.encode("utf-8", "surrogatepass"), dtype=np.uint8), *_arrays(out)
@@ -298,12 +299,12 @@ def _extract_slowly(values: pa.Array, path: str) -> Extracted:
     return found_in([MISSING if value is None else decode(value) for value in values.to_pylist()], path)
 
 
-def found_in(values: Sequence[Any], path: str) -> Extracted:
-    """Find a path in values; an empty one stands for each value itself."""
+def found_in(values: Sequence[Any], path: str | None) -> Extracted:
+    """Find a path in values, or with none what each is itself."""
     kept = bytearray()
     out = _room(len(values), np.empty(0, dtype=np.uint8))
     for row, value in enumerate(values):
-        found = value if value is MISSING or not path else get_path(value, path)
+        found = value if value is MISSING or path is None else get_path(value, path)
         if found is MISSING:
             continue
         kind = _kind_of(found)

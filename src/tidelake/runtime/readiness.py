@@ -41,6 +41,7 @@ LOOP_ROOMS = (
     "query/promql",
     "spark",
     "connectors/postgres",
+    "connectors/mysql",
     "server/wire",
 )  # that have functions which are compiled
 

@@ -307,6 +307,7 @@ def test_mutated_text_gives_what_orjson_gives_or_an_error(data: st.DataObject) -
     compare_with_orjson(bytes(text))
 
 
+@pytest.mark.torture  # all loops are compiled apart for it
 def test_no_loop_reads_beyond_its_arrays(tmp_path: Path) -> None:
     """Run hostile texts with numba's own bounds checks, compiled apart; a read out of bounds is an IndexError."""
     environment = os.environ | {"NUMBA_BOUNDSCHECK": "1", "NUMBA_OPT": "0", "NUMBA_CACHE_DIR": str(tmp_path)}

@@ -14,6 +14,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ import pytest
 
 from tests.catalog.test_catalog_sql import as_nobody
 from tests.support.catalogs import SCHEMA as COLUMNS
-from tests.support.catalogs import SQL_STORES, append, commit_of, hot, open_sql, place_of, publish
+from tests.support.catalogs import SQL_STORES, append, commit_of, extent, hot, open_sql, place_of, publish
 from tests.support.flips import build
 from tidelake.catalog import open_catalog
 from tidelake.catalog.sql.layout import later_columns
@@ -29,7 +30,7 @@ from tidelake.catalog.sql.setup import CHECKED_BYTES
 from tidelake.catalog.sql.sql_catalog import SqlCatalog
 from tidelake.errors import CorruptError, InvalidInputError
 from tidelake.model.predicate import Equals
-from tidelake.model.snapshot import AppendHot, RecordOffset, Scope, UpdateTable
+from tidelake.model.snapshot import AddExtent, AppendHot, RecordOffset, Scope, UpdateTable
 
 FEW, MANY, PER_CHILD = 80, 10_000, 2_000
 LATER = {column for _, column, _ in later_columns()}  # what an older program neither reads nor writes
@@ -399,3 +400,20 @@ def _without_checksums(catalog: SqlCatalog) -> None:
         for table, column, _ in later_columns():
             transaction.run_text(f"ALTER TABLE {table} DROP COLUMN {column}")
     catalog._database.leave_out(LATER)
+
+
+@pytest.mark.parametrize("store", SQL_STORES)
+def test_what_rows_took_in_memory_is_known_to_newer_processes_and_harms_no_older_one(
+    request: pytest.FixtureRequest, tmp_path: Path, store: str
+) -> None:
+    place = place_of(store, request, tmp_path)
+    with open_sql(place) as older, open_sql(place) as newer:
+        scope = older.create_table("t", COLUMNS, {}).scope
+        older._database.leave_out({"unpacked_bytes"})
+        for catalog, noted in ((newer, 12_345), (older, 999), (newer, None)):
+            publish(catalog, scope, AddExtent(replace(extent(), unpacked_bytes=noted)))
+        assert [each.unpacked_bytes for each in newer.extents(scope)] == [12_345, None, None]
+        assert [each.unpacked_bytes for each in older.extents(scope)] == [None, None, None]
+        with newer._database.writing() as transaction:
+            transaction.run_text("UPDATE extents SET unpacked_bytes = -7")
+        assert [each.unpacked_bytes for each in newer.extents(scope)] == [None, None, None]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from tests.support.catalogs import SCHEMA, SQL_STORES, Ticking, announce, commit
 from tidelake.catalog.protocol import Pending
 from tidelake.catalog.sql import sweep
 from tidelake.catalog.sql.sql_catalog import SqlCatalog
+from tidelake.catalog.users import Small
 from tidelake.errors import AlreadyExistsError
 from tidelake.model.snapshot import AddExtent, AppendHot, DropHot, Scope
 
@@ -102,10 +104,15 @@ def test_what_all_users_hold_is_summed_up(catalog: SqlCatalog) -> None:
         append(catalog, Scope(info.id, f"user-{number}"))
         append(catalog, Scope(info.id, f"user-{number}"), cold=True)
     catalog.pin(Scope(info.id, "user-1"), "kept", 1)
-    found = catalog.totals(info.id, small_bytes=1 << 30, small_rows=1 << 30)
+    found = catalog.totals(info.id, small=Small(1 << 30, 1 << 30, 1 << 30))
     assert (found.users, found.live.extents, found.live.rows, found.live.hot_batches) == (3, 3, 30, 3)
     assert (found.small_extents, found.snapshots, found.pins) == (3, 7, 1)
     assert catalog.totals(info.id).small_extents == 0
+    head = catalog.head(Scope(info.id, "user-0"))
+    full = replace(extent(), unpacked_bytes=1 << 30)
+    catalog.commit([announce(catalog, commit_of(head.scope, AddExtent(full), base=head.sequence))], onto=head)
+    assert catalog.totals(info.id, small=Small(1 << 30, 1 << 30, 1 << 30)).small_extents == 3
+    assert catalog.totals(info.id, small=Small(1 << 30, 1 << 31, 1 << 30)).small_extents == 4
 
 
 def test_a_table_of_many_users_is_purged_in_steps(catalog: SqlCatalog, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -159,6 +160,16 @@ def test_neighbours_are_joined_and_full_extents_left_alone() -> None:
     assert runs_of(found[4:], rows=10**6) == []
     assert runs_of(found[:3], rows=10**6) == []
     assert len(runs_of(found[:3], rows=10**6, fewest=2)) == 1
+
+
+def test_an_extent_that_is_full_in_memory_is_left_alone_however_few_bytes_it_has() -> None:
+    unpacked = choice.SMALL.unpacked_bytes
+    full = [replace(extent(at, 100), unpacked_bytes=unpacked) for at in range(8)]
+    assert runs_of(full, rows=10**6, fewest=2) == []
+    assert len(runs_of([replace(each, unpacked_bytes=None) for each in full], rows=10**6)) == 1  # nobody noted it
+    assert len(runs_of([replace(each, unpacked_bytes=unpacked // 100) for each in full], rows=10**6)) == 1
+    most = [replace(full[0], unpacked_bytes=unpacked // 2), *(extent(at, 100) for at in range(1, 6))]
+    assert [[each.id for each in run] for run in runs_of(most, rows=10**6)] == [["e1", "e2", "e3", "e4", "e5"]]
 
 
 def test_an_extent_that_is_most_of_a_run_is_left_out() -> None:

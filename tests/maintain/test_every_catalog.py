@@ -11,7 +11,9 @@ import tidelake
 from tests.support.catalogs import fresh_schema
 from tests.support.upkeep import check_store
 from tidelake import Lake
+from tidelake.catalog.users import Small
 from tidelake.errors import InvalidInputError, OverlapError
+from tidelake.maintain import choice, status
 
 BASE = 1_790_000_000
 
@@ -133,3 +135,31 @@ def test_bad_input_changes_nothing(anywhere: Lake) -> None:
             table.expire("0s", keep_last=0)
         assert table.snapshot.sequence == head
         assert lake.catalog.pending() == []
+
+
+def test_extents_that_shrink_to_a_hundredth_are_compacted_until_they_are_full_in_memory(
+    anywhere: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The catalog knows what rows take in memory; by their bytes, these extents would look small for ever."""
+    monkeypatch.setattr(choice, "SMALL", Small(choice.SMALL_BYTES, 700_000, 2_000_000))
+    monkeypatch.setattr(status, "SMALL", choice.SMALL)
+    text = "the same words in every row " * 4
+    with anywhere as lake:
+        table = lake.create_table("t", {"ts": "timestamp", "text": "string"}, format="tlm3")
+
+        def appended(start: int, count: int) -> None:
+            for at in range(start, start + count):
+                table.append([{"ts": BASE + at * 3000 + each, "text": text} for each in range(1100)])
+
+        appended(0, 8)
+        assert all(200_000 > (each.unpacked_bytes or 0) > 30 * each.byte_size for each in table.extents())
+        assert lake.status()["small_extents"].to_pylist() == [8]
+        assert table.compact().runs == 1
+        (full,) = table.extents()
+        assert (full.unpacked_bytes or 0) > 700_000
+        assert lake.status()["small_extents"].to_pylist() == [0]
+        appended(8, 6)
+        assert table.compact().runs == 1
+        assert table.extents()[0].id == full.id
+        assert len(table.extents()) == 2
+        assert table.compact().runs == 0

@@ -33,7 +33,7 @@ from typing import Any, Literal, Protocol, Self, TypeAlias
 from weakref import WeakSet
 
 from tidelake.catalog.contributions import Contribution
-from tidelake.catalog.users import DueScope, TableTotals
+from tidelake.catalog.users import NONE_SMALL, DueScope, Small, TableTotals
 from tidelake.catalog.work_queue import WorkQueue
 from tidelake.errors import ConflictError, InvalidInputError, NotFoundError
 from tidelake.model.predicate import (
@@ -280,7 +280,7 @@ class Catalog(Protocol):
         """
         ...
 
-    def totals(self, table_id: str, *, small_bytes: int = 0, small_rows: int = 0) -> TableTotals:
+    def totals(self, table_id: str, *, small: Small = NONE_SMALL) -> TableTotals:
         """Sum up what all scopes of a table hold; it takes as long as they are many."""
         ...
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidelake.model.snapshot import Counts, Scope
+from tidelake.model.snapshot import Counts, Extent, Scope
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +17,26 @@ class DueScope:
     scope: Scope
     look_us: int
     id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Small:
+    """Which extents count as small: those that are below all of these figures; one that is not known is below."""
+
+    byte_size: int
+    unpacked_bytes: int
+    rows: int
+
+    def is_small(self, extent: Extent) -> bool:
+        """Whether an extent counts as small."""
+        return (
+            extent.byte_size < self.byte_size
+            and (extent.unpacked_bytes or 0) < self.unpacked_bytes
+            and extent.row_count < self.rows
+        )
+
+
+NONE_SMALL = Small(0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)

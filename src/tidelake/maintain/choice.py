@@ -15,10 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from tidelake.catalog.users import Small
 from tidelake.model.snapshot import Extent
 
-SMALL_BYTES = 8 << 20  # an extent below it is small; about what 100 MB of rows in memory become
-SMALL_ROWS = 2_000_000  # and below it
+SMALL_BYTES = 8 << 20  # an extent below it is small…
+# …if it is small in memory, too: what a byte weighs is told by the larger of the two, for events that are alike shrink
+# to a hundredth, and a full extent of them must not look small. Rows that fill an extent weigh more than a small one.
+UNPACKED = 12  # bytes in memory that weigh as much as a stored one
+SMALL = Small(SMALL_BYTES, UNPACKED * SMALL_BYTES, 2_000_000)
 RUN_BYTES = 32 << 20  # in one run of small extents; what is longer is several runs
 KNOT_BYTES = 256 << 20  # in one run of extents that overlap: it is read once for each slice of it that fits in memory
 FEWEST = 4  # extents in a run, unless somebody asks: each run is a commit
@@ -68,9 +72,9 @@ def depth_of(extents: Sequence[Extent]) -> int:
     return deepest
 
 
-def is_small(extent: Extent) -> bool:
-    """Whether an extent is smaller than it should be."""
-    return extent.byte_size < SMALL_BYTES and extent.row_count < SMALL_ROWS
+def weight_of(extent: Extent) -> int:
+    """Return what an extent counts for, in stored bytes: what it has, or what its rows usually take if that is more."""
+    return max(extent.byte_size, (extent.unpacked_bytes or 0) // UNPACKED)
 
 
 def in_time_order(extents: Sequence[Extent]) -> list[Extent]:
@@ -84,12 +88,13 @@ def _stretches(extents: Sequence[Extent], window_ns: int | None) -> Iterator[lis
     size, window = 0, None
     for extent in extents:
         own = None if window_ns is None else _low(extent) // window_ns
-        if held and (not is_small(extent) or size + extent.byte_size > RUN_BYTES or own != window):
+        weight = weight_of(extent)
+        if held and (not SMALL.is_small(extent) or size + weight > RUN_BYTES or own != window):
             yield held
             held, size = [], 0
-        if is_small(extent):
+        if SMALL.is_small(extent):
             held.append(extent)
-            size, window = size + extent.byte_size, own
+            size, window = size + weight, own
     if held:
         yield held
 
@@ -101,8 +106,9 @@ def _worthwhile(run: Sequence[Extent], fewest: int) -> Iterator[Sequence[Extent]
         run = waiting.pop()
         if len(run) < max(2, fewest):
             continue
-        largest = max(range(len(run)), key=lambda at: run[at].byte_size)
-        if 2 * run[largest].byte_size > sum(extent.byte_size for extent in run):
+        weights = [weight_of(extent) for extent in run]
+        largest = max(range(len(run)), key=weights.__getitem__)
+        if 2 * weights[largest] > sum(weights):
             waiting += [run[:largest], run[largest + 1 :]]
         else:
             yield run
@@ -128,11 +134,12 @@ def _parts(knot: Sequence[Extent]) -> Iterator[list[Extent]]:
     held: list[Extent] = []
     size = 0
     for extent in knot:
-        if held and size + extent.byte_size > KNOT_BYTES:
+        weight = weight_of(extent)
+        if held and size + weight > KNOT_BYTES:
             yield held
             held, size = [], 0
         held.append(extent)
-        size += extent.byte_size
+        size += weight
     yield held
 
 

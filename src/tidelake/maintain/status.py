@@ -13,7 +13,7 @@ import pyarrow as pa
 from tidelake.errors import NotFoundError
 from tidelake.handle.lake_handle import LakeHandle
 from tidelake.handle.table_handle import TableHandle
-from tidelake.maintain.choice import SMALL_BYTES, SMALL_ROWS, depth_of, is_small
+from tidelake.maintain.choice import SMALL, depth_of
 from tidelake.maintain.units import due_in_table, due_of_users
 from tidelake.maintain.worker import PREFIX
 
@@ -61,7 +61,7 @@ def status(lake: LakeHandle) -> pa.Table:
 
 def _row_of_users(table: TableHandle) -> dict[str, Any]:
     """Return the row of a table of users: what all of them hold together, and what some of them need."""
-    found = table.catalog.totals(table.info.id, small_bytes=SMALL_BYTES, small_rows=SMALL_ROWS)
+    found = table.catalog.totals(table.info.id, small=SMALL)
     live = found.live
     return {
         "id": table.info.id,
@@ -94,7 +94,7 @@ def _row(table: TableHandle) -> dict[str, Any]:
         "rows": totals.rows + totals.hot_rows,
         "extents": totals.extents,
         "bytes": totals.bytes + totals.hot_bytes,
-        "small_extents": sum(map(is_small, extents)),
+        "small_extents": sum(map(SMALL.is_small, extents)),
         "overlap": depth_of(extents),
         "hot_rows": totals.hot_rows,
         "hot_batches": totals.hot_batches,

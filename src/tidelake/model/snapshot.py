@@ -62,6 +62,8 @@ class Extent:
     added_seq: int = 0  # the snapshot that added it; 0 before it is committed
     removed_seq: int | None = None
     first_seq: int | None = field(default=None, metadata=LATER)  # of its rows' versions; None if the table has no key
+    # Of its rows as they lay in memory, roughly; None if nobody noted it. Compaction chooses by it, answers never do.
+    unpacked_bytes: int | None = field(default=None, metadata=LATER)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ commit: whoever holds it does.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
@@ -77,10 +77,14 @@ class Stager:
         block_rows = fitting if self.block_rows is None else min(self.block_rows, fitting)
         options = WriteOptions(time=self.settings.time, block_rows=block_rows, sort=self.sort)
         writer = form.start_extent(sink or self.store, key, schema, extent_id=extent_id, options=options)
+        unpacked_bytes = 0
         for batch in self.batches:
-            writer.append(conformed(batch, schema))
+            rows = conformed(batch, schema)
+            unpacked_bytes += rows.nbytes
+            writer.append(rows)
         self.batches, self.rows, self.byte_size = [], 0, 0
-        return extent_of(writer.finish(before_store), extent_id, key, form.name, schema)
+        found = extent_of(writer.finish(before_store), extent_id, key, form.name, schema)
+        return replace(found, unpacked_bytes=unpacked_bytes)
 
 
 def extent_of(

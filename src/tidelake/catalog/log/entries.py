@@ -390,6 +390,8 @@ def _segment_to_json(extent: Extent) -> dict[str, Any]:
         "stats": extent.column_stats,
         "paths": extent.present_paths,
     }
+    if extent.unpacked_bytes is not None:
+        segment["tide"]["unpacked"] = extent.unpacked_bytes
     return segment
 
 
@@ -409,6 +411,7 @@ def _extent_from_json(body: Body) -> Extent:
         present_paths=() if ours is None else tuple(ours["paths"]),
         level=0 if ours is None else int(ours["level"]),
         coverage_key=None if body.get("coverage_path") is None else check_key(body["coverage_path"]),
+        unpacked_bytes=None if ours is None or ours.get("unpacked") is None else int(ours["unpacked"]),
     )
 
 

@@ -33,7 +33,7 @@ from tidelake.catalog.protocol import (
     intervals_of,
     parse_table_name,
 )
-from tidelake.catalog.users import DueScope, TableTotals
+from tidelake.catalog.users import NONE_SMALL, DueScope, Small, TableTotals
 from tidelake.errors import InvalidInputError, NotFoundError, UnavailableError
 from tidelake.model.predicate import Predicate
 from tidelake.model.schema import Schema
@@ -94,12 +94,11 @@ class LogReader:
     def look_again(self, due: DueScope, *, sequence: int, at_us: int | None) -> None:
         """Note nothing: the table has no users."""
 
-    def totals(self, table_id: str, *, small_bytes: int = 0, small_rows: int = 0) -> TableTotals:
+    def totals(self, table_id: str, *, small: Small = NONE_SMALL) -> TableTotals:
         """Sum up what the table holds."""
         with self._reading(Scope(table_id)) as state:
             extents = state.extents.at(state.head.sequence)
-            small = sum(each.byte_size < small_bytes and each.row_count < small_rows for each in extents)
-            return TableTotals(0, state.head.totals, small, 0, None, len(state.pins))
+            return TableTotals(0, state.head.totals, sum(map(small.is_small, extents)), 0, None, len(state.pins))
 
     def head(self, scope: Scope) -> Snapshot:
         """Return the newest snapshot."""

@@ -35,7 +35,7 @@ _SPANS = {
 EXTENT_COLUMNS = """
     e.ordinal, e.id, e."key", e.format, e.byte_size, e.row_count, e.block_count, e.min_ts_ns, e.max_ts_ns,
     e.schema_version, e.present_paths, e.level, e.coverage_key, e.added_seq, e.removed_seq,
-    e.checksum, e.first_seq"""  # of extents AS e
+    e.checksum, e.first_seq, e.unpacked_bytes"""  # of extents AS e
 
 select_stats = """
     SELECT c.ordinal, c.name, c.body, c.checksum FROM extent_columns AS c
@@ -115,7 +115,9 @@ def extent_to_row(extent: Extent, *, scope_id: int, sequence: int, position: int
     }
     first = extent.first_seq
     checksum = checksum_of("an extent", scope_id, *row.values(), *if_known(first))
-    return {"scope_id": scope_id, "span": span_of(low, high), "checksum": checksum, **row, "first_seq": first}
+    # The second is not under the checksum: older programs do not know it, and no answer depends on it.
+    row |= {"first_seq": first, "unpacked_bytes": extent.unpacked_bytes}
+    return {"scope_id": scope_id, "span": span_of(low, high), "checksum": checksum, **row}
 
 
 def stats_to_rows(extent: Extent, *, scope_id: int, sequence: int, position: int) -> Iterator[dict[str, Any]]:
@@ -172,6 +174,7 @@ def _extent_of(row: Row, column_stats: Mapping[str, Any]) -> Extent:
         added_seq=row[13],
         removed_seq=row[14],
         first_seq=row[16],
+        unpacked_bytes=row[17] if type(row[17]) is int and row[17] >= 0 else None,
     )
 
 

@@ -129,6 +129,7 @@ CREATE TABLE extents (
     present_paths TEXT NOT NULL,
     checksum BIGINT,
     first_seq BIGINT,
+    unpacked_bytes BIGINT,
     PRIMARY KEY (scope_id, ordinal),
     UNIQUE (scope_id, id)
 ) KEYED;
@@ -289,7 +290,12 @@ CREATE UNIQUE INDEX open_work_units ON work_units (kind, key) WHERE state IN ('q
 LATER = ("pins", "leases", "gaps")
 SCOPED = ("segments", "due_scopes")  # and later still: those that tables of users and tables with a key need
 # Besides checksums; no column that was there at first has such a name.
-_LATER_COLUMNS = {("snapshots", "commits"), ("extents", "first_seq"), ("hot_batches", "first_seq")}
+_LATER_COLUMNS = {
+    ("snapshots", "commits"),
+    ("extents", "first_seq"),
+    ("extents", "unpacked_bytes"),
+    ("hot_batches", "first_seq"),
+}
 
 _STATEMENTS = tuple(part.strip() for part in _LAYOUT.split(";") if part.strip())
 

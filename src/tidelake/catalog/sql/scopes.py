@@ -14,7 +14,7 @@ from tidelake.catalog.sql.driver import Transaction
 from tidelake.catalog.sql.layout import SCOPED, insert_into
 from tidelake.catalog.sql.retained import SqlRetainer
 from tidelake.catalog.sql.setup import has_later
-from tidelake.catalog.users import DueScope, TableTotals
+from tidelake.catalog.users import NONE_SMALL, DueScope, Small, TableTotals
 from tidelake.model.settings import TableSettings
 from tidelake.model.snapshot import AddExtent, Commit, Counts, RemoveExtent, Scope, Snapshot
 
@@ -33,8 +33,9 @@ _OF_TABLE = "scope_id IN (SELECT id FROM scopes WHERE table_id = :table_id)"
 _users = "SELECT COUNT(*) FROM scopes WHERE table_id = :table_id AND user_id <> ''"
 _extents = f"""
     SELECT COUNT(*), SUM(row_count), SUM(byte_size),
-        SUM(CASE WHEN byte_size < :small_bytes AND row_count < :small_rows THEN 1 ELSE 0 END)
-    FROM extents WHERE {_OF_TABLE} AND removed_seq IS NULL"""
+        SUM(CASE WHEN byte_size < :small_bytes AND COALESCE(e.unpacked_bytes, 0) < :small_unpacked
+            AND row_count < :small_rows THEN 1 ELSE 0 END)
+    FROM extents AS e WHERE {_OF_TABLE} AND removed_seq IS NULL"""
 _hot = f"SELECT COUNT(*), SUM(rows), SUM(bytes) FROM hot_batches WHERE {_OF_TABLE} AND removed_seq IS NULL"
 _snapshots = f"SELECT COUNT(*), MIN(committed_us) FROM snapshots WHERE {_OF_TABLE}"
 _pins = f"SELECT COUNT(*) FROM pins WHERE {_OF_TABLE}"
@@ -69,17 +70,22 @@ class SqlScopes(SqlRetainer):
             else:
                 transaction.change(_look_again, {**named, "look_us": at_us})
 
-    def totals(self, table_id: str, *, small_bytes: int = 0, small_rows: int = 0) -> TableTotals:
+    def totals(self, table_id: str, *, small: Small = NONE_SMALL) -> TableTotals:
         """Sum up what all scopes of a table hold; it takes as long as they are many."""
-        named: dict[str, Any] = {"table_id": table_id, "small_bytes": small_bytes, "small_rows": small_rows}
+        named: dict[str, Any] = {
+            "table_id": table_id,
+            "small_bytes": small.byte_size,
+            "small_unpacked": small.unpacked_bytes,
+            "small_rows": small.rows,
+        }
         with self._database.reading() as transaction:
             ((users,),) = transaction.rows(_users, named)
-            ((extents, rows, size, small),) = transaction.rows(_extents, named)
+            ((extents, rows, size, small_extents),) = transaction.rows(_extents, named)
             ((batches, hot_rows, hot_bytes),) = transaction.rows(_hot, named)
             ((snapshots, oldest_us),) = transaction.rows(_snapshots, named)
             pins = transaction.rows(_pins, named)[0][0] if has_later(self._database, transaction.rows) else 0
         counts = Counts(*(int(each or 0) for each in (extents, rows, size, batches, hot_rows, hot_bytes)))
-        return TableTotals(users, counts, int(small or 0), snapshots, oldest_us, pins)
+        return TableTotals(users, counts, int(small_extents or 0), snapshots, oldest_us, pins)
 
 
 def note_due(transaction: Transaction, scope_id: int, commits: Sequence[Commit], snapshot: Snapshot) -> None:

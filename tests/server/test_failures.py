@@ -6,10 +6,10 @@ Clients of all protocols press it meanwhile; agents that others build are in ``t
 from __future__ import annotations
 
 import random
+import select
 import socket
 import sqlite3
 import time
-from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -17,12 +17,13 @@ import pytest
 
 import tidelake
 from tests.support.disks import small_disk
-from tests.support.pressing import PROTOBUF, Press
+from tests.support.pressing import PROTOBUF, RETRY_S, Press
 from tests.support.servers import free_ports, postgres_machine, postgres_pid, stopped
 from tests.support.serving import serving
 from tests.support.telemetry import logs_request
 
 SOON = {"TIDELAKE_SERVE_DEADLINE_S": "2"}
+ROOM = 1 << 20  # for all requests, in a storm
 MOST_RSS_MB = 900  # of a server whose requests may hold 256 MiB
 
 
@@ -47,7 +48,7 @@ def test_what_was_acknowledged_is_there_once_after_kill_9(tmp_path: Path, kills:
 
 @pytest.mark.parametrize(("clients", "storms"), [(1, 1), pytest.param(8, 20, marks=pytest.mark.torture)])
 def test_a_storm_of_refusals_loses_and_doubles_nothing(tmp_path: Path, clients: int, storms: int) -> None:
-    little = {"TIDELAKE_SERVE_MEMORY_BYTES": str(1 << 20), "TIDELAKE_SERVE_TABLE_MEMORY_BYTES": str(1 << 20)}
+    little = {"TIDELAKE_SERVE_MEMORY_BYTES": str(ROOM), "TIDELAKE_SERVE_TABLE_MEMORY_BYTES": str(ROOM)}
     folder, port = tmp_path / "lake", free_ports(1)[0]
     press = Press(f"http://127.0.0.1:{port}", clients)
     with press.at_work(), serving(folder, port=port, environment=little) as served:
@@ -61,17 +62,28 @@ def test_a_storm_of_refusals_loses_and_doubles_nothing(tmp_path: Path, clients: 
 
 
 def take_all_room(port: int, press: Press, refusals: int) -> None:
-    """Hold all memory that requests may have, with a body that does not end, until many were refused for it."""
+    """Hold all memory that requests may have, with bodies that do not end, until many were refused for it.
+
+    Others hold some of it at any time, and whoever asks for more than is left is refused. So one body takes what they
+    do not need, and small ones take what becomes free; they never give it back, and soon there is no more.
+    """
     until_s, wanted = time.monotonic() + 60, press.refused + refusals
-    while press.refused < wanted:
-        assert time.monotonic() < until_s
-        with socket.create_connection(("127.0.0.1", port), timeout=30) as held, suppress(OSError):
-            held.sendall(b"POST /v1/ingest/press.rows HTTP/1.1\r\nhost: x\r\ncontent-length: 2000000\r\n\r\n")
-            held.sendall(b"x" * ((1 << 20) - 100))
-            seen = -1
-            while seen < press.refused < wanted:  # as long as it holds
-                seen = press.refused
-                time.sleep(0.5)
+    most, little = ROOM - 640 * len(press.clients), 400
+    held: dict[socket.socket, int] = {}
+    try:
+        while press.refused < wanted:
+            assert time.monotonic() < until_s, f"{wanted - press.refused} refusals are missing"
+            size = little if most in held.values() else most
+            endless = socket.create_connection(("127.0.0.1", port), timeout=30)
+            held[endless] = size
+            endless.sendall(b"POST /v1/ingest/press.rows HTTP/1.1\r\nhost: x\r\ncontent-length: 2000000\r\n\r\n")
+            endless.sendall(b"x" * size)
+            for answered in select.select(list(held), [], [], RETRY_S / 5)[0]:  # there was no room for it
+                answered.close()
+                del held[answered]
+    finally:
+        for each in held:
+            each.close()
 
 
 @pytest.mark.parametrize(

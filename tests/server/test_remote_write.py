@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import secrets
 import struct
+import subprocess
+import sys
 from collections.abc import Iterable
 
 import cramjam
@@ -15,6 +17,7 @@ from hypothesis import strategies as st
 import tidelake
 from tidelake.dynamic.values import decode
 from tidelake.errors import InvalidInputError
+from tidelake.runtime.compiling import HAS_COMPILER
 from tidelake.server.call import Call, Work
 from tidelake.server.protocols.remote_write import decode_write
 
@@ -231,3 +234,28 @@ def test_other_types_and_encodings_are_refused(client: httpx.Client) -> None:
         assert client.post("/api/v1/write", content=b"\xff\xff\xff", headers=headers).status_code == 415
     torn = client.post("/api/v1/write", content=b"\xff\xff\xff", headers={"content-encoding": "snappy"})
     assert torn.status_code == 400
+
+
+_WARMED = """
+import sys
+from tidelake.server.bodies import decompressed
+from tidelake.server.call import Call
+from tidelake.server.protocols.remote_write import decode_write
+from tidelake.server.wire import remote_write as loops, warming
+
+warming.warm()
+known = [list(loop.signatures) for loop in (loops.survey, loops.walk, loops.write_labels)]
+for kind, body in zip(sys.argv[1::2], sys.argv[2::2]):
+    call = Call(decompressed(bytes.fromhex(body), "snappy", 1 << 20), {"content-type": kind})
+    assert decode_write(call).loads[0].count == 2
+assert [list(loop.signatures) for loop in (loops.survey, loops.walk, loops.write_labels)] == known
+assert warming.is_warm()
+"""
+
+
+@pytest.mark.skipif(not HAS_COMPILER, reason="nothing is compiled here")
+def test_a_warm_server_compiles_nothing_for_samples() -> None:
+    series: list[Series] = [({"__name__": "up", "job": "a"}, [(1.0, NOW_MS), (2.0, NOW_MS + 1)])]
+    bodies = {"application/x-protobuf": first(series), SECOND: second(series)}
+    sent = [each for kind, body in bodies.items() for each in (kind, bytes(cramjam.snappy.compress_raw(body)).hex())]
+    subprocess.run([sys.executable, "-c", _WARMED, *sent], check=True)

@@ -61,6 +61,7 @@ class Doors:
     meters: Meters
     keeper: Keeper
     rates: Rates = field(default_factory=Rates)
+    is_warm: bool = False  # before, a decoder may have to be compiled, for which the event loop does not wait
     threads: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(DECODE_THREADS, thread_name_prefix="tidelake-decode")
     )
@@ -77,7 +78,7 @@ class Doors:
     async def decoded(self, call: Call, encoding: str, decode: Callable[[Call], Work]) -> tuple[Call, Work]:
         """Decompress and decode a request's body, in a thread if that may take long."""
         limit = self.settings.max_body_bytes
-        if len(call.body) <= SMALL_BYTES:
+        if len(call.body) <= SMALL_BYTES and self.is_warm:
             return _decoded(call, encoding, limit, decode)
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self.threads, _decoded, call, encoding, limit, decode)

@@ -15,7 +15,7 @@ import socket
 import ssl
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from subprocess import DEVNULL
@@ -24,11 +24,13 @@ from typing import Any, cast
 import pyarrow as pa
 import uvicorn
 import uvloop
+from starlette.routing import Router
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from tidelake.catalog.protocol import parse_table_name
 from tidelake.errors import InvalidInputError, TidelakeError, UnavailableError, redacted
 from tidelake.lake import Lake, connect
+from tidelake.runtime.readiness import has_loops
 from tidelake.server.access import has_tokens
 from tidelake.server.credentials import Keeper
 from tidelake.server.doors import DOORS
@@ -46,8 +48,7 @@ from tidelake.server.questions import Limits, Questions
 from tidelake.server.settings import ServeSettings, read_options
 from tidelake.server.staging import Staging
 from tidelake.server.syslog import SyslogListener
-from tidelake.server.wire import otlp as otlp_wire
-from tidelake.server.wire.warming import is_warm
+from tidelake.server.wire.warming import is_warm, warm
 from tidelake.spark.schema_registry import decoder_of
 from tidelake.write.messages import parse_topics
 
@@ -89,15 +90,13 @@ async def _serve(
         lake, Limits(settings.query_seconds, settings.query_memory_bytes, settings.result_cache_bytes)
     )
     meters.watch_answers(questions.kept)
-    asked = {**DOORS, "page": PAGE_DOORS}
-    others = [*page_routes(), *opened(asked, doors, lake, questions, partial(described, asked, PROTOCOLS))]
-    app = make_app(doors, PROTOCOLS, _Readiness(lake, staging, stopping).check, others)
+    app = whole_app(doors, lake, questions, _Readiness(lake, staging, stopping).check)
     server = _HttpServer(_http_config(settings, app))
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, _stop, stopping, loop, number)
     otlp = await start_grpc(doors, settings)
     serving = asyncio.create_task(server.serve(sockets=[listener]))
-    warming = asyncio.create_task(_warm())
+    warming = asyncio.create_task(_warm(doors))
     looking = asyncio.create_task(_look_for_tokens(settings, lake, keeper))
     traces = None
     if settings.own_traces is not None:
@@ -138,6 +137,13 @@ async def _serve(
         doors.threads.shutdown(wait=False, cancel_futures=True)
         questions.close()
     log.info("stopped")
+
+
+def whole_app(doors: Doors, lake: Lake, questions: Questions, ready: Callable[[], Awaitable[None]]) -> Router:
+    """Return the application with every address that a server has."""
+    asked = {**DOORS, "page": PAGE_DOORS}
+    others = [*page_routes(), *opened(asked, doors, lake, questions, partial(described, asked, PROTOCOLS))]
+    return make_app(doors, PROTOCOLS, ready, others)
 
 
 async def _listen_for_syslog(settings: ServeSettings, keeper: Keeper, syslog: SyslogListener) -> None:
@@ -194,8 +200,9 @@ def _kafka_feed(settings: ServeSettings, lake: Lake) -> Any:
     return feed
 
 
-async def _warm() -> None:
+async def _warm(doors: Doors) -> None:
     """Have the loops of decoders compiled by another process, then load them; until then, what is plain serves."""
+    has_loops()  # has what others share compiled, too, before the first rows need it
     if not is_warm():
         module = "tidelake.server.wire.warming"
         child = await asyncio.create_subprocess_exec(
@@ -203,9 +210,10 @@ async def _warm() -> None:
         )
         await child.wait()  # should the server stop first, the next one finds what it leaves
     try:
-        await asyncio.get_running_loop().run_in_executor(None, otlp_wire.warm)
+        await asyncio.get_running_loop().run_in_executor(None, warm)
     except Exception as error:  # the plain readers go on
         log.warning("decoders are not compiled: %r", error)
+    doors.is_warm = True
 
 
 def _stop(stopping: asyncio.Event, loop: asyncio.AbstractEventLoop, number: signal.Signals) -> None:

@@ -47,6 +47,7 @@ _MOST_MS = 2**63 // 1000
 _WRONG = {-1: "it ends too early", -2: "it is not protobuf", -3: "a label is no symbol of it"}
 _FAULTS = {1: "no metric name", 2: "a label without a name", 3: "a label that is there twice"}
 _DYNAMIC = pa.binary()
+_ONE_SAMPLE = b"\x0a\x1c\x0a\x0d\x0a\x08__name__\x12\x01m\x12\x0b\x09" + bytes(8) + b"\x10\x01"
 
 Numbers = npt.NDArray[np.int64]
 _Told: TypeAlias = "tuple[tuple[str, str], tuple[str, ...]]"  # a table and whose, and what was told of a metric
@@ -96,6 +97,11 @@ def decode_write(call: Call) -> Work:
     return Work(
         loads, partial(_answer, is_second, written, _left_out(series, wrong), [(place, each) for each in fresh])
     )
+
+
+def warm() -> None:
+    """Compile the loops, or load them, by decoding a sample."""
+    decode_write(Call(_ONE_SAMPLE, {}))
 
 
 def refuse(call: Call, failure: Failure) -> Answer:

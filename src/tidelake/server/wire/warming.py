@@ -8,14 +8,23 @@ A compiler holds the interpreter lock, and clients would wait for it. What is no
 
 from __future__ import annotations
 
-from tidelake.runtime.compiling import is_kept
+from tidelake.runtime.compiling import HAS_COMPILER, is_kept
+from tidelake.server.protocols import remote_write
 from tidelake.server.wire import otlp, proto_loops
+from tidelake.server.wire import remote_write as series_loops
 
 
 def is_warm() -> bool:
     """Whether the code of the decoders is on the disk, or nothing would put it there."""
-    return is_kept(proto_loops.scan) and is_kept(proto_loops.put_buckets)
+    return all(map(is_kept, (proto_loops.scan, proto_loops.put_buckets, series_loops.write_labels)))
+
+
+def warm() -> None:
+    """Compile the decoders, or load them; first that of samples, which has no plain reader to serve meanwhile."""
+    if HAS_COMPILER:
+        remote_write.warm()
+        otlp.warm()
 
 
 if __name__ == "__main__":
-    otlp.warm()
+    warm()

@@ -9,27 +9,25 @@ at again here. It does not change anything at a source.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
-from typing import Protocol
 
 import pyarrow as pa
 
 from tidelake.catalog.protocol import new_id, parse_table_name
 from tidelake.connectors import registry
 from tidelake.connectors.definition import SourceDefinition, kind_of, target_tables
-from tidelake.connectors.protocol import SourceTable
+from tidelake.connectors.in_place import Reader
 from tidelake.errors import InvalidInputError, NotFoundError, not_installed
 from tidelake.handle.lake_handle import LakeHandle
 from tidelake.ingest import Rules, coerce_arrow
 from tidelake.model.predicate import Predicate, columns_of
 from tidelake.model.schema import OVERFLOW_COLUMN, Schema
 from tidelake.model.snapshot import HotBatch, Scope, Snapshot
-from tidelake.pruning.plan import ScanPlan, Stage, make_plan
+from tidelake.pruning.plan import Question
 from tidelake.scan.footers import Footers
 from tidelake.scan.hot import hot_payload
-from tidelake.scan.questions import Columns, question_of
 from tidelake.scan.scannable import RowsAtHand
 
 # What reads each kind of source: imported when one is read, since it brings a library.
@@ -38,18 +36,6 @@ _READERS = {
     "mysql": ("tidelake.connectors.mysql.federating", "MysqlReader"),
 }
 PREFIX = "live-"
-
-
-class Reader(Protocol):
-    """What reads tables of a kind of source in place."""
-
-    def describe(self, table: str) -> SourceTable: ...
-
-    def tables(self) -> list[str]: ...
-
-    def read(
-        self, table: str, columns: Sequence[str], where: Predicate | None, limit: int | None
-    ) -> tuple[list[pa.RecordBatch], str]: ...
 
 
 def attach(
@@ -136,26 +122,15 @@ class LiveRows(RowsAtHand):
         own = new_id()
         return cls(name, table, reader, Snapshot(Scope(own), 1, own, None, 0, "live", schema, {}), footers)
 
-    def outline(
-        self,
-        columns: Columns | None = None,
-        where: Predicate | None = None,
-        *,
-        limit: int | None = None,
-        stats: Iterable[str] = (),
-    ) -> ScanPlan:
+    def batches_for(self, question: Question, where: Predicate | None) -> tuple[Sequence[HotBatch], str]:
         """Read from the source what is asked for."""
-        question = question_of(self.name, self.snapshot, columns, where, limit=limit)
         needed = {*question.columns, *(() if where is None else columns_of(where))}
         for name, computed in question.computed.items():
             needed.discard(name)
             needed.add(getattr(computed, "column", name))
         names = [name for name in self.schema.names if name in needed] or [self.schema.names[0]]
-        batches, asked = self.reader.read(self.source_table, names, where, limit)
-        hot = [self._hot(batch) for batch in batches if batch.num_rows]
-        plan = make_plan(self.name, self.snapshot, question, (), hot)
-        rows, size = sum(batch.rows for batch in hot), sum(len(batch.payload) for batch in hot)
-        return replace(plan, stages=(*plan.stages, Stage(f"at the source: {asked}", 0, 0, 0))) if rows + size else plan
+        batches, asked = self.reader.read(self.source_table, names, where, question.limit)
+        return [self._hot(batch) for batch in batches if batch.num_rows], f"at the source: {asked}"
 
     def _hot(self, batch: pa.RecordBatch) -> HotBatch:
         own = Schema(tuple(self.schema[name] for name in batch.schema.names))

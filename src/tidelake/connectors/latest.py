@@ -7,7 +7,7 @@ Which changes are the latest is found from two columns; the others are read for 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,12 +25,11 @@ from tidelake.model.predicate import Predicate, columns_of
 from tidelake.model.schema import Schema
 from tidelake.model.settings import PROMOTED, columns_under
 from tidelake.model.snapshot import HotBatch, Snapshot
-from tidelake.pruning.plan import ScanPlan, make_plan
+from tidelake.pruning.plan import Question
 from tidelake.scan.extents import scan as scan_stored
 from tidelake.scan.extents import scan_shown
 from tidelake.scan.footers import Footers
 from tidelake.scan.hot import hot_payload
-from tidelake.scan.questions import Columns, question_of
 from tidelake.scan.scannable import RowsAtHand
 
 MAX_BYTES = 512 << 20  # of the rows that one question holds
@@ -107,16 +106,8 @@ class LatestRows(RowsAtHand):
     def showing(self, columns: Sequence[str]) -> LatestRows:
         return replace(self, table=self.table.showing(columns))
 
-    def outline(
-        self,
-        columns: Columns | None = None,
-        where: Predicate | None = None,
-        *,
-        limit: int | None = None,
-        stats: Iterable[str] = (),
-    ) -> ScanPlan:
+    def batches_for(self, question: Question, where: Predicate | None) -> tuple[Sequence[HotBatch], str | None]:
         """Read what is asked for, as rows in memory."""
-        question = question_of(self.name, self.snapshot, columns, where, limit=limit)
         places = dict(columns_under(PROMOTED, self.snapshot.settings))
         asked = [*question.columns, *(() if where is None else columns_of(where))]
         parents = [places[name][0] for name in asked if name in places]  # which older rows have them in
@@ -134,7 +125,7 @@ class LatestRows(RowsAtHand):
         whole = pa.Table.from_batches(batches).combine_chunks().to_batches() if batches else []
         hot = [HotBatch(f"latest{at}", each.num_rows, hot_payload(each), None, None, self.schema.version)
                for at, each in enumerate(whole)]  # fmt: skip
-        return make_plan(self.name, self.snapshot, question, (), hot)
+        return hot, None
 
 
 def _chosen(pinned: TableHandle) -> pa.Array:

@@ -6,8 +6,9 @@ alike. It does not know catalogs: a table's handle does.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, Self
 
 import pyarrow as pa
@@ -16,7 +17,7 @@ from tidelake.catalog.protocol import new_id
 from tidelake.model.predicate import Predicate
 from tidelake.model.schema import Schema
 from tidelake.model.snapshot import Counts, HotBatch, Scope, Snapshot
-from tidelake.pruning.plan import ScanPlan, make_plan
+from tidelake.pruning.plan import Question, ScanPlan, Stage, make_plan
 from tidelake.scan.extents import prune_blocks
 from tidelake.scan.footers import Footers
 from tidelake.scan.hot import hot_payload
@@ -65,10 +66,14 @@ class Scannable(Protocol):
         ...
 
 
-class RowsAtHand:
+class RowsAtHand(ABC):
     """What whatever is planned by its rows shares: they are read, or there, when it is outlined."""
 
     __slots__ = ()
+
+    @abstractmethod
+    def batches_for(self, question: Question, where: Predicate | None) -> tuple[Sequence[HotBatch], str | None]:
+        """Return the rows that a question needs, and what is to be told of where they come from."""
 
     @property
     def schema(self: Scannable) -> Schema:
@@ -77,6 +82,20 @@ class RowsAtHand:
     def showing(self, columns: Sequence[str]) -> Self:
         """Return the rows as they are: nothing of theirs is in an overflow column."""
         return self
+
+    def outline(
+        self: _Planned,
+        columns: Columns | None = None,
+        where: Predicate | None = None,
+        *,
+        limit: int | None = None,
+        stats: Iterable[str] = (),
+    ) -> ScanPlan:
+        """Plan without a catalog, which does not know the rows."""
+        question = question_of(self.name, self.snapshot, columns, where, limit=limit)
+        batches, told = self.batches_for(question, where)
+        plan = make_plan(self.name, self.snapshot, question, (), batches)
+        return plan if told is None else replace(plan, stages=(*plan.stages, Stage(told, 0, 0, 0)))
 
     def plan(
         self: Scannable,
@@ -88,6 +107,10 @@ class RowsAtHand:
     ) -> ScanPlan:
         """Plan a scan, in which there is nothing to prune."""
         return prune_blocks(self.outline(columns, where, limit=limit), self.footers)
+
+
+class _Planned(Scannable, Protocol):
+    def batches_for(self, question: Question, where: Predicate | None) -> tuple[Sequence[HotBatch], str | None]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,17 +133,8 @@ class MemoryRows(RowsAtHand):
         totals = Counts(hot_batches=len(whole), hot_rows=rows.num_rows, hot_bytes=size)
         return cls(name, Snapshot(Scope(own), 1, own, None, 0, "answer", schema, {}, totals), footers, batches)
 
-    def outline(
-        self,
-        columns: Columns | None = None,
-        where: Predicate | None = None,
-        *,
-        limit: int | None = None,
-        stats: Iterable[str] = (),
-    ) -> ScanPlan:
-        """Plan without a catalog, which does not know the rows."""
-        question = question_of(self.name, self.snapshot, columns, where, limit=limit)
-        return make_plan(self.name, self.snapshot, question, (), self.batches)
+    def batches_for(self, question: Question, where: Predicate | None) -> tuple[Sequence[HotBatch], str | None]:
+        return self.batches, None
 
 
 def _type_of(kind: pa.DataType) -> str:

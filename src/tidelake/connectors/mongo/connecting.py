@@ -5,15 +5,15 @@ It does not know what is asked there.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import Any
 
 import pymongo
 from pymongo import errors
 
 from tidelake.connectors.definition import expanded
-from tidelake.errors import InvalidInputError, StorageError, TidelakeError, redacted
+from tidelake.connectors.failures import raised_as_ours, refused, unreachable
+from tidelake.errors import InvalidInputError, TidelakeError
 
 CONNECT_MS = 10_000
 Document = dict[str, Any]
@@ -22,15 +22,9 @@ _CONFIG = {8, 11, 13, 18, 20, 26, 33, 40573, 40415, 59, 73}
 HISTORY_LOST = {280, 286, 136}  # a change stream that cannot go on; a position that the oplog has no more
 
 
-@contextmanager
-def told_apart() -> Iterator[None]:
+def told_apart() -> AbstractContextManager[None]:
     """Raise what PyMongo raises as an error of ours: of the settings, or of a source that may answer later."""
-    try:
-        yield
-    except TidelakeError:
-        raise
-    except errors.PyMongoError as error:
-        raise error_of(error) from error
+    return raised_as_ours(errors.PyMongoError, error_of)
 
 
 def connect(url: str) -> pymongo.MongoClient[Document]:
@@ -51,9 +45,6 @@ def connect(url: str) -> pymongo.MongoClient[Document]:
 
 def error_of(error: errors.PyMongoError) -> TidelakeError:
     """Return an error of ours."""
-    words = redacted(" ".join(str(error).split())[:400])
     if isinstance(error, errors.OperationFailure) and error.code in _CONFIG:
-        return InvalidInputError(f"the source refuses: {words}", code=error.code, kind="source_refused")
-    if isinstance(error, errors.ConfigurationError):
-        return InvalidInputError(f"the source refuses: {words}", kind="source_refused")
-    return StorageError(f"the source does not answer: {words}", kind="source_unreachable")
+        return refused(error, code=error.code)
+    return refused(error) if isinstance(error, errors.ConfigurationError) else unreachable(error)

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow.compute as pc
 import pymysql
 from pymysqlreplication import BinLogStreamReader
 from pymysqlreplication.event import (
@@ -107,7 +108,7 @@ def _kept(
         return np.arange(len(ops)), ops
     old = keys_of([array for _, array in images.take(before).read(key)])
     new = keys_of([array for _, array in images.take(before + 1).read(key)])
-    moved = np.array([left != right for left, right in zip(old.to_pylist(), new.to_pylist(), strict=True)], np.bool_)
+    moved = pc.coalesce(pc.not_equal(old, new), pc.xor(pc.is_null(old), pc.is_null(new))).to_numpy(zero_copy_only=False)
     is_kept = np.ones(len(ops), np.bool_)
     is_kept[before[~moved]] = False
     ops = ops.copy()

@@ -5,8 +5,7 @@ It does not know what is asked there.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -14,7 +13,8 @@ import pymysql
 from pymysql.constants import ER
 
 from tidelake.connectors.definition import expanded
-from tidelake.errors import InvalidInputError, StorageError, TidelakeError, redacted
+from tidelake.connectors.failures import raised_as_ours, refused, unreachable
+from tidelake.errors import InvalidInputError, TidelakeError
 
 CONNECT_S = 10
 READ_S = 600  # between two packets of an answer
@@ -36,17 +36,9 @@ _CONFIG = {
 }  # fmt: skip
 
 
-@contextmanager
-def told_apart() -> Iterator[None]:
+def told_apart() -> AbstractContextManager[None]:
     """Raise what PyMySQL raises as an error of ours: of the settings, or of a source that may answer later."""
-    try:
-        yield
-    except TidelakeError:
-        raise
-    except pymysql.MySQLError as error:
-        raise error_of(error) from error
-    except OSError as error:
-        raise StorageError(f"the source does not answer: {error}", kind="source_unreachable") from error
+    return raised_as_ours(pymysql.MySQLError, error_of)
 
 
 def settings_of(url: str) -> dict[str, Any]:
@@ -91,7 +83,5 @@ def connect(url: str, **more: Any) -> pymysql.Connection[Any]:
 def error_of(error: pymysql.MySQLError) -> TidelakeError:
     """Return an error of ours."""
     code = error.args[0] if error.args and isinstance(error.args[0], int) else 0
-    words = redacted(" ".join(str(error.args[-1] if error.args else error).split()))
-    if code in _CONFIG:
-        return InvalidInputError(f"the source refuses: {words}", code=code, kind="source_refused")
-    return StorageError(f"the source does not answer: {words}", code=code, kind="source_unreachable")
+    words = error.args[-1] if error.args else error
+    return refused(words, code=code) if code in _CONFIG else unreachable(words, code=code)

@@ -14,16 +14,14 @@ from typing import Any
 import pyarrow as pa
 from pymysql.converters import escape_string
 
+from tidelake.connectors.in_place import TIMEOUT_S, gathered, limit_sent
 from tidelake.connectors.mysql.catalog import MyCatalog, identifier
 from tidelake.connectors.mysql.connecting import connect, database_of, told_apart
 from tidelake.connectors.mysql.copying import copied, undecoded
 from tidelake.connectors.mysql.types import INTEGERS, TEXTS, MyType
 from tidelake.connectors.protocol import SourceTable
-from tidelake.errors import UnavailableError
 from tidelake.model.predicate import And, Equals, InSet, IsNull, Or, Predicate, Range
 
-TIMEOUT_S = 60
-MAX_BYTES = 256 << 20  # larger questions are for a synced copy
 Condition = tuple[str, bool]
 
 
@@ -51,20 +49,12 @@ class MysqlReader:
             types = MyCatalog(connection).columns(table)
         found = condition_of(where, types)
         rest = "" if found is None else f" WHERE {found[0]}"
-        if limit is not None and (where is None or (found is not None and found[1])):
-            rest += f" LIMIT {int(limit)}"
+        if (most := limit_sent(limit, where, is_exact=found is not None and found[1])) is not None:
+            rest += f" LIMIT {int(most)}"
         asked = {name: types[name] for name in columns}
         with told_apart(), connect(self.url, **undecoded(), read_timeout=TIMEOUT_S) as connection:
             MyCatalog(connection).rows("START TRANSACTION READ ONLY")
-            batches, size = list[pa.RecordBatch](), 0
-            for batch in copied(connection, table, asked, rest):
-                batches.append(batch)
-                size += batch.nbytes
-                if size > MAX_BYTES:
-                    raise UnavailableError(
-                        "the source has too many rows for one question: ask for fewer, or sync the table",
-                        table=table, bytes=MAX_BYTES, kind="read_budget",
-                    )  # fmt: skip
+            batches = gathered(table, copied(connection, table, asked, rest))
         return batches, f"SELECT {', '.join(map(identifier, columns))} FROM {table}{rest}"
 
 

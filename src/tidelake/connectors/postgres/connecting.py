@@ -5,15 +5,15 @@ It does not know what is asked there.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import Any
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from tidelake.connectors.definition import expanded
-from tidelake.errors import InvalidInputError, StorageError, TidelakeError, redacted
+from tidelake.connectors.failures import plain, raised_as_ours, refused, unreachable
+from tidelake.errors import InvalidInputError, TidelakeError
 
 CONNECT_S = 10
 # What every value's text depends on.
@@ -27,17 +27,9 @@ _CONFIG = ("28", "3D", "42", "55", "0A", "22023")
 _REFUSED = ("authentication failed", "no password supplied", "does not exist", "no pg_hba.conf entry", "not permitted")
 
 
-@contextmanager
-def told_apart() -> Iterator[None]:
+def told_apart() -> AbstractContextManager[None]:
     """Raise what psycopg raises as an error of ours: of the settings, or of a source that may answer later."""
-    try:
-        yield
-    except TidelakeError:
-        raise
-    except psycopg.Error as error:
-        raise _error_of(error) from error
-    except OSError as error:
-        raise StorageError(f"the source does not answer: {error}", kind="source_unreachable") from error
+    return raised_as_ours(psycopg.Error, _error_of)
 
 
 def connect(url: str, **more: Any) -> psycopg.Connection[Any]:
@@ -56,12 +48,9 @@ def connect(url: str, **more: Any) -> psycopg.Connection[Any]:
 
 
 def _error_of(error: psycopg.Error) -> TidelakeError:
-    state, words = error.sqlstate or "", redacted(" ".join(str(error).split()))
+    state, words = error.sqlstate or "", plain(error)
     if isinstance(error, psycopg.OperationalError) and not state and any(each in words for each in _REFUSED):
-        return InvalidInputError(
-            f"the source refuses the connection: {words}: check its address and its credentials",
-            kind="source_refused",
-        )
+        return refused(f"{words}: check its address and its credentials", "the source refuses the connection")
     if state.startswith(_CONFIG):
-        return InvalidInputError(f"the source refuses: {words}", state=state, kind="source_refused")
-    return StorageError(f"the source does not answer: {words}", kind="source_unreachable")
+        return refused(words, state=state)
+    return unreachable(words)

@@ -1,7 +1,7 @@
 """Read rows of PostgreSQL for one query: the columns, conditions and limit that it asks for.
 
 It is done in a read-only transaction. Only tables that were attached are ever named, and only as quoted identifiers.
-What is read lives for one query, and is bounded. It does not keep anything at the source.
+It does not keep anything at the source.
 """
 
 from __future__ import annotations
@@ -12,16 +12,13 @@ from dataclasses import dataclass
 import pyarrow as pa
 from psycopg import sql
 
+from tidelake.connectors.in_place import TIMEOUT_S, gathered, limit_sent
 from tidelake.connectors.postgres.catalog import PgCatalog
 from tidelake.connectors.postgres.conditions import condition_of
 from tidelake.connectors.postgres.connecting import connect, told_apart
 from tidelake.connectors.postgres.copying import copied_query
 from tidelake.connectors.protocol import SourceTable
-from tidelake.errors import UnavailableError
 from tidelake.model.predicate import Predicate
-
-TIMEOUT_S = 60
-MAX_BYTES = 256 << 20  # larger questions are for a synced copy
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +53,7 @@ class PostgresReader:
             )
             if found is not None:
                 query += sql.SQL(" WHERE ") + found[0]
-            if limit is not None and (where is None or (found is not None and found[1])):
-                query += sql.SQL(" LIMIT {}").format(sql.Literal(limit))
-            batches, size = [], 0
-            for _, batch in copied_query(connection, query, columns, [types[name] for name in columns]):
-                batches.append(batch)
-                size += batch.nbytes
-                if size > MAX_BYTES:
-                    raise UnavailableError(
-                        "the source has too many rows for one question: ask for fewer, or sync the table",
-                        table=table, bytes=MAX_BYTES, kind="read_budget",
-                    )  # fmt: skip
-            return batches, query.as_string(connection)
+            if (most := limit_sent(limit, where, is_exact=found is not None and found[1])) is not None:
+                query += sql.SQL(" LIMIT {}").format(sql.Literal(most))
+            rows = copied_query(connection, query, columns, [types[name] for name in columns])
+            return gathered(table, (batch for _, batch in rows)), query.as_string(connection)

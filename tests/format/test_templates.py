@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 from tests.golden.make import tide_v3_lines_rows, tide_v3_words_rows
 from tests.support.rows import KEY, batch_of, write
 from tests.support.strategies import examples
-from tidelake.format import codecs, segment_format, template_search, templates
+from tidelake.format import codecs, postings, segment_format, template_search, templates
 from tidelake.kernels import plain_templates, template_loops
 from tidelake.kernels.plain_templates import message_template
+from tidelake.kernels.tokens import tokenize
 from tidelake.model.schema import Column, DataType, Schema
 from tidelake.objects import open_store
 
@@ -110,6 +111,36 @@ def test_texts_that_share_nothing_are_not_split() -> None:
         assert templates.templated([texts], None, pool) is None
         assert templates.templated([pa.array(LOG * 2)], 10.0, pool) is None
         assert templates.templated([pa.array(LOG * 2)], None, pool) is not None
+
+
+@pytest.mark.parametrize("every_word", [False, True])
+def test_the_words_of_a_block_hold_the_tokens_of_its_rows_and_no_others(every_word: bool) -> None:
+    encoding = templates._Encoding(every_word)
+    for texts in (LOG[:300], LOG[300:], [None, "Same 17 same SAME", "x", ""] * 200, [None, None]):
+        block = pa.array(texts, pa.utf8())
+        made = encoding.block(block.drop_null())
+        assert made is not None
+        words = encoding.words_of(block, made)
+        found: list[set[str]] = [set() for _ in texts]
+        for number, row in zip(words.numbers.tolist(), words.rows.tolist(), strict=True):
+            found[row] |= set(tokenize(words.texts[number].as_py().decode("latin-1")))
+        for span, row in zip(words.spans.to_pylist(), words.span_rows.tolist(), strict=True):
+            found[row] |= set(tokenize(span.decode()))
+        assert found == [set(tokenize(text or "")) for text in texts]
+        page = memoryview(postings.encode(words, postings.Form(0, 64, True)))
+        for token in {token for tokens in found for token in tokens}:
+            holding = np.array([token in tokens for tokens in found])
+            assert not (holding & ~postings.rows_with(page, len(texts), [token])).any()
+
+
+def test_statistics_are_those_of_the_texts_themselves() -> None:
+    schema = Schema((Column(1, "line", DataType("string")),))
+    store, rows = open_store("memory://"), [{"line": line} for line in LOG]
+    written = write(store, segment_format("tlm3"), schema, [batch_of(rows, schema)])
+    plain = write(open_store("memory://"), segment_format("tlm"), schema, [batch_of(rows, schema)])
+    reader: Any = segment_format("tlm3").open_extent(store, KEY)
+    assert "templates" in {part.part for part in reader.parts()}
+    assert written.column_stats == plain.column_stats
 
 
 def test_damaged_templates_are_refused_or_read_and_do_no_harm() -> None:

@@ -37,7 +37,7 @@ TABLES = ("lines", "plain")
 @pytest.mark.parametrize("form", postings.FORMS)
 def test_no_row_that_holds_a_token_is_left_out(form: postings.Form) -> None:
     block = pa.array(LINES, pa.utf8())
-    page = memoryview(postings.encode(block.slice(3), form))
+    page = memoryview(postings.encode(postings.Words.of(block.slice(3)), form))
     tokens = [set(tokenize(line or "")) for line in LINES[3:]]
     for asked in (["zebra"], ["needle0x"], ["baro", "zebra"], ["err"], ["nowhere"], ["needle61x", "plain"]):
         found = postings.rows_with(page, len(tokens), asked)
@@ -49,14 +49,16 @@ def test_no_row_that_holds_a_token_is_left_out(form: postings.Form) -> None:
 
 def test_tokens_are_found_alike_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     block = pa.array([*LINES[:700], "é9ß ab", "", "A" * 40, "x"], pa.utf8()).slice(1)
-    found = [token_rows.token_rows(block, digits=digits).tolist() for digits in (True, False)]
+    found = [[each.tolist() for each in token_rows.listed_tokens(block, digits=digits)] for digits in (True, False)]
     monkeypatch.setattr(token_rows, "has_loops", lambda: False)
-    assert [token_rows.token_rows(block, digits=digits).tolist() for digits in (True, False)] == found
+    assert [
+        [each.tolist() for each in token_rows.listed_tokens(block, digits=digits)] for digits in (True, False)
+    ] == found
 
 
 def test_damaged_postings_are_refused_or_read_and_do_no_harm() -> None:
     chance, refused = random.Random(4), 0
-    page = postings.encode(pa.array(LINES, pa.utf8()), postings.FORMS[0])
+    page = postings.encode(postings.Words.of(pa.array(LINES, pa.utf8())), postings.FORMS[0])
     for _ in range(800):
         damaged = bytearray(page)
         damaged[chance.randrange(chance.choice((30, len(damaged))))] = chance.randrange(256)

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from tidelake.format import codecs
 from tidelake.kernels.bloom import hash_bytes
-from tidelake.kernels.token_rows import HASH_BITS, has_digit, token_rows
+from tidelake.kernels.token_rows import HASH_BITS, has_digit, listed_tokens
 
 SHARE = 0.3  # of the bytes of a column's pages that its postings may take: 0.35 is what is promised, blocks differ
 MIN_LETTERS = 12  # of a text on average, as of lines: there is nothing to skip in shorter ones
@@ -43,22 +43,45 @@ FORMS = (
 )  # fmt: skip
 
 
-def chosen_form(block: pa.Array, page_bytes: int) -> Form | None:
-    """Choose how the postings of a column are kept, by its largest block; None if they are not."""
+class Words(NamedTuple):
+    """The texts of a block, as far as tokens go: what rows have in common once, and what they have of their own.
+
+    Row ``rows[i]`` has the tokens of ``texts[numbers[i]]``, and row ``span_rows[i]`` those of ``spans[i]``.
+    """
+
+    texts: pa.Array
+    numbers: _Ints
+    rows: _Ints
+    spans: pa.Array
+    span_rows: _Ints
+
+    @classmethod
+    def of(cls, texts: pa.Array) -> Words:
+        """Take texts as they are."""
+        none = np.zeros(0, dtype=np.int64)
+        return cls(texts.slice(0, 0), none, none, texts, np.arange(len(texts)))
+
+    def joined(self) -> pa.Array:
+        """Return texts that have all tokens of the block, and no others."""
+        return pa.concat_arrays([self.texts.cast(pa.binary()), self.spans.cast(pa.binary())])
+
+
+def chosen_form(words: Words, block: pa.Array, page_bytes: int) -> Form | None:
+    """Choose how the postings of a column are kept, by one of its blocks; None if they are not."""
     if len(block) < MIN_ROWS or block.nbytes < MIN_LETTERS * len(block):
         return None
-    keys: dict[bool, npt.NDArray[np.uint64]] = {}
+    listed: dict[bool, _Listed] = {}
     for form in FORMS:
-        if form.digits not in keys:
-            keys[form.digits] = token_rows(block, digits=form.digits)
-        if len(_encoded(keys[form.digits], form)) <= page_bytes * SHARE:
+        if form.digits not in listed:
+            listed[form.digits] = _listed(words, digits=form.digits)
+        if len(_encoded(listed[form.digits], form)) <= page_bytes * SHARE:
             return form
     return None
 
 
-def encode(block: pa.Array, form: Form) -> bytes:
+def encode(words: Words, form: Form) -> bytes:
     """Encode the postings of a block."""
-    return _encoded(token_rows(block, digits=form.digits), form)
+    return _encoded(_listed(words, digits=form.digits), form)
 
 
 def rows_with(page: memoryview, rows: int, tokens: Sequence[str]) -> npt.NDArray[np.bool_]:
@@ -92,21 +115,70 @@ def rows_with(page: memoryview, rows: int, tokens: Sequence[str]) -> npt.NDArray
     return np.repeat(found, 1 << shift)[:rows] if shift else found
 
 
-def _encoded(keys: npt.NDArray[np.uint64], form: Form) -> bytes:
+class _Listed(NamedTuple):
+    """The tokens of a block: of its texts, each with how many rows have the text; and of its spans, with their rows."""
+
+    hashes: npt.NDArray[np.uint64]
+    numbers: _Ints
+    counts: _Ints
+    words: Words
+    span_hashes: npt.NDArray[np.uint64]
+    span_rows: _Ints
+
+
+def _listed(words: Words, *, digits: bool) -> _Listed:
+    hashes, numbers = listed_tokens(words.texts, digits=digits)
+    span_hashes, at = listed_tokens(words.spans, digits=digits)
+    counts = np.bincount(words.numbers, minlength=len(words.texts))
+    return _Listed(hashes, numbers, counts, words, span_hashes, words.span_rows[at])
+
+
+def _keys(listed: _Listed, limit: int) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
+    """Return tokens with their rows, sorted, each once; and the tokens of texts that more than ``limit`` rows have."""
+    hashes, numbers, counts, words, span_hashes, span_rows = listed
+    distinct, place = np.unique(hashes, return_inverse=True)
+    is_many = np.bincount(place, weights=counts[numbers], minlength=len(distinct)) > limit
+    many = distinct[is_many]
+    few = np.flatnonzero(~is_many[place])
+    own = np.zeros(len(words.texts), dtype=np.bool_)
+    own[numbers[few]] = True
+    here = np.flatnonzero(own[words.numbers])
+    here = here[np.argsort(words.numbers[here], kind="stable")]
+    first = (
+        np.cumsum(np.where(own, counts, 0)) - counts
+    )  # of the texts that are listed; what it is of others is not asked
+    sizes = counts[numbers[few]]
+    steps = np.arange(int(sizes.sum())) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    rows = words.rows[here[np.repeat(first[numbers[few]], sizes) + steps]]
+    if len(many):
+        is_few = ~np.isin(span_hashes, many)
+        span_hashes, span_rows = span_hashes[is_few], span_rows[is_few]
+    found = np.concatenate([np.repeat(hashes[few], sizes), span_hashes]) << np.uint64(64 - HASH_BITS)
+    found |= np.concatenate([rows, span_rows]).astype(np.uint64)
+    found.sort()  # np.unique is ten times as slow, by hashing
+    return np.asarray(found[np.concatenate([found[:1] == found[:1], found[1:] != found[:-1]])]), many
+
+
+def _encoded(listed: _Listed, form: Form) -> bytes:
     shift, most, digits = form
+    keys, many = _keys(listed, most << shift)
     hashes = (keys >> np.uint64(64 - HASH_BITS)).astype(np.int64)
     groups = (keys & np.uint64(2 ** (64 - HASH_BITS) - 1)).astype(np.int64) >> shift
     is_new = np.ones(len(keys), dtype=np.bool_)
-    is_new[1:] = (np.diff(hashes) != 0) | (np.diff(groups) != 0)  # keys ascend
-    hashes, groups = hashes[is_new], groups[is_new]
+    is_new[1:] = (hashes[1:] != hashes[:-1]) | (groups[1:] != groups[:-1])  # keys ascend
+    if not is_new.all():
+        hashes, groups = hashes[is_new], groups[is_new]
     first = np.ones(len(hashes), dtype=np.bool_)
-    first[1:] = np.diff(hashes) != 0
+    first[1:] = hashes[1:] != hashes[:-1]
     starts = np.flatnonzero(first)
     counts = np.diff(np.concatenate([starts, [len(hashes)]]))
     is_few = counts <= most
     gaps = np.diff(groups, prepend=0)
     gaps[starts] = groups[starts]
-    kept = gaps[np.repeat(is_few, counts)]
-    pages = [codecs.encode_ints(each) for each in (hashes[starts], np.where(is_few, counts, 0), kept)]
-    head = struct.pack("<BBII", shift, digits, len(starts), len(kept))
+    kept = gaps if is_few.all() else gaps[np.repeat(is_few, counts)]
+    known = np.concatenate([hashes[starts], many.astype(np.int64)])
+    order = np.argsort(known, kind="stable")
+    counted = np.concatenate([np.where(is_few, counts, 0), np.zeros(len(many), dtype=np.int64)])[order]
+    pages = [codecs.encode_ints(each) for each in (known[order], counted, kept)]
+    head = struct.pack("<BBII", shift, digits, len(known), len(kept))
     return head + b"".join(struct.pack("<I", len(each)) + each for each in pages)

@@ -26,7 +26,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidelake.format import codecs
+from tidelake.format import codecs, postings
 from tidelake.kernels.plain_templates import HOLE, NUMBER, PLACEHOLDER, TEXT, WORD, Number, Source
 from tidelake.kernels.spreading import spread
 from tidelake.kernels.template_loops import Numbering, as_numbers, by_variable, gathered, put_together, split
@@ -47,10 +47,19 @@ _NO_INTS: _Ints = np.zeros(0, dtype=np.int64)
 _NO_BYTES: npt.NDArray[np.uint8] = np.zeros(0, dtype=np.uint8)
 
 
-class Templated(NamedTuple):
-    """A column, encoded: the page of each block and how many of its bytes tell the templates, and the dictionaries."""
+class BlockBytes(NamedTuple):
+    """The page of a block, how many of its bytes tell the templates, and its postings if there are any."""
 
-    pages: Sequence[Future[tuple[bytes, int]]]
+    page: bytes
+    head: int
+    postings: bytes | None
+
+
+class Templated(NamedTuple):
+    """A column, encoded: its blocks, texts with the tokens of each, and the dictionaries."""
+
+    blocks: Sequence[Future[BlockBytes]]
+    tokens: Sequence[pa.Array]
     templates: pa.Array
     words: pa.Array
     every_word: bool
@@ -71,14 +80,23 @@ def templated(blocks: Sequence[pa.Array], size: float | None, pool: Executor) ->
     expected = by_words if every_word else by_digits
     if expected > size * GAIN:
         return None
-    encoding = _Encoding(every_word)
-    pages = []
+    encoding, form = _Encoding(every_word), None
+    found: list[Future[BlockBytes]] = []
+    tokens = []
     for block, values in zip(blocks, present, strict=True):
         made = encoding.block(values)
         if made is None:
             return None
-        pages.append(pool.submit(_column_page, block, made))
-    return Templated(pages, encoding.templates.texts(), encoding.words.texts(), every_word)
+        words = encoding.words_of(block, made)
+        if not found:  # the first block says for all how postings are kept
+            form = postings.chosen_form(words, block, len(_column_page(block, made)[0]))
+        found.append(pool.submit(_block_bytes, block, made, words, form))
+        tokens.append(words.joined())
+    return Templated(found, tokens, encoding.templates.texts(), encoding.words.texts(), every_word)
+
+
+def _block_bytes(block: pa.Array, made: _Block, words: postings.Words, form: postings.Form | None) -> BlockBytes:
+    return BlockBytes(*_column_page(block, made), None if form is None else postings.encode(words, form))
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +105,8 @@ class _Variable:
 
     kind: int
     head: bytes
+    template: int
+    spans: _Spans
     numbers: _Ints | None = None
     texts: pa.Array | None = None
 
@@ -100,6 +120,7 @@ class _Block(NamedTuple):
     templates: _Ints
     letters: int
     rest: pa.Array
+    rest_sizes: tuple[_Ints, _Ints]  # of each variable in the rest: its template, and how many values it has
     variables: Sequence[_Variable]
 
 
@@ -131,7 +152,40 @@ class _Encoding:
         in_rest = np.repeat(~is_own, np.diff(bounds))
         rest = gathered(found.letters, starts[in_rest], lengths[in_rest])
         variables = list(self._variables(found.letters, starts, lengths, own_bounds, of_template[is_own]))
-        return _Block(numbers, _letters(values), rest, variables)
+        rest_sizes = of_template[~is_own], np.diff(bounds)[~is_own]
+        return _Block(numbers, _letters(values), rest, rest_sizes, variables)
+
+    def words_of(self, block: pa.Array, made: _Block) -> postings.Words:
+        """Say which words the rows of a block hold, by what it was taken apart into."""
+        rows = np.flatnonzero(block.is_valid().to_numpy(zero_copy_only=False)) if block.null_count else None
+        counts = np.bincount(made.templates, minlength=1)
+        small = np.uint16 if len(counts) < 2**16 else np.int64  # those are sorted by their digits
+        order = np.argsort(made.templates.astype(small), kind="stable")
+        starts = np.cumsum(counts) - counts
+
+        def rows_of(template: int) -> _Ints:
+            return np.asarray(order[int(starts[template]) : int(starts[template]) + int(counts[template])])
+
+        coded = [each for each in made.variables if each.kind == WORD]
+        spans = [each for each in made.variables if each.kind in (NUMBER, TEXT)]
+        codes = _joined([each.numbers for each in coded], np.int64)
+        used, numbers = _renumbered(codes, len(self.words))
+        templates, own = _renumbered(made.templates, len(self.templates))
+        of_templates, sizes = made.rest_sizes
+        steps = np.arange(int(sizes.sum())) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        in_rest = order[np.repeat(starts[of_templates], sizes) + steps]
+        texts = [gathered(*_joined_spans([each.spans for each in spans])), made.rest] if spans else [made.rest]
+        where = [
+            _joined([np.arange(len(own)), *(rows_of(each.template) for each in coded)], np.int64),
+            _joined([*(rows_of(each.template) for each in spans), in_rest], np.int64),
+        ]
+        return postings.Words(
+            pa.concat_arrays([self.templates.some(templates), self.words.some(used)]),
+            np.concatenate([own, numbers + len(templates)]),
+            where[0] if rows is None else rows[where[0]],
+            pa.concat_arrays(texts),
+            where[1] if rows is None else rows[where[1]],
+        )
 
     def _variables(
         self, letters: Any, starts: _Ints, lengths: _Ints, bounds: list[tuple[int, int]], templates: _Ints
@@ -149,9 +203,9 @@ class _Encoding:
             before, own = template, slice(int(ends[at]), int(ends[at + 1]))
             spans = _Spans(letters, starts[own], lengths[own])
             if (earlier := spans.same_as(seen)) is not None:
-                yield _Variable(SAME, struct.pack("<H", earlier))
+                yield _Variable(SAME, struct.pack("<H", earlier), template, spans)
             elif form is not None:
-                yield _number(spans, form, numbers[own])
+                yield _number(template, spans, form, numbers[own])
             else:
                 yield self._texts((template, slot), spans)
             seen.append(spans)
@@ -162,8 +216,8 @@ class _Encoding:
                 gathered(spans.letters, spans.starts[:WORD_SAMPLE], spans.lengths[:WORD_SAMPLE])
             )
         if not self.are_words[at]:
-            return _Variable(TEXT, b"", texts=gathered(*spans))
-        return _Variable(WORD, b"", self.words.add(*spans))
+            return _Variable(TEXT, b"", at[0], spans, texts=gathered(*spans))
+        return _Variable(WORD, b"", at[0], spans, self.words.add(*spans))
 
 
 class _Spans(NamedTuple):
@@ -188,11 +242,23 @@ class _Spans(NamedTuple):
         return None
 
 
-def _number(spans: _Spans, form: Number, numbers: _Ints) -> _Variable:
+def _joined_spans(spans: Sequence[_Spans]) -> _Spans:
+    starts, lengths = (_joined(list(each), np.int64) for each in zip(*(each[1:] for each in spans), strict=True))
+    return _Spans(spans[0].letters, starts, lengths)
+
+
+def _renumbered(numbers: _Ints, count: int) -> tuple[_Ints, _Ints]:
+    """Return which numbers there are, ascending, and for each of all its place among them."""
+    is_used = np.zeros(count, dtype=np.bool_)
+    is_used[numbers] = True
+    return np.flatnonzero(is_used), (np.cumsum(is_used) - 1)[numbers]
+
+
+def _number(template: int, spans: _Spans, form: Number, numbers: _Ints) -> _Variable:
     first = spans.first()
     prefix, suffix = first[: form.prefix], first[len(first) - form.suffix :]
     head = struct.pack("<BHH", form.width, len(prefix), len(suffix)) + prefix + suffix
-    return _Variable(NUMBER, head, numbers)
+    return _Variable(NUMBER, head, template, spans, numbers)
 
 
 def _repeat(texts: pa.Array) -> bool:

@@ -102,7 +102,7 @@ class Tlm3Format:
     ) -> BlockWriter:
         from tidelake.format.writing import BlockWriter  # brings compiled code, which reading does without
 
-        return BlockWriter(store, key, schema, extent_id=extent_id, options=options, encode=_encode)
+        return BlockWriter(store, key, schema, extent_id=extent_id, options=options, encode=_encode, knows_words=True)
 
 
 class Tlm3Reader:
@@ -387,18 +387,20 @@ def _encode(draft: Draft, pool: Executor) -> Seal:
         if column.type.kind == "string" and is_looked_into:
             found = templates.templated(values, None if coded is None else coded.size, pool)
             if found is not None:
+                draft.collecting.begin(at, found.tokens)
                 lines[column.name] = found
                 continue
+        draft.collecting.begin(at)
         codes: Sequence[Any] = [None] * len(values) if coded is None else coded.codes
         if coded is not None:
             words[column.name] = coded.dictionary
         pages[column.name] = [pool.submit(codecs.encode_column, *each) for each in zip(values, codes, strict=True)]
     made = {name: [page if isinstance(page, bytes) else page.result() for page in each] for name, each in pages.items()}
-    split_pages = {name: [page.result() for page in each.pages] for name, each in lines.items()}
-    made |= {name: [page for page, _ in each] for name, each in split_pages.items()}
-    heads = {name: [(size, checksum_of(page[:size])) for page, size in each] for name, each in split_pages.items()}
-
-    indexed = _postings(draft, {name: made[name] for name in lines}, pool)
+    split_blocks = {name: [block.result() for block in each.blocks] for name, each in lines.items()}
+    made |= {name: [block.page for block in each] for name, each in split_blocks.items()}
+    heads = {name: [(b.head, checksum_of(b.page[: b.head])) for b in each] for name, each in split_blocks.items()}
+    listings = {name: [b.postings for b in each if b.postings is not None] for name, each in split_blocks.items()}
+    indexed = {name: each for name, each in listings.items() if each}
 
     def seal(stats: Sequence[Stats]) -> list[bytes | pa.Buffer]:
         parts: list[bytes | pa.Buffer] = [MAGIC_V3]
@@ -448,23 +450,6 @@ def _encode(draft: Draft, pool: Executor) -> Seal:
         return [*parts, footer, struct.pack("<I", len(footer)) + MAGIC_V3]
 
     return seal
-
-
-def _postings(draft: Draft, pages: Mapping[str, Sequence[bytes]], pool: Executor) -> dict[str, list[bytes]]:
-    """Encode which rows hold which tokens, for the columns of templates where that is small beside their pages.
-
-    Texts that are decompressed all at once are searched as soon as postings are read.
-    """
-    found = {}
-    largest = max(range(len(draft.blocks)), key=lambda at: draft.blocks[at].num_rows)
-    for at, column in enumerate(draft.schema):
-        if column.name not in pages:
-            continue
-        blocks = [block.column(at) for block in draft.blocks]
-        form = postings.chosen_form(blocks[largest], len(pages[column.name][largest]))
-        if form is not None:
-            found[column.name] = list(pool.map(postings.encode, blocks, [form] * len(blocks)))
-    return found
 
 
 def _within_share(known: Stats, schema: Schema, places: Sequence[Mapping[str, Any]]) -> Stats:

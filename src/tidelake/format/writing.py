@@ -22,7 +22,7 @@ from tidelake.errors import InvalidInputError, SchemaError
 from tidelake.format.segment import ExtentWriteResult, WriteOptions, checked_vectors, time_column
 from tidelake.model.schema import Column, Schema
 from tidelake.objects import ObjectSink
-from tidelake.pruning.collector import start_collect
+from tidelake.pruning.collector import Collecting
 from tidelake.pruning.statistics import UNKNOWN, Stats, column_to_json
 
 BLOCK_BYTES = 64 << 20  # of a block in memory: long rows make shorter blocks
@@ -38,6 +38,7 @@ class Draft:
     schema: Schema
     options: WriteOptions
     blocks: Sequence[pa.RecordBatch]
+    collecting: Collecting  # of the statistics
 
 
 Parts: TypeAlias = Sequence[bytes | pa.Buffer]
@@ -49,7 +50,7 @@ class BlockWriter:
     """Take rows, and at the end sort, cut, describe and store them.
 
     ``encode`` is all that formats differ in: it turns blocks into bytes while the statistics are still being collected,
-    and gives a function that seals those bytes with them.
+    and gives a function that seals those bytes with them. One that ``knows_words`` begins the statistics of texts.
     """
 
     def __init__(
@@ -61,10 +62,11 @@ class BlockWriter:
         extent_id: str,
         options: WriteOptions | None,
         encode: Encode,
+        knows_words: bool = False,
     ) -> None:
         self._store, self._key, self._schema, self._extent_id = store, key, schema, extent_id
         self._options = options or WriteOptions()
-        self._encode = encode
+        self._encode, self._knows_words = encode, knows_words
         self._time = time_column(schema, self._options.time)
         self._batches: list[pa.RecordBatch] = []
         self._finished = False
@@ -80,9 +82,10 @@ class BlockWriter:
         blocks = cut_blocks(self._batches, self._time if self._options.sort else None, self._options.block_rows)
         self._batches, self._finished = [], True
         with _executor(sum(block.num_rows for block in blocks)) as pool:
-            collected = start_collect(blocks, self._schema, pool)
-            seal = self._encode(Draft(self._extent_id, self._schema, self._options, blocks), pool)
-            per_block, whole = collected()
+            collecting = Collecting(blocks, self._schema, pool)
+            collecting.begin_all(but="string" if self._knows_words else None)
+            seal = self._encode(Draft(self._extent_id, self._schema, self._options, blocks, collecting), pool)
+            per_block, whole = collecting.finish()
         data = pa.py_buffer(b"".join(seal(per_block)))
         if before_store is not None:
             before_store()

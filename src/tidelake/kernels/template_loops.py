@@ -55,6 +55,7 @@ class Numbering:
         self._count = self._used = 0
         self._letters: Bytes = np.empty(1 << 16, dtype=np.uint8)
         self._table = np.zeros(1 << 12, dtype=_TABLE)
+        self._ends: Ints = np.zeros((1 << 11) + 1, dtype=np.int64)  # of the texts among the letters, by number
         self._plain: dict[bytes, int] | None = None if has_loops() else {}
 
     def __len__(self) -> int:
@@ -71,10 +72,11 @@ class Numbering:
             return plain_templates.numbered(self._plain, letters, starts, lengths)
         numbers = np.empty(len(starts), dtype=np.int64)
         place = np.array([0, self._count, self._used], dtype=np.int64)
-        while not _number(letters, starts, lengths, place, self._table, self._letters, numbers):
+        while not _number(letters, starts, lengths, place, self._table, self._letters, self._ends, numbers):
             if place[1] * 2 >= len(self._table):
                 held = self._table[self._table["number"] != 0]
                 self._table = np.zeros(len(self._table) * 4, dtype=_TABLE)
+                self._ends = np.concatenate([self._ends, np.zeros(len(self._ends) * 3, dtype=np.int64)])
                 _renumber(held, self._table)
             else:
                 more = max(len(self._letters), int(lengths[place[0]]))
@@ -86,10 +88,15 @@ class Numbering:
         """Return the texts by their numbers, as bytes."""
         if self._plain is not None:
             return pa.array(list(self._plain), pa.binary())
-        held = np.sort(self._table[self._table["number"] != 0], order="number")  # as they lie among the letters
-        offsets = np.concatenate([[0], np.cumsum(held["length"])]).astype(np.int32)
+        offsets = pa.py_buffer(self._ends[: self._count + 1].astype(np.int32))
         data = pa.py_buffer(self._letters[: self._used].tobytes())
-        return pa.Array.from_buffers(pa.binary(), len(held), [None, pa.py_buffer(offsets), data], 0)
+        return pa.Array.from_buffers(pa.binary(), self._count, [None, offsets, data], 0)
+
+    def some(self, numbers: Ints) -> pa.Array:
+        """Return the texts that have these numbers, as bytes."""
+        if self._plain is not None:
+            return self.texts().take(pa.array(numbers))
+        return gathered(self._letters, self._ends[numbers], self._ends[numbers + 1] - self._ends[numbers])
 
 
 def split(texts: pa.Array, *, every_word: bool) -> Split:
@@ -209,7 +216,7 @@ def _split(
 
 
 @compiled
-def _number(data: Any, starts: Any, lengths: Any, place: Any, table: Any, letters: Any, numbers: Any) -> Any:
+def _number(data: Any, starts: Any, lengths: Any, place: Any, table: Any, letters: Any, ends: Any, numbers: Any) -> Any:
     """Number spans; stop with False and the place to go on from when a table has no room for one more."""
     mask, room = _U(len(table) - 1), len(table) // 2
     count, used = place[1], place[2]
@@ -257,6 +264,7 @@ def _number(data: Any, starts: Any, lengths: Any, place: Any, table: Any, letter
             table[slot].number = count + 1
             used += length
             count += 1
+            ends[count] = used
         numbers[i] = table[slot].number - 1
     place[0], place[1], place[2] = len(starts), count, used
     return True

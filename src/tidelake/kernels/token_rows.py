@@ -25,19 +25,13 @@ _SEED = _U(SEED)
 _TOP = _U((1 << HASH_BITS) - 1 << 64 - HASH_BITS)
 
 
-def token_rows(texts: pa.Array, *, digits: bool) -> npt.NDArray[np.uint64]:
-    """Return for each token of each text the first bits of its hash, then the number of the text; sorted, each once.
+def listed_tokens(texts: pa.Array, *, digits: bool) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]:
+    """Return for each token of each text the first bits of its hash, and the number of the text; repeats and all.
 
     Tokens that hold a digit are left out unless ``digits``.
     """
-    if not has_loops():
-        return np.unique(np.array(list(_plain(texts, digits=digits)), dtype=np.uint64))
-    data, offsets = _buffers(texts)
-    size = int(offsets[-1]) - int(offsets[0]) if len(texts) else 0
-    keys = np.empty((size + len(texts)) // 3 + 1, dtype=np.uint64)
-    count = _token_rows(data, offsets, _LOWER, digits, keys)
-    found: npt.NDArray[np.uint64] = np.sort(keys[:count])  # as np.unique does ten times as slowly, by hashing
-    return np.asarray(found[np.concatenate([found[:1] == found[:1], found[1:] != found[:-1]])])
+    keys = _keys(texts, digits=digits) if has_loops() else np.array(list(_plain(texts, digits=digits)), dtype=np.uint64)
+    return keys >> np.uint64(64 - HASH_BITS), (keys & ~_TOP).astype(np.int64)
 
 
 def has_digit(token: str) -> bool:
@@ -45,11 +39,18 @@ def has_digit(token: str) -> bool:
     return any(letter in "0123456789" for letter in token)
 
 
+def _keys(texts: pa.Array, *, digits: bool) -> npt.NDArray[np.uint64]:
+    data, offsets = _buffers(texts)
+    size = int(offsets[-1]) - int(offsets[0]) if len(texts) else 0
+    keys = np.empty((size + len(texts)) // 3 + 1, dtype=np.uint64)
+    return keys[: _token_rows(data, offsets, _LOWER, digits, keys)]
+
+
 def _plain(texts: pa.Array, *, digits: bool) -> Iterator[int]:
     top = int(_TOP)
     known: dict[str, int] = {}
-    for row, text in enumerate(texts.to_pylist()):
-        for token in tokenize(text or ""):
+    for row, text in enumerate(texts.cast(pa.binary()).to_pylist()):
+        for token in tokenize((text or b"").decode("latin-1")):  # a letter for each byte: tokens are of ASCII
             if not digits and has_digit(token):
                 continue
             if token not in known:

@@ -7,7 +7,7 @@ loses precision and never switches off. It does not keep rows, nor judge predica
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Executor
+from concurrent.futures import Executor, Future
 from dataclasses import replace
 from typing import Any
 
@@ -52,14 +52,31 @@ def collect(blocks: Sequence[pa.RecordBatch], schema: Schema) -> tuple[list[Stat
     return _assembled(blocks, schema, [_collect_column(blocks, schema, at) for at in range(len(schema))])
 
 
-def start_collect(
-    blocks: Sequence[pa.RecordBatch], schema: Schema, pool: Executor
-) -> Callable[[], tuple[list[Stats], Stats]]:
-    """Begin to collect, columns side by side; the answer of the function that comes back is ``collect``'s."""
-    # Text takes longest: it starts first, so that none is left alone at the end.
-    order = sorted(range(len(schema)), key=lambda at: schema.columns[at].type.kind != "string")
-    under_way = {at: pool.submit(_collect_column, blocks, schema, at) for at in order}
-    return lambda: _assembled(blocks, schema, [under_way[at].result() for at in range(len(schema))])
+class Collecting:
+    """Collect columns side by side; the answer of ``finish`` is ``collect``'s."""
+
+    def __init__(self, blocks: Sequence[pa.RecordBatch], schema: Schema, pool: Executor) -> None:
+        self._blocks, self._schema, self._pool = blocks, schema, pool
+        self._under_way: dict[int, Future[tuple[list[ColumnStats], ColumnStats]]] = {}
+
+    def begin(self, at: int, words: Sequence[pa.Array] | None = None) -> None:
+        """Begin a column, once; ``words`` are texts of each block that have the tokens of its own, and are fewer."""
+        if at not in self._under_way:
+            self._under_way[at] = self._pool.submit(_collect_column, self._blocks, self._schema, at, words)
+
+    def begin_all(self, *, but: Kind | None = None) -> None:
+        """Begin all columns, or all but those of a kind."""
+        # Text takes longest: it starts first, so that none is left alone at the end.
+        kinds = [column.type.kind for column in self._schema]
+        for at in sorted(range(len(kinds)), key=lambda at: kinds[at] != "string"):
+            if kinds[at] != but:
+                self.begin(at)
+
+    def finish(self) -> tuple[list[Stats], Stats]:
+        """Begin what is left, and wait for all."""
+        self.begin_all()
+        found = [self._under_way[at].result() for at in range(len(self._schema))]
+        return _assembled(self._blocks, self._schema, found)
 
 
 def _assembled(
@@ -73,11 +90,16 @@ def _assembled(
     return per_block, Stats(sum(block.num_rows for block in blocks), whole)
 
 
-def _collect_column(blocks: Sequence[pa.RecordBatch], schema: Schema, at: int) -> tuple[list[ColumnStats], ColumnStats]:
+def _collect_column(
+    blocks: Sequence[pa.RecordBatch], schema: Schema, at: int, words: Sequence[pa.Array] | None = None
+) -> tuple[list[ColumnStats], ColumnStats]:
     column = schema.columns[at]
     collector = _COLLECTORS[column.type.kind]()
     if column.name == OVERFLOW_COLUMN and isinstance(collector, _Dynamics):
         collector.names = frozenset(each.name for each in schema if each.type != DataType("dynamic"))
+    if words is not None and isinstance(collector, _Texts):
+        own = [collector.add(block.column(at), each) for block, each in zip(blocks, words, strict=True)]
+        return own, collector.finish()
     return [collector.add(block.column(at)) for block in blocks], collector.finish()
 
 
@@ -188,10 +210,11 @@ class _Texts(_Integers):
         self._grams: Grams | None = None
         self._is_prose = False
 
-    def add(self, values: pa.Array) -> ColumnStats:
+    def add(self, values: pa.Array, words: pa.Array | None = None) -> ColumnStats:
+        """Add a block; ``words`` are texts that have the tokens of its values, and are fewer."""
         present = values.drop_null() if values.null_count else values
         if self._is_prose:
-            return self.keep(self._with_tokens(_text_bounds(present, values.null_count), present), len(values))
+            return self.keep(self._with_tokens(_text_bounds(present, values.null_count), present, words), len(values))
         present, hashes = distinct_texts(present)
         block = _text_bounds(present, values.null_count)
         if _is_prose(present):
@@ -199,10 +222,10 @@ class _Texts(_Integers):
             self._exact = self._values = None
         else:
             block = self.remember(block, present.to_pylist, hashes)
-        return self.keep(self._with_tokens(block, present), len(values))
+        return self.keep(self._with_tokens(block, present, words), len(values))
 
-    def _with_tokens(self, block: ColumnStats, texts: pa.Array) -> ColumnStats:
-        found = self._tokens.add(texts)
+    def _with_tokens(self, block: ColumnStats, texts: pa.Array, words: pa.Array | None) -> ColumnStats:
+        found = self._tokens.add(texts if words is None else words)
         if found is None:
             self._terms = self._grams = None
             return block

@@ -33,6 +33,7 @@ from tidelake.dynamic.shredding import BOOL, EMPTY, INT, NULL, REAL, TEXT_LEAF
 from tidelake.kernels.spreading import spread
 
 _EMPTY_MAP = b"\xa0"
+_NULL_ITEM = b"\xf6"
 _FIELDS: Mapping[int, tuple[str, int]] = {
     INT: ("int", INT_KIND),
     REAL: ("real", REAL_KIND),
@@ -138,6 +139,13 @@ def items(values: pa.StructArray) -> pa.Array:
     if (others := field(values, "other")) is not None:
         parts.append(others)
     return pc.coalesce(*parts) if parts else pa.nulls(len(values), pa.binary())
+
+
+def items_and_nulls(values: pa.StructArray) -> pa.Array:
+    """Return what is at the path as dynamic values, of which one may be null; null where there is nothing."""
+    are_null = kinds_of(values) == NULL_KIND
+    found = items(values)
+    return pc.if_else(pa.array(are_null), pa.scalar(_NULL_ITEM, pa.binary()), found) if are_null.any() else found
 
 
 def _bigs(others: pa.Array) -> dict[int, int]:

@@ -19,6 +19,7 @@ PathForm: TypeAlias = Literal[
     "json_but_plain",
     "json_but_texts",
     "template",
+    "item",
 ]
 TEMPLATE = ""  # in the place of a path: what a text column has once its variables are taken out
 
@@ -29,7 +30,7 @@ class PathValue(NamedTuple):
     The form says as what: ``text``, ``number`` and ``flag`` are strict, ``plain`` shows texts, whole numbers and
     booleans as text, ``json`` is anything, ``json_but_…`` what the others leave. ``test`` is whether a text passes the
     test, and null of anything else. ``template`` is of a text column, whose path is ``TEMPLATE``: its texts with
-    placeholders for their variables.
+    placeholders for their variables. ``item`` is the dynamic value that is there, of which JSON's null is one.
     """
 
     column: str
@@ -41,4 +42,5 @@ class PathValue(NamedTuple):
     @property
     def arrow(self) -> pa.DataType:
         """The type of the column."""
-        return {"number": pa.float64(), "flag": pa.bool_(), "test": pa.bool_()}.get(self.form, pa.utf8())
+        types = {"number": pa.float64(), "flag": pa.bool_(), "test": pa.bool_(), "item": pa.binary()}
+        return types.get(self.form, pa.utf8())

@@ -161,6 +161,8 @@ def given(wanted: PathValue, values: pa.StructArray) -> pa.Array:
             return path_values.flags(values)
         case "plain":
             return _plain_texts(values)
+        case "item":
+            return path_values.items_and_nulls(values)
         case "json":
             return cbor_json.json_of(path_values.items(values))
         case "json_but_numbers":

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from tidelake.errors import UnavailableError
 from tidelake.spark.filters import translate
 from tidelake.spark.lines import pushed as d
-from tidelake.spark.options import known_options
+from tidelake.spark.narrowing import used_keys
+from tidelake.spark.options import KEYS, known_options
 from tidelake.spark.places import open_table
 from tidelake.spark.reading import wanted_rows
 from tidelake.spark.source import NAME
@@ -69,7 +70,9 @@ def _plan(given: dict[str, str], columns: Iterable[str], pushed: Iterable[Any]) 
     filters = [made for each in pushed if (made := _filter(each)) is not None]
     where = wanted_rows(table, options.get("where"), translate(filters, table.schema)[0])
     own = spark_names(table.schema)
-    return table.plan([own[name] for name in columns], where).explain()
+    used = used_keys(options.get(KEYS), table.schema)
+    narrow = [f"  of {column} only {', '.join(keys)}, where keys are stored apart" for column, keys in used.items()]
+    return "\n".join([table.plan([own[name] for name in columns], where).explain(), *narrow])
 
 
 def _field(of: Any, name: str) -> Any:

@@ -33,7 +33,8 @@ from tidelake.scan.row_ids import RowIds
 from tidelake.spark.direct import described, marked
 from tidelake.spark.filters import translate
 from tidelake.spark.lines import DEFAULT_PUSH, pushed
-from tidelake.spark.options import LIMIT, OWN_PLAN, PLAN, number_of
+from tidelake.spark.narrowing import Keys, narrowed, put_together, readable_keys, used_keys
+from tidelake.spark.options import KEYS, LIMIT, OWN_PLAN, PLAN, number_of
 from tidelake.spark.places import Place, no_table, open_table
 from tidelake.spark.plans import enough, remember
 from tidelake.spark.types import arrow_schema, projected, to_spark
@@ -53,8 +54,10 @@ log = logging.getLogger("tidelake.spark")
 class Split(InputPartition):
     """What one task reads."""
 
-    def __init__(self, plan: ScanPlan, tickets: Mapping[str, bytes], stored: bytes = b"") -> None:
-        self.plan, self.tickets = plan, tickets
+    def __init__(
+        self, plan: ScanPlan, tickets: Mapping[str, bytes], stored: bytes = b"", keys: Keys | None = None
+    ) -> None:
+        self.plan, self.tickets, self.keys = plan, tickets, keys or {}
         self.stored = marked(stored)  # the last of what is pickled, which is how it is found there
 
     def __repr__(self) -> str:
@@ -129,7 +132,8 @@ class TableReader(DataSourceReader):
         for each in plan.warnings:
             log.warning("%s", each)
         bytes_each = number_of(self._options, "splitBytes", None)
-        return cut_splits(plan, table.footers, bytes_each, described(table.store.url, self.schema))
+        keys = used_keys(self._options.get(KEYS), table.schema)
+        return cut_splits(plan, table.footers, bytes_each, described(table.store.url, self.schema), keys)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if self.place is None:
@@ -163,14 +167,21 @@ def wanted_rows(table: TableHandle, where: str | None, pushed: Sequence[Predicat
 
 def read_split(split: Split, store: ObjectStore, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Read the rows of one split, as Spark expects them."""
-    kinds = {column.name: column.type for column in split.plan.question.schema}
-    for batch in scan(split.plan, Tickets(store, split.tickets)):
+    question = split.plan.question
+    kinds = {column.name: column.type for column in question.schema}
+    plan = replace(split.plan, question=narrowed(question, split.keys))
+    for batch in scan(plan, Tickets(store, split.tickets)):
         if batch.num_rows:
-            yield to_spark(batch, schema, kinds)
+            whole = put_together(batch, question.columns, split.keys) if split.keys else batch
+            yield to_spark(whole, schema, kinds)
 
 
 def cut_splits(
-    plan: ScanPlan, footers: Footers, split_bytes: int | None = None, describe: Describe = lambda *_: b""
+    plan: ScanPlan,
+    footers: Footers,
+    split_bytes: int | None = None,
+    describe: Describe = lambda *_: b"",
+    keys: Keys | None = None,
 ) -> list[InputPartition]:
     """Cut a plan whose blocks are known into runs of about equal bytes; hot rows are a split of their own."""
     pieces = [(task.extent, block) for task in plan.tasks for block in task.blocks or ()]
@@ -190,7 +201,8 @@ def cut_splits(
     splits: list[InputPartition] = []
     for run in (run for run in runs if run):
         split, tickets = _split_of(bare, run, footers, columns)
-        splits.append(Split(split, tickets, describe(split, footers)))
+        apart = readable_keys(keys or {}, split.question, ((footers.open(extent), block) for extent, block in run))
+        splits.append(Split(split, tickets, describe(split, footers), apart))
     if plan.hot:
         splits.append(Split(replace(bare, hot=plan.hot, dead_hot=plan.dead_hot), {}))
     return splits

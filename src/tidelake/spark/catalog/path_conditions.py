@@ -34,7 +34,7 @@ def path_bound(tree: Mapping[str, Any], schema: Schema) -> Predicate | None:
         return None
     if any("type" not in each for each in rest) or (name != "IN" and any(each["value"] is None for each in rest)):
         return None
-    column, keys = _column(asked[0]["variant"], schema), keys_of(asked[0]["path"])
+    column, keys = dynamic_column(asked[0]["variant"], schema), keys_of(asked[0]["path"])
     if column is None or keys is None:
         return None
     texts = [each["value"] for each in rest if each["value"] is not None]
@@ -51,7 +51,16 @@ def keys_of(path: str) -> list[str] | None:
     return [next(filter(None, found.groups())) for found in _KEY.finditer(path)]
 
 
-def _column(names: Sequence[str], schema: Schema) -> str | None:
+def outermost_key(path: str) -> str | None:
+    """Return the first key of a path; None if it begins with none, or with one that has a dot."""
+    found = _KEY.match(path, 1) if path.startswith("$") else None
+    if found is None or path[found.end() : found.end() + 1] not in ("", ".", "["):
+        return None
+    return str(next(filter(None, found.groups())))
+
+
+def dynamic_column(names: Sequence[str], schema: Schema) -> str | None:
+    """Return the column of a table that Spark's name is, if it is a dynamic one without another meaning."""
     own = spark_names(schema).get(names[0]) if len(names) == 1 else None
     if own is None or own not in schema:
         return None

@@ -37,8 +37,33 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * rows by time, and what a join finds out while it runs. All of it is optional, and what fails here is left to Spark.
  */
 public class LakePushdown implements BiFunction {
+  private static BiFunction paths = null;
+  private static boolean hasLooked = false;
+
   public Object apply(Object table, Object options) {
+    BiFunction builders = paths();
+    try {
+      if (builders != null) {
+        return builders.apply(table, options);
+      }
+    } catch (Throwable error) {
+      paths = null;  // columns are read whole
+    }
     return new PushingBuilder((LakeTable) table, (CaseInsensitiveStringMap) options);
+  }
+
+  /** What makes builders that hear which paths a query uses, where this Spark tells; see LakePaths. */
+  static synchronized BiFunction paths() {
+    if (!hasLooked) {
+      hasLooked = true;
+      try {
+        Class found = Class.forName("tidelake.LakePaths", true, LakePushdown.class.getClassLoader());
+        paths = (BiFunction) found.getDeclaredConstructor(new Class[0]).newInstance(new Object[0]);
+      } catch (Throwable error) {
+        paths = null;
+      }
+    }
+    return paths;
   }
 
   public static class ReadExtents extends CustomSumMetric {

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 CATALOG = "tidelake.LakeCatalog"
 PUSHDOWN = "tidelake.LakePushdown"
-FILES = ("ChangedRows", "LakeTable", "LakePushdown", "LakeRows", "LakeCatalog")  # each sees those before it
+# Each sees those before it.
+FILES = ("ChangedRows", "LakeTable", "LakePushdown", "LakePaths", "LakeRows", "LakeCatalog")
 SERVER_FILES = (*FILES, "Companion")  # for a JVM that no Python program has started
 SETTING = "spark.sql.catalog."
 

@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-OPTIONAL = frozenset({"LakePushdown"})  # of a jar of several files: what it goes without, where it does not compile
+# Of a jar of several files: what it goes without, where it does not compile.
+OPTIONAL = frozenset({"LakePushdown", "LakePaths"})
 ON_EXECUTORS = frozenset({"Cancellable", "ColumnReader", "Gathered", "StoredColumns"})
 _JAVA = 8  # whose interfaces have methods with bodies, which Spark's have
 _GROWING = "MutableURLClassLoader"  # how the names of Spark's class loaders end that take further jars
@@ -81,9 +82,10 @@ def compile_jar(jvm: Any, loader: Any, names: Sequence[str], failed: dict[str, s
 
     Of those that are optional it takes what compiles, and writes down what the others failed of.
     """
-    code: dict[str, bytes] = {}
+    code = jvm.java.util.HashMap()
     for file in names:
-        compiler = _compiler(jvm, loader)
+        # One loader for all so far: classes of a package see each other's parts only within one.
+        compiler = _compiler(jvm, jvm.org.codehaus.commons.compiler.util.reflect.ByteArrayClassLoader(code, loader))
         compiler.setSourceVersion(_JAVA)
         compiler.setTargetVersion(_JAVA)
         try:
@@ -94,9 +96,8 @@ def compile_jar(jvm: Any, loader: Any, names: Sequence[str], failed: dict[str, s
             if failed is not None:
                 failed[file] = " ".join(str(error).splitlines()[:2])
             continue
-        loader = compiler.getClassLoader()
-        code.update({str(name): bytes(each) for name, each in compiler.getBytecodes().items()})
-    return _packed(code, names[-1])
+        code.putAll(compiler.getBytecodes())
+    return _packed({str(name): bytes(each) for name, each in code.items()}, names[-1])
 
 
 def _shared(spark: SparkSession, held: dict[str, Any], name: str, names: Sequence[str]) -> Any:

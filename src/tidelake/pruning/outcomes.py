@@ -132,7 +132,16 @@ def _set_outcomes(values: tuple[Value, ...], known: ColumnStats) -> int:
         values = tuple(each for each in known.distinct if _in_sorted(within, each)) if known.distinct else within
     if len(values) > LONG_SET:
         return TRUE | FALSE
-    return reduce(_either, (_equals_outcomes(value, known) for value in values), FALSE)
+    found = reduce(_either, (_equals_outcomes(value, known) for value in values), FALSE)
+    return TRUE if found & TRUE and _are_all_among(known, values) else found
+
+
+def _are_all_among(known: ColumnStats, values: tuple[Value, ...]) -> bool:
+    """Whether every value that there is, is one of a set. NaN is none: it is not found by its hash."""
+    if not known.distinct or len(known.distinct) > len(values):
+        return False
+    wanted = {each for value in values if (each := _comparable(value, known)) is not None}
+    return wanted.issuperset(known.distinct)
 
 
 @lru_cache(maxsize=8)

@@ -53,6 +53,8 @@ MAX_EXACT = 2**53
 _FLIPPED: dict[type[exp.Expr], type[exp.Expr]] = {
     exp.EQ: exp.EQ,
     exp.NEQ: exp.NEQ,
+    exp.NullSafeEQ: exp.NullSafeEQ,
+    exp.NullSafeNEQ: exp.NullSafeNEQ,
     exp.LT: exp.GT,
     exp.LTE: exp.GTE,
     exp.GT: exp.LT,
@@ -68,6 +70,8 @@ _PLAIN_TIMES = {
     "timestamp_ntz": re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d:\d\d(\.\d{1,6})?)?", re.ASCII),
 }
 _WILDCARD = re.compile(r"[%_\\]")
+# Tests that say nothing of a null, and something of any other value.
+_OF_VALUES = (Equals, InSet, Range, StringHas, StringContains, StartsWith, StringMatches)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +202,11 @@ def _pushed(node: exp.Expr, types: Mapping[str, DataType]) -> Pushed | None:
             if left is None or right is None:
                 return None
             return Pushed(left.predicate | right.predicate, left.exact and right.exact)
+        case exp.Not() if (asked := _unless_null(node.this)) is not None:
+            return _not_true(_pushed(asked, types), types)
+        case exp.Coalesce() if (asked := _unless_null(node)) is not None:
+            found = _pushed(asked, types)
+            return None if found is None else Pushed(found.predicate, exact=False)
         case exp.Not():
             inner = _pushed(node.this, types)
             return _negated(inner, types) if inner is not None and inner.exact else None
@@ -213,7 +222,7 @@ def _pushed(node: exp.Expr, types: Mapping[str, DataType]) -> Pushed | None:
             bounds = (_value(node.args["low"], subject), _value(node.args["high"], subject))
             low, high = bounds
             return None if low is None or high is None else _asked(subject, Range(subject.column, low, high))
-        case exp.EQ() | exp.NEQ() | exp.LT() | exp.LTE() | exp.GT() | exp.GTE():
+        case exp.EQ() | exp.NEQ() | exp.LT() | exp.LTE() | exp.GT() | exp.GTE() | exp.NullSafeEQ() | exp.NullSafeNEQ():
             return _compared(node, types)
         case exp.ILike():
             return _ilike(node, types)
@@ -233,6 +242,31 @@ def _negated(found: Pushed, types: Mapping[str, DataType]) -> Pushed:
     """Ask the opposite; of a dynamic value that is of another type an engine says that it does not know."""
     is_dynamic = any(types[name].kind == "dynamic" for name in columns_of(found.predicate))
     return Pushed(Not(found.predicate), exact=not is_dynamic)
+
+
+def _unless_null(node: exp.Expr) -> exp.Expr | None:
+    """Return the condition of which a null counts as false, as KQL writes ``!in`` and its like."""
+    node = node.unnest()
+    if not isinstance(node, exp.Coalesce) or len(node.expressions) != 1:
+        return None
+    filler = node.expressions[0]
+    return node.this if isinstance(filler, exp.Boolean) and not filler.this else None
+
+
+def _not_true(found: Pushed | None, types: Mapping[str, DataType]) -> Pushed | None:
+    """Ask for what does not pass a test of a column, nulls among it."""
+    if found is None or not found.exact or not isinstance(found.predicate, _OF_VALUES):
+        return None
+    column = found.predicate.column
+    return None if types[column].kind == "dynamic" else Pushed(Not(found.predicate) | IsNull(column), exact=False)
+
+
+def _other_than(subject: _Subject, value: Value, types: Mapping[str, DataType]) -> Pushed | None:
+    """Ask for another value than this, of a column whose nulls are other values, or count as some text."""
+    found = _not_true(_asked(replace(subject, null_is=None), Equals(subject.column, value)), types)
+    if found is None or subject.null_is != value:
+        return found
+    return Pushed(Not(Equals(subject.column, value)), exact=False)
 
 
 def _subject(node: exp.Expr, types: Mapping[str, DataType]) -> _Subject | None:
@@ -454,8 +488,10 @@ def _compared(node: exp.Expr, types: Mapping[str, DataType]) -> Pushed | None:
     if subject is None or (value := _value(right, subject)) is None:
         return None
     name = subject.column
-    if kind is exp.EQ:
+    if kind in (exp.EQ, exp.NullSafeEQ):
         return _asked(subject, Equals(name, value))
+    if kind is exp.NullSafeNEQ or (kind is exp.NEQ and subject.null_is is not None):
+        return _other_than(subject, value, types)
     if kind is exp.NEQ:
         equal = _asked(subject, Equals(name, value))
         return _negated(equal, types) if equal is not None and equal.exact else None
@@ -535,6 +571,11 @@ def _text(node: exp.Expr, types: Mapping[str, DataType]) -> Pushed | None:
             return _asked(subject, StartsWith(column, sought))
         case "tide_startswith_cs" | "StartsWith":
             return _asked(subject, StartsWith(column, sought, case_sensitive=True))
+        case "tide_endswith" | "tide_endswith_cs" | "tide_has_cs" | "tide_hasprefix_cs" | "tide_hassuffix_cs":
+            if not sought:
+                return None
+            found = _asked(subject, StringContains(column, sought, case_sensitive=name != "tide_endswith"))
+            return None if found is None else Pushed(found.predicate, exact=False)
         case "tide_matches" | "RegexpLike":
             found = _asked(subject, StringMatches(column, sought))
             return None if found is None else Pushed(found.predicate, exact=name == "tide_matches")

@@ -9,9 +9,12 @@ import re
 from collections.abc import Iterator
 from itertools import islice
 
+from tidelake.model.predicate import fold
+
 LETTER = r"[\p{L}\p{N}]"
 EDGE_BEFORE = r"(?:^|[^\p{L}\p{N}])"
 EDGE_AFTER = r"(?:$|[^\p{L}\p{N}])"
+_SIGNS = {"ω": "\u2126", "å": "\u212b", "θ": "ϴ", "ß": "ẞ"}  # capitals that are not the capitals of their small letters
 MAX_WAYS = 32  # ways to read one path: five dots in it; of longer ones, the longest keys and the fully nested way
 
 _NAMED_GROUP = re.compile(r"\\u[0-9A-Fa-f]{4}|\\U[0-9A-Fa-f]{8}|\\.|\(\?P?<[A-Za-z_]\w*>", re.DOTALL)
@@ -22,6 +25,21 @@ TIME_PART = re.compile(r"yyyy|yy|y|MM|M|dd|d|HH|H|hh|h|mm|m|ss|s|f{1,7}|F{1,7}|t
 def escaped(words: str) -> str:
     """Return a pattern that matches a text as it stands, in every engine's dialect."""
     return re.sub(r"([\\.^$|?*+()\[\]{}])", r"\\\1", words)
+
+
+def in_any_case(words: str) -> str:
+    """Return a pattern that matches a text whatever its case, by the meaning that scans have: see ``fold``.
+
+    Engines each have their own: for one the Kelvin sign is a k, for another a dotted capital I begins with an i.
+    """
+    return "".join(map(_letters, words))
+
+
+def _letters(letter: str) -> str:
+    small = fold(letter)
+    near = {letter, small, letter.upper(), letter.title(), small.upper(), _SIGNS.get(small, small)}
+    alike = sorted(each for each in near if len(each) == 1 and fold(each) == small)
+    return f"[{''.join(alike)}]" if len(alike) > 1 else escaped(letter)
 
 
 def duckdb_text(text: str) -> str:
@@ -52,7 +70,7 @@ def term_pattern(term: str, *, cased: bool = False, prefix: bool = False, suffix
     """Return the pattern that finds a whole term, or one that begins or ends so."""
     before = EDGE_BEFORE if term[:1].isalnum() and not suffix else ""
     after = EDGE_AFTER if term[-1:].isalnum() and not prefix else ""
-    return f"{'' if cased else '(?i)'}{before}{escaped(term)}{after}"
+    return f"{before}{escaped(term) if cased else in_any_case(term)}{after}"
 
 
 def path_ways(path: str) -> list[list[str | int]]:

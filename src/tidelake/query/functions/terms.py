@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 from sqlglot import exp
@@ -18,13 +18,15 @@ from tidelake.query.functions.patterns import (
     EDGE_BEFORE,
     LETTER,
     duckdb_text,
-    escaped,
+    in_any_case,
     spark_text,
     term_pattern,
 )
 from tidelake.query.functions.templates import Writer, literal_text, named
 
 _pattern = lru_cache(maxsize=256)(re.compile)
+_UNLIKE = re.compile("[iIkK\u0130\u212a]")  # letters whose case engines see otherwise: the Kelvin sign, the dotted I
+_DUCKDB, _SPARK = ("regexp_matches", duckdb_text), ("regexp_like", spark_text)
 
 
 def _term_duckdb(*, cased: bool = False, prefix: bool = False, suffix: bool = False) -> Writer:
@@ -44,17 +46,29 @@ def _term_duckdb(*, cased: bool = False, prefix: bool = False, suffix: bool = Fa
     return write
 
 
+def _part(function: str, test: str, quoted: Callable[[str], str], before: str = "", after: str = "") -> Writer:
+    """Look for a text whatever its case; by a pattern, where an engine's small letters are not those of scans."""
+
+    def write(nodes: Sequence[exp.Expr], texts: Sequence[str]) -> str:
+        part = literal_text(nodes[1])
+        if part is not None and _UNLIKE.search(part):
+            return f"{test}({texts[0]}, {quoted(before + in_any_case(part) + after)})"
+        return f"{function}(lower({texts[0]}), lower({texts[1]}))"
+
+    return write
+
+
 def _has_any_duckdb(nodes: Sequence[exp.Expr], texts: Sequence[str]) -> str:
     """Look for terms by one pattern; those with like edges share them, for hundreds of edges are too large for it."""
     alike: dict[tuple[bool, bool], list[str]] = {}
     for node in nodes[1:]:
         term = literal_text(node) or ""
-        alike.setdefault((term[:1].isalnum(), term[-1:].isalnum()), []).append(escaped(term))
+        alike.setdefault((term[:1].isalnum(), term[-1:].isalnum()), []).append(in_any_case(term))
     pattern = "|".join(
         f"(?:{EDGE_BEFORE if starts else ''}(?:{'|'.join(terms)}){EDGE_AFTER if ends else ''})"
         for (starts, ends), terms in alike.items()
     )
-    return f"regexp_matches({texts[0]}, {duckdb_text('(?i)' + pattern)})"
+    return f"regexp_matches({texts[0]}, {duckdb_text(pattern)})"
 
 
 def _has_all_duckdb(nodes: Sequence[exp.Expr], texts: Sequence[str]) -> str:
@@ -81,7 +95,7 @@ def _term_spark(*, cased: bool = False, prefix: bool = False, suffix: bool = Fal
     def write(nodes: Sequence[exp.Expr], texts: Sequence[str]) -> str:
         term = literal_text(nodes[1])
         if term is not None:
-            pattern = term_pattern(term, cased=cased, prefix=prefix, suffix=suffix).replace("(?i)", "(?iu)", 1)
+            pattern = term_pattern(term, cased=cased, prefix=prefix, suffix=suffix)
             return f"regexp_like({texts[0]}, {spark_text(pattern)})"
         edges = {"^%s": "" if suffix else EDGE_BEFORE, "%s$": "" if prefix else EDGE_AFTER}
         before, after = (
@@ -96,12 +110,12 @@ def _term_spark(*, cased: bool = False, prefix: bool = False, suffix: bool = Fal
 
 def _has_any_spark(nodes: Sequence[exp.Expr], texts: Sequence[str]) -> str:
     terms = [literal_text(node) or "" for node in nodes[1:]]
-    pattern = "|".join(f"(?:{term_pattern(term, cased=True)})" for term in terms)
-    return f"regexp_like({texts[0]}, {spark_text('(?iu)' + pattern)})"
+    pattern = "|".join(f"(?:{term_pattern(term)})" for term in terms)
+    return f"regexp_like({texts[0]}, {spark_text(pattern)})"
 
 
 def _has_all_spark(nodes: Sequence[exp.Expr], texts: Sequence[str]) -> str:
-    patterns = [term_pattern(literal_text(node) or "").replace("(?i)", "(?iu)", 1) for node in nodes[1:]]
+    patterns = [term_pattern(literal_text(node) or "") for node in nodes[1:]]
     return named(texts[0], " AND ".join(f"regexp_like(tide_v, {spark_text(pattern)})" for pattern in patterns), "spark")
 
 
@@ -163,17 +177,20 @@ def has_any_index(text: str, words: str) -> int:
 
 
 FUNCTIONS: tuple[Function, ...] = (
-    declare("contains", returns="bool", both="contains(lower({0}), lower({1}))"),
+    declare("contains", returns="bool", duckdb=_part("contains", *_DUCKDB), spark=_part("contains", *_SPARK)),
     declare("contains_cs", returns="bool", both="contains({0}, {1})"),
     declare(
         "startswith",
         returns="bool",
-        duckdb="starts_with(lower({0}), lower({1}))",
-        spark="startswith(lower({0}), lower({1}))",
+        duckdb=_part("starts_with", *_DUCKDB, before="^"),
+        spark=_part("startswith", *_SPARK, before="^"),
     ),
     declare("startswith_cs", returns="bool", duckdb="starts_with({0}, {1})", spark="startswith({0}, {1})"),
     declare(
-        "endswith", returns="bool", duckdb="ends_with(lower({0}), lower({1}))", spark="endswith(lower({0}), lower({1}))"
+        "endswith",
+        returns="bool",
+        duckdb=_part("ends_with", *_DUCKDB, after=r"\z"),
+        spark=_part("endswith", *_SPARK, after=r"\z"),
     ),
     declare("endswith_cs", returns="bool", duckdb="ends_with({0}, {1})", spark="endswith({0}, {1})"),
     declare("matches", returns="bool", duckdb="regexp_matches({0}, {1})", spark="regexp_like({0}, {1})"),

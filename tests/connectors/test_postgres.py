@@ -16,6 +16,8 @@ from tests.connectors.conftest import Shop
 from tidelake.connectors import latest, spooling
 from tidelake.connectors.definition import SYSTEM_COLUMNS
 from tidelake.connectors.postgres import reading
+from tidelake.connectors.postgres.connecting import connect
+from tidelake.connectors.protocol import outcome_of
 from tidelake.connectors.sources import SyncedSource
 from tidelake.lake import Lake
 
@@ -208,6 +210,47 @@ def test_long_values_that_an_update_leaves_out_are_as_they_were(shop: Shop, iden
     rows = shop.lake.table("crm.docs").latest(["id", "n", "body"]).read_all().to_pylist()
     own = shop.database.execute("SELECT id, n, body FROM docs ORDER BY id").fetchall()
     assert sorted((row["id"], row["n"], row["body"]) for row in rows) == own
+
+
+def test_a_table_that_is_altered_before_it_is_copied_is_copied_as_it_is_then(shop: Shop) -> None:
+    shop(ORDERS, SOME, "CREATE TABLE other (id int PRIMARY KEY, n int)", "INSERT INTO other VALUES (1, 2)")
+    definition = synced(shop, "public.orders", "public.other").definition
+    source = reading.PostgresSource(definition)
+    try:
+        tables = source.discover(["public.orders", "public.other"])
+        shop("ALTER TABLE orders DROP COLUMN name", "ALTER TABLE orders ADD COLUMN more int DEFAULT 3")
+        copies = source.snapshot(tables)
+        first = next(copies)
+        rows = pa.Table.from_batches(list(first.rows)).to_pylist()
+        assert tuple(first.table.columns) == ("id", "amount", "more")
+        assert [row["more"] for row in rows] == [3] * 20
+        shop("ALTER TABLE other ALTER COLUMN n TYPE bigint")  # its rows are in files that the snapshot does not see
+        with pytest.raises(tidelake.StorageError, match="altered while it was copied") as passing:
+            next(copies)
+        assert outcome_of(passing.value) == "transient"
+        again = source.snapshot(tables[1:])
+        assert pa.Table.from_batches(list(next(again).rows)).column("n").to_pylist() == [2]
+    finally:
+        source.close()
+
+
+def test_a_slot_that_a_dead_runner_still_holds_is_waited_for(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidelake.connectors.runner.PAUSE_S", (0.0, 0.01))
+    shop(ORDERS, SOME)
+    source = synced(shop)
+    slot = reading.PostgresSource(source.definition).slot
+    shop("INSERT INTO orders VALUES (77, 'late', 1)")
+    with connect(shop.url, replication="database") as holder:
+        publication = f"proto_version '1', publication_names '{slot}'"
+        holder.pgconn.exec_(f'START_REPLICATION SLOT "{slot}" LOGICAL 0/0 ({publication})'.encode())
+        with pytest.raises(tidelake.StorageError, match="is active"):
+            source.run()
+        holder.pgconn.finish()
+    shop("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE active_pid IS NOT NULL")
+    assert shop.lake.source("crm").definition.state == "running"
+    while shop.database.execute("SELECT 1 FROM pg_replication_slots WHERE active_pid IS NOT NULL").fetchone():
+        pass
+    assert source.run().changes == 1
 
 
 def test_upserts_hold_the_current_state_alone(shop: Shop) -> None:

@@ -39,6 +39,11 @@ def unreachable(words: object, **facts: object) -> StorageError:
     return StorageError(f"the source does not answer: {plain(words)}", kind="source_unreachable", **facts)
 
 
+def altered_meanwhile(table: str) -> StorageError:
+    """Return the error of a table that is to be copied again, because it was altered while that was done."""
+    return StorageError("the table was altered while it was copied", table=table, kind="table_altered")
+
+
 def plain(words: object) -> str:
     """Return a library's words on one line, without passwords."""
     return redacted(" ".join(str(words).split())[:MAX_WORDS])

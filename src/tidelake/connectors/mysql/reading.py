@@ -19,6 +19,7 @@ import pymysql
 from tidelake.catalog.protocol import now_us
 from tidelake.connectors.checking import check_columns, check_tables, lost
 from tidelake.connectors.definition import SourceDefinition
+from tidelake.connectors.failures import altered_meanwhile
 from tidelake.connectors.mysql.binlog import Binlog, Looked, Relation
 from tidelake.connectors.mysql.catalog import FILE_BITS, MyCatalog, position_of
 from tidelake.connectors.mysql.connecting import connect, database_of, told_apart
@@ -214,7 +215,7 @@ class MysqlSource:
         with told_apart():
             columns = self._my().columns(table.name)
             if tuple(columns) != tuple(table.columns):
-                raise pymysql.OperationalError(0, "the table was altered while it was copied")
+                raise altered_meanwhile(table.name)
             for batch in copied(reader, table.name, columns):
                 keys = keys_of([batch.column(name) for name in table.key])
                 yield copied_rows(batch, keys, position, at_us, epoch=self._definition.epoch)

@@ -24,6 +24,8 @@ SESSION = (
 # Classes of SQLSTATE that somebody has to do something about: authorisation, no such database, privileges, names, and
 # what a server is not configured for.
 _CONFIG = ("28", "3D", "42", "55", "0A", "22023")
+# Of those, what passes: a slot that a connection still holds, a lock that was waited for too long.
+_PASSES = ("55006", "55P03")
 _REFUSED = ("authentication failed", "no password supplied", "does not exist", "no pg_hba.conf entry", "not permitted")
 
 
@@ -51,6 +53,6 @@ def _error_of(error: psycopg.Error) -> TidelakeError:
     state, words = error.sqlstate or "", plain(error)
     if isinstance(error, psycopg.OperationalError) and not state and any(each in words for each in _REFUSED):
         return refused(f"{words}: check its address and its credentials", "the source refuses the connection")
-    if state.startswith(_CONFIG):
+    if state.startswith(_CONFIG) and state not in _PASSES:
         return refused(words, state=state)
     return unreachable(words)

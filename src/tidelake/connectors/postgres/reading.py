@@ -2,7 +2,8 @@
 
 1. A publication names the tables, and a slot remembers how far we are: both are the source's, made once.
 2. A temporary slot exports a snapshot and says at which position of the log it stands; tables are copied in it, with
-   ``COPY … (FORMAT csv)``.
+   ``COPY … (FORMAT csv)``, each locked against being altered. One that was altered since the snapshot is copied anew in
+   another: its rows would be those of one moment, and its columns of the next.
 3. Changes are looked at with ``pg_logical_slot_peek_binary_changes``, committed in the lake, and only then forgotten
    with ``pg_replication_slot_advance``. Killed in between, the same changes come again, and are in already.
 
@@ -22,6 +23,7 @@ from psycopg import sql
 from tidelake.catalog.protocol import now_us
 from tidelake.connectors.checking import check_columns, check_tables, lost
 from tidelake.connectors.definition import SourceDefinition
+from tidelake.connectors.failures import altered_meanwhile
 from tidelake.connectors.postgres.catalog import PgCatalog
 from tidelake.connectors.postgres.connecting import connect, told_apart
 from tidelake.connectors.postgres.copying import copied
@@ -111,9 +113,8 @@ class PostgresSource:
             position, name = self._exported(exporter)
             for table in tables:
                 with told_apart(), connect(self._definition.url) as reader:
-                    reader.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-                    reader.execute(sql.SQL("SET TRANSACTION SNAPSHOT {}").format(sql.Literal(name)))
-                    yield TableCopy(table, position, self._rows(reader, table, position))
+                    described = self._locked(reader, table.name, name)
+                    yield TableCopy(described, position, self._rows(reader, described, position))
         finally:
             exporter.close()
 
@@ -227,6 +228,21 @@ class PostgresSource:
         assert name is not None
         high, _, low = point.decode().partition("/")
         return (int(high, 16) << 32) + int(low, 16), name.decode()
+
+    def _locked(self, reader: psycopg.Connection[Any], table: str, snapshot: str) -> SourceTable:
+        """Have a connection see a table as it was in a snapshot, and return it; nobody alters it as long as that reads.
+
+        The lock comes before the snapshot, so that nothing can happen between. It is not taken before the snapshot is
+        made: that waits for open transactions, and one of them may wait for the lock.
+        """
+        reader.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        lock = sql.SQL("LOCK TABLE {} IN ACCESS SHARE MODE").format(sql.Identifier(*table.split(".", 1)))
+        reader.execute(lock)
+        reader.execute(sql.SQL("SET TRANSACTION SNAPSHOT {}").format(sql.Literal(snapshot)))
+        if PgCatalog(reader).shape(table) != self._pg().shape(table):
+            raise altered_meanwhile(table)
+        (described,) = self.discover([table])
+        return described
 
     def _rows(self, reader: psycopg.Connection[Any], table: SourceTable, position: int) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a table as changes that stand right before a position."""

@@ -171,13 +171,13 @@ def test_kills_of_the_runner_lose_and_double_nothing_of_ferretdb(tmp_path: Path)
         client.close()
 
 
-def runner_of(folder: Path) -> str:
+def runner_of(folder: Path, source: str = "crm") -> str:
     """Return a program that syncs for ever."""
     return (
         "import tidelake, tidelake.connectors.runner as r; r.PAUSE_S = (0.05, 0.2)\n"
         f"lake = tidelake.connect({str(folder / 'lake')!r})\n"
         "while True:\n"
-        "    try: lake.source('crm').run(follow=True)\n"
+        f"    try: lake.source({source!r}).run(follow=True)\n"
         "    except tidelake.TidelakeError as error: print(error, flush=True)\n"
     )
 

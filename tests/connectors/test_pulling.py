@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -35,7 +36,7 @@ def endpoint(answer: Callable[[str, dict[str, list[str]], Any], Answer]) -> Iter
             status, headers, body = answer(parts.path, parse_qs(parts.query), self.headers)
             data = orjson.dumps(body)
             self.send_response(status)
-            for name, value in {**headers, "Content-Length": str(len(data))}.items():
+            for name, value in {"Content-Length": str(len(data)), **headers}.items():
                 self.send_header(name, value)
             self.end_headers()
             self.wfile.write(data)
@@ -193,3 +194,57 @@ def test_endpoints_that_lead_elsewhere_or_answer_nonsense_are_refused(lake: Lake
         with pytest.raises(tidelake.InvalidInputError):
             lake.sync("https://example.org/x", into="bad", **options)
     assert "bad" not in registry.names(lake.store)
+
+
+def test_a_secret_that_cannot_be_sent_is_shown_nowhere(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHOP_TOKEN", "s3cret\n")  # as of a file that was read whole
+    with endpoint(prometheus) as where:
+        with pytest.raises(tidelake.InvalidInputError, match="ends of lines") as refused:
+            lake.sync(f"http://{where}/x", into="shop", headers={"Authorization": "Bearer ${SHOP_TOKEN}"})
+        with pytest.raises(tidelake.InvalidInputError) as other:
+            lake.sync(f"http://x:${{SHOP_TOKEN}}@{where}/x", into="other")
+    for shown in (refused, other):
+        assert "s3cret" not in "".join(traceback.format_exception(shown.value)) + repr(shown.value)
+    assert lake.source("shop").definition.state == "disabled"
+    assert "s3cret" not in str(lake.sources().to_pylist()) + repr(lake.source("shop").definition)
+
+
+def test_a_secret_in_an_address_is_sent_as_it_is_whatever_characters_it_has(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHOP_TOKEN", "a b&c=%20#")
+    sent: list[str] = []
+
+    def answer(path: str, asked: dict[str, list[str]], headers: Any) -> Answer:
+        sent.extend(asked["token"])
+        return 200, {}, []
+
+    with endpoint(answer) as where:
+        puller = pulled(lake, f"http://{where}/x?token=${{SHOP_TOKEN}}")
+        puller.pull(Window(T0, T0 + MINUTE_US), moves=True)
+    assert sent == ["a b&c=%20#"]
+
+
+def test_answers_that_are_cut_off_or_refused_are_told_apart(lake: Lake) -> None:
+    answers: dict[str, Answer] = {
+        "/cut": (200, {"Content-Length": "1000"}, []), "/busy": (503, {}, []), "/bad": (400, {}, []),
+    }  # fmt: skip
+    with endpoint(lambda path, asked, headers: answers[path]) as where:
+        for path, error in {"/cut": tidelake.StorageError, "/busy": tidelake.StorageError,
+                            "/bad": tidelake.InvalidInputError}.items():  # fmt: skip
+            puller = pulled(lake, f"http://{where}{path}", path.strip("/"))
+            with pytest.raises(error):
+                fetch(puller._definition, Window(T0, T0 + MINUTE_US))
+
+
+def test_a_window_is_fetched_once_its_rows_have_had_time_to_arrive(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    ahead_us = {"at once": 0, "by default": 10_000_000, "later": 90_000_000}
+    given = {"at once": {"delay": "0s"}, "by default": {}, "later": {"delay": "90s"}}
+    for name, delay_us in ahead_us.items():
+        puller = pulled(lake, "prometheus://127.0.0.1:1", name.replace(" ", "_"), **given[name])
+        monkeypatch.setattr(pulling, "now_us", lambda until=T0 + delay_us: until - 1)
+        assert list(puller.due()) == []
+        monkeypatch.setattr(pulling, "now_us", lambda until=T0 + delay_us: until)
+        assert list(puller.due()) == [Window(T0 - MINUTE_US, T0)]
+    with pytest.raises(tidelake.InvalidInputError, match="delay"):
+        lake.sync("prometheus://127.0.0.1:1", into="bad", delay="2d")

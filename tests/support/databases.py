@@ -1,8 +1,9 @@
 """Start servers of other databases that sources sync from: MariaDB, FerretDB, Prometheus.
 
 They are programs of their own. Where one is not installed its tests are skipped, unless ``installs``: then it is
-installed by the system's packages (MariaDB, Prometheus), or built from its Go module into a folder of the user's cache
-(FerretDB). Each server is one process in a temporary folder, on loopback. It does not share a server between test runs.
+installed by the system's packages (MariaDB), or built from its Go module into a folder of the user's cache (FerretDB).
+Prometheus is unpacked from the system's package. Each server is one process in a temporary folder, on loopback. It does
+not share a server between test runs.
 """
 
 from __future__ import annotations
@@ -16,12 +17,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import pymongo
 import pymongo.errors
 import pymysql
 import pytest
 
+from tests.support.outside import prometheus_2
 from tests.support.servers import free_ports, running, temporary_folder, wait_until
 
 FERRETDB = "v1.24.2"
@@ -101,6 +104,32 @@ def ferretdb_machine(*, installs: bool = False) -> Iterator[Machine]:
                 client.admin.command("ping")
 
         machine = Machine(command, folder, url, answers, pymongo.errors.PyMongoError, {})
+        machine.start()
+        try:
+            yield machine
+        finally:
+            machine.kill()
+
+
+@contextmanager
+def prometheus_machine() -> Iterator[Machine]:
+    """Run Prometheus, which scrapes itself every second, and yield what can kill and start it."""
+    program = prometheus_2()
+    with temporary_folder() as folder:
+        (port,) = free_ports(1)
+        where = f"127.0.0.1:{port}"
+        scraped = (
+            f"scrape_configs: [{{job_name: own, scrape_interval: 1s, static_configs: [{{targets: ['{where}']}}]}}]"
+        )
+        (folder / "config.yml").write_text(scraped)
+        command = [str(program), f"--config.file={folder}/config.yml", f"--storage.tsdb.path={folder}/data"]
+
+        def answers() -> None:
+            with urlopen(f"http://{where}/-/ready", timeout=2):
+                pass
+
+        command += [f"--web.listen-address={where}"]
+        machine = Machine(command, folder, f"prometheus://{where}", answers, OSError, {})
         machine.start()
         try:
             yield machine

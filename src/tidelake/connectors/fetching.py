@@ -7,6 +7,7 @@ followed on the same host only, and redirects not at all, since headers carry se
 
 from __future__ import annotations
 
+import http.client
 import re
 import urllib.error
 import urllib.request
@@ -19,11 +20,13 @@ from urllib.parse import parse_qsl, quote, urlencode, urljoin, urlsplit
 import orjson
 
 from tidelake.connectors.definition import SourceDefinition, expanded
+from tidelake.connectors.failures import unreachable
 from tidelake.errors import InvalidInputError, StorageError, UnavailableError
 
 TIMEOUT_S = 30.0
 MAX_BYTES = 64 << 20  # of one answer
 MAX_PAGES = 1_000  # of one window
+REFUSALS = (400, 401, 403, 404)  # of what is asked, or of who asks: the next window would be refused too
 SENTRY_FIELDS = "id,timestamp,title,message,level,project,environment,release,transaction,event.type,user.display"
 SAMPLES = {"ts": "timestamp", "name": "string", "value": "real", "labels": "dynamic"}
 
@@ -138,22 +141,33 @@ def _next(address: str, answer: Any, headers: Mapping[str, str], options: Mappin
 
 def _get(address: str, options: Mapping[str, Any]) -> tuple[Any, Mapping[str, str]]:
     headers = {str(name): expanded(str(value)) for name, value in dict(options.get("headers") or {}).items()}
-    request = urllib.request.Request(expanded(address), headers={"Accept": "application/json", **headers})
     try:
+        request = urllib.request.Request(
+            expanded(address, quoting=True), headers={"Accept": "application/json", **headers}
+        )
         with urllib.request.build_opener(_NoRedirects).open(request, timeout=TIMEOUT_S) as answer:
             data = answer.read(MAX_BYTES + 1)
             told = {name.lower(): value for name, value in answer.headers.items()}
     except urllib.error.HTTPError as error:
         error.close()
-        if error.code in (401, 403, 404) or 300 <= error.code < 400:
+        if error.code in REFUSALS or 300 <= error.code < 400:
             raise InvalidInputError(
                 "the endpoint refuses: check its address and its credentials", status=error.code, kind="source_refused"
             ) from error
         raise StorageError("the endpoint does not answer well", status=error.code, kind="source_unreachable") from error
-    except (OSError, ValueError) as error:
-        raise StorageError(f"the endpoint does not answer: {error}", kind="source_unreachable") from error
+    except (ValueError, http.client.InvalidURL):  # its words, and of its causes, have the secrets
+        raise InvalidInputError(
+            "the address or a header cannot be sent: look for spaces and ends of lines in it, and in the variables "
+            "that it names", kind="bad_url",
+        ) from None  # fmt: skip
+    except http.client.HTTPException as error:  # an answer that was cut off
+        raise unreachable(type(error).__name__) from error
+    except OSError as error:
+        raise unreachable(error) from error
     if len(data) > MAX_BYTES:
         raise UnavailableError("an answer is too large: use a shorter schedule", bytes=MAX_BYTES, kind="too_large")
+    if len(data) < int(told.get("content-length") or 0):
+        raise unreachable("its answer was cut off", bytes=len(data))
     try:
         return orjson.loads(data), told
     except ValueError as error:

@@ -31,6 +31,8 @@ from tidelake.write.append import append
 from tidelake.write.create import create_table
 
 SCHEDULE = "1m"
+# How long after its end a window is fetched: a scrape has the time at which it began, and may take 10 s by default.
+DELAYS = {"prometheus": "10s"}
 TRIES = 3  # of one window
 PAUSE_S = 0.2
 LOOK_S = 5.0  # between looks for windows that are due
@@ -92,7 +94,7 @@ class Puller:
 
     def due(self, now: int | None = None) -> Iterator[Window]:
         """Yield the windows that have passed and were not tried yet, from the one before the source was made."""
-        end = (now_us() if now is None else now) // self._step_us * self._step_us
+        end = (now_us() - delay_us(self._definition) if now is None else now) // self._step_us * self._step_us
         last = self._position()
         start = self._first_us if last is None else last
         for at in range(start, end, self._step_us):
@@ -177,6 +179,15 @@ def schedule_us(definition: SourceDefinition) -> int:
     found = duration_us(str(definition.options.get("schedule") or SCHEDULE))
     if not 1_000_000 <= found <= 86_400_000_000:
         raise InvalidInputError("a schedule is between 1s and 1d", kind="bad_schedule")
+    return found
+
+
+def delay_us(definition: SourceDefinition) -> int:
+    """Return how long after its end a window is fetched, in microseconds: so long rows of it may arrive late."""
+    given = str(definition.options.get("delay", DELAYS.get(definition.kind, "0s")))
+    found = 0 if given in ("0", "0s") else duration_us(given)
+    if found > 86_400_000_000:
+        raise InvalidInputError("a delay is at most 1d", kind="bad_schedule")
     return found
 
 

@@ -20,7 +20,7 @@ from tidelake.connectors.definition import LSN, SourceDefinition, kind_of, targe
 from tidelake.connectors.fetching import address_of
 from tidelake.connectors.kinds import open_source
 from tidelake.connectors.latest import is_synced
-from tidelake.connectors.pulling import PULLED, TABLES, run_pull, schedule_us
+from tidelake.connectors.pulling import PULLED, TABLES, delay_us, run_pull, schedule_us
 from tidelake.connectors.registry import SourceStatus
 from tidelake.connectors.runner import Runner, SyncReport
 from tidelake.connectors.system_columns import epoch_of
@@ -151,6 +151,7 @@ def _define_pulled(
 ) -> SyncedSource:
     """Keep a source that is pulled: it fills one table."""
     schedule_us(probe)
+    delay_us(probe)
     address_of(probe)
     targets = target_tables(tables or [TABLES[probe.kind]], into)
     if len(targets) != 1:

@@ -17,6 +17,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -252,26 +253,30 @@ class Committer:
     ) -> tuple[list[pa.RecordBatch], pa.Table | None]:
         """Return what is left of changes when only the last of each key counts: rows, and keys that are no more."""
         key = tuple(handle.snapshot.settings["key"])
-        last: dict[str, tuple[int, int]] = {}  # by key, where its last change is
-        emptied: pa.Table | None = None
-        for number, each in enumerate(pieces):
-            if each.rows.column(OP)[0].as_py() == TRUNCATE:
-                emptied, last = latest_keys(handle, key), {}
-            else:
-                last.update((text, (number, row)) for row, text in enumerate(each.rows.column(PK).to_pylist()))
-        batches, gone = list[pa.RecordBatch](), list[pa.Table]()
-        for number, each in enumerate(pieces):
-            if each.rows.column(OP)[0].as_py() == TRUNCATE:
-                continue
-            rows = np.array(sorted(row for at, row in last.values() if at == number), np.int64)
-            kept = each.rows.take(pa.array(rows, pa.int64()))
+        turns = [number for number, each in enumerate(pieces) if each.rows.column(OP)[0].as_py() == TRUNCATE]
+        emptied = latest_keys(handle, key) if turns else None
+        pieces = pieces[turns[-1] + 1 :] if turns else pieces
+        texts = pa.chunked_array([chunk for each in pieces for chunk in each.rows.column(PK).chunks], pa.string())
+        last = _last_of_each(texts)
+        batches, gone, start = list[pa.RecordBatch](), list[pa.Table](), 0
+        for each in pieces:
+            end = start + each.rows.num_rows
+            rows = last[np.searchsorted(last, start) : np.searchsorted(last, end)] - start
+            kept, start = each.rows.take(pa.array(rows)), end
             is_gone = pc.equal(kept.column(OP), DELETE)
             batches += _batches(kept.filter(pc.invert(is_gone)))
             gone.append(kept.filter(is_gone).select(list(key)))
         if emptied is not None:
-            again = pa.array(list(last), pa.string())
-            gone.append(emptied.filter(pc.invert(pc.is_in(emptied.column(PK), value_set=again))).select(list(key)))
+            gone.append(emptied.filter(pc.invert(pc.is_in(emptied.column(PK), value_set=texts))).select(list(key)))
         return batches, pa.concat_tables(gone, promote_options="permissive") if gone else None
+
+
+def _last_of_each(texts: pa.ChunkedArray) -> npt.NDArray[np.int64]:
+    """Return where each text stands for the last time, in order."""
+    coded = texts.combine_chunks().dictionary_encode()
+    last = np.empty(len(coded.dictionary), np.int64)
+    last[coded.indices.to_numpy()] = np.arange(len(coded))  # of several, the last stays
+    return np.sort(last)
 
 
 def _is_read_again(schema: Schema, effect: Effect) -> bool:

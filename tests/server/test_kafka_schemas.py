@@ -9,13 +9,14 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry import SchemaRegistryClient, header_schema_id_serializer
 from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
@@ -48,6 +49,7 @@ ORDER = {
 FIELD = descriptor_pb2.FieldDescriptorProto
 
 
+@cache
 def visit_class() -> Any:
     """Make the class of a message, as protoc would: nested ones before and in it, and well-known types."""
     file = descriptor_pb2.FileDescriptorProto(
@@ -189,6 +191,37 @@ def test_messages_with_schemas_are_rows_with_their_types(
         assert len(lake.table("shop.orders_quarantine").history()) < 1 + len(bad)  # set aside together
 
 
+def test_schemas_may_be_named_in_headers(
+    tmp_path: Path, brokers: str, registry: str, client: SchemaRegistryClient
+) -> None:
+    topic, in_header = f"headed-{secrets.token_hex(4)}", {"schema.id.serializer": header_schema_id_serializer}
+    made = visit_class()
+    serializers = (
+        (AvroSerializer(client, json.dumps(ORDER), conf=in_header), order),
+        (ProtobufSerializer(made, client, in_header), lambda n: made(n=n, words=["a"])),
+    )
+    producer = Producer({"bootstrap.servers": brokers, "linger.ms": 5})
+    for n in range(30):
+        write, value = serializers[n % 2]
+        headers: list[tuple[str, Any]] = [("other", b"x")]
+        body = write(value(n), SerializationContext(f"{topic}-{n % 2}", MessageField.VALUE, headers))
+        assert headers[1][0] == "__value_schema_id"
+        assert not bytes(body or b"").startswith(b"\0\0\0")
+        producer.produce(topic, body, partition=n % 4, headers=headers)
+    unknown: list[tuple[str, Any]] = [("__value_schema_id", b"\1" + b"\xff" * 16)]
+    producer.produce(topic, b"{}", partition=0, headers=unknown)
+    producer.produce(topic, b'{"n": 30}', partition=0, headers=[("__value_schema_id", b"of another kind")])
+    assert producer.flush(30) == 0
+    folder = tmp_path / "lake"
+    with serving(folder, "--kafka", brokers, "--kafka-topics", f"{topic}=a.b", "--kafka-registry", registry):
+        eventually(lambda: asked(folder, "select count(*) c, count(distinct n) d from a.b"), [{"c": 31, "d": 31}])
+        eventually(
+            lambda: asked(folder, "select reason from a.b_quarantine"),
+            [{"reason": "the registry has no schema ffffffff-ffff-ffff-ffff-ffffffffffff"}],
+        )
+    assert asked(folder, "select price from a.b where n = 4") == [{"price": Decimal("19.99")}]
+
+
 def test_what_is_set_aside_comes_once_and_in_few_commits(tmp_path: Path) -> None:
     values = [b'{"ts": "2026-01-01T00:00:00Z", "n": 1}', *(b"bad %d" % n for n in range(2500))]
     several = messages_of(values, [("t", 0, n) for n in range(len(values))], [1] * len(values))
@@ -222,7 +255,7 @@ def test_a_registry_that_is_away_is_not_the_messages_fault() -> None:
 def test_hostile_schemas_and_messages_are_only_bad() -> None:
     deep = descriptor_pb2.FileDescriptorProto(name="d.proto", syntax="proto3")
     deep.message_type.add(name="D").field.add(name="d", number=1, type=FIELD.TYPE_MESSAGE, label=1, type_name=".D")
-    known = {
+    known: dict[int | str, Registered] = {
         1: Registered("AVRO", "no json"),
         2: Registered("AVRO", '{"type": "record"}'),
         3: Registered("PROTOBUF", "!"),

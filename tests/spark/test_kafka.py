@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import secrets
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
@@ -15,6 +17,7 @@ from confluent_kafka import Producer
 
 import tidelake
 from tests.support.brokers import mock_brokers
+from tests.support.registry import schema_registry
 from tidelake.cli.main import main
 from tidelake.errors import NotFoundError
 from tidelake.spark import kafka
@@ -40,8 +43,22 @@ def produce(brokers: str, topic: str, numbers: range, *others: bytes) -> None:
     assert producer.flush(30) == 0
 
 
-def run(lake: tidelake.Lake, brokers: str, topic: str, spark: SparkSession) -> None:
-    kafka.stream_kafka(lake, brokers, {topic: "obs.events"}, every=None, spark=spark).awaitTermination(120)
+def produce_with_schemas(brokers: str, topic: str, registry: str, n: int) -> None:
+    """Send two messages of Avro, of which one names its schema itself and the other in a header."""
+    schema = {"type": "record", "name": "N", "fields": [{"name": "n", "type": "long"}]}
+    told = httpx.post(f"{registry}/subjects/n/versions", json={"schema": json.dumps(schema)}).json()
+    producer = Producer({"bootstrap.servers": brokers})
+    first, second = (bytes([(n & 63) << 1 | 128, n >> 6]) for n in (n, n + 1))
+    producer.produce(topic, b"\0" + told["id"].to_bytes(4, "big") + first, partition=0)
+    name = b"\1" + uuid.UUID(told["guid"]).bytes
+    producer.produce(topic, second, partition=1, headers=[("__value_schema_id", name)])
+    assert producer.flush(30) == 0
+
+
+def run(lake: tidelake.Lake, brokers: str, topic: str, spark: SparkSession, registry: str | None = None) -> None:
+    at = None if registry is None else {"url": registry}
+    tables = {topic: "obs.events"}
+    kafka.stream_kafka(lake, brokers, tables, every=None, spark=spark, registry=at).awaitTermination(120)
 
 
 def numbers(lake: tidelake.Lake) -> list[Any]:
@@ -59,8 +76,10 @@ def test_messages_are_in_once_however_often_a_query_runs(tmp_path: Path, brokers
         assert aside == [{"record": "not json"}]
         run(lake, brokers, topic, spark)  # it begins where the table is
         produce(brokers, topic, range(301, 350))
-        run(lake, brokers, topic, spark)
-        assert numbers(lake) == list(range(350))
+        with schema_registry() as registry:
+            produce_with_schemas(brokers, topic, registry, 350)
+            run(lake, brokers, topic, spark, registry)
+        assert numbers(lake) == list(range(352))
 
 
 def test_a_batch_that_comes_again_changes_nothing(tmp_path: Path) -> None:

@@ -20,7 +20,10 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-FRAMED = b"\0"  # the first byte of a message that names its schema; JSON never begins so
+FRAMED = (b"\0", b"\1")  # the first byte of a message that names its schema; JSON never begins so
+SCHEMA_HEADER = "__value_schema_id"  # in which a message may name it instead, by the same bytes
+
+Headers: TypeAlias = Mapping[str, str | bytes | None] | Sequence[tuple[str, str | bytes | None]]
 
 _BYTES = pa.large_binary()
 _LINE_END = pa.scalar(b"\n", _BYTES)
@@ -77,6 +80,14 @@ class Messages:
         return (self.values, self.topics, self.partitions, self.offsets, self.times_us)
 
 
+def framed(value: bytes | None, headers: Headers | None) -> bytes | None:
+    """Return a message as it would be if it named its schema itself, where a header of it does."""
+    if not value or not headers:
+        return value
+    named = dict(headers).get(SCHEMA_HEADER)
+    return named + value if isinstance(named, bytes) and named.startswith(FRAMED) else value
+
+
 def messages_of(
     values: Sequence[bytes | None],
     places: Sequence[tuple[str, int, int]],
@@ -130,7 +141,7 @@ def parsed(messages: Messages, time: str | None, decoder: Decoder | None = None)
     if not len(at):
         return Parsed(pa.array([], _BYTES), at), []
     values = messages.values if len(at) == len(messages) else messages.values.take(pa.array(at))
-    if decoder is not None and pc.any(pc.starts_with(values, FRAMED)).as_py():
+    if decoder is not None and any(pc.any(pc.starts_with(values, first)).as_py() for first in FRAMED):
         return _as_dicts(messages, at, time, decoder)
     return _as_lines(messages, values, at, time)
 

@@ -4,6 +4,9 @@
 
     00 | schema's id, 4 bytes, big endian | Avro's binary encoding, or JSON
     00 | schema's id                      | indexes of the message in its file | protobuf
+    01 | schema's GUID, 16 bytes          | the rest as above
+
+What stands before the message itself may be in a header of it: ``messages.framed`` puts it back.
 
 A schema is asked for once and then kept: what an id means never changes. Values keep their types: times, dates,
 decimals and bytes are what they were. A message whose schema is not known, or that is not what its schema says, is bad;
@@ -16,6 +19,7 @@ import base64
 import io
 import json
 import threading
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -26,9 +30,11 @@ import orjson
 from tidelake.errors import UnavailableError
 from tidelake.ingest.messages import BadMessage
 
-HEAD_BYTES = 5
+ID_BYTES, GUID_BYTES = 4, 16  # after the first byte, which tells which of them it is
 MAX_NESTED = 100  # messages in messages
 MAX_INDEXES = 64  # of a message in messages in a file
+
+Name: TypeAlias = int | str  # of a schema: its id, or its GUID
 
 _Read: TypeAlias = Callable[[memoryview], Any]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -47,36 +53,38 @@ class Registered:
 
 
 class NoSuchSchema(LookupError):
-    """A registry does not know an id."""
+    """A registry does not know a schema."""
 
 
 class RegisteredDecoder:
     """Decodes messages by the schemas of a registry. It may be used by several threads."""
 
-    def __init__(self, fetch: Callable[[int], Registered]) -> None:
+    def __init__(self, fetch: Callable[[Name], Registered]) -> None:
         self._fetch = fetch
-        self._known: dict[int, _Read] = {}
+        self._known: dict[Name, _Read] = {}
         self._lock = threading.Lock()
 
     def decode(self, value: bytes) -> dict[str, Any]:
         """Return a message as a row; BadMessage if there is none in it."""
-        if len(value) < HEAD_BYTES:
+        end = 1 + (GUID_BYTES if value.startswith(b"\1") else ID_BYTES)
+        if len(value) < end:
             raise BadMessage("too short to name a schema")
-        number = int.from_bytes(value[1:HEAD_BYTES], "big")
-        row = self._reader(number)(memoryview(value)[HEAD_BYTES:])
+        named = value[1:end]
+        name: Name = int.from_bytes(named, "big") if len(named) == ID_BYTES else str(uuid.UUID(bytes=named))
+        row = self._reader(name)(memoryview(value)[end:])
         if not isinstance(row, dict):
-            raise BadMessage(f"schema {number} is not of a record")
+            raise BadMessage(f"schema {name} is not of a record")
         return row
 
-    def _reader(self, number: int) -> _Read:
-        read = self._known.get(number)
+    def _reader(self, name: Name) -> _Read:
+        read = self._known.get(name)
         if read is None:
             with self._lock:
                 try:
-                    schema = self._fetch(number)
+                    schema = self._fetch(name)
                 except NoSuchSchema:
-                    raise BadMessage(f"the registry has no schema {number}") from None
-                read = self._known[number] = _READERS.get(schema.kind, _unknown)(schema)
+                    raise BadMessage(f"the registry has no schema {name}") from None
+                read = self._known[name] = _READERS.get(schema.kind, _unknown)(schema)
         return read
 
 

@@ -32,7 +32,7 @@ from tidelake.errors import (
     redacted,
 )
 from tidelake.handle.lake_handle import LakeHandle
-from tidelake.ingest.messages import Decoder, messages_of
+from tidelake.ingest.messages import Decoder, framed, messages_of
 from tidelake.model.snapshot import RecordOffset
 from tidelake.server.refusals import failure_of
 from tidelake.write.messages import positions_of, store_messages, stream_of
@@ -117,7 +117,7 @@ class KafkaFeed:
             consumer.subscribe(list(self._settings.tables), on_assign=self._assigned, on_revoke=self._revoked)
             while not self._stopping.is_set():
                 messages = consumer.consume(MAX_MESSAGES, POLL_S)
-                for group in _groups(messages):
+                for group in _groups(messages, has_schemas=self._settings.decoder is not None):
                     self._take(consumer, group)
         finally:
             self._positions.clear()
@@ -210,7 +210,7 @@ class KafkaFeed:
             consumer.seek(TopicPartition(*place, OFFSET_BEGINNING if last < 0 else last + 1))
 
 
-def _groups(messages: Sequence[Any]) -> Iterator[dict[_Place, list[_Message]]]:
+def _groups(messages: Sequence[Any], *, has_schemas: bool) -> Iterator[dict[_Place, list[_Message]]]:
     """Part messages by partition, in groups that are not too large for a commit."""
     group: dict[_Place, list[_Message]] = {}
     size = 0
@@ -220,7 +220,7 @@ def _groups(messages: Sequence[Any]) -> Iterator[dict[_Place, list[_Message]]]:
             if error.code() != KafkaError._PARTITION_EOF:
                 raise KafkaException(error)
             continue
-        value = message.value() or b""
+        value = (framed(message.value(), message.headers()) if has_schemas else message.value()) or b""
         kind, at_ms = message.timestamp()
         at_us = None if kind == TIMESTAMP_NOT_AVAILABLE else at_ms * 1000
         group.setdefault((message.topic(), message.partition()), []).append(_Message(value, message.offset(), at_us))

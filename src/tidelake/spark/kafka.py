@@ -65,6 +65,7 @@ def stream_kafka(
     told = {
         "client": json.dumps(client),
         "topics": json.dumps(list(tables)),
+        "has_schemas": json.dumps(decoder is not None),
         "starts": _starts(handle, partitions_of_topics(client, list(tables)), tables, group),
     }
 

@@ -17,6 +17,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.types import StructType
 
 from tidelake.errors import NotFoundError, StorageError
+from tidelake.ingest.messages import framed
 from tidelake.spark.lines import ReadLimit, SupportsTriggerAvailableNow
 
 NAME = "tidelake_kafka"
@@ -62,6 +63,7 @@ class KafkaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._client: dict[str, Any] = json.loads(options["client"])
         self._topics: list[str] = json.loads(options["topics"])
         self._starts: dict[str, int] = json.loads(options["starts"])
+        self._has_schemas: bool = json.loads(options["has_schemas"])
         self._last: dict[str, int] | None = None
 
     def initialOffset(self) -> dict[str, int]:
@@ -92,7 +94,7 @@ class KafkaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Range)
-        return _read(self._client, partition)
+        return _read(self._client, partition, self._has_schemas)
 
     def commit(self, end: dict[str, int]) -> None:
         """Do nothing: the table records how far it is."""
@@ -141,7 +143,7 @@ def _settings(client: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _read(client: Mapping[str, Any], part: Range) -> Iterator[pa.RecordBatch]:
+def _read(client: Mapping[str, Any], part: Range, has_schemas: bool) -> Iterator[pa.RecordBatch]:
     consumer = Consumer(_settings(client))
     try:
         consumer.assign([TopicPartition(part.topic, part.partition, part.start)])
@@ -158,7 +160,8 @@ def _read(client: Mapping[str, Any], part: Range) -> Iterator[pa.RecordBatch]:
                     break
                 kind, at_ms = message.timestamp()
                 at_us = None if kind == TIMESTAMP_NOT_AVAILABLE else at_ms * 1000
-                rows.append((offset, at_us, message.value()))
+                value = framed(message.value(), message.headers()) if has_schemas else message.value()
+                rows.append((offset, at_us, value))
                 is_open = offset + 1 < part.end
             if rows and (len(rows) >= ROWS or not is_open):
                 yield _batch(part, rows)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tidelake.errors import InvalidInputError, UnavailableError, redacted
-from tidelake.ingest.registered import NoSuchSchema, Registered, RegisteredDecoder
+from tidelake.ingest.registered import Name, NoSuchSchema, Registered, RegisteredDecoder
 
 ANSWER_S = 10.0
 NOT_FOUND = 404
@@ -26,33 +26,40 @@ def decoder_of(options: Mapping[str, str]) -> RegisteredDecoder:
             "messages with schemas need the extra kafka: pip install 'tidelake[kafka]'", kind="not_installed"
         ) from error
     try:
-        client = SchemaRegistryClient({"timeout": ANSWER_S, "max.retries": 1, **options})
+        plain, serialized = (SchemaRegistryClient({"timeout": ANSWER_S, "max.retries": 1, **options}) for _ in range(2))
     except (TypeError, ValueError, KeyError, OSError) as error:
         raise InvalidInputError(
             "bad options of a schema registry", reason=redacted(str(error)), kind="bad_registry"
         ) from None
-    return RegisteredDecoder(_Fetching(client).schema)
+    return RegisteredDecoder(_Fetching(plain, serialized).schema)
 
 
 class _Fetching:
-    """Schemas by their number, with all that they refer to."""
+    """Schemas by their number or GUID, with all that they refer to.
 
-    def __init__(self, client: Any) -> None:
-        self._client = client
+    A client keeps what it was told by the number alone, whatever form it asked for: protobuf has a client of its own.
+    """
 
-    def schema(self, number: int) -> Registered:
-        found = self._asked(self._client.get_schema, number)
+    def __init__(self, plain: Any, serialized: Any) -> None:
+        self._plain, self._serialized = plain, serialized
+
+    def schema(self, name: Name) -> Registered:
+        found = self._named(self._plain, name)
         if found.schema_type == "PROTOBUF":
-            found = self._asked(self._client.get_schema, number, fmt="serialized")
+            found = self._named(self._serialized, name, fmt="serialized")
         return self._whole(found, 0)
+
+    def _named(self, client: Any, name: Name, **more: str) -> Any:
+        return self._asked(client.get_schema if isinstance(name, int) else client.get_schema_by_guid, name, **more)
 
     def _whole(self, schema: Any, depth: int) -> Registered:
         if depth > MAX_REFERENCES:
             raise NoSuchSchema
-        form = "serialized" if schema.schema_type == "PROTOBUF" else None
+        is_protobuf = schema.schema_type == "PROTOBUF"
+        client, form = (self._serialized, "serialized") if is_protobuf else (self._plain, None)
         others = []
         for each in schema.references or ():
-            other = self._asked(self._client.get_version, each.subject, each.version, fmt=form)
+            other = self._asked(client.get_version, each.subject, each.version, fmt=form)
             others.append((each.name, self._whole(other.schema, depth + 1)))
         return Registered(schema.schema_type or "AVRO", schema.schema_str, tuple(others))
 

@@ -141,6 +141,11 @@ class Meters:
         if errors:
             log.warning("not stored table=%s requests=%d: %s", table, len(errors), redacted(str(errors[0])))
 
+    def not_tried(self, kind: str, count: int) -> None:
+        """Count requests that were refused because those before them could not be stored."""
+        if count:
+            self._failed.labels(kind).inc(count)
+
     def defect(self, where: str, error: BaseException) -> None:
         """Count and log an error that should not happen."""
         self._defects.labels(where).inc()

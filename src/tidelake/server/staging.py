@@ -8,7 +8,8 @@ Each table, or user of a table, has a lane. What waits in it is committed as one
 
 A lane commits up to two groups at a time, in threads; what arrives meanwhile waits for the next. Everything here but
 the commits themselves happens in the event loop's thread, so there are no locks. A commit that fails fails its own
-requests only; whoever sends them again finds the lane as it was. It does not know protocols.
+requests only; but where the catalog or the store is away, what waits in the lane is told so too, and nobody waits for
+longer than one deadline. Whoever sends again finds the lane as it was. It does not know protocols.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ from typing import NamedTuple
 
 from tidelake.errors import (
     AlreadyExistsError,
+    CommitUnknownError,
     NotFoundError,
+    StorageError,
     TidelakeError,
     UnavailableError,
 )
@@ -34,7 +37,7 @@ from tidelake.handle.table_handle import TableHandle
 from tidelake.ingest import ReadOptions
 from tidelake.model.settings import SHARED, USER
 from tidelake.model.snapshot import RecordOffset
-from tidelake.server.call import Load, Outcome, Packed, Rows, Shape
+from tidelake.server.call import Load, Outcome, Packed, Rows, Shape, first_error
 from tidelake.server.memory import Budget
 from tidelake.server.meters import Meters
 from tidelake.write.create import create_table
@@ -178,7 +181,20 @@ class Staging:
             if not ticket.answered.done():
                 ticket.answered.set_result(outcome)
         self._meters.committed(lane.place.table, outcomes, size, time.monotonic() - began_s)
+        if all(isinstance(outcome, StorageError | CommitUnknownError) for outcome in outcomes):
+            self._refuse_waiting(lane, first_error(outcomes))
         self._see_to(lane, loop)
+
+    def _refuse_waiting(self, lane: _Lane, away: TidelakeError | None) -> None:
+        """Tell what waits behind a group that could not be stored the same, and not after a deadline of its own."""
+        kind = "away" if away is None else away.kind
+        self._meters.not_tried(kind, len(lane.waiting))
+        while lane.waiting:
+            ticket = lane.waiting.popleft()
+            self._budget.give_for(lane.place, ticket.size)
+            if not ticket.answered.done():
+                ticket.answered.set_result(UnavailableError("the rows before these could not be stored", kind=kind))
+        lane.waiting_bytes = 0
 
     def _committed(self, place: Place, group: Sequence[_Ticket]) -> list[Outcome]:
         """Commit a group, in a thread; what cannot be unpacked is answered, and the others go in."""

@@ -84,6 +84,22 @@ def test_the_codec_chosen_is_within_two_percent_of_the_best(kind: str) -> None:
     assert len(codecs.encode_ints(values)) <= best * 1.02 + 16
 
 
+@pytest.mark.parametrize("first", KINDS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_codec_taken_over_from_another_block_is_within_two_percent_of_the_best(first: str, kind: str) -> None:
+    choice = codecs.Choice()
+    codecs.encode_ints(ints(first), choice)
+    learned, choice.is_open = (choice.codec, choice.rate), False
+    values = ints(kind)[::-1]
+    page = codecs.encode_ints(values, choice)
+    best = min(
+        len(encode(values)) for encode in (codecs._plain_ints, codecs._zstd_ints, codecs._delta_ints, codecs._pco_ints)
+    )
+    assert len(page) <= best * 1.02 + 16
+    assert (choice.codec, choice.rate) == learned  # what is stored does not depend on which thread came first
+    assert np.array_equal(codecs.decode_ints(memoryview(page), len(values)), values)
+
+
 def test_numbers_of_a_dictionary_stay_numbers() -> None:
     values = pa.array(["a", "b", None, "a"])
     page = codecs.encode_column(values, np.array([0, 1, 0]))

@@ -121,6 +121,7 @@ def test_the_words_of_a_block_hold_the_tokens_of_its_rows_and_no_others(every_wo
         made = encoding.block(block.drop_null())
         assert made is not None
         words = encoding.words_of(block, made)
+        assert words.counts.sum() == len(words.rows)  # none is in too many rows to be listed
         found: list[set[str]] = [set() for _ in texts]
         for number, row in zip(words.numbers.tolist(), words.rows.tolist(), strict=True):
             found[row] |= set(tokenize(words.texts[number].as_py().decode("latin-1")))

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,10 @@ TEXT_LEVEL, TEXT_LEVEL_BYTES = 7, 64 << 10
 PCO_LEVEL = 6  # from 4 to 8 pages shrink by 1 %, and take twice as long to write
 SAMPLE = 8_192  # values that candidates are tried on: a stretch from the middle
 CLOSE = 1.15  # candidates this near to the best of a sample are tried on the whole
+ALIKE = 1.1  # a block that takes more or less than this of what the first one took is tried in every way again
+GLANCE = 2_048  # values that show whether another codec has become better since the first block
+LEVEL_SAMPLE_BYTES = 256 << 10  # of texts that show whether the higher level is worth its time
+TEXT_LEVEL_GAIN = 0.93  # of the bytes of the lower level that the higher one may take at most
 PLAIN_SHARE = 0.97  # above it, compressed bytes are not worth decompressing
 SMALL = 64  # values below which only the cheapest candidates are tried
 MAX_BYTES = 2**31 - 1  # of the values of a page
@@ -59,23 +64,39 @@ _ZSTD = pa.Codec("zstd", compression_level=LEVEL)
 _TEXT_ZSTD = pa.Codec("zstd", compression_level=TEXT_LEVEL)
 
 _Array = npt.NDArray[Any]
+_Encode = Callable[[Any], bytes]
 
 
-def encode_ints(values: npt.NDArray[np.int64]) -> bytes:
+@dataclass(slots=True)
+class Choice:
+    """What was smallest for the first block of a column, so that blocks after it need not try everything again.
+
+    It learns while it ``is_open``, from one block alone: what is stored must not depend on which thread was faster.
+    """
+
+    is_open: bool = True
+    codec: _Encode | None = None
+    rate: float = 0.0  # bytes that a value took
+    level: int | None = None  # of zstd, for texts
+
+
+def encode_ints(values: npt.NDArray[np.int64], choice: Choice | None = None) -> bytes:
     """Encode whole numbers of 64 bits."""
     if not len(values) or bool((values == values[0]).all()):
         return struct.pack("<Bq", CONSTANT, int(values[0]) if len(values) else 0)
     if len(values) < SMALL:
         return _smallest(values, (_plain_ints, _zstd_ints))
-    return _smallest(values, (_plain_ints, _zstd_ints, _delta_ints, _pco_ints))
+    return _smallest(values, (_plain_ints, _zstd_ints, _delta_ints, _pco_ints), choice)
 
 
-def encode_reals(values: npt.NDArray[np.float64]) -> bytes:
+def encode_reals(values: npt.NDArray[np.float64], choice: Choice | None = None) -> bytes:
     """Encode doubles, bit by bit."""
     bits = values.view(np.int64)
     if not len(values) or bool((bits == bits[0]).all()):
         return struct.pack("<Bq", CONSTANT, int(bits[0]) if len(bits) else 0)
-    return _smallest(bits, (_plain_ints, _zstd_ints, _pco_reals) if len(values) >= SMALL else (_plain_ints, _zstd_ints))
+    if len(values) < SMALL:
+        return _smallest(bits, (_plain_ints, _zstd_ints))
+    return _smallest(bits, (_plain_ints, _zstd_ints, _pco_reals), choice)
 
 
 def encode_bits(values: npt.NDArray[np.bool_]) -> bytes:
@@ -89,7 +110,7 @@ def encode_bits(values: npt.NDArray[np.bool_]) -> bytes:
     return bytes([PLAIN]) + packed
 
 
-def encode_texts(values: pa.Array) -> bytes:
+def encode_texts(values: pa.Array, choice: Choice | None = None) -> bytes:
     """Encode texts, or other bytes: their lengths, then all of them in a row."""
     lengths, letters = lengths_and_letters(values)
     if len(values) and not (lengths != lengths[0]).any():
@@ -98,7 +119,7 @@ def encode_texts(values: pa.Array) -> bytes:
         if letters == first * len(values):
             return bytes([TEXT_CONSTANT]) + first
     sizes = encode_ints(lengths)
-    small = _compressed_text(letters) if len(letters) > SMALL else letters
+    small = _compressed_text(letters, choice) if len(letters) > SMALL else letters
     codec = TEXT_ZSTD if len(small) < len(letters) * PLAIN_SHARE else TEXT_PLAIN
     return struct.pack("<BII", codec, len(sizes), len(letters)) + sizes + (small if codec == TEXT_ZSTD else letters)
 
@@ -183,13 +204,13 @@ def decode_texts(page: memoryview, count: int, kind: pa.DataType, dictionary: pa
     return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(offsets), pa.py_buffer(letters)], 0)
 
 
-def encode_column(values: pa.Array, codes: _Array | None = None) -> bytes:
+def encode_column(values: pa.Array, codes: _Array | None = None, choice: Choice | None = None) -> bytes:
     """Encode a column of a block with its nulls; ``codes`` are its numbers in a dictionary, without nulls."""
     head = nulls_head(values)
     if head[0] == ALL_NULLS:
         return head
     present = values if codes is not None or not values.null_count else values.drop_null()
-    return head + encode_values(present, codes)
+    return head + encode_values(present, codes, choice)
 
 
 def nulls_head(values: pa.Array) -> bytes:
@@ -226,20 +247,20 @@ def decode_nulls(page: memoryview, count: int) -> tuple[npt.NDArray[np.bool_], m
     return decode_bits(page[5 : 5 + size], count), page[5 + size :]
 
 
-def encode_values(values: pa.Array, codes: _Array | None = None) -> bytes:
+def encode_values(values: pa.Array, codes: _Array | None = None, choice: Choice | None = None) -> bytes:
     """Encode values without nulls, by their type."""
     if codes is not None:
-        return bytes([TEXT_DICTIONARY]) + encode_ints(codes.astype(np.int64))
+        return bytes([TEXT_DICTIONARY]) + encode_ints(codes.astype(np.int64), choice)
     kind = values.type
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
-        return encode_texts(values)
+        return encode_texts(values, choice)
     if pa.types.is_boolean(kind):
         return encode_bits(values.to_numpy(zero_copy_only=False))
     if pa.types.is_float64(kind):
-        return encode_reals(values.to_numpy(zero_copy_only=False))
+        return encode_reals(values.to_numpy(zero_copy_only=False), choice)
     if pa.types.is_fixed_size_list(kind):
         return encode_bits_of_floats(values.flatten().to_numpy(zero_copy_only=False))
-    return encode_ints(_as_ints(values))
+    return encode_ints(_as_ints(values), choice)
 
 
 def decode_values(page: memoryview, count: int, kind: pa.DataType, dictionary: pa.Array | None = None) -> pa.Array:
@@ -333,15 +354,44 @@ def compressed(data: bytes) -> bytes:
     return _compressed(data)
 
 
-def _smallest(values: _Array, candidates: Sequence[Callable[[Any], bytes | None]]) -> bytes:
+def _smallest(values: _Array, candidates: Sequence[_Encode], choice: Choice | None = None) -> bytes:
     """Encode values in the way that is smallest, so far as a sample tells, and among the near ones exactly."""
-    if len(values) > 2 * SAMPLE:
-        start = (len(values) - SAMPLE) // 2
-        tried = [(len(found), each) for each in candidates if (found := each(values[start : start + SAMPLE]))]
-        best = min(size for size, _ in tried)
-        candidates = [each for size, each in tried if size <= best * CLOSE]
-    whole = [found for each in candidates if (found := each(values)) is not None]
-    return min(whole, key=len)
+    if len(values) <= 2 * SAMPLE:
+        return min((each(values) for each in candidates), key=len)
+    if choice is not None and (found := _as_before(values, candidates, choice)) is not None:
+        return found
+    sample = _middle(values, SAMPLE)
+    tried = [(len(each(sample)), each) for each in candidates]
+    best = min(size for size, _ in tried)
+    size, page, codec = min(
+        ((len(page := each(values)), page, each) for size, each in tried if size <= best * CLOSE),
+        key=lambda each: each[0],
+    )
+    if choice is not None and choice.is_open:
+        choice.codec, choice.rate = codec, size / len(values)
+    return page
+
+
+def _as_before(values: _Array, candidates: Sequence[_Encode], choice: Choice) -> bytes | None:
+    """Encode values as those of the first block, if they take about as much and a glance tells of nothing better.
+
+    What was plain is tried anew: that is as fast, and any values take as much so.
+    """
+    codec = choice.codec
+    if codec is None or codec is _plain_ints or codec not in candidates:
+        return None
+    page = codec(values)
+    rate = len(page) / len(values)
+    if not choice.rate / ALIKE <= rate <= choice.rate * ALIKE:
+        return None
+    glance = _middle(values, GLANCE)
+    others = [each for each in candidates if each not in (codec, _plain_ints)]
+    return page if all(len(each(glance)) > rate * GLANCE for each in others) else None
+
+
+def _middle(values: _Array, count: int) -> _Array:
+    start = (len(values) - count) // 2
+    return values[start : start + count]
 
 
 def _narrowed(values: npt.NDArray[np.int64]) -> tuple[int, int, _Array]:
@@ -416,8 +466,20 @@ def _as_ints(values: pa.Array) -> npt.NDArray[np.int64]:
     return np.asarray(raw, dtype=np.int64)
 
 
-def _compressed_text(data: bytes) -> bytes:
-    return bytes((_ZSTD if len(data) < TEXT_LEVEL_BYTES else _TEXT_ZSTD).compress(data, asbytes=True))
+def _compressed_text(data: bytes, choice: Choice | None = None) -> bytes:
+    """Compress texts at the higher level where that is worth its time, which is measured if they are many."""
+    codec = _ZSTD if len(data) < TEXT_LEVEL_BYTES else _TEXT_ZSTD
+    if len(data) >= 4 * LEVEL_SAMPLE_BYTES:
+        level = None if choice is None else choice.level
+        if level is None:
+            start = (len(data) - LEVEL_SAMPLE_BYTES) // 2
+            sample = data[start : start + LEVEL_SAMPLE_BYTES]
+            low, high = (len(each.compress(sample, asbytes=True)) for each in (_ZSTD, _TEXT_ZSTD))
+            level = TEXT_LEVEL if high < low * TEXT_LEVEL_GAIN else LEVEL
+        if choice is not None and choice.is_open:
+            choice.level = level
+        codec = _TEXT_ZSTD if level == TEXT_LEVEL else _ZSTD
+    return bytes(codec.compress(data, asbytes=True))
 
 
 def _compressed(data: bytes) -> bytes:

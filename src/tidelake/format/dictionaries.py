@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,8 +18,9 @@ from tidelake.format.codecs import encode_ints, encode_texts
 
 MIN_VALUES = 64  # below it, nothing is saved
 MAX_DICTIONARY_BYTES = 32 << 20  # whoever reads one block decodes the whole dictionary
-MOSTLY_NEW = 0.7  # of the values of a block distinct, and of the next block unseen: then there is no use in going on
+MOSTLY_NEW = 0.7  # of values that stand together distinct: then it is seen whether those of all blocks are
 SAMPLE = 2_048  # values that show whether they repeat
+SPREAD = 16_384  # values of all blocks that show how many different ones there are
 MEASURED = 16_384  # values, from the middle of the largest block, that are measured both ways
 GAIN = 0.98  # a dictionary that saves less is not worth a request of its own
 
@@ -35,7 +37,7 @@ def coded(blocks: Sequence[pa.Array]) -> Coded | None:
     """Number the values of a column's blocks by a dictionary, if that makes them smaller."""
     present = [block.drop_null() if block.null_count else block for block in blocks]
     total = sum(len(block) for block in present)
-    if total < MIN_VALUES or _is_mostly_new([block for block in present if len(block)]):
+    if total < MIN_VALUES or _is_mostly_new([block for block in present if len(block)], total):
         return None
     encoded = pc.dictionary_encode(pa.chunked_array(present))
     dictionary = encoded.chunk(encoded.num_chunks - 1).dictionary
@@ -52,14 +54,19 @@ def coded(blocks: Sequence[pa.Array]) -> Coded | None:
     return Coded(dictionary, codes, as_codes)
 
 
-def _is_mostly_new(blocks: Sequence[pa.Array]) -> bool:
-    sample = blocks[0].slice(0, SAMPLE)
+def _is_mostly_new(blocks: Sequence[pa.Array], total: int) -> bool:
+    """Whether texts that stand together hardly repeat, and of texts from all over so few that most come once.
+
+    Of so many texts drawn at random, as many pairs are alike as if there were that many different ones.
+    """
+    sample = blocks[len(blocks) // 2].slice(0, SAMPLE)
     if len(pc.unique(sample)) <= MOSTLY_NEW * len(sample):
         return False
-    first = pc.unique(blocks[0])
-    if len(first) <= MOSTLY_NEW * len(blocks[0]):
-        return False
-    if len(blocks) == 1:
-        return True
-    known = pc.sum(pc.is_in(blocks[1], value_set=first)).as_py() or 0
-    return bool(known <= (1 - MOSTLY_NEW) * len(blocks[1]))
+    spread = SPREAD // len(blocks) + 1
+    drawn = pa.concat_arrays([block.take(pa.array(_places(len(block), spread))) for block in blocks])
+    alike = len(drawn) - len(pc.unique(drawn))
+    return bool(alike * total < len(drawn) ** 2)
+
+
+def _places(rows: int, count: int) -> npt.NDArray[Any]:
+    return np.unique(np.linspace(0, rows - 1, min(count, rows)).astype(np.int64))

@@ -41,15 +41,18 @@ FORMS = (
     *(Form(0, most, True) for most in (1024, 256, 64)), Form(4, 64, True), Form(6, 16, True),
     *(Form(0, most, False) for most in (1024, 256, 64, 16)),
 )  # fmt: skip
+MANY = max(form.most << form.shift for form in FORMS)
 
 
 class Words(NamedTuple):
     """The texts of a block, as far as tokens go: what rows have in common once, and what they have of their own.
 
-    Row ``rows[i]`` has the tokens of ``texts[numbers[i]]``, and row ``span_rows[i]`` those of ``spans[i]``.
+    ``counts`` says how many rows have the tokens of a text; if they are no more than ``MANY``, row ``rows[i]`` is one
+    that has those of ``texts[numbers[i]]``. Row ``span_rows[i]`` has those of ``spans[i]``.
     """
 
     texts: pa.Array
+    counts: _Ints
     numbers: _Ints
     rows: _Ints
     spans: pa.Array
@@ -59,7 +62,7 @@ class Words(NamedTuple):
     def of(cls, texts: pa.Array) -> Words:
         """Take texts as they are."""
         none = np.zeros(0, dtype=np.int64)
-        return cls(texts.slice(0, 0), none, none, texts, np.arange(len(texts)))
+        return cls(texts.slice(0, 0), none, none, none, texts, np.arange(len(texts)))
 
     def joined(self) -> pa.Array:
         """Return texts that have all tokens of the block, and no others."""
@@ -116,11 +119,10 @@ def rows_with(page: memoryview, rows: int, tokens: Sequence[str]) -> npt.NDArray
 
 
 class _Listed(NamedTuple):
-    """The tokens of a block: of its texts, each with how many rows have the text; and of its spans, with their rows."""
+    """The tokens of a block: of its texts, each with the text, and of its spans, each with its row."""
 
     hashes: npt.NDArray[np.uint64]
     numbers: _Ints
-    counts: _Ints
     words: Words
     span_hashes: npt.NDArray[np.uint64]
     span_rows: _Ints
@@ -129,13 +131,13 @@ class _Listed(NamedTuple):
 def _listed(words: Words, *, digits: bool) -> _Listed:
     hashes, numbers = listed_tokens(words.texts, digits=digits)
     span_hashes, at = listed_tokens(words.spans, digits=digits)
-    counts = np.bincount(words.numbers, minlength=len(words.texts))
-    return _Listed(hashes, numbers, counts, words, span_hashes, words.span_rows[at])
+    return _Listed(hashes, numbers, words, span_hashes, words.span_rows[at])
 
 
 def _keys(listed: _Listed, limit: int) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
     """Return tokens with their rows, sorted, each once; and the tokens of texts that more than ``limit`` rows have."""
-    hashes, numbers, counts, words, span_hashes, span_rows = listed
+    hashes, numbers, words, span_hashes, span_rows = listed
+    counts = words.counts
     distinct, place = np.unique(hashes, return_inverse=True)
     is_many = np.bincount(place, weights=counts[numbers], minlength=len(distinct)) > limit
     many = distinct[is_many]

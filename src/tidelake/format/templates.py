@@ -80,7 +80,7 @@ def templated(blocks: Sequence[pa.Array], size: float | None, pool: Executor) ->
     expected = by_words if every_word else by_digits
     if expected > size * GAIN:
         return None
-    encoding, form = _Encoding(every_word), None
+    encoding, form, choices = _Encoding(every_word), None, _Choices()
     found: list[Future[BlockBytes]] = []
     tokens = []
     for block, values in zip(blocks, present, strict=True):
@@ -88,15 +88,26 @@ def templated(blocks: Sequence[pa.Array], size: float | None, pool: Executor) ->
         if made is None:
             return None
         words = encoding.words_of(block, made)
-        if not found:  # the first block says for all how postings are kept
-            form = postings.chosen_form(words, block, len(_column_page(block, made)[0]))
-        found.append(pool.submit(_block_bytes, block, made, words, form))
+        if not found:  # the first block says for all how variables are encoded and postings kept
+            page, head = _column_page(block, made, choices)
+            form = postings.chosen_form(words, block, len(page))
+            for choice in choices.values():
+                choice.is_open = False
+            found.append(pool.submit(_first_bytes, page, head, words, form))
+        else:
+            found.append(pool.submit(_block_bytes, block, made, words, form, choices))
         tokens.append(words.joined())
     return Templated(found, tokens, encoding.templates.texts(), encoding.words.texts(), every_word)
 
 
-def _block_bytes(block: pa.Array, made: _Block, words: postings.Words, form: postings.Form | None) -> BlockBytes:
-    return BlockBytes(*_column_page(block, made), None if form is None else postings.encode(words, form))
+def _first_bytes(page: bytes, head: int, words: postings.Words, form: postings.Form | None) -> BlockBytes:
+    return BlockBytes(page, head, None if form is None else postings.encode(words, form))
+
+
+def _block_bytes(
+    block: pa.Array, made: _Block, words: postings.Words, form: postings.Form | None, choices: _Choices
+) -> BlockBytes:
+    return _first_bytes(*_column_page(block, made, choices), words, form)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,14 +117,15 @@ class _Variable:
     kind: int
     head: bytes
     template: int
+    slot: int
     spans: _Spans
     numbers: _Ints | None = None
     texts: pa.Array | None = None
 
-    def page(self) -> bytes:
+    def page(self, choice: codecs.Choice) -> bytes:
         if self.texts is not None:
-            return self.head + codecs.encode_texts(self.texts)
-        return self.head if self.numbers is None else self.head + codecs.encode_ints(self.numbers)
+            return self.head + codecs.encode_texts(self.texts, choice)
+        return self.head if self.numbers is None else self.head + codecs.encode_ints(self.numbers, choice)
 
 
 class _Block(NamedTuple):
@@ -166,25 +178,33 @@ class _Encoding:
         def rows_of(template: int) -> _Ints:
             return np.asarray(order[int(starts[template]) : int(starts[template]) + int(counts[template])])
 
-        coded = [each for each in made.variables if each.kind == WORD]
+        coded = [
+            (each.numbers, each.template) for each in made.variables if each.numbers is not None and each.kind == WORD
+        ]
+        word_counts = np.zeros(len(self.words), dtype=np.int64)
+        for codes, _ in coded:
+            word_counts += np.bincount(codes, minlength=len(word_counts))
+        templates, words = np.flatnonzero(counts), np.flatnonzero(word_counts)
+        listed = np.flatnonzero(counts[made.templates] <= postings.MANY)
+        numbers, where = [(np.cumsum(counts > 0) - 1)[made.templates[listed]]], [listed]
+        is_listed, place = word_counts <= postings.MANY, np.cumsum(word_counts > 0) - 1 + len(templates)
+        for codes, template in coded:
+            here = np.flatnonzero(is_listed[codes])
+            numbers.append(place[codes[here]])
+            where.append(rows_of(template)[here])
         spans = [each for each in made.variables if each.kind in (NUMBER, TEXT)]
-        codes = _joined([each.numbers for each in coded], np.int64)
-        used, numbers = _renumbered(codes, len(self.words))
-        templates, own = _renumbered(made.templates, len(self.templates))
         of_templates, sizes = made.rest_sizes
         steps = np.arange(int(sizes.sum())) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         in_rest = order[np.repeat(starts[of_templates], sizes) + steps]
         texts = [gathered(*_joined_spans([each.spans for each in spans])), made.rest] if spans else [made.rest]
-        where = [
-            _joined([np.arange(len(own)), *(rows_of(each.template) for each in coded)], np.int64),
-            _joined([*(rows_of(each.template) for each in spans), in_rest], np.int64),
-        ]
+        in_spans = _joined([*(rows_of(each.template) for each in spans), in_rest], np.int64)
         return postings.Words(
-            pa.concat_arrays([self.templates.some(templates), self.words.some(used)]),
-            np.concatenate([own, numbers + len(templates)]),
-            where[0] if rows is None else rows[where[0]],
+            pa.concat_arrays([self.templates.some(templates), self.words.some(words)]),
+            np.concatenate([counts[templates], word_counts[words]]),
+            np.concatenate(numbers),
+            np.concatenate(where) if rows is None else rows[np.concatenate(where)],
             pa.concat_arrays(texts),
-            where[1] if rows is None else rows[where[1]],
+            in_spans if rows is None else rows[in_spans],
         )
 
     def _variables(
@@ -203,9 +223,9 @@ class _Encoding:
             before, own = template, slice(int(ends[at]), int(ends[at + 1]))
             spans = _Spans(letters, starts[own], lengths[own])
             if (earlier := spans.same_as(seen)) is not None:
-                yield _Variable(SAME, struct.pack("<H", earlier), template, spans)
+                yield _Variable(SAME, struct.pack("<H", earlier), template, slot, spans)
             elif form is not None:
-                yield _number(template, spans, form, numbers[own])
+                yield _number((template, slot), spans, form, numbers[own])
             else:
                 yield self._texts((template, slot), spans)
             seen.append(spans)
@@ -216,8 +236,8 @@ class _Encoding:
                 gathered(spans.letters, spans.starts[:WORD_SAMPLE], spans.lengths[:WORD_SAMPLE])
             )
         if not self.are_words[at]:
-            return _Variable(TEXT, b"", at[0], spans, texts=gathered(*spans))
-        return _Variable(WORD, b"", at[0], spans, self.words.add(*spans))
+            return _Variable(TEXT, b"", *at, spans, texts=gathered(*spans))
+        return _Variable(WORD, b"", *at, spans, self.words.add(*spans))
 
 
 class _Spans(NamedTuple):
@@ -247,18 +267,11 @@ def _joined_spans(spans: Sequence[_Spans]) -> _Spans:
     return _Spans(spans[0].letters, starts, lengths)
 
 
-def _renumbered(numbers: _Ints, count: int) -> tuple[_Ints, _Ints]:
-    """Return which numbers there are, ascending, and for each of all its place among them."""
-    is_used = np.zeros(count, dtype=np.bool_)
-    is_used[numbers] = True
-    return np.flatnonzero(is_used), (np.cumsum(is_used) - 1)[numbers]
-
-
-def _number(template: int, spans: _Spans, form: Number, numbers: _Ints) -> _Variable:
+def _number(at: tuple[int, int], spans: _Spans, form: Number, numbers: _Ints) -> _Variable:
     first = spans.first()
     prefix, suffix = first[: form.prefix], first[len(first) - form.suffix :]
     head = struct.pack("<BHH", form.width, len(prefix), len(suffix)) + prefix + suffix
-    return _Variable(NUMBER, head, template, spans, numbers)
+    return _Variable(NUMBER, head, *at, spans, numbers)
 
 
 def _repeat(texts: pa.Array) -> bool:
@@ -274,10 +287,21 @@ def _int64(indices: pa.Array) -> _Ints:
     return np.asarray(indices.to_numpy(), dtype=np.int64)
 
 
-def _column_page(block: pa.Array, made: _Block) -> tuple[bytes, int]:
+class _Choices(dict[tuple[int, int], codecs.Choice]):
+    """What was chosen for variables of the first block, by template and place; new ones are open."""
+
+    def __missing__(self, at: tuple[int, int]) -> codecs.Choice:
+        if self and not next(iter(self.values())).is_open:
+            return codecs.Choice(is_open=False)  # and knows nothing: the first block did not have it
+        self[at] = codecs.Choice()
+        return self[at]
+
+
+def _column_page(block: pa.Array, made: _Block, choices: _Choices | None = None) -> tuple[bytes, int]:
     """Encode a block; say also how many bytes tell the templates, from the first on."""
-    templates = codecs.encode_ints(made.templates)
-    pages = [each.page() for each in made.variables]
+    choices = _Choices() if choices is None else choices
+    templates = codecs.encode_ints(made.templates, choices[-1, -1])
+    pages = [each.page(choices[each.template, each.slot]) for each in made.variables]
     head = codecs.nulls_head(block)
     if head[0] == codecs.ALL_NULLS:
         return head, len(head)

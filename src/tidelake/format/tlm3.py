@@ -18,7 +18,7 @@ from __future__ import annotations
 import pickle
 import struct
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from concurrent.futures import Executor
+from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from threading import Lock
@@ -373,6 +373,9 @@ class _Parts:
 def _encode(draft: Draft, pool: Executor) -> Seal:
     """Encode the columns of all blocks; then lay them out and close the frame."""
     pages: dict[str, list[Any]] = {}
+    firsts: dict[str, Future[bytes]] = {}
+    others: dict[str, list[tuple[Any, Any]]] = {}
+    choices: dict[str, codecs.Choice] = {}
     words: dict[str, pa.Array] = {}
     leaves: dict[str, shredded.Encoded] = {}
     lines: dict[str, templates.Templated] = {}
@@ -394,7 +397,13 @@ def _encode(draft: Draft, pool: Executor) -> Seal:
         codes: Sequence[Any] = [None] * len(values) if coded is None else coded.codes
         if coded is not None:
             words[column.name] = coded.dictionary
-        pages[column.name] = [pool.submit(codecs.encode_column, *each) for each in zip(values, codes, strict=True)]
+        choice = choices[column.name] = codecs.Choice()
+        firsts[column.name] = pool.submit(codecs.encode_column, values[0], codes[0], choice)
+        others[column.name] = list(zip(values, codes, strict=True))[1:]
+    for name, first in firsts.items():
+        first.result()  # from which the choice has learned
+        choices[name].is_open = False
+        pages[name] = [first, *(pool.submit(codecs.encode_column, *each, choices[name]) for each in others[name])]
     made = {name: [page if isinstance(page, bytes) else page.result() for page in each] for name, each in pages.items()}
     split_blocks = {name: [block.result() for block in each.blocks] for name, each in lines.items()}
     made |= {name: [block.page for block in each] for name, each in split_blocks.items()}

@@ -101,6 +101,19 @@ def test_rows_without_a_distance_come_where_the_language_has_them(docs: Lake) ->
     assert [row["d"] is None for row in rows] == [True] * 4 + [False] * 2
 
 
-def test_a_query_of_the_wrong_length_is_left_to_the_engine(docs: Lake) -> None:
-    text = "select id from cosine where v is not null order by cosine_distance(v, [1, 2]) limit 1"
-    assert docs.sql(text, engine="local").to_arrow().num_rows == 1
+@pytest.mark.parametrize(
+    ("order", "words"),
+    [
+        ("cosine_distance(v, [1, 2])", "as many numbers"),
+        ("inner_product(array(1, 2), v) desc", "as many numbers"),
+        ("cosine_similarity(v, [{zeros}]) desc", "zeros"),
+    ],
+)
+def test_a_vector_from_which_no_row_has_a_distance_is_refused(docs: Lake, order: str, words: str) -> None:
+    order = order.replace("{zeros}", ", ".join("0" * SIZE))
+    with pytest.raises(tidelake.QueryError, match=words) as refused:
+        docs.sql(f"select id from cosine where v is not null order by {order} limit 1", engine="local").to_arrow()
+    assert refused.value.kind == "bad_query_vector"
+    assert docs.sql(f"select id from l2 order by l2_distance(v, [{', '.join('0' * SIZE)}]) limit 1").to_arrow().num_rows
+    kql = "cosine | extend s = series_cosine_similarity(v, dynamic([1, 2])) | top 1 by s | project id"
+    assert docs.kql(kql).to_arrow().num_rows == 1

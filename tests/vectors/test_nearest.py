@@ -210,6 +210,7 @@ def test_an_index_is_dropped_and_made_anew(lake: Lake) -> None:
         (lambda t: t.nearest("v", [1.0] * SIZE, k=2.5), "k is a whole number"),
         (lambda t: t.nearest("v", [1.0] * SIZE, recall=0.9, probes=3), "not both"),
         (lambda t: t.nearest("v", [1.0] * SIZE, recall=1.5), "at most 1"),
+        (lambda t: t.nearest("v", [1.0] * SIZE, recall="most"), "at most 1"),
         (lambda t: t.nearest("v", [1.0] * SIZE, probes=0), "from 1 on"),
         (lambda t: t.nearest("v", [1.0] * SIZE, metric="far"), "not a metric"),
         (lambda t: t.nearest("v", [1.0] * SIZE, columns=["nope"]), "nope"),

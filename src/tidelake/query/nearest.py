@@ -3,7 +3,7 @@
 It must be one table, perhaps through selects that only filter and compute, ordered by one distance from a constant
 vector, nearest first, and limited, where all conditions are asked of the table as they are. The engine still orders and
 limits what the index finds, so an index decides which rows are looked at and nothing else. An order by anything else,
-``… + 0`` included, is an engine's work alone. It does not search.
+``… + 0`` included, is an engine's work alone. A vector from which no row has a distance is refused. It does not search.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import replace
 import orjson
 from sqlglot import exp
 
+from tidelake.errors import QueryError
 from tidelake.query.bind import Bound, Reference
 from tidelake.query.conjuncts import conjuncts_of, pushed
 from tidelake.query.join_keys import cte_of
@@ -117,8 +118,20 @@ def _measured(
         if isinstance(column, exp.Column) and column.table == alias and query and is_falling == is_likeness:
             own = reference.spelled.get(column.name)
             if own is not None and reference.types[column.name].kind == "vector":
+                if name != "tide_series_cosine":  # whose arrays may have any lengths
+                    _check(own, reference.types[column.name].dimension or 0, metric, query)
                 return reference, Wanted(own, metric, query, rows)
     return None
+
+
+def _check(column: str, size: int, metric: IndexMetric, query: tuple[float, ...]) -> None:
+    """Raise QueryError for a vector from which no row has a distance: any rows would be taken for the nearest."""
+    if len(query) != size:
+        words = f"no row has a distance from this vector: it needs as many numbers as the column's have, {size}"
+        raise QueryError(words, column=column, found=len(query), kind="bad_query_vector")
+    if metric == "cosine" and not any(query):
+        words = "no row has a distance from this vector: zeros have no direction, and so no cosine distance"
+        raise QueryError(words, column=column, kind="bad_query_vector")
 
 
 def _plain(node: exp.Expr) -> exp.Expr:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -133,8 +134,8 @@ def check_effort(recall: float | None, probes: int | None) -> None:
     """Refuse what says both how good and how thorough a search is, or what is neither."""
     if recall is not None and probes is not None:
         raise InvalidInputError("give recall or probes, not both", recall=recall, probes=probes)
-    if recall is not None and not 0 < recall <= 1:
-        raise InvalidInputError("recall is above 0 and at most 1", recall=recall)
+    if recall is not None and (not isinstance(recall, Real) or not 0 < recall <= 1):
+        raise InvalidInputError("recall is a number above 0 and at most 1", recall=recall)
     if probes is not None and (isinstance(probes, bool) or not isinstance(probes, int) or probes < 1):
         raise InvalidInputError("probes is a whole number from 1 on", probes=probes)
 

@@ -9,10 +9,14 @@ import ssl
 import subprocess
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import adbc_driver_flightsql.dbapi
+import adbc_driver_manager
 import httpx
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
@@ -23,7 +27,8 @@ from tidelake.cli.main import main
 from tidelake.errors import InvalidInputError, NotFoundError
 from tidelake.objects import ObjectStore
 from tidelake.server.access import Grant, create_token, find_grant, list_tokens, revoke_token
-from tidelake.server.credentials import Rates, token_of
+from tidelake.server.allowance import DAY_US, FOLDER, Allowance, forget_used, used_bytes
+from tidelake.server.credentials import token_of
 from tidelake.server.process import whole_app
 from tidelake.server.refusals import Busy, Forbidden
 
@@ -194,14 +199,73 @@ def test_a_token_that_is_revoked_is_refused_within_seconds(guarded: Served, lake
             assert client.post("/v1/ingest/a.t", content=ROW).status_code == 401
 
 
-def test_a_rate_is_never_too_small_for_a_request() -> None:
-    rates, grant = Rates(), Grant(id="x", rate_bytes=100)
-    rates.check(grant, 1_000_000)
+def test_a_rate_is_never_too_small_for_a_request(memory_store: ObjectStore) -> None:
+    allowance, grant = Allowance(memory_store), Grant(id="x", rate_bytes=100)
+    allowance.rows(grant, 1_000_000)
     with pytest.raises(Busy, match="rate"):
-        rates.check(grant, 1)
-    rates.check(Grant(id="y", rate_requests=1), 10)
+        allowance.rows(grant, 1)
+    allowance.request(Grant(id="y", rate_requests=1))
     with pytest.raises(Busy):
-        rates.check(Grant(id="y", rate_requests=1), 10)
+        allowance.request(Grant(id="y", rate_requests=1))
+
+
+def test_a_quota_is_for_a_day_and_for_all_servers(store: ObjectStore) -> None:
+    at_us = 20_000 * DAY_US
+    first, second = (Allowance(store, lambda: at_us) for _ in range(2))
+    grant = Grant(id="abc", quota_bytes=100)
+    first.rows(grant, 1_000)  # a request is never too large for it
+    first.stored(grant, 60)
+    second.stored(grant, 50)
+    for each in (first, second, first):
+        each.rows(grant, 1)
+        each.exchange(grant.id)
+    for each in (first, second):
+        with pytest.raises(Busy, match="quota"):
+            each.rows(grant, 1)
+    assert used_bytes(store, grant.id, at_us) == 110
+    again = Allowance(store, lambda: at_us)  # started again
+    again.exchange(grant.id)
+    with pytest.raises(Busy, match="quota"):
+        again.rows(grant, 1)
+    again.rows(Grant(id="other", quota_bytes=100), 1)
+    at_us += 2 * DAY_US
+    first.rows(grant, 1)
+    first.stored(grant, 1)
+    first.exchange_all()
+    assert used_bytes(store, grant.id, at_us) == 1
+    assert len(list(store.list(FOLDER))) == 1  # older days are gone
+    store.put(f"{FOLDER}/abc/{at_us // DAY_US}/x.json", b"no count")
+    first.exchange(grant.id)
+    forget_used(store, [grant.id])
+    assert list(store.list(FOLDER)) == []
+
+
+def test_a_quota_holds_by_every_way_in_and_after_a_start(tmp_path: Path) -> None:
+    with tidelake.connect(tmp_path / "lake") as lake:
+        lake.create_table("a.t", {"ts": "timestamp", "n": "long"})
+        token = create_token(lake.store, "little", roles=["write"], namespaces=["a"], quota_bytes=10)[0]
+    for is_first in (True, False):
+        with serving(tmp_path / "lake") as served, served.client(token) as client:
+            if is_first:
+                assert client.post("/v1/ingest/a.t", content=b"no row").status_code == 400  # and takes nothing
+                assert client.post("/v1/ingest/a.t", content=ROW).status_code == 200
+            for path in ("/v1/ingest/a.t", "/t/_doc", "/v1/rest/ingest/a/t?streamFormat=json"):
+                answer = client.post(path, content=ROW, headers={"content-type": "application/json"})
+                assert (answer.status_code, answer.headers["retry-after"]) == (503, "60"), answer.text
+                assert "quota" in answer.text
+            rows = pa.table({"ts": [datetime(2026, 1, 1, tzinfo=UTC)], "n": [1]})
+            with (
+                adbc_driver_flightsql.dbapi.connect(
+                    f"grpc+tcp://{served.flight}",
+                    {"adbc.flight.sql.authorization_header": f"Bearer {token}"},
+                    autocommit=True,
+                ) as connection,
+                connection.cursor() as cursor,
+                pytest.raises(adbc_driver_manager.Error, match="quota"),
+            ):
+                cursor.adbc_ingest("t", rows, mode="append", db_schema_name="a")
+    ran = CliRunner().invoke(main, ["tokens", "list", "--lake", str(tmp_path / "lake")])
+    assert f", used {len(ROW)} of 10 bytes today" in ran.output
 
 
 def test_tokens_are_kept_in_every_store(store: ObjectStore) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 import time
@@ -15,6 +14,7 @@ import httpx
 import pytest
 
 from tests.server.test_remote_write import first
+from tests.support import outside
 from tests.support.servers import free_ports
 from tests.support.serving import Served
 
@@ -47,13 +47,6 @@ def filled(served: Served, client: httpx.Client) -> Served:
     return served
 
 
-def installed(name: str) -> str:
-    found = shutil.which(name)
-    if found is None:
-        pytest.skip(f"{name} is not installed")
-    return found
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -68,7 +61,7 @@ def installed(name: str) -> str:
 )
 def test_promtool_asks(filled: Served, words: tuple[str, ...], said: str) -> None:
     told = [filled.url if each == "URL" else each for each in words]
-    ran = subprocess.run([installed("promtool"), "query", *told], capture_output=True, text=True, check=True)
+    ran = subprocess.run([outside.promtool(), "query", *told], capture_output=True, text=True, check=True)
     assert said in ran.stdout
 
 
@@ -78,7 +71,9 @@ def test_prometheus_reads_remotely(filled: Served, tmp_path: Path) -> None:
     config.write_text(f"global: {{}}\nremote_read:\n- url: {filled.url}/api/v1/read\n  read_recent: true\n")
     told = [f"--config.file={config}", f"--storage.tsdb.path={tmp_path / 'data'}"]
     told.append(f"--web.listen-address=127.0.0.1:{port}")
-    process = subprocess.Popen([installed("prometheus"), *told], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        [str(outside.prometheus_2()), *told], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     try:
         wait_for(lambda: urllib.request.urlopen(f"http://127.0.0.1:{port}/-/ready").read())
         params = {"query": RATES, "time": str(AT_S + 600)}

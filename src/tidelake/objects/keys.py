@@ -22,6 +22,7 @@ of tables with a scope for each user, or with a key, at the root of the store, i
 what a server asks for, beside either::
 
     _access/tokens/{id}.json                                        a token's hash, and what it allows
+    _access/used/{id}/{day}/{server}.json                           what of its quota a token used on a day, by server
 
 what rows are brought from, beside either::
 

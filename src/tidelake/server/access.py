@@ -48,6 +48,7 @@ class Grant:
     users: tuple[str, ...] = ()
     rate_bytes: int = 0  # a second; 0 is no limit
     rate_requests: int = 0
+    quota_bytes: int = 0  # a day
     created_us: int = 0
     expires_us: int | None = None
 
@@ -109,6 +110,7 @@ def create_token(
     users: Iterable[str] = (),
     rate_bytes: int = 0,
     rate_requests: int = 0,
+    quota_bytes: int = 0,
     expires_in: str | None = None,
 ) -> tuple[str, Grant]:
     """Make a token and keep what it allows; the token itself is returned, this once."""
@@ -120,8 +122,8 @@ def create_token(
     for namespace in (namespaces := tuple(namespaces)):
         if not _NAMESPACE.fullmatch(namespace):
             raise InvalidInputError("not a namespace", namespace=ascii(namespace)[:80], kind="bad_name")
-    if min(rate_bytes, rate_requests) < 0:
-        raise InvalidInputError("a rate is not negative", kind="bad_rate")
+    if min(rate_bytes, rate_requests, quota_bytes) < 0:
+        raise InvalidInputError("a rate or a quota is not negative", kind="bad_rate")
     created_us = now_us()
     grant = Grant(
         id=secrets.token_hex(6),
@@ -132,6 +134,7 @@ def create_token(
         users=tuple(map(check_user, users)),
         rate_bytes=rate_bytes,
         rate_requests=rate_requests,
+        quota_bytes=quota_bytes,
         created_us=created_us,
         expires_us=None if expires_in is None else created_us + duration_us(expires_in),
     )

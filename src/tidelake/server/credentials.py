@@ -9,7 +9,8 @@ Agents name their token in different ways, all in the header ``Authorization``::
     ApiKey base64(<id>:<token>)         Elasticsearch; or the token itself
 
 A token that was revoked, on any node, is refused everywhere within ``REMEMBER_S``. It does not know what tokens allow:
-see ``access``.
+see ``access``. How much is
+left of its rates and quotas is in ``allowance``.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from dataclasses import dataclass
 from tidelake.catalog.protocol import now_us
 from tidelake.objects import ObjectStore
 from tidelake.server.access import Grant, find_grant, is_valid
-from tidelake.server.refusals import Busy, Unauthenticated
+from tidelake.server.allowance import Allowance
+from tidelake.server.refusals import Unauthenticated
 
 REMEMBER_S = 5.0
 REMEMBERED = 10_000  # tokens, valid or not; more begin anew
@@ -69,6 +71,7 @@ class Keeper:
 
     def __init__(self, store: ObjectStore, *, required: bool) -> None:
         self._store, self.required = store, required
+        self.allowance = Allowance(store)
         self._known: dict[bytes, _Known] = {}
 
     def known(self, token: str | None) -> Grant | None:
@@ -87,32 +90,12 @@ class Keeper:
     def find(self, token: str) -> Grant:
         """Ask the lake what a token allows."""
         grant = find_grant(self._store, token)
+        if grant is not None and grant.quota_bytes:
+            self.allowance.exchange(grant.id)
         if len(self._known) >= REMEMBERED:
             self._known.clear()
         self._known[_digest(token)] = _Known(grant, time.monotonic() + REMEMBER_S)
         return _checked(grant)
-
-
-class Rates:
-    """Hold tokens to their rates: a bucket of a second, which a request that is larger may overdraw when it is full."""
-
-    def __init__(self) -> None:
-        self._left: dict[tuple[str, str], tuple[float, float]] = {}  # what is left, and when that was
-
-    def check(self, grant: Grant, size: int) -> None:
-        """Take a request of some bytes off a token's buckets, or refuse it."""
-        limits = (("bytes", grant.rate_bytes, size), ("requests", grant.rate_requests, 1))
-        now_s = time.monotonic()
-        left = {}
-        for what, rate, amount in limits:
-            if not rate:
-                continue
-            had, at_s = self._left.get((grant.id, what), (float(rate), now_s))
-            there = min(float(rate), had + (now_s - at_s) * rate)
-            if there < min(amount, rate):
-                raise Busy("the token's rate is used up", rate=f"{rate} {what}/s", kind="rate")
-            left[grant.id, what] = (there - amount, now_s)
-        self._left |= left
 
 
 def _checked(grant: Grant | None) -> Grant:

@@ -76,7 +76,7 @@ class FlightDoor(flight.FlightServerBase):  # type: ignore[misc]
     """A server of Flight SQL beside the one of HTTP."""
 
     def __init__(self, lake: Lake, questions: Questions, keeper: Keeper, settings: ServeSettings) -> None:
-        self._lake, self._questions = lake, questions
+        self._lake, self._questions, self._allowance = lake, questions, keeper.allowance
         self._ingests = threading.BoundedSemaphore(INGESTS_AT_ONCE)
         secure = settings.tls_certificate is not None
         chain = [_file(settings.tls_certificate), _file(settings.tls_key)]
@@ -225,11 +225,15 @@ class FlightDoor(flight.FlightServerBase):  # type: ignore[misc]
             raise InvalidInputError("a table is not replaced here: drop it first", table=name, kind="exists")
         if not self._ingests.acquire(timeout=WAIT_S):
             raise UnavailableError("too many clients append", kind="busy")
+        came: list[int] = []
         try:
-            rows = pa.RecordBatchReader.from_batches(reader.schema, _sound(reader))
+            self._allowance.rows(who, 0)  # how many bytes come is known when they came
+            rows = pa.RecordBatchReader.from_batches(reader.schema, _sound(reader, came))
             report = ingest(self._lake.handle, name, rows, ReadOptions(), user=who.user(None), or_shared=True)
         finally:
             self._ingests.release()
+            self._allowance.came(who, sum(came))
+        self._allowance.stored(who, sum(came))
         return report.rows
 
     # what there is
@@ -305,6 +309,7 @@ class _Who(flight.ServerMiddlewareFactory):  # type: ignore[misc]
             grant = self._keeper.known(token)
             if grant is None:
                 grant = self._keeper.find(token or "")
+            self._keeper.allowance.request(grant)
         except Unauthenticated as error:
             raise flight.FlightUnauthenticatedError(str(error)) from None
         except TidelakeError as error:
@@ -384,9 +389,10 @@ def _one_row(reader: Any) -> list[Any]:
     return values
 
 
-def _sound(reader: Any) -> Iterator[pa.RecordBatch]:
-    """Yield the rows that a client sends, once they are known to be what they say."""
+def _sound(reader: Any, sizes: list[int]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows that a client sends, once they are known to be what they say, and note their sizes."""
     for chunk in reader:
+        sizes.append(chunk.data.nbytes)
         chunk.data.validate(full=True)
         yield from with_sound_values(pa.Table.from_batches([chunk.data])).to_batches()
 

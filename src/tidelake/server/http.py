@@ -31,7 +31,7 @@ from tidelake.errors import TidelakeError
 from tidelake.server.access import Grant
 from tidelake.server.bodies import decompressed
 from tidelake.server.call import Answer, Call, Load, Outcome, Route, Work, first_error
-from tidelake.server.credentials import Keeper, Rates, token_of
+from tidelake.server.credentials import Keeper, token_of
 from tidelake.server.memory import Budget
 from tidelake.server.meters import CONTENT_TYPE, Meters
 from tidelake.server.refusals import Refusal, TooLarge, TooSlow, failure_of
@@ -60,7 +60,6 @@ class Doors:
     budget: Budget
     meters: Meters
     keeper: Keeper
-    rates: Rates = field(default_factory=Rates)
     is_warm: bool = False  # before, a decoder may have to be compiled, for which the event loop does not wait
     threads: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(DECODE_THREADS, thread_name_prefix="tidelake-decode")
@@ -90,6 +89,7 @@ class Doors:
             grant.check("write", load.table)
         if not work.loads:
             return []
+        self.keeper.allowance.rows(grant, size)
         share = max(1, size // len(work.loads))
         waiting: list[asyncio.Future[Outcome]] = []
         error: TidelakeError | None = None
@@ -99,6 +99,8 @@ class Doors:
         except TidelakeError as refused:  # what was staged before it goes in, and a second try finds it there
             error = refused
         outcomes = [await each for each in waiting]
+        if any(not isinstance(each, TidelakeError) for each in outcomes):
+            self.keeper.allowance.stored(grant, size)
         if error is not None:
             raise error
         return outcomes
@@ -168,6 +170,7 @@ class _Door:
             return route.decode(call).answer([])
         grant = await doors.grant(call.headers)
         grant.check(route.role)
+        doors.keeper.allowance.request(grant)
         namespace = grant.namespace(next((call.headers[name] for name in TENANT_HEADERS if name in call.headers), None))
         # 2. Read.
         body = await read_body(receive, call.headers, doors.settings.max_body_bytes, held.take)
@@ -178,7 +181,6 @@ class _Door:
             route.check(call)
         call, work = await doors.decoded(call, encoding, route.decode)
         held.take(len(call.body) - len(body))
-        doors.rates.check(grant, len(call.body))
         # 4. and 5. Stage.
         outcomes = await doors.staged(
             work, call, grant, key_of(call, is_once=route.is_once or work.is_once), len(call.body)

@@ -87,7 +87,7 @@ async def _stored(doors: Doors, route: Route, call: Call) -> bytes:
     grant.check(route.role)
     namespace = grant.namespace(next((call.headers[name] for name in TENANT_HEADERS if name in call.headers), None))
     call = Call(call.body, call.headers, namespace=namespace, received_us=call.received_us)
-    doors.rates.check(grant, len(call.body))
+    doors.keeper.allowance.request(grant)
     doors.budget.take(len(call.body))
     try:
         call, work = await doors.decoded(call, "", route.decode)

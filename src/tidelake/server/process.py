@@ -129,6 +129,7 @@ async def _serve(
         if traces is not None:
             await traces.store()
         await staging.drain()
+        await loop.run_in_executor(None, keeper.allowance.exchange_all)
     finally:
         if telling is not None:
             telling.cancel()

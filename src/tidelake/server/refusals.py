@@ -75,6 +75,7 @@ class Failure:
     status: int
     message: str
     kind: str
+    retry_after_s: int = RETRY_AFTER_S
 
     @property
     def is_temporary(self) -> bool:
@@ -84,7 +85,7 @@ class Failure:
     def headers(self) -> dict[str, str]:
         """The headers that go with the status."""
         if self.is_temporary:
-            return {"retry-after": str(RETRY_AFTER_S)}
+            return {"retry-after": str(self.retry_after_s)}
         return {"www-authenticate": 'Bearer realm="tidelake"'} if self.status == 401 else {}
 
 
@@ -102,6 +103,7 @@ _STATUS: tuple[tuple[type[TidelakeError], int], ...] = (
 )
 # Of questions: what was too much for a budget is so again, and whoever asked is told what to change.
 _OF_QUESTIONS = {"time_budget": 504, "memory_budget": 400, "result_budget": 400, "read_budget": 400, "stopped": 409}
+_RETRY_AFTER_S = {"quota": 60}  # until the next day; agents should not ask every second for hours
 _WITHOUT_FACTS = frozenset({503})  # facts of storage name hosts and paths, which are not for clients
 _SAID = {
     "disk_full": "the disk is full",
@@ -112,7 +114,7 @@ _SAID = {
 def failure_of(error: BaseException) -> Failure:
     """Return what a client is told of an error; one that is not ours is a defect, and tells nothing."""
     if isinstance(error, Refusal):
-        return Failure(error.status, str(error), error.kind)
+        return Failure(error.status, str(error), error.kind, _RETRY_AFTER_S.get(error.kind, RETRY_AFTER_S))
     if isinstance(error, UnavailableError) and error.kind in _OF_QUESTIONS:
         return Failure(_OF_QUESTIONS[error.kind], str(error), error.kind)
     for kind, status in _STATUS:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tidelake.catalog.protocol import now_us
 from tidelake.cli.commands.options import json_option, lake_options
 
 if TYPE_CHECKING:
@@ -130,6 +131,7 @@ def tokens() -> None:
 @click.option("--expires-in", metavar="TIME", help="After which it is over: 90d.")
 @click.option("--rate-bytes", type=int, default=0, metavar="N", help="Bytes a second; no limit by default.")
 @click.option("--rate-requests", type=int, default=0, metavar="N", help="Requests a second; no limit by default.")
+@click.option("--quota-bytes", type=int, default=0, metavar="N", help="Bytes a day (UTC); no limit by default.")
 @json_option
 @lake_options(create=True)
 def create(lake: Lake, name: str, as_json: bool, **options: Any) -> None:
@@ -160,8 +162,13 @@ def list_(lake: Lake, as_json: bool) -> None:
       tidelake tokens list
     """
     from tidelake.server.access import list_tokens
+    from tidelake.server.allowance import used_bytes
 
-    found = [_told(grant) for grant in list_tokens(lake.store)]
+    grants, now = list_tokens(lake.store), now_us()
+    found = [
+        {**_told(grant), "used_bytes": used_bytes(lake.store, grant.id, now) if grant.quota_bytes else None}
+        for grant in grants
+    ]
     if as_json:
         _echo_json(found)
         return
@@ -169,7 +176,8 @@ def list_(lake: Lake, as_json: bool) -> None:
         scope = ", ".join([*each["namespaces"], *each["tables"]]) or "everything"
         users = f" for {', '.join(each['users'])}" if each["users"] else ""
         until = f" until {each['expires']}" if each["expires"] else ""
-        click.echo(f"{each['id']}  {each['name']}: {', '.join(each['roles'])} of {scope}{users}{until}")
+        used = f", used {each['used_bytes']} of {each['quota_bytes']} bytes today" if each["quota_bytes"] else ""
+        click.echo(f"{each['id']}  {each['name']}: {', '.join(each['roles'])} of {scope}{users}{until}{used}")
 
 
 @tokens.command()
@@ -183,8 +191,11 @@ def revoke(lake: Lake, token: str) -> None:
       tidelake tokens revoke collector
     """
     from tidelake.server.access import revoke_token
+    from tidelake.server.allowance import forget_used
 
-    for grant in revoke_token(lake.store, token):
+    revoked = revoke_token(lake.store, token)
+    forget_used(lake.store, [grant.id for grant in revoked])
+    for grant in revoked:
         click.echo(f"revoked {grant.id} {grant.name}")
 
 
@@ -193,7 +204,7 @@ def _told(grant: Grant) -> dict[str, Any]:
         return None if us is None else datetime.fromtimestamp(us / 1e6, UTC).isoformat(timespec="seconds")
 
     scope = {"namespaces": list(grant.namespaces), "tables": list(grant.tables), "users": list(grant.users)}
-    rates = {"rate_bytes": grant.rate_bytes, "rate_requests": grant.rate_requests}
+    rates = {name: getattr(grant, name) for name in ("rate_bytes", "rate_requests", "quota_bytes")}
     times = {"created": time(grant.created_us), "expires": time(grant.expires_us)}
     return {"id": grant.id, "name": grant.name, "roles": list(grant.roles), **scope, **rates, **times}
 

@@ -208,7 +208,7 @@ class Opened:
         grant = await self._doors.grant(call.headers) if self._door.role else ANONYMOUS
         if self._door.role:
             grant.check(self._door.role)
-        self._doors.rates.check(grant, 0)
+        self._doors.keeper.allowance.request(grant)
         if self._door.about is not None and (unknown := sorted(set(call.query) - set(self._door.about.query))):
             known = ", ".join(self._door.about.query) or "none"
             raise InvalidInputError("no such parameter", got=unknown[0][:40], known=known, kind="unknown_parameter")

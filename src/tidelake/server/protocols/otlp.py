@@ -20,7 +20,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from tidelake.catalog.protocol import parse_table_name
 from tidelake.server.call import JSON, Answer, Call, Load, Outcome, Packed, Route, Shape, Work
-from tidelake.server.refusals import RETRY_AFTER_S, Failure, Unsupported
+from tidelake.server.refusals import Failure, Unsupported
 from tidelake.server.wire.otlp import (
     Decoded,
     count_records,
@@ -110,7 +110,7 @@ def status_bytes(code: int, failure: Failure) -> bytes:
     """Return a google.rpc.Status, with when to try again if that makes sense."""
     status = _number(1, code) + _bytes(2, failure.message.encode())
     if failure.is_temporary:
-        delay = _bytes(1, _number(1, RETRY_AFTER_S))
+        delay = _bytes(1, _number(1, failure.retry_after_s))
         status += _bytes(3, _bytes(1, b"type.googleapis.com/google.rpc.RetryInfo") + _bytes(2, delay))
     return status
 

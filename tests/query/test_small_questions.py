@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from math import inf, nan
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +15,10 @@ import pytest
 
 import tidelake
 from tidelake import Lake
-from tidelake.errors import CorruptError, QueryError, UnavailableError
+from tidelake.errors import CorruptError, NotFoundError, QueryError, UnavailableError
 from tidelake.query.budget import Budget
 from tidelake.query.engines import small
+from tidelake.query.seen import Sight, View
 from tidelake.query.session import run
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -135,7 +138,7 @@ def test_a_kept_statement_holds_nothing_of_what_it_read(lake: Lake) -> None:
     assert asked(lake, "select service, count(*) c from logs group by service")[1]
     held = [each for several in small._statements()._free.values() for each in several]
     assert held
-    assert {each.slot.stream for each in held} == {None}
+    assert {each.slot.rows for each in held} == {None}
 
 
 def test_many_threads_ask_small_questions_while_rows_come(lake: Lake) -> None:
@@ -174,3 +177,110 @@ def test_a_small_question_that_was_stopped_does_not_run(lake: Lake) -> None:
     budget = Budget(is_stopped=lambda: True)
     with pytest.raises(UnavailableError, match="stopped"):
         run(lake, "select service, count(*) c from logs group by service", engine="local", budget=budget).to_arrow()
+
+
+COLUMNS = {
+    "ts": "timestamp", "at": "timestamp_ntz", "day": "date", "i": "int", "n": "long", "value": "real", "ok": "bool",
+    "text": "string", "price": "decimal(12, 3)",
+}  # fmt: skip
+
+
+def test_values_of_every_type_come_out_of_a_kept_statement_as_out_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    odd = [
+        {"ts": START, "at": datetime(1, 1, 1), "day": date(9999, 12, 31), "i": -(2**31), "n": 2**63 - 1, "value": nan,
+         "ok": False, "text": "", "price": Decimal("-1.005")},
+        {"ts": datetime(1677, 1, 1, tzinfo=UTC), "at": datetime(2026, 3, 29, 2, 30, 0, 1), "day": date(1, 1, 1),
+         "i": 2**31 - 1, "n": -(2**63), "value": -inf, "ok": True, "text": "é\0\u2028", "price": Decimal(0)},
+        {"ts": datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC), "value": -0.0},
+        {"ts": START},
+    ]  # fmt: skip
+    texts = (
+        *(f"select {name}, count(*) c from odd group by {name} order by {name}" for name in COLUMNS),
+        *(f"select min({name}) l, max({name}) m from odd where n is null or n > 0" for name in COLUMNS),
+        *(f"select {name}, count(*) c from odd where n = 17 group by {name}" for name in COLUMNS),  # no rows
+        "select text, min(n) as x, max(n) as X, min(i) as x, max(ok) x_1 from odd group by text order by text",
+        "select text, min(n) as x, max(n) as X from odd group by text order by text",
+        "select i, sum(n) s, sum(price) p, avg(value) a from odd where n is null group by i",
+        "select ok, ts from odd where value is null order by ts limit 3",
+    )
+    with tidelake.connect(tmp_path / "lake", upkeep=False) as lake:
+        lake.create_table("odd", COLUMNS, time="ts").append(odd)
+        kql = [(f"odd | summarize c = count() by {name} | order by {name} asc", "kql") for name in COLUMNS]
+        for text, language in (*((text, "sql") for text in texts), *kql):
+            found = [asked(lake, text, language)[0] for _ in range(2)]
+            with monkeypatch.context() as patched:
+                patched.setattr(small, "ROWS", -1)
+                other, _ = asked(lake, text, language)
+            for each in found:
+                assert each.schema.equals(other.schema, check_metadata=True), text
+                assert repr(each.to_pylist()) == repr(other.to_pylist()), text  # of which no number equals itself
+        assert small._statements()._count > 0
+
+
+def test_many_rows_and_few_come_alike_out_of_one_statement(lake: Lake) -> None:
+    text = "select n, count(*) c, max(service) s from logs where value >= 0 group by n order by n"
+    for size in (100, 3_000, 3_001):
+        lake.table("logs").append(rows(asked(lake, text)[0].num_rows, size - asked(lake, text)[0].num_rows))
+        expected = [{"n": each["n"], "c": 1, "s": each["service"]} for each in rows(0, size)]
+        assert [asked(lake, text)[0].to_pylist() for _ in range(2)] == [expected, expected]
+    lake.table("logs").delete("n >= 2")
+    assert asked(lake, text)[0].to_pylist() == [{"n": n, "c": 1, "s": f"s{n}" if n else None} for n in range(2)]
+
+
+def test_a_kept_plan_is_of_the_snapshot_the_table_and_the_user_that_are_asked_about(tmp_path: Path) -> None:
+    asks = ["select count(*) c, max(n) m from logs", "select n, count(*) c from logs where n >= 0 group by n"]
+
+    def seen(lake: Lake, **about: Any) -> list[Any]:
+        return [run(lake, text, engine="local", **about).to_arrow().to_pylist() for text in asks for _ in range(2)]
+
+    def expected(n: int, count: int) -> list[Any]:
+        return [[{"c": count, "m": n}]] * 2 + [[{"n": n, "c": count}]] * 2
+
+    columns = {"ts": "timestamp", "n": "long"}
+    with tidelake.connect(tmp_path / "lake", upkeep=False) as lake:
+        for namespace, n in (("default", 1), ("other", 2)):
+            table = lake.create_table(f"{namespace}.logs", columns, time="ts", flush_age="off")
+            table.append([{"ts": START, "n": n}])
+            table.flush()
+        other = Sight(namespace="other")
+        assert seen(lake) == expected(1, 1)
+        assert seen(lake, sight=other) == expected(2, 1)
+        assert seen(lake) == expected(1, 1)
+        with pytest.raises(NotFoundError):
+            seen(lake, sight=Sight(reaches=lambda name: name != "default.logs"))
+        before = lake.table("logs").snapshot.sequence
+        lake.table("logs").append([{"ts": START, "n": 1}])
+        assert seen(lake) == expected(1, 2)
+        assert seen(lake, view=View(snapshots={"default.logs": before})) == expected(1, 1)
+        assert seen(lake) == expected(1, 2)
+        assert seen(lake, view=View(start_ns=0, end_ns=1)) == [[{"c": 0, "m": None}]] * 2 + [[]] * 2
+        lake.drop_table("logs")
+        with pytest.raises(NotFoundError):
+            seen(lake)
+        table = lake.create_table("logs", columns, time="ts", flush_age="off")
+        table.append([{"ts": START, "n": 3}])
+        table.flush()
+        assert seen(lake) == expected(3, 1)
+        table.append([{"ts": START, "n": 3, "extra": 1}])
+        assert seen(lake) == expected(3, 2)
+        table.compact()
+        assert seen(lake) == expected(3, 2)
+        users = lake.create_table("other.mine", columns, time="ts", scope="user", flush_age="off")
+        asks[:] = [text.replace("logs", "other.mine") for text in asks]
+        for user, n in (("ann", 4), ("bob", 5)):
+            users.user(user).append([{"ts": START, "n": n}])
+            users.user(user).flush()
+        for user, n in (("ann", 4), ("bob", 5), ("ann", 4)):
+            assert seen(lake, user=user) == expected(n, 1)
+
+
+def test_a_kept_plan_holds_no_snapshot(lake: Lake) -> None:
+    text = "select service, count(*) c from logs group by service"
+    lake.table("logs").flush()
+    for _ in range(2):
+        kept = run(lake, text, engine="local")._prepared
+    plans = [*(kept.apart or kept).plans.values()]
+    assert plans
+    assert {each.held for each in plans} == {None}

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 import tidelake
-from tidelake.query.session import Sight, run
+from tidelake.query.seen import Sight
+from tidelake.query.session import run
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 

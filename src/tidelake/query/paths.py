@@ -86,7 +86,9 @@ def with_paths_apart(prepared: Prepared) -> Prepared | None:
     if not columns:
         return None
     asks = tuple(_narrowed(ask, gone, columns) for ask in prepared.asks)
-    return with_rows_counted(replace(prepared, tree=tree, asks=asks, rendered={}, known={}, apart=None))
+    return with_rows_counted(
+        replace(prepared, tree=tree, asks=asks, rendered={}, known={}, plans={}, answered={}, apart=None)
+    )
 
 
 def _narrowed(ask: Ask, gone: Mapping[str, set[str]], columns: Mapping[str, Mapping[PathValue, None]]) -> Ask:

@@ -18,7 +18,7 @@ from tidelake.pruning.plan import ScanPlan
 from tidelake.query.budget import Budget
 from tidelake.query.join_keys import JoinKey
 from tidelake.query.kql import Lowered
-from tidelake.query.manifest import Shape
+from tidelake.query.manifest import Answered, Shape
 from tidelake.query.pushdown import Ask
 from tidelake.scan.scannable import Scannable
 
@@ -55,6 +55,8 @@ class Prepared:
     joined: tuple[JoinKey, ...] = ()  # rows that joins drop, and scans may
     rendered: dict[str, str] = field(default_factory=dict)  # by engine, written once
     known: dict[str, bool] = field(default_factory=dict)  # what engines ask of the tree, answered once
+    plans: dict[int, ScanPlan] = field(default_factory=dict)  # of its asks, by their places, at one snapshot each
+    answered: dict[str, Answered] = field(default_factory=dict)  # by the manifest, at one snapshot, by the table's name
     repeatable: bool = False  # whether the same snapshots give the same rows, whenever it is asked
     apart: Prepared | None = None  # the same with paths in place of dynamic columns, for the engine in process
 

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from tidelake.errors import InvalidInputError
-from tidelake.query.session import View
+from tidelake.query.seen import View
 from tidelake.server.protocols.protobuf import Field, Message
 
 MAX_PARTS = 64

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tidelake.query.session import Language, Sight, View
+from tidelake.query.seen import Sight, View
+from tidelake.query.session import Language
 from tidelake.server.access import Grant
 from tidelake.server.running import new_id
 

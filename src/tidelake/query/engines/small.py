@@ -2,8 +2,8 @@
 
 Most of what a small question costs is getting ready: threads, a connection, planning. So a statement is prepared once,
 on a connection of its own to an engine of one thread, and kept for the next time that the same text comes; the table in
-it is a slot, and each question puts its own scan there. What a plan of the engine knows of the slot is its schema alone
-(a scan has no statistics for it), so it is right for any rows.
+it is a slot, and each question puts the rows of its own scan there. What a plan of the engine knows of the slot is its
+schema alone (a scan has no statistics for it), so it is right for any rows.
 
 A question is only small if every node of its tree is known to do little for each row: no joins, no subqueries, nothing
 that makes rows or long values. Whatever the engine complains about is left to ``local``, which words it. It does not
@@ -18,8 +18,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from threading import Lock
+from typing import Any
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 from sqlglot import exp
 
@@ -33,6 +35,7 @@ BYTES = 8 << 20  # of them, as stored
 NODES = 1_000  # of a tree
 STATEMENTS = 128  # that are kept while nobody runs them; each has a connection, and is some dozens of kilobytes
 MEMORY = 256 << 20  # of the engine
+FEW_ROWS = 1_000  # up to which texts may be objects of Python's on their way out
 
 # What does little for each row, and makes nothing that is longer than what it is given.
 _NODES = frozenset(
@@ -57,6 +60,18 @@ _TYPES = frozenset(
     {"BOOLEAN", "INTEGER", "BIGINT", "HUGEINT", "DOUBLE", "VARCHAR", "DATE", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE"}
 )
 
+# Of these, the engine's columns are numpy's, as they are; taking them as Arrow costs as much as a small query.
+_PLAIN = {
+    "BOOLEAN": pa.bool_(),
+    "INTEGER": pa.int32(),
+    "BIGINT": pa.int64(),
+    "DOUBLE": pa.float64(),
+    "VARCHAR": pa.utf8(),
+    "TIMESTAMP": pa.timestamp("us"),
+    "TIMESTAMP WITH TIME ZONE": pa.timestamp("us", tz="UTC"),
+}
+_MICROSECONDS = np.dtype("datetime64[us]")
+
 # The engine says that rows of a statement are copied on their way to Arrow. They are few; planning again costs more.
 warnings.filterwarnings("ignore", message="Arrow output on a DB-API result", category=UserWarning)
 
@@ -67,6 +82,7 @@ class _Statement:
 
     connection: duckdb.DuckDBPyConnection
     slot: Slot
+    gave_many: bool = False  # rows, when it last ran
 
 
 class _Statements:
@@ -83,7 +99,7 @@ class _Statements:
         self._free: OrderedDict[str, list[_Statement]] = OrderedDict()
 
     def taken(self, text: str, stream: Stream) -> _Statement:
-        """Return a statement for the caller alone, whose slot has a stream."""
+        """Return a statement for the caller alone, whose slot is for a stream."""
         with self._lock:
             found = self._free.get(text)
             kept = found.pop() if found else None
@@ -92,7 +108,6 @@ class _Statements:
             if found is not None and not found:
                 del self._free[text]
         if kept is not None and kept.slot.fits(stream):
-            kept.slot.stream = stream
             return kept
         slot = Slot(stream)
         connection = self._engine.cursor()
@@ -102,7 +117,7 @@ class _Statements:
 
     def returned(self, text: str, statement: _Statement) -> None:
         """Keep a statement for the next one; it holds nothing of what it read."""
-        statement.slot.stream = None
+        statement.slot.rows = None
         gone = []
         with self._lock:
             self._free.setdefault(text, []).append(statement)
@@ -136,12 +151,21 @@ def rows_of(stream: Stream, text: str) -> tuple[pa.Table, list[str]] | None:
     statements = _statements()
     statement: _Statement | None = None
     try:
+        scanned = stream.read()  # an engine that asks for them batch by batch takes longer than for all of them
         statement = statements.taken(text, stream)
+        statement.slot.rows = scanned
         ran = statement.connection.execute("EXECUTE tide")
-        kinds = [str(column[1]) for column in ran.description or ()]
+        told = ran.description or ()
+        names, kinds = [str(column[0]) for column in told], [str(column[1]) for column in told]
         if not kinds or not _TYPES.issuperset(kinds):
             return None
-        rows = ran.to_arrow_table()
+        rows: pa.Table
+        if statement.gave_many or not _PLAIN.keys() >= set(kinds):
+            rows = ran.to_arrow_table()
+        else:
+            found = ran.fetchnumpy().values()  # under names that the engine made different
+            rows = pa.Table.from_arrays([_array(*each) for each in zip(found, kinds, strict=True)], names)
+        statement.gave_many = rows.num_rows > FEW_ROWS
         statements.returned(text, statement)
         statement = None
         return rows, kinds
@@ -151,8 +175,17 @@ def rows_of(stream: Stream, text: str) -> tuple[pa.Table, list[str]] | None:
         return None
     finally:
         if statement is not None:
-            statement.slot.stream = None
+            statement.slot.rows = None
             statement.connection.close()
+
+
+def _array(values: Any, kind: str) -> pa.Array:
+    """Return a column of numpy's as Arrow, whose nulls are masked there."""
+    mask = np.ma.getmaskarray(values) if np.ma.is_masked(values) else None
+    plain = np.ma.getdata(values)
+    if plain.dtype == _MICROSECONDS:  # numpy has a null of its own among times, which the engine does not know
+        return pa.array(plain.view(np.int64), pa.int64(), mask=mask).view(_PLAIN[kind])
+    return pa.array(plain, _PLAIN[kind], mask=mask)
 
 
 def close() -> None:

@@ -74,6 +74,10 @@ class Stream(pa.Table):  # type: ignore[misc]
     def __arrow_c_stream__(self, requested_schema: object = None) -> Any:
         return self.select(range(len(self._schema))).__arrow_c_stream__(requested_schema)
 
+    def read(self) -> pa.Table:
+        """Return all rows at once, which must be few."""
+        return pa.Table.from_batches(self._batches(range(len(self._schema))), self._schema)
+
     def picked(self, columns: Sequence[str], names: Sequence[str]) -> pa.RecordBatchReader:
         """Return some of the columns under other names, as readers see them."""
         places = [self._scan.columns.index(column) for column in columns]
@@ -112,25 +116,25 @@ class Stream(pa.Table):  # type: ignore[misc]
 
 
 class Slot(Stream):
-    """A place for streams of one schema, one after the other, that an engine knows as one table."""
+    """A place for the rows of streams of one schema, one after the other, that an engine knows as one table."""
 
     def __init__(self, stream: Stream) -> None:
-        self.name, self.stream = stream.name, stream
+        self.name, self.rows = stream.name, None
         self._schema, self._rows = stream.schema, len(stream)
 
-    stream: Stream | None
+    rows: pa.Table | None
 
     def fits(self, stream: Stream) -> bool:
         """Whether a stream has the columns that the slot was made for."""
         return self.name == stream.name and bool(self._schema.equals(stream.schema, check_metadata=True))
 
     def select(self, columns: Sequence[int]) -> pa.RecordBatchReader:
-        assert self.stream is not None
-        return self.stream.select(columns)
+        assert self.rows is not None
+        return self.rows.select(list(columns)).to_reader()
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> Any:
-        assert self.stream is not None
-        return self.stream.__arrow_c_stream__(requested_schema)
+        assert self.rows is not None
+        return self.rows.__arrow_c_stream__(requested_schema)
 
 
 def _absent(self: object) -> None:

@@ -22,7 +22,8 @@ from tidelake.errors import InvalidInputError, NotFoundError, TidelakeError
 from tidelake.handle.table_handle import TableHandle
 from tidelake.lake import Lake
 from tidelake.query.result import Result
-from tidelake.query.session import Language, View
+from tidelake.query.seen import View
+from tidelake.query.session import Language
 from tidelake.server.access import Grant
 from tidelake.server.bodies import decompressed
 from tidelake.server.call import JSON, Answer, Call, Outcome, Refuser, Work, refuse

@@ -22,7 +22,8 @@ from tidelake.errors import InvalidInputError, InvalidRangeError
 from tidelake.model.times import parse_time_ns, time_text
 from tidelake.query.parameters import with_values
 from tidelake.query.result import Result
-from tidelake.query.session import Language, View
+from tidelake.query.seen import View
+from tidelake.query.session import Language
 from tidelake.query.writing import FORMATS, write_rows
 from tidelake.server.call import JSON, Answer
 from tidelake.server.doors.base import FORM, About, Asked, Door, Streamed

@@ -34,7 +34,8 @@ from tidelake.handle.table_handle import TableHandle
 from tidelake.model.snapshot import Counts, Scope, Snapshot
 from tidelake.query.json_rows import row_texts
 from tidelake.query.result import Result
-from tidelake.query.session import Language, View
+from tidelake.query.seen import View
+from tidelake.query.session import Language
 from tidelake.server.doors.base import About, Asked, Door, Streamed
 from tidelake.server.question import Question
 from tidelake.server.questions import Pipe

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import struct
 from collections.abc import Callable
@@ -69,7 +70,7 @@ def test_booleans_and_their_nulls_come_back(values: list[bool | None]) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("encode", [codecs._plain_ints, codecs._zstd_ints, codecs._delta_ints, codecs._pco_ints])
+@pytest.mark.parametrize("encode", codecs._INTS)
 def test_every_codec_of_integers_gives_them_back(kind: str, encode: Callable[[Any], bytes]) -> None:
     values = ints(kind)
     assert codecs.decode_ints(memoryview(encode(values)), len(values)).tolist() == values.tolist()
@@ -78,9 +79,7 @@ def test_every_codec_of_integers_gives_them_back(kind: str, encode: Callable[[An
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_codec_chosen_is_within_two_percent_of_the_best(kind: str) -> None:
     values = ints(kind)
-    best = min(
-        len(encode(values)) for encode in (codecs._plain_ints, codecs._zstd_ints, codecs._delta_ints, codecs._pco_ints)
-    )
+    best = min(len(encode(values)) for encode in codecs._INTS)
     assert len(codecs.encode_ints(values)) <= best * 1.02 + 16
 
 
@@ -92,12 +91,21 @@ def test_a_codec_taken_over_from_another_block_is_within_two_percent_of_the_best
     learned, choice.is_open = (choice.codec, choice.rate), False
     values = ints(kind)[::-1]
     page = codecs.encode_ints(values, choice)
-    best = min(
-        len(encode(values)) for encode in (codecs._plain_ints, codecs._zstd_ints, codecs._delta_ints, codecs._pco_ints)
-    )
+    best = min(len(encode(values)) for encode in codecs._INTS)
     assert len(page) <= best * 1.02 + 16
     assert (choice.codec, choice.rate) == learned  # what is stored does not depend on which thread came first
     assert np.array_equal(codecs.decode_ints(memoryview(page), len(values)), values)
+
+
+@pytest.mark.parametrize("odd", [None, -0.0, math.nan, math.inf, 1e300, 0.1 + 0.2, 2.0**53])
+def test_decimals_come_back_bit_by_bit_whatever_stands_among_them(odd: float | None) -> None:
+    values = np.round(np.random.default_rng(3).lognormal(3, 1, ROWS), 3)
+    if odd is not None:
+        values[-1] = odd  # which no sample sees
+    page = codecs.encode_reals(values)
+    assert (page[0] == codecs.DECIMAL) == (odd is None)
+    assert len(page) < values.nbytes / 3
+    assert codecs.decode_reals(memoryview(page), ROWS).tobytes() == values.tobytes()
 
 
 def test_numbers_of_a_dictionary_stay_numbers() -> None:

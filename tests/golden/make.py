@@ -136,6 +136,23 @@ def tide_v3_words() -> bytes:
     return bytes(store.get(KEY))
 
 
+NUMBER_SCHEMA = Schema((Column(1, "skewed", DataType("long")), Column(2, "took", DataType("real"))))
+
+
+def tide_v3_planes_rows() -> list[Row]:
+    """Return numbers whose bytes differ in how often each comes, and decimals."""
+    return [
+        {"skewed": (n * 7919 % 997) ** 2 % 4096 - 70, "took": (n * 104_729 % 9_973) ** 2 / 1000} for n in range(400)
+    ]
+
+
+def tide_v3_planes() -> bytes:
+    """Write an extent of the third body whose numbers are planes of bytes and decimals."""
+    store = open_store("memory://")
+    write(store, segment_format("tlm3"), NUMBER_SCHEMA, [batch_of(tide_v3_planes_rows(), NUMBER_SCHEMA)])
+    return bytes(store.get(KEY))
+
+
 def foreign_rows() -> list[list[Row]]:
     """Return the rows of the foreign extents, block by block, with times floored to microseconds."""
     blocks = []
@@ -161,6 +178,7 @@ FILES: dict[str, tuple[Callable[[], bytes], Callable[[], list[list[Row]]]]] = {
     "tide_v2": (tide_v2, lambda: [tide_rows()[at : at + 5] for at in (0, 5, 10)]),
     "tide_v3": (tide_v3, lambda: [tide_v3_rows()[at : at + 60] for at in (0, 60, 120)]),
     "tide_v3_packed": (tide_v3, lambda: [tide_v3_rows()[at : at + 60] for at in (0, 60, 120)]),  # a packed footer
+    "tide_v3_planes": (tide_v3_planes, lambda: [tide_v3_planes_rows()]),
     "tide_v3_words": (tide_v3_words, lambda: [tide_v3_words_rows()]),
     "tide_v3_lines": (tide_v3_lines, lambda: [tide_v3_lines_rows()[:590], tide_v3_lines_rows()[590:]]),
 }

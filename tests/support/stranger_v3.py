@@ -144,6 +144,13 @@ def integers(page: bytes, count: int) -> list[int]:
         small = np.zeros(count, dtype=f"<u{width}")
         standalone.simple_decompress_into(rest, small)
         return [signed(base + each) for each in small.tolist()]
+    if codec == 6:
+        planes = []
+        for _ in range(width):
+            size = int.from_bytes(rest[:4], "little")
+            planes.append(rest[4 : 4 + size] if size == count else unzstd(rest[4 : 4 + size], count))
+            rest = rest[4 + size :]
+        return [signed(base + int.from_bytes(each, "little")) for each in zip(*planes, strict=True)]
     return [signed(base + each) for each in narrow(rest if codec == 1 else unzstd(rest, count * width), width)]
 
 
@@ -152,6 +159,8 @@ def reals(page: bytes, count: int) -> list[float]:
         found = np.zeros(count)
         standalone.simple_decompress_into(page[1:], found)
         return list(found.tolist())
+    if page[0] == 7:
+        return [float(whole) / 10.0 ** page[1] for whole in integers(page[2:], count)]
     return [struct.unpack("<d", struct.pack("<q", bits))[0] for bits in integers(page, count)]
 
 

@@ -1,8 +1,8 @@
 """Turn the values of one column of one block into a page of bytes and back, each in the way that makes it small.
 
 A page begins with its codec. Which one is chosen is measured: candidates encode a sample, those that come within
-``CLOSE`` of the best encode the whole, and the smallest of these is kept. Values have no gaps: nulls are told apart
-before, by ``encode_column``. ``docs/format.md`` is the specification.
+``CLOSE`` of the best encode the whole, and of these the quickest is kept that is as small as any, to a hundredth.
+Values have no gaps: nulls are told apart before, by ``encode_column``. ``docs/format.md`` is the specification.
 
 A page says nothing of its length or type: whoever decodes knows both, and what does not fit is a ``ValueError``. It
 does not know blocks, files or checksums.
@@ -23,7 +23,7 @@ from pcodec import ChunkConfig, standalone
 from tidelake.kernels.spreading import spread
 
 # Of numbers and bits. Pages are stored: these stay for good.
-CONSTANT, PLAIN, ZSTD, DELTA, PCO, REAL_PCO = range(6)
+CONSTANT, PLAIN, ZSTD, DELTA, PCO, REAL_PCO, PLANES, DECIMAL = range(8)
 # Of texts and other bytes.
 TEXT_CONSTANT, TEXT_PLAIN, TEXT_ZSTD, TEXT_DICTIONARY, TEXT_TEMPLATES = range(16, 21)
 # Of nulls, before the values of a column.
@@ -36,6 +36,8 @@ CODEC_NAMES = {
     DELTA: "delta",
     PCO: "pco",
     REAL_PCO: "pco",
+    PLANES: "planes",
+    DECIMAL: "decimal",
     TEXT_CONSTANT: "constant",
     TEXT_PLAIN: "plain",
     TEXT_ZSTD: "zstd",
@@ -45,26 +47,34 @@ CODEC_NAMES = {
 }
 
 LEVEL = 3  # of zstd
+PLANE_LEVEL = 1  # of zstd over bytes of one rank: what is in them is how often each comes, and no repeats
 # Of zstd over texts, from so many bytes on: comments of TPC-H shrink by a tenth, and are written at 50 MB a second.
 TEXT_LEVEL, TEXT_LEVEL_BYTES = 7, 64 << 10
 PCO_LEVEL = 6  # from 4 to 8 pages shrink by 1 %, and take twice as long to write
 SAMPLE = 8_192  # values that candidates are tried on: a stretch from the middle
 CLOSE = 1.15  # candidates this near to the best of a sample are tried on the whole
+AS_SMALL = 1.01  # of the smallest: among those a quicker codec is kept
+REPEATING = 0.25  # bytes a value, below which there are repeats, and a glance does not show how far apart
 ALIKE = 1.1  # a block that takes more or less than this of what the first one took is tried in every way again
+LEARNED = 1_024  # values from which on what was chosen tells of other blocks
+THE_SAME = 1.02  # and a block that takes no more or less than this is not looked at for another codec
 GLANCE = 2_048  # values that show whether another codec has become better since the first block
 LEVEL_SAMPLE_BYTES = 256 << 10  # of texts that show whether the higher level is worth its time
 TEXT_LEVEL_GAIN = 0.93  # of the bytes of the lower level that the higher one may take at most
 PLAIN_SHARE = 0.97  # above it, compressed bytes are not worth decompressing
 SMALL = 64  # values below which only the cheapest candidates are tried
 MAX_BYTES = 2**31 - 1  # of the values of a page
+MAX_PLACES = 9  # of decimals after the point
+MAX_DECIMAL = 2.0**52  # above it, not every whole number is a double
 
 _DTYPES: dict[int, np.dtype[Any]] = {size: np.dtype(f"<u{size}") for size in (1, 2, 4, 8)}
 _PCO_CONFIG = ChunkConfig(compression_level=PCO_LEVEL)
 _ZSTD = pa.Codec("zstd", compression_level=LEVEL)
 _TEXT_ZSTD = pa.Codec("zstd", compression_level=TEXT_LEVEL)
+_PLANE_ZSTD = pa.Codec("zstd", compression_level=PLANE_LEVEL)
 
 _Array = npt.NDArray[Any]
-_Encode = Callable[[Any], bytes]
+_Encode = Callable[[Any], bytes | None]  # None of what the codec has no form for
 
 
 @dataclass(slots=True)
@@ -86,7 +96,7 @@ def encode_ints(values: npt.NDArray[np.int64], choice: Choice | None = None) -> 
         return struct.pack("<Bq", CONSTANT, int(values[0]) if len(values) else 0)
     if len(values) < SMALL:
         return _smallest(values, (_plain_ints, _zstd_ints))
-    return _smallest(values, (_plain_ints, _zstd_ints, _delta_ints, _pco_ints), choice)
+    return _smallest(values, _INTS, choice)
 
 
 def encode_reals(values: npt.NDArray[np.float64], choice: Choice | None = None) -> bytes:
@@ -96,7 +106,7 @@ def encode_reals(values: npt.NDArray[np.float64], choice: Choice | None = None) 
         return struct.pack("<Bq", CONSTANT, int(bits[0]) if len(bits) else 0)
     if len(values) < SMALL:
         return _smallest(bits, (_plain_ints, _zstd_ints))
-    return _smallest(bits, (_plain_ints, _zstd_ints, _pco_reals), choice)
+    return _smallest(bits, _REALS, choice)
 
 
 def encode_bits(values: npt.NDArray[np.bool_]) -> bytes:
@@ -137,10 +147,10 @@ def decode_ints(page: memoryview, count: int) -> npt.NDArray[np.int64]:
         np.cumsum(steps + np.uint64(base & (2**64 - 1)), out=out[1:])
         out[1:] += out[0]
         return out.view(np.int64)
-    if codec not in (PLAIN, ZSTD, PCO):
+    if codec not in (PLAIN, ZSTD, PCO, PLANES):
         raise ValueError(f"numbers in codec {codec}")
     width, base = _unpack("<Bq", page, 1)
-    raw = _raw_ints(page[10:], count, width, codec)
+    raw = _raw_planes(page[10:], count, width) if codec == PLANES else _raw_ints(page[10:], count, width, codec)
     if base == 0 and width == 8:
         return raw.view(np.int64)
     return (raw.astype(np.uint64) + np.uint64(base & (2**64 - 1))).view(np.int64)
@@ -148,7 +158,13 @@ def decode_ints(page: memoryview, count: int) -> npt.NDArray[np.int64]:
 
 def decode_reals(page: memoryview, count: int) -> npt.NDArray[np.float64]:
     """Decode doubles."""
-    if _codec_of(page) != REAL_PCO:
+    codec = _codec_of(page)
+    if codec == DECIMAL:
+        (places,) = _unpack("<B", page, 1)
+        if places > MAX_PLACES:
+            raise ValueError(f"decimals of {places} places")
+        return np.asarray(decode_ints(page[2:], count) / 10.0**places)
+    if codec != REAL_PCO:
         return decode_ints(page, count).view(np.float64)
     out = np.empty(count, dtype=np.float64)
     _unpco(page[1:], out)
@@ -355,20 +371,25 @@ def compressed(data: bytes) -> bytes:
 
 
 def _smallest(values: _Array, candidates: Sequence[_Encode], choice: Choice | None = None) -> bytes:
-    """Encode values in the way that is smallest, so far as a sample tells, and among the near ones exactly."""
-    if len(values) <= 2 * SAMPLE:
-        return min((each(values) for each in candidates), key=len)
-    if choice is not None and (found := _as_before(values, candidates, choice)) is not None:
+    """Encode values in the way that is smallest, so far as a sample tells, and among the near ones exactly.
+
+    Candidates stand in the order of their speed.
+    """
+    is_learned = choice is not None and len(values) >= LEARNED
+    if choice is not None and is_learned and (found := _as_before(values, candidates, choice)) is not None:
         return found
-    sample = _middle(values, SAMPLE)
-    tried = [(len(each(sample)), each) for each in candidates]
-    best = min(size for size, _ in tried)
-    size, page, codec = min(
-        ((len(page := each(values)), page, each) for size, each in tried if size <= best * CLOSE),
-        key=lambda each: each[0],
-    )
-    if choice is not None and choice.is_open:
-        choice.codec, choice.rate = codec, size / len(values)
+    if len(values) > 2 * SAMPLE:
+        sample = _middle(values, SAMPLE)
+        tried = [(len(page), each) for each in candidates if (page := each(sample)) is not None]
+        best = min(size for size, _ in tried)
+        candidates = [each for size, each in tried if size <= best * CLOSE]
+    made = [(page, each) for each in candidates if (page := each(values)) is not None]
+    if not made:  # those that a sample spoke for have no form for the whole
+        return _plain_ints(values)
+    smallest = min(len(page) for page, _ in made)
+    page, codec = next(found for found in made if len(found[0]) <= smallest * AS_SMALL)
+    if choice is not None and is_learned and choice.is_open:
+        choice.codec, choice.rate = codec, len(page) / len(values)
     return page
 
 
@@ -378,19 +399,21 @@ def _as_before(values: _Array, candidates: Sequence[_Encode], choice: Choice) ->
     What was plain is tried anew: that is as fast, and any values take as much so.
     """
     codec = choice.codec
-    if codec is None or codec is _plain_ints or codec not in candidates:
+    if codec is None or codec is _plain_ints or codec not in candidates or (page := codec(values)) is None:
         return None
-    page = codec(values)
     rate = len(page) / len(values)
-    if not choice.rate / ALIKE <= rate <= choice.rate * ALIKE:
+    apart = max(rate / choice.rate, choice.rate / rate)
+    if rate < REPEATING or apart > ALIKE:
         return None
-    glance = _middle(values, GLANCE)
-    others = [each for each in candidates if each not in (codec, _plain_ints)]
-    return page if all(len(each(glance)) > rate * GLANCE for each in others) else None
+    if apart <= THE_SAME:
+        return page
+    glance, least = _middle(values, GLANCE), rate * min(GLANCE, len(values)) / AS_SMALL
+    others = (each(glance) for each in candidates if each not in (codec, _plain_ints))
+    return page if all(other is None or len(other) > least for other in others) else None
 
 
 def _middle(values: _Array, count: int) -> _Array:
-    start = (len(values) - count) // 2
+    start = max(0, (len(values) - count) // 2)
     return values[start : start + count]
 
 
@@ -419,6 +442,18 @@ def _delta_ints(values: npt.NDArray[np.int64]) -> bytes:
     return struct.pack("<BBqq", DELTA, width, int(values[0]), base) + _compressed(small.tobytes())
 
 
+def _planes_ints(values: npt.NDArray[np.int64]) -> bytes:
+    width, base, small = _narrowed(values)
+    planes = small.view(np.uint8).reshape(len(small), width)
+    parts = []
+    for rank in range(width):
+        plane = planes[:, rank].tobytes()
+        packed = bytes(_PLANE_ZSTD.compress(plane, asbytes=True))
+        part = packed if len(packed) < len(plane) else plane
+        parts.append(struct.pack("<I", len(part)) + part)
+    return struct.pack("<BBq", PLANES, width, base) + b"".join(parts)
+
+
 def _pco_ints(values: npt.NDArray[np.int64]) -> bytes:
     width, base, small = _narrowed(values)
     if width == 1:
@@ -429,6 +464,47 @@ def _pco_ints(values: npt.NDArray[np.int64]) -> bytes:
 def _pco_reals(bits: npt.NDArray[np.int64]) -> bytes:
     reals = np.ascontiguousarray(bits.view(np.float64))
     return bytes([REAL_PCO]) + bytes(standalone.simple_compress(reals, _PCO_CONFIG))
+
+
+def _decimals(encode: _Encode) -> _Encode:
+    """Encode doubles that are decimals of few places by the whole numbers that they are so many times of."""
+
+    def encoded(bits: npt.NDArray[np.int64]) -> bytes | None:
+        reals = bits.view(np.float64)
+        for places in range(MAX_PLACES + 1):
+            if _as_decimals(reals[:SMALL], places) is not None:
+                whole = _as_decimals(reals, places)
+                page = None if whole is None else encode(whole)
+                return None if page is None else bytes([DECIMAL, places]) + page
+        return None
+
+    return encoded
+
+
+def _as_decimals(reals: npt.NDArray[np.float64], places: int) -> npt.NDArray[np.int64] | None:
+    """Return doubles as whole numbers of this many places less; None if one would not come back bit by bit."""
+    scale = 10.0**places
+    with np.errstate(all="ignore"):
+        whole = np.rint(reals * scale)
+        if not (np.abs(whole) < MAX_DECIMAL).all():  # nor is what is no number
+            return None
+    found = whole.astype(np.int64)
+    return found if np.array_equal((found / scale).view(np.int64), reals.view(np.int64)) else None
+
+
+_INTS = (_plain_ints, _zstd_ints, _planes_ints, _delta_ints, _pco_ints)
+_REALS = (_plain_ints, _zstd_ints, *map(_decimals, _INTS[1:]), _pco_reals)
+
+
+def _raw_planes(data: memoryview, count: int, width: int) -> _Array:
+    """Put numbers together of planes: all their lowest bytes, then all of the next rank."""
+    if width not in _DTYPES or count * width > MAX_BYTES:
+        raise ValueError(f"{count} numbers of {width} bytes")
+    planes = np.empty((count, width), dtype=np.uint8)
+    for rank, part in enumerate(parts(data, width)):
+        plane = part if len(part) == count else memoryview(decompressed(part, count))
+        planes[:, rank] = np.frombuffer(plane, np.uint8)
+    return planes.view(_DTYPES[width]).reshape(count)
 
 
 def _raw_ints(data: memoryview, count: int, width: int, codec: int) -> _Array:

@@ -41,13 +41,24 @@ FORMS = (
     *(Form(0, most, True) for most in (1024, 256, 64)), Form(4, 64, True), Form(6, 16, True),
     *(Form(0, most, False) for most in (1024, 256, 64, 16)),
 )  # fmt: skip
-MANY = max(form.most << form.shift for form in FORMS)
+MANY = max(form.most << form.shift for form in FORMS)  # rows that nobody lists
+TOKEN_SHARE = 8  # of the tokens of a block, one in so many tells how much a form takes
+CLEARLY = 1.25  # more than there is room for, by those: then the form is not tried on all
+
+
+class Choices(tuple[codecs.Choice, ...]):
+    """What was chosen for tokens, how many rows they have, and those rows: of the first block, for all."""
+
+    __slots__ = ()
+
+    def __new__(cls) -> Choices:
+        return super().__new__(cls, (codecs.Choice() for _ in range(3)))
 
 
 class Words(NamedTuple):
     """The texts of a block, as far as tokens go: what rows have in common once, and what they have of their own.
 
-    ``counts`` says how many rows have the tokens of a text; if they are no more than ``MANY``, row ``rows[i]`` is one
+    ``counts`` says how many rows have the tokens of a text; if they are few enough to be listed, row ``rows[i]`` is one
     that has those of ``texts[numbers[i]]``. Row ``span_rows[i]`` has those of ``spans[i]``.
     """
 
@@ -77,14 +88,22 @@ def chosen_form(words: Words, block: pa.Array, page_bytes: int) -> Form | None:
     for form in FORMS:
         if form.digits not in listed:
             listed[form.digits] = _listed(words, digits=form.digits)
-        if len(_encoded(listed[form.digits], form)) <= page_bytes * SHARE:
+        room = page_bytes * SHARE
+        if len(_encoded(_some(listed[form.digits]), form)) * TOKEN_SHARE > room * CLEARLY:
+            continue
+        if len(_encoded(listed[form.digits], form)) <= room:
             return form
     return None
 
 
-def encode(words: Words, form: Form) -> bytes:
+def listed_rows(form: Form | None) -> int:
+    """Return how many rows a text may have for them to be listed."""
+    return 0 if form is None else form.most << form.shift
+
+
+def encode(words: Words, form: Form, choices: Choices | None = None) -> bytes:
     """Encode the postings of a block."""
-    return _encoded(_listed(words, digits=form.digits), form)
+    return _encoded(_listed(words, digits=form.digits), form, choices or Choices())
 
 
 def rows_with(page: memoryview, rows: int, tokens: Sequence[str]) -> npt.NDArray[np.bool_]:
@@ -134,6 +153,14 @@ def _listed(words: Words, *, digits: bool) -> _Listed:
     return _Listed(hashes, numbers, words, span_hashes, words.span_rows[at])
 
 
+def _some(listed: _Listed) -> _Listed:
+    """Return some of the tokens, with all of their rows."""
+    here, there = (each % np.uint64(TOKEN_SHARE) == 0 for each in (listed.hashes, listed.span_hashes))
+    return _Listed(
+        listed.hashes[here], listed.numbers[here], listed.words, listed.span_hashes[there], listed.span_rows[there]
+    )
+
+
 def _keys(listed: _Listed, limit: int) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
     """Return tokens with their rows, sorted, each once; and the tokens of texts that more than ``limit`` rows have."""
     hashes, numbers, words, span_hashes, span_rows = listed
@@ -146,9 +173,7 @@ def _keys(listed: _Listed, limit: int) -> tuple[npt.NDArray[np.uint64], npt.NDAr
     own[numbers[few]] = True
     here = np.flatnonzero(own[words.numbers])
     here = here[np.argsort(words.numbers[here], kind="stable")]
-    first = (
-        np.cumsum(np.where(own, counts, 0)) - counts
-    )  # of the texts that are listed; what it is of others is not asked
+    first = np.cumsum(np.where(own, counts, 0)) - counts  # of the texts that are listed; nobody asks it of others
     sizes = counts[numbers[few]]
     steps = np.arange(int(sizes.sum())) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     rows = words.rows[here[np.repeat(first[numbers[few]], sizes) + steps]]
@@ -161,7 +186,7 @@ def _keys(listed: _Listed, limit: int) -> tuple[npt.NDArray[np.uint64], npt.NDAr
     return np.asarray(found[np.concatenate([found[:1] == found[:1], found[1:] != found[:-1]])]), many
 
 
-def _encoded(listed: _Listed, form: Form) -> bytes:
+def _encoded(listed: _Listed, form: Form, choices: Choices | None = None) -> bytes:
     shift, most, digits = form
     keys, many = _keys(listed, most << shift)
     hashes = (keys >> np.uint64(64 - HASH_BITS)).astype(np.int64)
@@ -181,6 +206,7 @@ def _encoded(listed: _Listed, form: Form) -> bytes:
     known = np.concatenate([hashes[starts], many.astype(np.int64)])
     order = np.argsort(known, kind="stable")
     counted = np.concatenate([np.where(is_few, counts, 0), np.zeros(len(many), dtype=np.int64)])[order]
-    pages = [codecs.encode_ints(each) for each in (known[order], counted, kept)]
+    lists = (known[order], counted, kept)
+    pages = [codecs.encode_ints(each, choice) for each, choice in zip(lists, choices or Choices(), strict=True)]
     head = struct.pack("<BBII", shift, digits, len(known), len(kept))
     return head + b"".join(struct.pack("<I", len(each)) + each for each in pages)

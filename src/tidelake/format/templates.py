@@ -80,34 +80,47 @@ def templated(blocks: Sequence[pa.Array], size: float | None, pool: Executor) ->
     expected = by_words if every_word else by_digits
     if expected > size * GAIN:
         return None
-    encoding, form, choices = _Encoding(every_word), None, _Choices()
+    encoding, form, choices, listing = _Encoding(every_word), None, _Choices(), postings.Choices()
     found: list[Future[BlockBytes]] = []
     tokens = []
     for block, values in zip(blocks, present, strict=True):
         made = encoding.block(values)
         if made is None:
             return None
-        words = encoding.words_of(block, made)
+        words = encoding.words_of(block, made, postings.listed_rows(form) if found else postings.MANY)
         if not found:  # the first block says for all how variables are encoded and postings kept
             page, head = _column_page(block, made, choices)
             form = postings.chosen_form(words, block, len(page))
-            for choice in choices.values():
+            found.append(_done(_with_postings(page, head, words, form, listing)))
+            for choice in (*choices.values(), *listing):
                 choice.is_open = False
-            found.append(pool.submit(_first_bytes, page, head, words, form))
         else:
-            found.append(pool.submit(_block_bytes, block, made, words, form, choices))
+            found.append(pool.submit(_block_bytes, block, made, words, form, choices, listing))
         tokens.append(words.joined())
     return Templated(found, tokens, encoding.templates.texts(), encoding.words.texts(), every_word)
 
 
-def _first_bytes(page: bytes, head: int, words: postings.Words, form: postings.Form | None) -> BlockBytes:
-    return BlockBytes(page, head, None if form is None else postings.encode(words, form))
+def _with_postings(
+    page: bytes, head: int, words: postings.Words, form: postings.Form | None, listing: postings.Choices
+) -> BlockBytes:
+    return BlockBytes(page, head, None if form is None else postings.encode(words, form, listing))
 
 
 def _block_bytes(
-    block: pa.Array, made: _Block, words: postings.Words, form: postings.Form | None, choices: _Choices
+    block: pa.Array,
+    made: _Block,
+    words: postings.Words,
+    form: postings.Form | None,
+    choices: _Choices,
+    listing: postings.Choices,
 ) -> BlockBytes:
-    return _first_bytes(*_column_page(block, made, choices), words, form)
+    return _with_postings(*_column_page(block, made, choices), words, form, listing)
+
+
+def _done(found: BlockBytes) -> Future[BlockBytes]:
+    made: Future[BlockBytes] = Future()
+    made.set_result(found)
+    return made
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,8 +180,11 @@ class _Encoding:
         rest_sizes = of_template[~is_own], np.diff(bounds)[~is_own]
         return _Block(numbers, _letters(values), rest, rest_sizes, variables)
 
-    def words_of(self, block: pa.Array, made: _Block) -> postings.Words:
-        """Say which words the rows of a block hold, by what it was taken apart into."""
+    def words_of(self, block: pa.Array, made: _Block, most: int = postings.MANY) -> postings.Words:
+        """Return which words the rows of a block hold, by what it was taken apart into.
+
+        Rows are listed of words that no more than ``most`` of them have.
+        """
         rows = np.flatnonzero(block.is_valid().to_numpy(zero_copy_only=False)) if block.null_count else None
         counts = np.bincount(made.templates, minlength=1)
         small = np.uint16 if len(counts) < 2**16 else np.int64  # those are sorted by their digits
@@ -185,9 +201,9 @@ class _Encoding:
         for codes, _ in coded:
             word_counts += np.bincount(codes, minlength=len(word_counts))
         templates, words = np.flatnonzero(counts), np.flatnonzero(word_counts)
-        listed = np.flatnonzero(counts[made.templates] <= postings.MANY)
+        listed = np.flatnonzero(counts[made.templates] <= most)
         numbers, where = [(np.cumsum(counts > 0) - 1)[made.templates[listed]]], [listed]
-        is_listed, place = word_counts <= postings.MANY, np.cumsum(word_counts > 0) - 1 + len(templates)
+        is_listed, place = word_counts <= most, np.cumsum(word_counts > 0) - 1 + len(templates)
         for codes, template in coded:
             here = np.flatnonzero(is_listed[codes])
             numbers.append(place[codes[here]])

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from tests.connectors.conftest import Shop
 from tidelake.cli.main import main
 from tidelake.connectors import registry
 from tidelake.connectors.definition import SourceDefinition, expanded, kind_of, target_tables
+from tidelake.connectors.mysql.reading import server_id_of
 from tidelake.connectors.postgres.messages import Decoded, Decoder
 from tidelake.connectors.system_columns import epoch_of, lsn_of, lsns_of
 from tidelake.objects import ObjectStore, open_store
@@ -234,6 +236,47 @@ def test_the_command_line_does_what_the_library_does(shop: Shop) -> None:
     ).fetchone() == (0,)
     assert shop.lake.sources().num_rows == 0
     assert len(shop.lake.table("crm.items")) == 2
+
+
+def test_what_a_source_cannot_be_told_is_refused_in_words(shop: Shop) -> None:
+    shop(TABLE)
+    for options, words in (
+        ({"folow": True}, "no option folow: it has publication, slot"),
+        ({"schedule": "1m"}, "no option"),
+    ):
+        with pytest.raises(tidelake.InvalidInputError, match=words):
+            shop.lake.sync(shop.url, ["public.items"], into="crm", **options)
+    with pytest.raises(tidelake.InvalidInputError, match=r"no such table: is it public\.items\?"):
+        shop.lake.sync(shop.url, ["items"], into="crm")
+    for bad in ("abc", 0, 1 << 32, "-1"):
+        with pytest.raises(tidelake.InvalidInputError, match="server_id is a number"):
+            server_id_of(replace(definition(), options={"server_id": bad}))
+    assert server_id_of(replace(definition(), options={"server_id": "77"})) == 77
+    where, add = shop.lake.where, ["sync", "add", shop.url]
+    for given, code, said in (
+        (["--into", "crm", "--option", "slot"], 2, "NAME=VALUE"),
+        (["--name", "crm", "--table", "public.items", "--table", "public.other=crm.o"], 1, "into="),
+    ):
+        found = CliRunner().invoke(main, ["--lake", where, *add, *given])
+        assert (found.exit_code, said in found.output) == (code, True), found.output
+    assert shop.lake.sources().num_rows == 0
+    shop.lake.sync(shop.url, ["public.items"], into="crm")
+    shop.lake.sync(shop.url, ["public.items"], into="crm")
+    with pytest.raises(tidelake.AlreadyExistsError, match="another source"):
+        shop.lake.sync(shop.url, ["public.items"], into="crm", slot="other")
+
+
+def test_of_a_source_that_stands_still_nobody_knows_how_far_behind_it_is(shop: Shop) -> None:
+    shop(TABLE)
+    shop.lake.sync(shop.url, ["public.items"], into="crm")
+    assert shop.lake.sources()["lag_seconds"].to_pylist() == [0.0]
+    shop("SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE database = current_database()")
+    with pytest.raises(tidelake.NotFoundError):
+        shop.lake.source("crm").run()
+    assert shop.lake.sources()["lag_seconds"].to_pylist() == [None]
+    with pytest.raises(tidelake.InvalidInputError, match="--resync") as stopped:
+        shop.lake.source("crm").run()
+    assert "resume" not in str(stopped.value)
 
 
 def test_a_user_of_the_lake_does_not_see_its_sources(lake: tidelake.Lake) -> None:

@@ -21,7 +21,9 @@ def check_tables(tables: Sequence[str], keys: Mapping[str, Sequence[str]], inste
     """
     for name in tables:
         if name not in keys:
-            raise InvalidInputError("the source has no such table", table=name, kind="no_source_table")
+            alike = [each for each in keys if each.rpartition(".")[2].lower() == name.rpartition(".")[2].lower()]
+            meant = f": is it {alike[0]}?" if alike else ""
+            raise InvalidInputError(f"the source has no such table{meant}", table=name, kind="no_source_table")
         if not keys[name]:
             raise InvalidInputError(
                 f"the table has no primary key{instead}: rows cannot be told apart. ALTER TABLE … ADD PRIMARY KEY",

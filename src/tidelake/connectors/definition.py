@@ -37,6 +37,16 @@ KINDS = {
     "http": "http",
     "https": "http",
 }
+# What may be told of each kind beside its address and its tables.
+_PULLED_OPTIONS = ("schedule", "delay", "headers")
+OPTIONS = {
+    "postgres": ("publication", "slot"),
+    "mysql": ("server_id",),
+    "mongo": ("via",),
+    "prometheus": (*_PULLED_OPTIONS, "selector"),
+    "sentry": (*_PULLED_OPTIONS, "token", "project", "query", "environment", "fields"),
+    "http": (*_PULLED_OPTIONS, "rows", "time", "cursor", "cursor_parameter"),
+}
 SYSTEM_COLUMNS = PK, OP, LSN, EVENT_AT = ("_tide_pk", "_tide_op", "_tide_lsn", "_tide_event_at")
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -105,6 +115,15 @@ def kind_of(url: str) -> str:
             f"not the address of a source: it begins with {', '.join(f'{each}://' for each in KINDS)}", kind="bad_url"
         )
     return KINDS[scheme]
+
+
+def check_options(kind: str, options: Mapping[str, Any]) -> None:
+    """Raise InvalidInputError for an option that this kind of source has not: it would do nothing."""
+    if unknown := sorted(options.keys() - set(OPTIONS[kind])):
+        raise InvalidInputError(
+            f"such a source has no option {unknown[0]}: it has {', '.join(OPTIONS[kind])}", source_kind=kind,
+            kind="bad_option",
+        )  # fmt: skip
 
 
 def expanded(text: str, environment: Mapping[str, str] | None = None, *, quoting: bool = False) -> str:

@@ -40,6 +40,7 @@ def list_sources(store: ObjectStore) -> pa.Table:
     rows: list[dict[str, Any]] = []
     for name in registry.names(store):
         held, seen = registry.read(store, name), registry.status(store, name)
+        is_known = seen.lag_us is not None and seen.error is None and held.state == "running"
         for source_table, table in held.tables.items():
             rows.append(
                 {
@@ -52,7 +53,9 @@ def list_sources(store: ObjectStore) -> pa.Table:
                     "state": held.state,
                     "phase": seen.phase,
                     "rows": seen.tables.get(table, 0),
-                    "lag_seconds": None if seen.lag_us is None else seen.lag_us / 1e6,
+                    "lag_seconds": (seen.lag_us or 0) / 1e6
+                    if is_known
+                    else None,  # of one that stands still, nobody knows
                     "behind_bytes": seen.behind_bytes,
                     "last_event_at": seen.event_us,
                     "seen_at": seen.seen_us,

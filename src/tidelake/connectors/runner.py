@@ -193,8 +193,9 @@ def check_running(definition: SourceDefinition) -> None:
     """Raise InvalidInputError for a source that is not to run, with the reason."""
     if definition.state != "running":
         reason = f": {definition.reason}" if definition.reason else ""
+        way_on = "" if "--resync" in reason else f". Run it again with tidelake sync resume {definition.name}"
         raise InvalidInputError(
-            f"the source is {definition.state}{reason}. Run it again with tidelake sync resume {definition.name}",
+            f"the source is {definition.state}{reason}{way_on}",
             source=definition.name, kind=f"source_{definition.state}",
         )  # fmt: skip
 

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from tidelake.connectors import registry
 from tidelake.connectors.attached import PREFIX
-from tidelake.connectors.definition import LSN, SourceDefinition, kind_of, target_tables
+from tidelake.connectors.definition import LSN, SourceDefinition, check_options, kind_of, target_tables
 from tidelake.connectors.fetching import address_of
 from tidelake.connectors.kinds import open_source
 from tidelake.connectors.latest import is_synced
@@ -121,6 +121,7 @@ def define(
     if own.startswith(PREFIX):
         raise InvalidInputError(f"a source's name does not begin with {PREFIX}", name=own, kind="bad_name")
     kind = kind_of(url)
+    check_options(kind, options or {})
     probe = SourceDefinition(own, kind, url, {}, mode, dict(options or {}), id=secrets.token_hex(4))
     if own in registry.names(lake.store):
         return _same(lake, probe, tables, into)
@@ -166,7 +167,8 @@ def _same(
     """Return a source that was defined before; AlreadyExistsError if this would be another."""
     held = registry.read(lake.store, probe.name)
     wanted = held.tables if tables is None else target_tables(tables, into)
-    if (held.url, held.mode, dict(held.tables)) != (probe.url, probe.mode, dict(wanted)):
+    is_other = bool(probe.options) and dict(probe.options) != dict(held.options)
+    if is_other or (held.url, held.mode, dict(held.tables)) != (probe.url, probe.mode, dict(wanted)):
         raise AlreadyExistsError(
             "there is another source of this name: give this one a name=, or remove that one", source=probe.name,
             kind="source_exists",

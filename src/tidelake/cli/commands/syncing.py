@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -60,6 +61,7 @@ def add(
       tidelake sync add 'postgresql://app:${PGPASSWORD}@host/shop' --into crm
       tidelake sync add postgresql://app@host/shop --into crm --table public.orders=crm.orders --mode upsert
     """
+    from tidelake.connectors.definition import target_tables
     from tidelake.connectors.sources import define
 
     named: Any = None
@@ -67,15 +69,21 @@ def add(
         named = [each.partition("=")[0] for each in tables]
         if any("=" in each for each in tables):
             named = {
-                source: target or f"{into}.{source.rpartition('.')[2]}"
+                source: target or target_tables([source], into)[source]
                 for source, _, target in (each.partition("=") for each in tables)
             }
-    words: dict[str, Any] = dict(each.partition("=")[::2] for each in options)
+    words: dict[str, Any] = _pairs("--option", options)
     if headers:
-        words["headers"] = dict(each.partition("=")[::2] for each in headers)
+        words["headers"] = _pairs("--header", headers)
     source = define(lake.handle, url, named, into=into, name=name, mode=mode, options=words)
     targets = ", ".join(source.definition.tables.values())
     click.echo(f"{source.name}: {targets}")
+
+
+def _pairs(option: str, words: Sequence[str]) -> dict[str, str]:
+    if lone := [each for each in words if "=" not in each]:
+        raise click.UsageError(f"{option} takes NAME=VALUE, not {lone[0]!r}")
+    return dict(each.partition("=")[::2] for each in words)
 
 
 @sync.command("list")

@@ -41,6 +41,16 @@ _NEEDED = {
 }
 
 
+def server_id_of(definition: SourceDefinition) -> int:
+    """Return what the server knows us by: no other replica of it may have the same."""
+    given = definition.options.get("server_id")
+    if given is None:
+        return 0x40000000 | int(definition.id or "1", 16) & 0x3FFFFFFF
+    if not str(given).isdecimal() or not 1 <= int(given) < 1 << 32:
+        raise InvalidInputError("the option server_id is a number from 1 to 2^32 - 1", found=given, kind="bad_option")
+    return int(given)
+
+
 class MysqlSource:
     """A server of MySQL or MariaDB as a source of changes."""
 
@@ -54,15 +64,10 @@ class MysqlSource:
         self._looked: set[str] = set()  # tables whose hints are those of now
         self._relations: dict[Any, Relation] = {}
 
-    @property
-    def server_id(self) -> int:
-        """What the server knows us by: no other replica of it may have the same."""
-        given = self._definition.options.get("server_id")
-        return int(given) if given else 0x40000000 | int(self._definition.id or "1", 16) & 0x3FFFFFFF
-
     def validate(self) -> None:
         """Raise InvalidInputError if the server's binlog does not have what is needed."""
         with told_apart():
+            server_id_of(self._definition)  # one that is none is refused here
             for name, (needed, words) in _NEEDED.items():
                 found = self._my().variable(name)
                 if found is None or found.upper() not in (needed, "1" if needed == "ON" else needed):
@@ -184,7 +189,7 @@ class MysqlSource:
         if number not in names:
             raise self._lost("the binlog was purged before it was read")
         return Binlog(
-            self._definition.url, names[number], max(place, 4), server_id=self.server_id,
+            self._definition.url, names[number], max(place, 4), server_id=server_id_of(self._definition),
             tables=self._definition.tables, describe=self._describe, epoch=self._definition.epoch,
         )  # fmt: skip
 

@@ -44,7 +44,7 @@ class Follower(Protocol):
         ...
 
     def reached(self) -> int | None:
-        """Return up to where nothing is missed, though nothing was told."""
+        """Return from where on to go on, though nothing was told: nothing before it is missed."""
         ...
 
     def close(self) -> None: ...
@@ -107,7 +107,10 @@ class StreamFollower:
             raise
 
     def reached(self) -> int | None:
-        """Return the time that the stream's own token has, which moves on while nothing is told."""
+        """Return the time that the stream's own token has, which moves on while nothing is told.
+
+        More may follow at that very time: a mark without an event sorts before the events of its time.
+        """
         token = str((self._stream.resume_token or {}).get("_data", "")) if self._stream is not None else ""
         if len(token) < 18 or token[:2] != "82":  # a cluster time, as the first part of a key
             return None
@@ -165,8 +168,8 @@ class OplogFollower:
             yield None
 
     def reached(self) -> int | None:
-        """Return the last entry that was read."""
-        return self._reached
+        """Return what follows the last entry that was read."""
+        return None if self._reached is None else self._reached + 1
 
     def close(self) -> None:
         """Do nothing: every look is a question of its own."""

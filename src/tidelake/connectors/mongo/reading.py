@@ -50,7 +50,7 @@ from tidelake.model.schema import DataType
 CHANGES_AT_ONCE = 20_000
 COPIED_AT_ONCE = 5_000
 SYSTEM = ("admin", "local", "config")
-_MAX_TIME_TICKS = 1 << 32
+_SECOND = 1 << 32
 
 
 class MongoSource:
@@ -122,8 +122,8 @@ class MongoSource:
             raise self._lost(str(error)) from error
         if not found:
             reached = self._following().reached()
-            if reached is not None and reached + 1 - self._at > 30 * _MAX_TIME_TICKS:  # half a minute
-                self._at = reached + 1
+            if reached is not None and reached - self._at > 30 * _SECOND:  # half a minute
+                self._at = reached
                 return ChangeBatch([], self._at)
             return None
         self._at = found[-1].position + 1

@@ -136,7 +136,7 @@ def _apart(name: str, folder: Path) -> dict[str, Any]:
     """Run a contender in a process of its own, on one thread."""
     one = {"OMP_NUM_THREADS": "1", "LANCE_CPU_THREADS": "1", "RAYON_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "bench.vectors", name, str(folder)]
-    done = subprocess.run(command, cwd=ROOT, env=os.environ | one, check=True, capture_output=True, text=True)
+    done = subprocess.run(command, cwd=ROOT, env=os.environ | one, check=True, stdout=subprocess.PIPE, text=True)
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
 

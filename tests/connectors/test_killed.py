@@ -53,15 +53,15 @@ def check(shop: Shop, where: str) -> None:
         assert not twice, where
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize(("seed", "mode"), [(1, "log"), (2, "upsert")])
 def test_what_is_synced_is_what_the_source_has_however_often_both_are_cut_off(
-    shop: Shop, seed: int, monkeypatch: pytest.MonkeyPatch
+    shop: Shop, seed: int, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cut = (
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
         "WHERE datname = current_database() AND application_name = 'tidelake'"
     )
-    cut_off(shop, Changes(shop.database, seed), SOURCES, seed, lambda: shop(cut), monkeypatch)
+    cut_off(shop, Changes(shop.database, seed), SOURCES, seed, lambda: shop(cut), monkeypatch, mode=mode)
 
 
 @pytest.mark.parametrize("seed", [3])
@@ -90,6 +90,7 @@ def cut_off(
     seed: int,
     cut: Callable[[], None],
     monkeypatch: pytest.MonkeyPatch,
+    mode: str = "log",
 ) -> None:
     """Change and sync, with the runner killed or the source's connections cut at random points."""
     monkeypatch.setattr("tidelake.connectors.runner.PAUSE_S", (0.0, 0.01))
@@ -113,10 +114,10 @@ def cut_off(
             changes.change()
         left[0] = draw.randrange(1, 6)
         try:
-            mortal.sync(shop.url, tables, into="crm")
+            mortal.sync(shop.url, tables, into="crm", mode=mode)
         except (Killed, tidelake.StorageError):
             continue
-    shop.lake.sync(shop.url, tables, into="crm")
+    shop.lake.sync(shop.url, tables, into="crm", mode=mode)
     check(shop, f"seed {seed}")
 
 

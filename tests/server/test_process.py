@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -42,6 +45,26 @@ def test_every_mistake_has_a_line(tmp_path: Path) -> None:
         "tls_certificate and tls_key go together",
         "tls_key: there is no file 'nowhere'",
     ]
+
+
+def test_what_cannot_be_served_with_is_told_before_anything_is_started(tmp_path: Path) -> None:
+    pem = tmp_path / "some.pem"
+    pem.write_text("no certificate")
+    told = {"tls_certificate": str(pem), "tls_key": str(pem), "kafka": "b:1", "kafka_topics": "a=x.y, a=x.z"}
+    with pytest.raises(Mistakes) as raised:
+        read_settings(None, {}, told)
+    assert raised.value.lines == [
+        "tls_certificate and tls_key: not a certificate and its key, as PEM without a password: SSLError",
+        "kafka_topics: a topic is named twice topic=a",
+    ]
+    options = ("--kafka", "127.0.0.1:9", "--kafka-topics", "a=x.y", "--port", "0", "--otlp-port", "0")
+    environment = {"TIDELAKE_SERVE_KAFKA_OPTIONS": "sasl.pasword=secret", "TIDELAKE_SERVE_FLIGHT_PORT": "0"}
+    words = [sys.executable, "-m", "tidelake", "serve", "--lake", str(tmp_path / "lake"), *options]
+    ran = subprocess.run(words, env={**os.environ, **environment}, capture_output=True, text=True, timeout=60)
+    assert (ran.returncode, ran.stderr.splitlines()[-1]) == (
+        1,
+        'tidelake: bad options of Kafka\'s client reason=No such configuration property: "sasl.pasword"',
+    )
 
 
 def run(*arguments: str) -> Result:

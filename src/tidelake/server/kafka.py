@@ -28,6 +28,7 @@ from confluent_kafka import (
 from tidelake.errors import (
     CommitUnknownError,
     ConflictError,
+    InvalidInputError,
     TidelakeError,
     redacted,
 )
@@ -77,7 +78,13 @@ class KafkaFeed:
         self._thread = threading.Thread(target=self._run, name="tidelake-kafka", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Begin; InvalidInputError if the client does not take its options."""
+        try:
+            Consumer(self._told()).close()
+        except KafkaException as error:
+            raise InvalidInputError(
+                "bad options of Kafka's client", reason=redacted(error.args[0].str()), kind="bad_kafka"
+            ) from None
         self._thread.start()
 
     def stop(self, within_s: float = 30.0) -> None:
@@ -98,21 +105,7 @@ class KafkaFeed:
             pause_s = min(pause_s * 2, PAUSE_S[1])
 
     def _consume(self) -> None:
-        consumer = Consumer(
-            {
-                "auto.offset.reset": "earliest",
-                "queued.max.messages.kbytes": QUEUED_KB,
-                "session.timeout.ms": SESSION_MS,
-                **self._settings.options,
-                "bootstrap.servers": self._settings.servers,
-                "group.id": self._settings.group,
-                "enable.auto.commit": False,
-                "enable.auto.offset.store": False,
-                "isolation.level": "read_committed",
-                "partition.assignment.strategy": "range,roundrobin",
-            },
-            logger=log,
-        )
+        consumer = Consumer(self._told(), logger=log)
         try:
             consumer.subscribe(list(self._settings.tables), on_assign=self._assigned, on_revoke=self._revoked)
             while not self._stopping.is_set():
@@ -122,6 +115,21 @@ class KafkaFeed:
         finally:
             self._positions.clear()
             consumer.close()
+
+    def _told(self) -> dict[str, Any]:
+        """Return what the client is told."""
+        return {
+            "auto.offset.reset": "earliest",
+            "queued.max.messages.kbytes": QUEUED_KB,
+            "session.timeout.ms": SESSION_MS,
+            **self._settings.options,
+            "bootstrap.servers": self._settings.servers,
+            "group.id": self._settings.group,
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "isolation.level": "read_committed",
+            "partition.assignment.strategy": "range,roundrobin",
+        }
 
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         """Begin each partition where the table says that it is."""

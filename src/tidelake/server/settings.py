@@ -11,12 +11,13 @@
     tls_key = "server.key"
 
 The environment has the same names, ``TIDELAKE_SERVE_PORT``. Everything that is wrong is told at once, a line each. It
-does not open anything.
+does not start anything.
 """
 
 from __future__ import annotations
 
 import ipaddress
+import ssl
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
@@ -25,6 +26,7 @@ from typing import Any
 
 from tidelake.catalog.protocol import parse_table_name
 from tidelake.errors import InvalidInputError
+from tidelake.write.messages import parse_topics
 
 ENVIRONMENT = "TIDELAKE_SERVE_"
 OFF = 0  # as a port
@@ -195,12 +197,18 @@ def _wrong(settings: ServeSettings) -> list[str]:
             wrong.append(f"{name} = {getattr(settings, name)!r}: it {rule}")
     if (settings.tls_certificate is None) != (settings.tls_key is None):
         wrong.append("tls_certificate and tls_key go together")
-    for name in ("tls_certificate", "tls_key"):
-        place = getattr(settings, name)
-        if place is not None and not Path(place).is_file():
-            wrong.append(f"{name}: there is no file {place!r}")
+    places = {name: place for name in ("tls_certificate", "tls_key") if (place := getattr(settings, name)) is not None}
+    missing = [f"{name}: there is no file {place!r}" for name, place in places.items() if not Path(place).is_file()]
+    wrong += missing
+    if len(places) == 2 and not missing and (reason := _tls_mistake(*places.values())):
+        wrong.append(f"tls_certificate and tls_key: not a certificate and its key, as PEM without a password: {reason}")
     if (settings.kafka is None) != (settings.kafka_topics is None):
         wrong.append("kafka and kafka_topics go together")
+    if settings.kafka_topics is not None:
+        try:
+            parse_topics(settings.kafka_topics)
+        except InvalidInputError as error:
+            wrong.append(f"kafka_topics: {error}")
     if settings.own_traces is not None:
         try:
             parse_table_name(settings.own_traces)
@@ -223,3 +231,12 @@ def _wrong(settings: ServeSettings) -> list[str]:
             f"without tokens, {settings.host} would let anybody write: say open = true too, or tokens = 'auto'"
         )
     return wrong
+
+
+def _tls_mistake(certificate: str, key: str) -> str:
+    """Return why two files cannot be served with; nothing if they can."""
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password=lambda: b"")
+    except (OSError, ValueError) as error:
+        return error.__class__.__name__
+    return ""

@@ -1,4 +1,4 @@
-"""Agents that others build, installed by the tests: telemetrygen, the Collector, Prometheus 2 and 3, a real Kafka.
+"""Agents that others build, installed by the tests: telemetrygen, the Collector, Prometheus 2 and 3, rsyslog, Kafka.
 
 Each sends while the server is killed at random and started again; what the agent was told is in, is in once.
 """
@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
+import socket
 import subprocess
 import time
 from collections import Counter
@@ -29,6 +31,7 @@ from tests.support.serving import Served, serving
 pytestmark = pytest.mark.torture
 WITHIN_S = 180
 KILLS = 5
+DOCS = Path(__file__).parents[2] / "docs" / "server"
 
 
 def telemetrygen(kind: str, endpoint: str, *words: str) -> list[str]:
@@ -51,9 +54,9 @@ def asked(folder: Path, sql: str) -> list[tuple[Any, ...]]:
 
 
 @contextmanager
-def running(command: list[str], said: Path) -> Iterator[subprocess.Popen[bytes]]:
+def running(command: list[str], said: Path, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
     with said.open("wb") as file:
-        process = subprocess.Popen(command, stdout=file, stderr=file)
+        process = subprocess.Popen(command, stdout=file, stderr=file, env={**os.environ, **environment})
     try:
         yield process
     finally:
@@ -234,6 +237,41 @@ def test_the_suite_for_receivers_passes(tmp_path: Path) -> None:
     passed = [line for line in ran.stdout.splitlines() if "--- PASS" in line]
     assert (ran.returncode, failed) == (0, []), ran.stdout[-4000:]
     assert len(passed) > 50
+
+
+def on_page(page: str, first: str) -> str:
+    """Return the block of a page about a protocol that begins with some words."""
+    blocks = re.findall(r"^```\w*\n(.*?)^```", (DOCS / page).read_text(), re.MULTILINE | re.DOTALL)
+    return next(str(block) for block in blocks if block.startswith(first))
+
+
+def test_configurations_on_pages_are_what_agents_take(tmp_path: Path) -> None:
+    otlp, prometheus = tmp_path / "otel.yaml", tmp_path / "prometheus.yml"
+    otlp.write_text("receivers: {otlp: {protocols: {http: {}}}}\n" + on_page("otlp.md", "exporters:"))
+    prometheus.write_text(on_page("prometheus.md", "# prometheus.yml"))
+    environment = {**os.environ, "TIDELAKE_TOKEN": "tl_x"}
+    subprocess.run([outside.collector(), "validate", "--config", otlp], env=environment, check=True)
+    subprocess.run([outside.promtool(), "check", "config", prometheus], check=True)
+
+
+def test_rsyslog_sends_as_its_page_says(tmp_path: Path) -> None:
+    folder, config, (port,) = tmp_path / "lake", tmp_path / "rsyslog.conf", free_ports(1)
+    log = tmp_path / "log"
+    forwarding = on_page("syslog.md", "# rsyslog.conf").replace("5514", str(port))
+    own = f'module(load="imuxsock" SysSock.Use="off")\ninput(type="imuxsock" Socket="{log}")\n'
+    config.write_text(own + forwarding)
+    command, libraries = outside.rsyslog()
+    words = [*command, "-f", str(config), "-i", str(tmp_path / "pid")]
+    with serving(folder, "--syslog-port", str(port)), running(words, tmp_path / "said", **libraries):
+        eventually(lambda: log.exists(), True)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+            sender.connect(str(log))
+            for n in range(100):
+                sender.send(f"<11>Jan  1 00:00:00 app: message {n}".encode())
+        eventually(
+            lambda: asked(folder, "select app, severity, facility, count(distinct message) from syslog group by all"),
+            [("app", "error", "user", 100)],
+        )
 
 
 def test_a_real_broker_and_a_server_that_are_killed_store_each_message_once(tmp_path: Path) -> None:

@@ -117,6 +117,15 @@ def victoria_metrics() -> Path:
 
 
 @cache
+def rsyslog() -> tuple[list[str], dict[str, str]]:
+    """Return the command of Debian's rsyslog, and where its libraries are."""
+    libraries = "usr/lib/x86_64-linux-gnu"
+    found = [debian(package, libraries) for package in ("libestr0", "libfastjson4", "rsyslog")]
+    words = [str(debian("rsyslog", "usr/sbin/rsyslogd")), "-n", "-M", str(found[-1] / "rsyslog")]
+    return words, {"LD_LIBRARY_PATH": ":".join(map(str, found))}
+
+
+@cache
 def kafka_jars() -> Path:
     """Return a folder with the jars of a broker of Kafka."""
 

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -59,9 +56,8 @@ def test_what_cannot_be_served_with_is_told_before_anything_is_started(tmp_path:
     ]
     options = ("--kafka", "127.0.0.1:9", "--kafka-topics", "a=x.y", "--port", "0", "--otlp-port", "0")
     environment = {"TIDELAKE_SERVE_KAFKA_OPTIONS": "sasl.pasword=secret", "TIDELAKE_SERVE_FLIGHT_PORT": "0"}
-    words = [sys.executable, "-m", "tidelake", "serve", "--lake", str(tmp_path / "lake"), *options]
-    ran = subprocess.run(words, env={**os.environ, **environment}, capture_output=True, text=True, timeout=60)
-    assert (ran.returncode, ran.stderr.splitlines()[-1]) == (
+    ran = CliRunner().invoke(main, ["serve", "--lake", str(tmp_path / "lake"), *options], env=environment)
+    assert (ran.exit_code, ran.stderr.splitlines()[-1]) == (
         1,
         'tidelake: bad options of Kafka\'s client reason=No such configuration property: "sasl.pasword"',
     )

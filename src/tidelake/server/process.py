@@ -131,6 +131,11 @@ async def _serve(
         await staging.drain()
         await loop.run_in_executor(None, keeper.allowance.exchange_all)
     finally:
+        if not serving.done():  # it could not be started whole
+            server.should_exit = server.force_exit = True
+            await asyncio.wait({serving})
+            if otlp is not None:
+                await otlp.stop(None)
         if telling is not None:
             telling.cancel()
         looking.cancel()

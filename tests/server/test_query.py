@@ -89,6 +89,21 @@ def test_a_large_result_streams(client: httpx.Client) -> None:
     assert lines == 1_000_000
 
 
+def test_a_small_answer_tells_its_size_and_a_large_one_does_not_wait_for_it(client: httpx.Client) -> None:
+    none = "select n from a.logs where n < 0"
+    for form in ("json", "ndjson", "csv", "arrow"):
+        for question in (SQL, none):
+            answer = client.post(
+                "/v1/query", json={"sql": question, "format": form}, headers={"cache-control": "no-cache"}
+            )
+            assert int(answer.headers["content-length"]) == len(answer.content)
+            assert "transfer-encoding" not in answer.headers
+    large = client.post("/v1/query", json={"sql": "select id from range(200000)", "format": "ndjson"})
+    assert large.headers["transfer-encoding"] == "chunked"
+    assert len(large.content.splitlines()) == 200_000
+    assert client.post("/v1/query", json={"sql": SQL}).json() == WANTED  # by the same connection
+
+
 def test_what_is_wrong_is_told_in_words(client: httpx.Client) -> None:
     for body, kind in (
         ({"sql": "select nope from a.logs"}, "unknown"),

@@ -67,6 +67,12 @@ class Slow(Gone):
     default_kind = "slow"
 
 
+class Last(bytes):
+    """The last piece of what a question gave; if it is also the first, it is all of it."""
+
+    __slots__ = ()
+
+
 class Questions:
     """The questions that a server answers. It belongs to the thread of an event loop."""
 
@@ -325,7 +331,7 @@ class Pipe(io.RawIOBase):
             await self._waiting
         await task
         if self._held:
-            yield bytes(self._held)
+            yield Last(self._held)
 
     def _wake(self) -> None:
         """Tell who reads that there is something, or nothing more; in the event loop."""

@@ -41,7 +41,7 @@ from tidelake.server.http import (
     send_answer,
 )
 from tidelake.server.question import Question
-from tidelake.server.questions import READ_WITHIN_S, Gone, Pipe, Questions, Slow, checked_budget
+from tidelake.server.questions import READ_WITHIN_S, Gone, Last, Pipe, Questions, Slow, checked_budget
 from tidelake.server.refusals import failure_of
 from tidelake.server.running import TEXT_SHOWN, Running
 
@@ -94,7 +94,7 @@ class Asked:
         if kept is not None:
             return Answer(200, kept, content_type, {**headers, CACHE_HEADER: "hit"})
         pieces = self.questions.answered(question, write, keep_as=form)
-        return Streamed(pieces, content_type, {**headers, CACHE_HEADER: "miss"})
+        return Streamed(pieces, content_type, {**headers, CACHE_HEADER: "miss"}, is_of_one=True)
 
     async def stage(self, body: bytes, decode: Callable[[Call], Work], key: str | None) -> list[Outcome]:
         """Have rows decoded and committed, and return what came of them once it is known."""
@@ -133,6 +133,7 @@ class Streamed:
     pieces: AbstractAsyncContextManager[AsyncIterator[bytes]]
     content_type: str
     headers: Mapping[str, str] = field(default_factory=dict)
+    is_of_one: bool = False  # question, whose last piece is the last of the answer
 
 
 Answering: TypeAlias = Callable[[Asked], Awaitable[Answer | Streamed]]
@@ -240,14 +241,17 @@ async def _stream(answer: Streamed, receive: Receive, send: Send) -> int:
     try:
         async with answer.pieces as pieces:
             async for piece in pieces:
+                is_last = answer.is_of_one and isinstance(piece, Last)
                 if not is_begun:
-                    await _begin(send, answer)
+                    await _begin(send, answer, len(piece) if is_last else None)
                     is_begun = True
                 async with asyncio.timeout(READ_WITHIN_S):
-                    await send({"type": "http.response.body", "body": piece, "more_body": True})
+                    await send({"type": "http.response.body", "body": piece, "more_body": not is_last})
+                is_sent = is_last
             if not is_begun:
-                await _begin(send, answer)
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
+                await _begin(send, answer, 0)
+            if not is_sent:
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
             is_sent = True
     except asyncio.CancelledError:
         if not gone.done():
@@ -285,9 +289,12 @@ async def _while_there(making: Awaitable[Answer | Streamed], receive: Receive) -
         gone.cancel()
 
 
-async def _begin(send: Send, answer: Streamed) -> None:
+async def _begin(send: Send, answer: Streamed, whole_bytes: int | None) -> None:
+    """Send the head of an answer, with its size if all of it is there."""
     headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in answer.headers.items()]
     headers.append((b"content-type", answer.content_type.encode("latin-1")))
+    if whole_bytes is not None:
+        headers.append((b"content-length", b"%d" % whole_bytes))
     await send({"type": "http.response.start", "status": 200, "headers": headers})
 
 

@@ -29,8 +29,7 @@ from bench.report import Ratio, Report
 from tidelake.catalog import Catalog, Pending, open_catalog
 from tidelake.catalog.commit import Coordinator
 from tidelake.catalog.protocol import new_id
-from tidelake.format import WriteOptions
-from tidelake.format.tlm import TlmFormat
+from tidelake.format import WriteOptions, tlm
 from tidelake.lake import connect
 from tidelake.model.predicate import And, Equals, TimeRange
 from tidelake.model.schema import Schema
@@ -75,7 +74,7 @@ def _open_ours(folder: Path) -> Append:
 
     def append(rows: pa.Table) -> None:
         extent_id = new_id()
-        key = extent_key("default", "logs", extent_id, TlmFormat().suffix)
+        key = extent_key("default", "logs", extent_id, tlm.FORMAT.suffix)
         catalog.register_pending([Pending(key, scope, f"{os.getpid()}")])
         added = AddExtent(_write_extent(store, key, extent_id, rows))
         coordinator.commit(Commit(new_id(), scope, coordinator.head(scope).sequence, (added,)))
@@ -262,10 +261,10 @@ def _moved(sample: Extent, name: str, low: int, high: int, stats: Mapping[str, A
 
 def _write_extent(store: ObjectStore, key: str, extent_id: str, rows: pa.Table) -> Extent:
     schema = Schema.from_arrow(rows.schema)
-    writer = TlmFormat().start_extent(store, key, schema, extent_id=extent_id, options=WriteOptions(time="ts"))
+    writer = tlm.FORMAT.start_extent(store, key, schema, extent_id=extent_id, options=WriteOptions(time="ts"))
     for batch in rows.to_batches():
         writer.append(batch)
-    return extent_of(writer.finish(), extent_id, key, TlmFormat().name, schema)
+    return extent_of(writer.finish(), extent_id, key, tlm.FORMAT.name, schema)
 
 
 def _known(folder: Path, contender: Contender) -> int:

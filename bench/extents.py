@@ -22,9 +22,8 @@ import pyarrow.parquet as pq
 from bench.data import log_table
 from bench.report import Ratio, Report
 from tests.support.faulty import FaultyStore
-from tidelake.format import WriteOptions
+from tidelake.format import WriteOptions, tlm
 from tidelake.format.segment import BLOCK_ROWS
-from tidelake.format.tlm import TlmFormat
 from tidelake.model.schema import Schema
 from tidelake.objects import ObjectStore, open_store
 
@@ -74,7 +73,7 @@ def run(folder: Path, *, rows: int, rounds: int) -> Report:
     seconds |= _take_turns(_column_readers(place) | _block_readers(place), rounds)
     sizes = {
         "extent": place.size("a.tlm"),
-        "extent, footer alone": TlmFormat().open_extent(place.store, "a.tlm").metadata().footer_bytes,
+        "extent, footer alone": tlm.FORMAT.open_extent(place.store, "a.tlm").metadata().footer_bytes,
         "Arrow IPC zstd, same batches": place.size("a.arrow"),
         "Parquet zstd": place.size("a.parquet"),
         "extent of 16 blocks": place.size("16.tlm"),
@@ -157,7 +156,7 @@ def _block_readers(place: _Place) -> dict[str, Callable[[], object]]:
             return pa.ipc.open_file(file).get_batch(BLOCK)
 
     return {
-        "read one block: extent": lambda: TlmFormat().open_extent(place.store, "16.tlm").read_block(BLOCK),
+        "read one block: extent": lambda: tlm.FORMAT.open_extent(place.store, "16.tlm").read_block(BLOCK),
         "read one block: IPC": ipc,
         "read one block: Parquet": lambda: pq.ParquetFile(place.path("16.parquet")).read_row_group(BLOCK),
     }
@@ -172,7 +171,7 @@ def _write_sixteenths(place: _Place) -> None:
 def _write_extent(store: ObjectStore, key: str, table: pa.Table, block_rows: int) -> None:
     schema = Schema.from_arrow(table.schema)
     options = WriteOptions(block_rows=block_rows)
-    writer = TlmFormat().start_extent(store, key, schema, extent_id=key, options=options)
+    writer = tlm.FORMAT.start_extent(store, key, schema, extent_id=key, options=options)
     for batch in table.to_batches(max_chunksize=block_rows):
         writer.append(batch)
     writer.finish()
@@ -198,7 +197,7 @@ def _sync(place: _Place, name: str) -> None:
 
 
 def _read_extent(place: _Place, columns: Sequence[str]) -> pa.Table:
-    reader = TlmFormat().open_extent(place.store, "a.tlm")
+    reader = tlm.FORMAT.open_extent(place.store, "a.tlm")
     with ThreadPoolExecutor(2) as pool:  # as a scan does, and as the peers do inside
         return pa.Table.from_batches(
             pool.map(lambda block: reader.read_block(block, columns), reader.pruned_blocks(None))
@@ -214,5 +213,5 @@ def _read_ipc(place: _Place, columns: Sequence[str]) -> pa.Table:
 def _fetched(place: _Place, columns: Sequence[str] | None) -> int:
     """Count the bytes that reading one block asks of the store, from a cold start."""
     store = FaultyStore(place.store)
-    TlmFormat().open_extent(store, "16.tlm").read_block(BLOCK, columns)
+    tlm.FORMAT.open_extent(store, "16.tlm").read_block(BLOCK, columns)
     return store.bytes_read

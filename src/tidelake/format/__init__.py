@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from tidelake.errors import CorruptExtent, InvalidInputError, StorageError
-from tidelake.format.parquet import ParquetFormat
+from tidelake.format import parquet, tlm, tlm3
 from tidelake.format.segment import (
     ArrowPlace,
     BlockInfo,
@@ -18,8 +18,6 @@ from tidelake.format.segment import (
     TellsParts,
     WriteOptions,
 )
-from tidelake.format.tlm import TlmFormat
-from tidelake.format.tlm3 import Tlm3Format
 from tidelake.objects import ObjectStore
 
 __all__ = [
@@ -40,7 +38,7 @@ __all__ = [
     "segment_format",
 ]
 
-FORMATS: Mapping[str, SegmentFormat] = {format.name: format for format in (TlmFormat(), Tlm3Format(), ParquetFormat())}
+FORMATS: Mapping[str, SegmentFormat] = {format.name: format for format in (tlm.FORMAT, tlm3.FORMAT, parquet.FORMAT)}
 
 _NAMES_BY_MAGIC = {b"KYMA": "tlm", b"PAR1": "parquet"}
 _NAMES_BY_VERSION = {b"KYMA\x03": "tlm3"}

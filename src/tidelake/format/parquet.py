@@ -31,14 +31,14 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tidelake.errors import CorruptExtent, NotFoundError, SchemaError
+from tidelake.errors import SchemaError
+from tidelake.format.block_format import BlockFormat, opening
 from tidelake.format.segment import (
     TAIL_BYTES,
     BlockInfo,
     EntryColumns,
     ExtentMetadata,
     PieceInfo,
-    WriteOptions,
     block_entry,
     block_of,
     checksum_of,
@@ -47,21 +47,21 @@ from tidelake.format.segment import (
     last_bytes,
     piece_of,
     read_columns,
-    reason_of,
     slim_blocks,
     surviving_blocks,
 )
 from tidelake.format.thrift import parse_struct
 from tidelake.model.predicate import Predicate
 from tidelake.model.schema import Column, Schema
-from tidelake.objects import ObjectSink, ObjectStore, Tail
+from tidelake.objects import ObjectStore, Tail
 from tidelake.pruning.statistics import NS_MAX, NS_MIN, ColumnStats, Stats
 
 if TYPE_CHECKING:
-    from tidelake.format.writing import BlockWriter, Draft, Seal
+    from tidelake.format.writing import Draft, Seal
 
 IDLE_DECODERS = 4  # of an extent
 MAGIC = b"PAR1"
+NAME = "parquet"
 KEY = "tidelake"
 MAX_BLOCK_ROWS = 2**31 - 1  # Arrow's own limit for the offsets of one array
 WHOLE_TEXT_BYTES = 60  # writers that cut a bound keep 64 bytes less part of a character: a shorter one is whole
@@ -78,27 +78,6 @@ _PHYSICAL = {"bool": (0,), "int": (1,), "long": (2,), "timestamp": (2,), "real":
 _CODES = {0: "<?", 1: "<i", 2: "<q", 4: "<f", 5: "<d"}
 
 
-class ParquetFormat:
-    """The format for tables that other engines read too."""
-
-    name = "parquet"
-    suffix = ".parquet"
-    keeps_paths = False
-
-    def open_extent(self, store: ObjectStore, key: str) -> ParquetReader:
-        return ParquetReader(store, key)
-
-    def reopen(self, store: ObjectStore, key: str, ticket: bytes) -> ParquetReader:
-        return ParquetReader(store, key, pickle.loads(ticket))
-
-    def start_extent(
-        self, store: ObjectSink, key: str, schema: Schema, *, extent_id: str, options: WriteOptions | None = None
-    ) -> BlockWriter:
-        from tidelake.format.writing import BlockWriter  # brings compiled code, which reading does without
-
-        return BlockWriter(store, key, schema, extent_id=extent_id, options=options, encode=_encode)
-
-
 class ParquetReader:
     """Read one Parquet file by range, ours or another's."""
 
@@ -108,17 +87,13 @@ class ParquetReader:
         if parts is not None:
             self._parts = parts
             return
-        try:
+        with opening(key):
             self._parts = _open(store, key)
-        except NotFoundError:  # which is a KeyError too, but says nothing of bytes
-            raise
-        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-            raise CorruptExtent("not a readable extent", object=key, reason=reason_of(error)) from error
 
     def metadata(self) -> ExtentMetadata:
         parts = self._parts
         return ExtentMetadata(
-            format=ParquetFormat.name,
+            format=NAME,
             version=int(parts.file.format_version[0]),
             extent_id=parts.extent_id,
             schema=parts.schema,
@@ -425,3 +400,7 @@ def _as_ours(values: pa.ChunkedArray, column: Column, rows: int, *, trusted: boo
     if not trusted:
         array.validate(full=True)
     return array if array.type == column.type.arrow and column.type.kind != "vector" else converted(array, column)
+
+
+# For tables that other engines read too.
+FORMAT = BlockFormat(NAME, ".parquet", ParquetReader, _encode)

@@ -171,9 +171,17 @@ class ExtentWriter(Protocol):
 class SegmentFormat(Protocol):
     """Make readers and writers of one format."""
 
-    name: str
-    suffix: str
-    keeps_paths: bool  # whether a path of a dynamic column is read alone
+    @property
+    def name(self) -> str:
+        """What catalogs and tables call it."""
+
+    @property
+    def suffix(self) -> str:
+        """How the keys of its objects end."""
+
+    @property
+    def keeps_paths(self) -> bool:
+        """Whether a path of a dynamic column is read alone."""
 
     def open_extent(self, store: ObjectStore, key: str) -> ExtentReader:
         """Read an extent's footer; CorruptExtent if it is not one of this format."""

@@ -26,8 +26,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tidelake.errors import CorruptExtent, NotFoundError, SchemaError
+from tidelake.errors import SchemaError
 from tidelake.format import ipc
+from tidelake.format.block_format import BlockFormat, opening
 from tidelake.format.frame import (
     FRAME_TAIL,
     UNREADABLE,
@@ -47,7 +48,6 @@ from tidelake.format.segment import (
     EntryColumns,
     ExtentMetadata,
     PieceInfo,
-    WriteOptions,
     block_entry,
     block_of,
     checksum_of,
@@ -55,19 +55,19 @@ from tidelake.format.segment import (
     converted,
     last_bytes,
     read_columns,
-    reason_of,
     slim_blocks,
     surviving_blocks,
 )
 from tidelake.model.predicate import Predicate
 from tidelake.model.schema import Column, Schema
-from tidelake.objects import ObjectSink, ObjectStore, Tail
+from tidelake.objects import ObjectStore, Tail
 from tidelake.pruning.statistics import Stats
 
 if TYPE_CHECKING:
-    from tidelake.format.writing import BlockWriter, Draft, Seal
+    from tidelake.format.writing import Draft, Seal
 
 MAGIC_V1 = b"KYMA\x01"
+NAME = "tlm"
 MAGIC_V2 = b"KYMA\x02"
 HEAD_BYTES = 64 << 10  # of an extent from elsewhere: its schema message
 # Levels of zstd. Numbers and short texts are a tenth smaller at 3 than at 1 and read a quarter faster, for an eighth
@@ -83,38 +83,13 @@ _MIN_V2 = len(MAGIC_V2) + FRAME_TAIL
 _PHYSICAL = {pa.int32(), pa.int64(), pa.float64(), pa.bool_(), pa.utf8(), pa.binary()}
 
 
-class TlmFormat:
-    """The format of extents whose body is an Arrow file; tables ask for it as ``tlm`` or ``tlm2``."""
-
-    name = "tlm"
-    suffix = ".tlm"
-    keeps_paths = False
-
-    def open_extent(self, store: ObjectStore, key: str) -> TlmReader:
-        return TlmReader(store, key)
-
-    def reopen(self, store: ObjectStore, key: str, ticket: bytes) -> TlmReader:
-        return TlmReader(store, key, pickle.loads(ticket))
-
-    def start_extent(
-        self, store: ObjectSink, key: str, schema: Schema, *, extent_id: str, options: WriteOptions | None = None
-    ) -> BlockWriter:
-        from tidelake.format.writing import BlockWriter  # brings compiled code, which reading does without
-
-        return BlockWriter(store, key, schema, extent_id=extent_id, options=options, encode=_encode)
-
-
 class TlmReader:
     """Read one extent of v1 or v2 by range."""
 
     def __init__(self, store: ObjectStore, key: str, parts: _Parts | None = None) -> None:
         self._store, self._key = store, key
-        try:
+        with opening(key):
             self._parts = parts or _open(store, key)
-        except NotFoundError:  # which is a KeyError too, but says nothing of bytes
-            raise
-        except (ValueError, KeyError, TypeError, AttributeError, struct.error, RecursionError) as error:
-            raise CorruptExtent("not a readable extent", object=key, reason=reason_of(error)) from error
         self._places = {name: at for at, name in enumerate(self._parts.schema.names)}
         self._metadata = self._described()
 
@@ -124,7 +99,7 @@ class TlmReader:
     def _described(self) -> ExtentMetadata:
         parts = self._parts
         return ExtentMetadata(
-            format=TlmFormat.name,
+            format=NAME,
             version=parts.version,
             extent_id=parts.extent_id,
             schema=parts.schema,
@@ -375,3 +350,7 @@ def _read_schema(store: ObjectStore, key: str, head: pa.Buffer, body_at: int, bo
         if field.type not in _PHYSICAL and not pa.types.is_timestamp(field.type) and not vector:
             raise SchemaError("unsupported arrow type in an extent", object=key, column=field.name, type=field.type)
     return schema.remove_metadata()
+
+
+# Extents whose body is an Arrow file; tables ask for it as ``tlm`` or ``tlm2``.
+FORMAT = BlockFormat(NAME, ".tlm", TlmReader, _encode)

@@ -29,12 +29,12 @@ import numpy.typing as npt
 import orjson
 import pyarrow as pa
 
-from tidelake.errors import CorruptExtent, NotFoundError
+from tidelake.errors import CorruptExtent
 from tidelake.format import codecs
+from tidelake.format.block_format import BlockFormat, opening
 from tidelake.format.frame import (
     FRAME_TAIL,
     MAGIC_BYTES,
-    UNREADABLE,
     EntryPlaces,
     checked_entry,
     footer_bytes_of,
@@ -49,7 +49,6 @@ from tidelake.format.segment import (
     ExtentMetadata,
     PartInfo,
     PieceInfo,
-    WriteOptions,
     block_entry,
     block_of,
     checksum_of,
@@ -62,19 +61,20 @@ from tidelake.format.segment import (
 )
 from tidelake.model.predicate import Predicate
 from tidelake.model.schema import Column, Schema
-from tidelake.objects import ObjectSink, ObjectStore
+from tidelake.objects import ObjectStore
 from tidelake.pruning.statistics import Stats
 from tidelake.runtime.deferred import deferred
 from tidelake.runtime.readiness import has_loops
 
 if TYPE_CHECKING:
     from tidelake.format import dictionaries, postings, shredded, template_search, templates
-    from tidelake.format.writing import BlockWriter, Draft, Seal
+    from tidelake.format.writing import Draft, Seal
 else:
     shredded, dictionaries = deferred("tidelake.format.shredded"), deferred("tidelake.format.dictionaries")
     templates, postings = deferred("tidelake.format.templates"), deferred("tidelake.format.postings")
     template_search = deferred("tidelake.format.template_search")
 
+NAME = "tlm3"
 MAGIC_V3 = b"KYMA\x03"
 FILTERS = ("values", "terms", "grams", "leaves")
 FILTERED_ROWS = 4_096  # of a block, below which filters of its dynamic columns are kept
@@ -84,38 +84,13 @@ PLAIN_ROWS = 4_096  # of an extent: more are neither split into templates nor se
 _MIN_BYTES = MAGIC_BYTES + FRAME_TAIL
 
 
-class Tlm3Format:
-    """The format of extents whose columns have codecs of their own."""
-
-    name = "tlm3"
-    suffix = ".tlm"
-    keeps_paths = True
-
-    def open_extent(self, store: ObjectStore, key: str) -> Tlm3Reader:
-        return Tlm3Reader(store, key)
-
-    def reopen(self, store: ObjectStore, key: str, ticket: bytes) -> Tlm3Reader:
-        return Tlm3Reader(store, key, pickle.loads(ticket))
-
-    def start_extent(
-        self, store: ObjectSink, key: str, schema: Schema, *, extent_id: str, options: WriteOptions | None = None
-    ) -> BlockWriter:
-        from tidelake.format.writing import BlockWriter  # brings compiled code, which reading does without
-
-        return BlockWriter(store, key, schema, extent_id=extent_id, options=options, encode=_encode, knows_words=True)
-
-
 class Tlm3Reader:
     """Read one extent of v3 by range."""
 
     def __init__(self, store: ObjectStore, key: str, parts: _Parts | None = None) -> None:
         self._store, self._key = store, key
-        try:
+        with opening(key):
             self._parts = parts or _open(store, key)
-        except NotFoundError:  # which is a KeyError too, but says nothing of bytes
-            raise
-        except (*UNREADABLE, struct.error, RecursionError) as error:
-            raise CorruptExtent("not a readable extent", object=key, reason=reason_of(error)) from error
         self._lock = Lock()
         self._directories: dict[str, shredded.Directory] = {}
         self._dictionaries: dict[tuple[str, int], pa.Array] = {}
@@ -130,7 +105,7 @@ class Tlm3Reader:
     def _described(self) -> ExtentMetadata:
         parts = self._parts
         return ExtentMetadata(
-            format=Tlm3Format.name,
+            format=NAME,
             version=3,
             extent_id=parts.extent_id,
             schema=parts.schema,
@@ -532,3 +507,7 @@ def _count(place: Mapping[str, Any]) -> int:
     if type(count) is not int or not 0 <= count < 2**31:
         raise ValueError(f"a dictionary of {count!r} texts")
     return count
+
+
+# Extents whose columns have codecs of their own.
+FORMAT = BlockFormat(NAME, ".tlm", Tlm3Reader, _encode, keeps_paths=True, knows_words=True)

@@ -146,3 +146,35 @@ def test_any_text_reads_back(texts: list[str | None]) -> None:
 def test_any_real_reads_back_or_is_null(values: list[float | None]) -> None:
     found = [row["v"] for row in written(pa.record_batch({"v": pa.array(values, pa.float64())}))]
     assert found == [json_value(value) for value in values]
+
+
+@settings(max_examples=100)
+@given(
+    st.lists(
+        st.tuples(
+            st.none() | st.floats() | st.floats(-1e6, 1e6) | st.integers(0, 20).map(lambda e: 10.0**e),
+            st.none() | st.integers(-(2**63) + 1, 2**63 - 1) | st.integers(0, 2**33).map(lambda s: s * 1_000_000),
+            st.none() | st.text(),
+            st.none() | st.booleans(),
+            st.none() | st.integers(-(2**63), 2**63 - 1),
+        ),
+        min_size=1,
+        max_size=20,
+    )
+)
+def test_a_few_rows_are_written_as_many_are(rows: list[tuple[Any, ...]]) -> None:
+    reals, times, texts, flags, wholes = (list(column) for column in zip(*rows, strict=True))
+    columns = [
+        pa.array(reals, pa.float64()),
+        pa.array(times, pa.int64()).view(pa.timestamp("us", "UTC")),
+        pa.array(times, pa.int64()).view(pa.timestamp("us")),
+        pa.array(texts, pa.utf8()),
+        pa.array(flags, pa.bool_()),
+        pa.array(wholes, pa.int64()),
+    ]
+    for several in [*([column] for column in columns), columns]:
+        batch = pa.RecordBatch.from_arrays(several, names=["a", 'b"\n', "c", "a", "é", ""][: len(several)])
+        few = b"".join(row_texts(batch, before=",\n  ", after="!"))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(json_rows, "FEW_CELLS", 0)
+            assert few == b"".join(row_texts(batch, before=",\n  ", after="!"))

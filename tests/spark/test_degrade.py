@@ -110,6 +110,13 @@ def test_a_catalog_is_right_without_a_class(spark: SparkSession, where: str, fil
     connect(spark)  # with all classes again
 
 
+def test_a_catalog_is_right_without_paths_read_alone(spark: SparkSession, where: str) -> None:
+    with without(spark, "LakePaths") as session:
+        tidelake.spark.register(session, lake=where)
+        assert sql_answers(session) == [20, 5, "é9", 1, ["é0", "é1"]]
+    connect(spark)  # with all classes again
+
+
 @pytest.mark.parametrize("file", [file for file in FILES if file not in compile.OPTIONAL])
 def test_without_a_catalog_all_else_is_as_it_was(spark: SparkSession, where: str, file: str, tmp_path: Path) -> None:
     with without(spark, file) as session:

@@ -1,8 +1,8 @@
 """Hold tokens to their rates and quotas.
 
-A rate is for a second and for this server: a bucket that a larger request may overdraw when it is full. A quota is for
-a day (UTC) and for all servers of a lake: each counts what it acknowledged, and every few seconds puts its count where
-the others see it, which also tells one that was started again::
+A rate is for a second and for this server, whose processes share its buckets: a larger request may overdraw one that is
+full. A quota is for a day (UTC) and for all servers of a lake: each process counts what it acknowledged, and every few
+seconds puts its count where the others see it, which also tells one that was started again::
 
     _access/used/<token id>/<day>/<server>.json      {"bytes": …}
 
@@ -15,7 +15,6 @@ from __future__ import annotations
 import logging
 import secrets
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
@@ -25,6 +24,7 @@ from tidelake.catalog.protocol import now_us
 from tidelake.errors import NotFoundError, TidelakeError, redacted
 from tidelake.objects import ObjectStore
 from tidelake.server.access import Grant
+from tidelake.server.buckets import Buckets
 from tidelake.server.refusals import Busy
 
 FOLDER = "_access/used"
@@ -45,9 +45,11 @@ class _Count:
 class Allowance:
     """What is left to tokens that have rates or quotas."""
 
-    def __init__(self, store: ObjectStore, clock_us: Callable[[], int] = now_us) -> None:
+    def __init__(
+        self, store: ObjectStore, clock_us: Callable[[], int] = now_us, *, buckets: Buckets | None = None
+    ) -> None:
         self._store, self._clock_us, self._server = store, clock_us, secrets.token_hex(6)
-        self._left: dict[tuple[str, str], tuple[float, float]] = {}  # of a bucket, and when that was
+        self._buckets = buckets or Buckets()
         self._counts: dict[str, _Count] = {}
         self._lock = threading.Lock()
 
@@ -110,13 +112,8 @@ class Allowance:
         return count
 
     def _take(self, token: str, what: str, rate: int, amount: int, *, refuses: bool = True) -> None:
-        now_s = time.monotonic()
-        with self._lock:
-            had, at_s = self._left.get((token, what), (float(rate), now_s))
-            there = min(float(rate), had + (now_s - at_s) * rate)
-            if refuses and there < min(amount, rate):
-                raise Busy("the token's rate is used up", rate=f"{rate} {what}/s", kind="rate")
-            self._left[token, what] = (there - amount, now_s)
+        if not self._buckets.take(f"{token} {what}", rate, amount, refuses=refuses):
+            raise Busy("the token's rate is used up", rate=f"{rate} {what}/s", kind="rate")
 
 
 def used_bytes(store: ObjectStore, token: str, at_us: int) -> int:

@@ -9,8 +9,7 @@ Agents name their token in different ways, all in the header ``Authorization``::
     ApiKey base64(<id>:<token>)         Elasticsearch; or the token itself
 
 A token that was revoked, on any node, is refused everywhere within ``REMEMBER_S``. It does not know what tokens allow:
-see ``access``. How much is
-left of its rates and quotas is in ``allowance``.
+see ``access``. How much is left of its rates and quotas is in ``allowance``.
 """
 
 from __future__ import annotations
@@ -26,6 +25,7 @@ from tidelake.catalog.protocol import now_us
 from tidelake.objects import ObjectStore
 from tidelake.server.access import Grant, find_grant, is_valid
 from tidelake.server.allowance import Allowance
+from tidelake.server.buckets import Buckets
 from tidelake.server.refusals import Unauthenticated
 
 REMEMBER_S = 5.0
@@ -69,9 +69,9 @@ class _Known:
 class Keeper:
     """Ask the lake for tokens, and remember the answers. ``known`` is for the event loop, ``find`` for any thread."""
 
-    def __init__(self, store: ObjectStore, *, required: bool) -> None:
+    def __init__(self, store: ObjectStore, *, required: bool, buckets: Buckets | None = None) -> None:
         self._store, self.required = store, required
-        self.allowance = Allowance(store)
+        self.allowance = Allowance(store, buckets=buckets)
         self._known: dict[bytes, _Known] = {}
 
     def known(self, token: str | None) -> Grant | None:

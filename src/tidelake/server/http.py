@@ -33,9 +33,10 @@ from tidelake.server.bodies import decompressed
 from tidelake.server.call import Answer, Call, Load, Outcome, Route, Work, first_error
 from tidelake.server.credentials import Keeper, token_of
 from tidelake.server.memory import Budget
-from tidelake.server.meters import CONTENT_TYPE, Meters
+from tidelake.server.meters import CONTENT_TYPE, Meters, summed
 from tidelake.server.refusals import Refusal, TooLarge, TooSlow, failure_of
 from tidelake.server.settings import ServeSettings
+from tidelake.server.siblings import Siblings
 from tidelake.server.staging import Place, Staging
 
 Message: TypeAlias = MutableMapping[str, Any]
@@ -60,6 +61,7 @@ class Doors:
     budget: Budget
     meters: Meters
     keeper: Keeper
+    siblings: Siblings = field(default_factory=Siblings)
     is_warm: bool = False  # before, a decoder may have to be compiled, for which the event loop does not wait
     threads: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(DECODE_THREADS, thread_name_prefix="tidelake-decode")
@@ -307,7 +309,8 @@ class _OwnDoor:
             if self._own.role:
                 (await self._doors.grant(headers)).check(self._own.role)
             if self._own.check is None:
-                answer = Answer(200, self._doors.meters.text(), CONTENT_TYPE)
+                others = await self._doors.siblings.heard("meters")
+                answer = Answer(200, summed([self._doors.meters.text(), *others]).encode(), CONTENT_TYPE)
             else:
                 await self._own.check()
                 answer = Answer.json({"status": "ok"})

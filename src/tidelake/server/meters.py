@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import pyarrow as pa
 from prometheus_client import (
@@ -39,6 +39,8 @@ REQUESTS = pa.schema(
     }
 )
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+Request: TypeAlias = tuple[int, str, int, int, float]  # one row of them
 
 log = logging.getLogger("tidelake.server")
 
@@ -84,11 +86,19 @@ class Meters:
         self._lost_spans = Counter("lost_spans", "Spans of its own that were not stored.", **own)
         self._held = Gauge("held_bytes", "Bytes of requests that are on their way.", **own)
         self._tables: set[str] = set()
-        self._newest: deque[tuple[int, str, int, int, float]] = deque(maxlen=REQUESTS_KEPT)
+        self._newest: deque[Request] = deque(maxlen=REQUESTS_KEPT)
 
-    def requests(self) -> pa.Table:
-        """Return the newest requests as rows, the newest first: the table ``system.requests``."""
-        found = list(self._newest)[::-1]
+    def newest(self) -> list[Request]:
+        """Return the requests that this process answered last."""
+        return list(self._newest)
+
+    def requests(self, others: Sequence[Sequence[Request]] = ()) -> pa.Table:
+        """Return the newest requests as rows, the newest first: the table ``system.requests``.
+
+        Those of ``others`` are what other processes of the server answered.
+        """
+        theirs = (tuple(each) for several in others for each in several)
+        found = sorted([*self._newest, *theirs], reverse=True)[:REQUESTS_KEPT]
         columns = zip(*found, strict=True) if found else [()] * len(REQUESTS)
         return pa.table([pa.array(each, kind.type) for each, kind in zip(columns, REQUESTS, strict=True)], REQUESTS)
 
@@ -151,9 +161,9 @@ class Meters:
         self._defects.labels(where).inc()
         log.error("defect in %s: %s", where, redacted(repr(error)), exc_info=error)
 
-    def text(self) -> bytes:
+    def text(self) -> str:
         """Return all of them, as Prometheus reads them."""
-        return generate_latest(self.registry)
+        return generate_latest(self.registry).decode()
 
     def _shown(self, table: str) -> str:
         if table not in self._tables:
@@ -161,3 +171,22 @@ class Meters:
                 return OTHER_TABLES
             self._tables.add(table)
         return table
+
+
+def summed(texts: Sequence[str]) -> str:
+    """Return the meters of several processes as those of one server: each is the sum of theirs."""
+    families: dict[str, dict[str, float]] = {}  # samples under what is said of their family
+    for text in texts:
+        about, samples = "", families.setdefault("", {})
+        for line in text.splitlines():
+            if line.startswith("#"):
+                about = f"{about}\n{line}" if line.startswith("# TYPE") else line
+                samples = families.setdefault(about, {}) if line.startswith("# TYPE") else samples
+            else:
+                name, _, value = line.rpartition(" ")
+                samples[name] = samples.get(name, 0.0) + float(value)
+    lines = []
+    for about, samples in families.items():
+        lines += [about] if about else []
+        lines += [f"{name} {value!r}" for name, value in samples.items()]
+    return "\n".join(lines) + "\n"

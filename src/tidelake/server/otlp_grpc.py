@@ -36,7 +36,7 @@ async def start_grpc(doors: Doors, settings: ServeSettings) -> grpc.aio.Server |
         options=[
             ("grpc.max_receive_message_length", settings.max_body_bytes),
             ("grpc.max_metadata_size", HEADER_BYTES),
-            ("grpc.so_reuseport", 0),
+            ("grpc.so_reuseport", int(settings.processes > 1)),
         ]
     )
     for signal, route in zip(SIGNALS, ROUTES, strict=True):

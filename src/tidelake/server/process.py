@@ -1,8 +1,9 @@
 """Run a server: open the lake, listen, and stop without losing what was taken.
 
-One process with one event loop. Decoding and committing run in threads, in code that lets the others run. At SIGTERM or
-SIGINT: it says that it is not ready and accepts no connections any more; requests that are under way are answered, what
-is staged is committed; then it ends. A second signal ends it at once, and loses nothing that was acknowledged either.
+One process with one event loop, or several such at the same ports: then the first has those doors that there is one of
+(Flight, syslog, Kafka). Decoding and committing run in threads, in code that lets the others run. At SIGTERM or SIGINT:
+it says that it is not ready and accepts no connections any more; requests that are under way are answered, what is
+staged is committed; then it ends. A second signal ends it at once, and loses nothing that was acknowledged either.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ import signal
 import socket
 import ssl
 import sys
+import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from subprocess import DEVNULL
 from typing import Any, cast
@@ -44,8 +46,9 @@ from tidelake.server.own_traces import OwnTraces
 from tidelake.server.page.doors import PAGE_DOORS
 from tidelake.server.page.serving import page_routes
 from tidelake.server.protocols import PROTOCOLS
-from tidelake.server.questions import Limits, Questions
+from tidelake.server.questions import AT_ONCE, Limits, Questions
 from tidelake.server.settings import ServeSettings, read_options
+from tidelake.server.siblings import Family, Siblings, bind, check_free, share_of
 from tidelake.server.staging import Staging
 from tidelake.server.syslog import SyslogListener
 from tidelake.server.wire.warming import is_warm, warm
@@ -58,6 +61,8 @@ KEEP_ALIVE_S = 75
 TOKENS_LOOK_S = 5.0  # how often to look whether there are tokens by now
 READY_WITHIN_S = 2.0
 READY_KEPT_S = 1.0
+WARM_LOOK_S = 1.0
+LEAST_AT_ONCE = 2  # questions of a process, however many processes there are
 
 log = logging.getLogger("tidelake.server")
 
@@ -69,34 +74,69 @@ def serve(settings: ServeSettings, *, ready: Callable[[str], None] | None = None
         settings.lake, objects=settings.objects, endpoint=settings.endpoint, deadline=settings.deadline_s
     ) as lake:
         _check_open(settings, lake)
-        listener = _listen(settings.host, settings.port)
-        with listener, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_serve(settings, lake, listener, ready))
+        with ExitStack() as held, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            listeners = bind(settings.host, settings.port, settings.processes)
+            for listener in listeners:
+                held.enter_context(listener)
+            family = None
+            if settings.processes > 1:
+                if settings.otlp_port:
+                    check_free(settings.host, settings.otlp_port, "cannot listen for OTLP")
+                family = Family(settings, listeners)
+                held.callback(family.close)
+            runner.run(_serve(settings, lake, listeners[0], ready, family))
+
+
+def serve_beside(settings: ServeSettings, listener: socket.socket, siblings: Siblings) -> None:
+    """Run one more process of a server until the first one ends, or tells it to stop."""
+    _log_to_stderr(settings.log_level)
+    with (
+        connect(
+            settings.lake, objects=settings.objects, endpoint=settings.endpoint, deadline=settings.deadline_s
+        ) as lake,
+        asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
+    ):
+        runner.run(_serve(settings, lake, listener, None, None, siblings))
 
 
 async def _serve(
-    settings: ServeSettings, lake: Lake, listener: socket.socket, ready: Callable[[str], None] | None
+    settings: ServeSettings,
+    lake: Lake,
+    listener: socket.socket,
+    ready: Callable[[str], None] | None,
+    family: Family | None = None,
+    siblings: Siblings | None = None,
 ) -> None:
+    siblings = siblings or (family.siblings if family is not None else Siblings())
+    settings = share_of(settings)
     loop = asyncio.get_running_loop()
     meters, budget = Meters(), Budget(settings.memory_bytes, settings.table_memory_bytes)
     meters.watch_held(lambda: budget.held)
-    lake.handle.told["system.requests"] = meters.requests
+    lake.handle.told["system.requests"] = lambda: meters.requests(siblings.ask("requests"))
     staging = Staging(lake.handle, budget, meters, linger_s=settings.linger_ms / 1000, creates=settings.create_tables)
-    keeper = Keeper(lake.store, required=_needs_tokens(settings, lake))
-    doors = Doors(settings, staging, budget, meters, keeper)
+    keeper = Keeper(lake.store, required=_needs_tokens(settings, lake), buckets=siblings.buckets())
+    doors = Doors(settings, staging, budget, meters, keeper, siblings)
     syslog = SyslogListener(staging, meters.dropped)
     stopping = asyncio.Event()
     questions = Questions(
-        lake, Limits(settings.query_seconds, settings.query_memory_bytes, settings.result_cache_bytes)
+        lake,
+        Limits(settings.query_seconds, settings.query_memory_bytes, settings.result_cache_bytes),
+        at_once=max(LEAST_AT_ONCE, AT_ONCE // siblings.count),
+        siblings=siblings,
     )
     meters.watch_answers(questions.kept)
     app = whole_app(doors, lake, questions, _Readiness(lake, staging, stopping).check)
     server = _HttpServer(_http_config(settings, app))
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, _stop, stopping, loop, number)
+    if not siblings.is_first:
+        threading.Thread(target=_stop_at_the_end, args=(stopping, loop), daemon=True).start()
+    if family is not None:
+        await family.start()  # before there are threads of gRPC, which dislike it
+    hearing: asyncio.Server | None = None
     otlp = await start_grpc(doors, settings)
     serving = asyncio.create_task(server.serve(sockets=[listener]))
-    warming = asyncio.create_task(_warm(doors))
+    warming = asyncio.create_task(_warm(doors, compiles=siblings.is_first))
     looking = asyncio.create_task(_look_for_tokens(settings, lake, keeper))
     traces = None
     if settings.own_traces is not None:
@@ -104,10 +144,20 @@ async def _serve(
         meters.spans = traces = OwnTraces(staging, table, meters.lost_spans)
     telling = asyncio.create_task(traces.run()) if traces is not None else None
     try:
-        if settings.syslog_port:
+        if settings.syslog_port and siblings.is_first:
             await _listen_for_syslog(settings, keeper, syslog)
-        feed = _kafka_feed(settings, lake)
-        door = _flight_door(settings, lake, questions, keeper)
+        feed = _kafka_feed(settings, lake) if siblings.is_first else None
+        door = _flight_door(settings, lake, questions, keeper) if siblings.is_first else None
+        hearing = await siblings.listen(
+            {
+                "there": lambda: True,
+                "meters": meters.text,
+                "requests": meters.newest,
+                **questions.running.answers(),
+            }
+        )
+        if family is not None:
+            await family.gathered()
         scheme = "https" if settings.tls_certificate else "http"
         host, port = listener.getsockname()[:2]
         address = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
@@ -117,6 +167,7 @@ async def _serve(
         waiting = asyncio.create_task(stopping.wait())
         await asyncio.wait({waiting, serving}, return_when=asyncio.FIRST_COMPLETED)
         log.info("stopping")
+        parting = asyncio.create_task(family.stop()) if family is not None else None
         if feed is not None:
             await loop.run_in_executor(None, feed.stop)
         server.should_exit = True
@@ -130,7 +181,13 @@ async def _serve(
             await traces.store()
         await staging.drain()
         await loop.run_in_executor(None, keeper.allowance.exchange_all)
+        if parting is not None:
+            await parting
     finally:
+        if family is not None:
+            await family.stop()
+        if hearing is not None:
+            hearing.close()
         if not serving.done():  # it could not be started whole
             server.should_exit = server.force_exit = True
             await asyncio.wait({serving})
@@ -206,8 +263,10 @@ def _kafka_feed(settings: ServeSettings, lake: Lake) -> Any:
     return feed
 
 
-async def _warm(doors: Doors) -> None:
+async def _warm(doors: Doors, *, compiles: bool) -> None:
     """Have the loops of decoders compiled by another process, then load them; until then, what is plain serves."""
+    while not compiles and not is_warm():  # the first process sees to it
+        await asyncio.sleep(WARM_LOOK_S)
     has_loops()  # has what others share compiled, too, before the first rows need it
     if not is_warm():
         module = "tidelake.server.wire.warming"
@@ -225,6 +284,13 @@ async def _warm(doors: Doors) -> None:
 def _stop(stopping: asyncio.Event, loop: asyncio.AbstractEventLoop, number: signal.Signals) -> None:
     stopping.set()
     loop.remove_signal_handler(number)  # the next one ends the process
+
+
+def _stop_at_the_end(stopping: asyncio.Event, loop: asyncio.AbstractEventLoop) -> None:
+    """Have a process stop when the one that started it ends, or says so by closing what this one reads."""
+    sys.stdin.buffer.read()
+    with suppress(RuntimeError):  # it has stopped by itself
+        loop.call_soon_threadsafe(stopping.set)
 
 
 class _HttpServer(uvicorn.Server):
@@ -331,22 +397,6 @@ def _check_open(settings: ServeSettings, lake: Lake) -> None:
         "or say both --tokens off and --open",
         kind="no_tokens",
     )
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((host, port))
-    except OSError as error:
-        listener.close()
-        raise UnavailableError(
-            "cannot listen", host=host, port=port, reason=error.strerror or error, kind="cannot_listen"
-        ) from error
-    listener.listen(1024)
-    listener.setblocking(False)
-    return listener
 
 
 class _JsonLines(logging.Formatter):

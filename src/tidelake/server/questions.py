@@ -27,12 +27,12 @@ from tidelake.query.budget import Budget
 from tidelake.query.result import Result
 from tidelake.query.session import run
 from tidelake.server.access import Grant
-from tidelake.server.credentials import ANONYMOUS
 from tidelake.server.gate import Gate
 from tidelake.server.kept_answers import KeptAnswers
 from tidelake.server.question import Question
 from tidelake.server.refusals import Busy, Refusal
 from tidelake.server.running import TEXT_SHOWN, Running, RunningQuestions
+from tidelake.server.siblings import Siblings
 
 AT_ONCE = 4
 WAITING = 512
@@ -76,10 +76,12 @@ class Last(bytes):
 class Questions:
     """The questions that a server answers. It belongs to the thread of an event loop."""
 
-    def __init__(self, lake: Lake, limits: Limits | None = None, *, at_once: int = AT_ONCE) -> None:
+    def __init__(
+        self, lake: Lake, limits: Limits | None = None, *, at_once: int = AT_ONCE, siblings: Siblings | None = None
+    ) -> None:
         self._lake, self._limits = lake, limits or Limits()
         self.kept = KeptAnswers(lake, self._limits.kept_bytes)
-        self.running = RunningQuestions()
+        self.running = RunningQuestions(siblings)
         self._loop = asyncio.get_running_loop()
         self._gate = Gate(at_once, WAITING)
         self._threads = ThreadPoolExecutor(at_once, thread_name_prefix="tidelake-question")
@@ -179,8 +181,7 @@ class Questions:
 
     def close(self) -> None:
         """Take no more."""
-        for each in self.running.seen_by(ANONYMOUS):
-            each.stop()
+        self.running.stop_all()
         for threads in (self._threads, self._looking):
             threads.shutdown(wait=False, cancel_futures=True)
 

@@ -1,7 +1,8 @@
 """Keep a list of the questions that run, so that people can see and stop them.
 
 A question is on the list from when its turn comes until its last row is taken. Its entry may be asked and stopped from
-any thread. It does not run anything: see ``questions``.
+any thread. Where several processes are one server, the others are asked too, which may take a while: not in an event
+loop. It does not run anything: see ``questions``.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 from tidelake.errors import NotFoundError
 from tidelake.server.access import Grant
+from tidelake.server.siblings import Answers, Siblings
 
 TEXT_SHOWN = 4_096  # characters of a question
 
@@ -47,12 +50,20 @@ class Running:
         """Whether somebody stopped it."""
         return self._stopped.is_set()
 
+    def told(self) -> dict[str, Any]:
+        """Return what another process makes the same entry of."""
+        return {name: getattr(self, name) for name in _TOLD}
+
+
+_TOLD = ("text", "language", "who", "name", "door", "id", "began_s", "read_bytes", "sent_bytes")
+
 
 class RunningQuestions:
     """The questions that run now."""
 
-    def __init__(self) -> None:
+    def __init__(self, siblings: Siblings | None = None) -> None:
         self._all: dict[str, Running] = {}
+        self._siblings = siblings or Siblings()
 
     @contextmanager
     def listed(self, question: Running) -> Iterator[Running]:
@@ -73,16 +84,40 @@ class RunningQuestions:
 
     def seen_by(self, grant: Grant) -> list[Running]:
         """Return the questions that a token may see, the oldest first: its own, or all for an admin."""
-        return [each for each in list(self._all.values()) if _may_see(grant, each)]
+        others = self._siblings.ask("questions", who=_who(grant))
+        found = [*self._seen(_who(grant)), *(Running(**each) for several in others for each in several)]
+        return sorted(found, key=lambda each: each.began_s)
 
-    def stop(self, id_: str, grant: Grant) -> Running:
-        """Stop a question; NotFoundError if there is none that the token may see."""
-        found = self._all.get(id_)
-        if found is None or not _may_see(grant, found):
+    def stop(self, id_: str, grant: Grant) -> str:
+        """Stop a question, and return its id; NotFoundError if there is none that the token may see."""
+        who = _who(grant)
+        if not self._stopped(id_, who) and not any(self._siblings.ask("stop", id=id_, who=who)):
             raise NotFoundError("no such question runs", id=id_[:40], kind="no_question")
+        return id_
+
+    def stop_all(self) -> None:
+        """Have all questions of this process end soon."""
+        for each in list(self._all.values()):
+            each.stop()
+
+    def answers(self) -> Answers:
+        """Return what other processes of the server may ask of this one."""
+        return {
+            "questions": lambda who: [each.told() for each in self._seen(who)],
+            "stop": lambda id, who: self._stopped(id, who),
+        }
+
+    def _seen(self, who: str | None) -> list[Running]:
+        return [each for each in list(self._all.values()) if who in (None, each.who)]
+
+    def _stopped(self, id_: str, who: str | None) -> bool:
+        found = self._all.get(id_)
+        if found is None or who not in (None, found.who):
+            return False
         found.stop()
-        return found
+        return True
 
 
-def _may_see(grant: Grant, question: Running) -> bool:
-    return grant.allows("admin") or question.who == grant.id
+def _who(grant: Grant) -> str | None:
+    """Return whose questions a token may see; None for everybody's."""
+    return None if grant.allows("admin") else grant.id

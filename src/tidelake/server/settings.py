@@ -44,6 +44,7 @@ class ServeSettings:
     otlp_port: int = 4317
     flight_port: int = 8815
     syslog_port: int = OFF
+    processes: int = 1  # that serve HTTP and OTLP, at the same ports
     tokens: str = "auto"  # required | off | auto: required if there are any
     open: bool = False  # said twice: without tokens, on more than this machine
     tls_certificate: str | None = None
@@ -180,6 +181,7 @@ def _wrong(settings: ServeSettings) -> list[str]:
     if len(set(used)) < len(used):
         wrong.append("two ports are the same")
     rules: dict[str, tuple[Callable[[Any], bool], str]] = {
+        "processes": (lambda v: 1 <= v <= 64, "is 1 to 64"),
         "tokens": (lambda v: v in ("auto", "required", "off"), "is auto, required or off"),
         "log_level": (lambda v: v in ("debug", "info", "warning", "error"), "is debug, info, warning or error"),
         "max_body_bytes": (lambda v: 1 << 10 <= v <= 1 << 30, "is 1 KiB to 1 GiB"),

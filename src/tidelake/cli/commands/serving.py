@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 @click.option("--otlp-port", type=int, metavar="N", help="For OTLP over gRPC; 4317 by default, 0 for none.")
 @click.option("--flight-port", type=int, metavar="N", help="For Arrow Flight SQL; 8815 by default, 0 for none.")
 @click.option("--syslog-port", type=int, metavar="N", help="For syslog, TCP and UDP; none by default.")
+@click.option("--processes", type=int, metavar="N", help="That serve HTTP and OTLP at these ports; 1 by default.")
 @click.option("--kafka", metavar="HOST:PORT,…", help="Brokers to take messages from.")
 @click.option("--kafka-topics", metavar="TOPIC=TABLE,…", help="Which topics, and the table of each.")
 @click.option("--kafka-group", metavar="NAME", help="The consumer group; tidelake by default.")

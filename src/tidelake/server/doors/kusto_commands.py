@@ -196,7 +196,7 @@ def _show_queries(asked: Asked, found: re.Match[str], database: str) -> Commande
 
 def _cancel(asked: Asked, found: re.Match[str], database: str) -> Commanded:
     stopped = asked.questions.running.stop(found["id"], asked.grant)
-    return [("ClientRequestId", "string"), ("ReasonPhrase", "string")], [[stopped.id, "cancelled"]]
+    return [("ClientRequestId", "string"), ("ReasonPhrase", "string")], [[stopped, "cancelled"]]
 
 
 def _show_cluster(asked: Asked, found: re.Match[str], database: str) -> Commanded:

@@ -6,6 +6,7 @@ A token sees its own, and an admin all of them. It does not start any: see ``row
 from __future__ import annotations
 
 import time
+from functools import partial
 
 from tidelake.model.times import time_text
 from tidelake.server.call import Answer
@@ -14,6 +15,7 @@ from tidelake.server.doors.base import About, Asked, Door
 
 async def answer_queries(asked: Asked) -> Answer:
     """Answer with the questions that run."""
+    found = await asked.questions.looked(asked.grant, partial(asked.questions.running.seen_by, asked.grant))
     return Answer.json(
         {
             "queries": [
@@ -28,7 +30,7 @@ async def answer_queries(asked: Asked) -> Answer:
                     "bytes": each.read_bytes,
                     "sent_bytes": each.sent_bytes,
                 }
-                for each in asked.questions.running.seen_by(asked.grant)
+                for each in found
             ]
         }
     )
@@ -36,8 +38,8 @@ async def answer_queries(asked: Asked) -> Answer:
 
 async def answer_stop(asked: Asked) -> Answer:
     """Stop a question; its client is told so."""
-    stopped = asked.questions.running.stop(asked.call.path["id"], asked.grant)
-    return Answer.json({"stopped": stopped.id})
+    stop = partial(asked.questions.running.stop, asked.call.path["id"], asked.grant)
+    return Answer.json({"stopped": await asked.questions.looked(asked.grant, stop)})
 
 
 DOORS = (

@@ -43,14 +43,15 @@ SMALL = (
     {"kql": "bench.events | where n < 100 | project ts, service, value | order by ts asc | take 20"},
     {"sql": "select max(n) m, min(n) l from bench.events"},
 )
+PROCESSES = (1, 2)  # the default, and one for each core
 NOT_KEPT = {"TIDELAKE_SERVE_RESULT_CACHE_BYTES": "0"}
 METHOD = (
     "Flight: all rows of five columns (a time, two texts, a real, a whole number) from the first request to the last "
     "row, one endpoint after the other; the peer is pyarrow's own Flight server over one zstd Parquet file, which it "
     "reads in batches of 65,536 rows as they are asked for. Ours keeps blocks that it decoded while there is room.",
     f"HTTP: {CLIENTS} clients in a process of their own, each with a connection of its own, ask four small questions "
-    "about 10,000 rows in turn for ten seconds: of a server that keeps no answers, of one that does, and of one that "
-    "keeps them, texts that nobody asked before.",
+    "about 10,000 rows in turn for ten seconds: of a server that keeps no answers, as one process (the default) and by "
+    "--processes 2; of one process that keeps them; and of it, texts that nobody asked before.",
     "PromQL: a rate over 1,000 series and six hours by HTTP, both ours and Prometheus.",
 )
 
@@ -64,11 +65,13 @@ def run(folder: Path, *, rows: int = ROWS, rounds: int = 5) -> Report:
     seconds: dict[str, tuple[float, ...]] = {}
     rates: dict[str, float] = {}
     ratios = []
-    with serving(folder / "lake", environment=NOT_KEPT) as served:
-        found = _asked_by_many(served, again=True)
-        rates["small questions"], seconds["small questions, 99 of 100"] = found["rate"], (found["p99"],)
-        ratios.append(Ratio("small questions a second against 500", 500.0, found["rate"], "/s", 1.0))
-        ratios.append(Ratio("99 of 100 small questions against 200 ms", found["p99"], 0.2, "s", 1.0))
+    for processes in PROCESSES:
+        with serving(folder / "lake", "--processes", str(processes), environment=NOT_KEPT) as served:
+            found = _asked_by_many(served, again=True)
+        name = "small questions" if processes == 1 else f"small questions of {processes} processes"
+        rates[name], seconds[f"{name}, 99 of 100"] = found["rate"], (found["p99"],)
+        ratios.append(Ratio(f"{name} a second against 500", 500.0, found["rate"], "/s", 1.0))
+        ratios.append(Ratio(f"99 of 100 {name} against 200 ms", found["p99"], 0.2, "s", 1.0))
     with serving(folder / "lake") as served, _plain_flight(folder / "rows.parquet") as plain:
         for _ in range(2):
             _stream(served, count), _stream_plain(plain, count)

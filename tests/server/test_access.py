@@ -6,7 +6,6 @@ import base64
 import json
 import re
 import ssl
-import subprocess
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -22,7 +21,7 @@ from click.testing import CliRunner
 
 import tidelake
 from tests.support.routes import agreed
-from tests.support.serving import Served, serving
+from tests.support.serving import Served, make_certificate, serving
 from tidelake.cli.main import main
 from tidelake.errors import InvalidInputError, NotFoundError
 from tidelake.objects import ObjectStore
@@ -326,9 +325,7 @@ def test_the_command_line_makes_lists_and_revokes_tokens(tmp_path: Path) -> None
 
 def test_tls_is_spoken_with_a_certificate(tmp_path: Path) -> None:
     key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=localhost"]
-    command += ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(certificate)]
-    subprocess.run(command, check=True, capture_output=True)
+    make_certificate(str(key), str(certificate))
     options = ("--tls-certificate", str(certificate), "--tls-key", str(key))
     with serving(tmp_path / "lake", *options) as served:
         assert served.url.startswith("https://")

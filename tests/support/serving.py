@@ -83,6 +83,13 @@ def serving(
         process.stderr.close()
 
 
+def make_certificate(key: str, certificate: str) -> None:
+    """Make a certificate of loopback that nobody but a test trusts, and its key."""
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=localhost"]
+    command += ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", certificate]
+    subprocess.run(command, check=True, capture_output=True)
+
+
 def _read(stream: IO[str], served: Served, is_ready: threading.Event) -> None:
     for line in stream:
         served.said.append(line.rstrip("\n"))

@@ -193,11 +193,19 @@ class Family:
 
 
 def share_of(settings: ServeSettings) -> ServeSettings:
-    """Return what one of a server's processes may hold: its share of what they may all hold."""
+    """Return what one of a server's processes may hold: its share of what they may all hold.
+
+    A body that fits in no share is refused for good: it would wait for room that never comes.
+    """
+    if settings.processes == 1:
+        return settings
+    memory_bytes = max(1 << 20, settings.memory_bytes // settings.processes)
+    table_memory_bytes = max(1 << 20, settings.table_memory_bytes // settings.processes)
     return replace(
         settings,
-        memory_bytes=max(1 << 20, settings.memory_bytes // settings.processes),
-        table_memory_bytes=max(1 << 20, settings.table_memory_bytes // settings.processes),
+        memory_bytes=memory_bytes,
+        table_memory_bytes=table_memory_bytes,
+        max_body_bytes=min(settings.max_body_bytes, memory_bytes, table_memory_bytes),
         result_cache_bytes=settings.result_cache_bytes // settings.processes,
     )
 

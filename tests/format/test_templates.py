@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tests.golden.make import tide_v3_lines_rows, tide_v3_words_rows
 from tests.support.rows import KEY, batch_of, write
 from tests.support.strategies import examples
-from tidelake.format import codecs, postings, segment_format, template_search, templates
+from tidelake.format import WriteOptions, codecs, postings, segment_format, template_search, templates
 from tidelake.kernels import plain_templates, template_loops
 from tidelake.kernels.plain_templates import message_template
 from tidelake.kernels.tokens import tokenize
@@ -135,13 +135,29 @@ def test_the_words_of_a_block_hold_the_tokens_of_its_rows_and_no_others(every_wo
 
 
 def test_statistics_are_those_of_the_texts_themselves() -> None:
-    schema = Schema((Column(1, "line", DataType("string")),))
-    store, rows = open_store("memory://"), [{"line": line} for line in LOG]
-    written = write(store, segment_format("tlm3"), schema, [batch_of(rows, schema)])
-    plain = write(open_store("memory://"), segment_format("tlm"), schema, [batch_of(rows, schema)])
+    schema = Schema(tuple(Column(at, name, DataType("string")) for at, name in enumerate(("line", "host", "path"), 1)))
+    rows: list[dict[str, str | None]] = [
+        {"line": line, "host": f"node-{n * n % 7}.eu" if n % 5 else None, "path": f"/a/{n * n % 1201}"}
+        for n, line in enumerate(LOG)
+    ]
+    store, options = open_store("memory://"), WriteOptions(block_rows=200)
+    written = write(store, segment_format("tlm3"), schema, [batch_of(rows, schema)], options=options)
+    plain = write(open_store("memory://"), segment_format("tlm"), schema, [batch_of(rows, schema)], options=options)
     reader: Any = segment_format("tlm3").open_extent(store, KEY)
-    assert "templates" in {part.part for part in reader.parts()}
+    kinds = {(part.column, part.part) for part in reader.parts()}
+    assert {("line", "templates"), ("host", "dictionary")} <= kinds
     assert written.column_stats == plain.column_stats
+
+
+def test_texts_that_begin_alike_have_numbers_of_their_own_wherever_they_lie() -> None:
+    texts = [b"a" * size + end for size in range(18) for end in (b"", b"b", b"\0", b"bc")] * 2
+    lengths = np.array(list(map(len, texts)))
+    letters = np.frombuffer(b"".join(texts), np.uint8)  # the last of them end with the letters
+    numbering = template_loops.Numbering()
+    found = numbering.add(letters, np.cumsum(lengths) - lengths, lengths).tolist()
+    distinct = list(dict.fromkeys(texts))
+    assert found == [distinct.index(text) for text in texts]
+    assert numbering.texts().to_pylist() == distinct
 
 
 def test_damaged_templates_are_refused_or_read_and_do_no_harm() -> None:

@@ -92,7 +92,7 @@ class Choice:
 
 def encode_ints(values: npt.NDArray[np.int64], choice: Choice | None = None) -> bytes:
     """Encode whole numbers of 64 bits."""
-    if not len(values) or bool((values == values[0]).all()):
+    if _is_constant(values):
         return struct.pack("<Bq", CONSTANT, int(values[0]) if len(values) else 0)
     if len(values) < SMALL:
         return _smallest(values, (_plain_ints, _zstd_ints))
@@ -102,7 +102,7 @@ def encode_ints(values: npt.NDArray[np.int64], choice: Choice | None = None) -> 
 def encode_reals(values: npt.NDArray[np.float64], choice: Choice | None = None) -> bytes:
     """Encode doubles, bit by bit."""
     bits = values.view(np.int64)
-    if not len(values) or bool((bits == bits[0]).all()):
+    if _is_constant(bits):
         return struct.pack("<Bq", CONSTANT, int(bits[0]) if len(bits) else 0)
     if len(values) < SMALL:
         return _smallest(bits, (_plain_ints, _zstd_ints))
@@ -111,7 +111,7 @@ def encode_reals(values: npt.NDArray[np.float64], choice: Choice | None = None) 
 
 def encode_bits(values: npt.NDArray[np.bool_]) -> bytes:
     """Encode booleans: eight to a byte, the first in the lowest bit."""
-    if not len(values) or bool((values == values[0]).all()):
+    if _is_constant(values):
         return struct.pack("<Bq", CONSTANT, int(values[0]) if len(values) else 0)
     packed = np.packbits(values, bitorder="little").tobytes()
     small = _compressed(packed)
@@ -410,6 +410,12 @@ def _as_before(values: _Array, candidates: Sequence[_Encode], choice: Choice) ->
     glance, least = _middle(values, GLANCE), rate * min(GLANCE, len(values)) / AS_SMALL
     others = (each(glance) for each in candidates if each not in (codec, _plain_ints))
     return page if all(other is None or len(other) > least for other in others) else None
+
+
+def _is_constant(values: _Array) -> bool:
+    """Whether values are one value, or none; most that are not show it by a few."""
+    first = values[:1]
+    return bool((values[:SMALL] == first).all()) and bool((values == first).all())
 
 
 def _middle(values: _Array, count: int) -> _Array:

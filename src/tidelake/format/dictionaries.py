@@ -32,6 +32,12 @@ class Coded(NamedTuple):
     codes: Sequence[npt.NDArray[Any]]
     size: float
 
+    def distinct(self) -> list[pa.Array]:
+        """Return the texts of each block, each once."""
+        count = len(self.dictionary)
+        used = (np.flatnonzero(np.bincount(codes, minlength=count)) for codes in self.codes)
+        return [self.dictionary.take(pa.array(numbers)) for numbers in used]
+
 
 def coded(blocks: Sequence[pa.Array]) -> Coded | None:
     """Number the values of a column's blocks by a dictionary, if that makes them smaller."""

@@ -172,7 +172,8 @@ def _keys(listed: _Listed, limit: int) -> tuple[npt.NDArray[np.uint64], npt.NDAr
     own = np.zeros(len(words.texts), dtype=np.bool_)
     own[numbers[few]] = True
     here = np.flatnonzero(own[words.numbers])
-    here = here[np.argsort(words.numbers[here], kind="stable")]
+    small = np.uint16 if len(words.texts) < 2**16 else np.int64  # those are sorted by their digits
+    here = here[np.argsort(words.numbers[here].astype(small), kind="stable")]
     first = np.cumsum(np.where(own, counts, 0)) - counts  # of the texts that are listed; nobody asks it of others
     sizes = counts[numbers[few]]
     steps = np.arange(int(sizes.sum())) - np.repeat(np.cumsum(sizes) - sizes, sizes)

@@ -368,7 +368,7 @@ def _encode(draft: Draft, pool: Executor) -> Seal:
                 draft.collecting.begin(at, found.tokens)
                 lines[column.name] = found
                 continue
-        draft.collecting.begin(at)
+        draft.collecting.begin(at, distinct=None if coded is None else coded.distinct())
         codes: Sequence[Any] = [None] * len(values) if coded is None else coded.codes
         if coded is not None:
             words[column.name] = coded.dictionary

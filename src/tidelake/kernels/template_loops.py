@@ -31,6 +31,7 @@ for _letter in b"abcdefghijklmnopqrstuvwxyz":
 _CLASS[48:58] = 2
 _U = np.uint64
 _A, _B, _SEED = _U(MIX_A), _U(MIX_B), _U(SEED)
+_MASKS = np.array([(1 << 8 * size) - 1 for size in range(9)], dtype=np.uint64)  # of so many bytes of a word
 _TABLE = np.dtype([("hash", np.uint64), ("start", np.int64), ("length", np.int64), ("number", np.int64)])
 
 
@@ -72,7 +73,7 @@ class Numbering:
             return plain_templates.numbered(self._plain, letters, starts, lengths)
         numbers = np.empty(len(starts), dtype=np.int64)
         place = np.array([0, self._count, self._used], dtype=np.int64)
-        while not _number(letters, starts, lengths, place, self._table, self._letters, self._ends, numbers):
+        while not _number(letters, starts, lengths, place, _MASKS, self._table, self._letters, self._ends, numbers):
             if place[1] * 2 >= len(self._table):
                 held = self._table[self._table["number"] != 0]
                 self._table = np.zeros(len(self._table) * 4, dtype=_TABLE)
@@ -216,27 +217,38 @@ def _split(
 
 
 @compiled
-def _number(data: Any, starts: Any, lengths: Any, place: Any, table: Any, letters: Any, ends: Any, numbers: Any) -> Any:
-    """Number spans; stop with False and the place to go on from when a table has no room for one more."""
+def _number(
+    data: Any, starts: Any, lengths: Any, place: Any, masks: Any, table: Any, letters: Any, ends: Any, numbers: Any
+) -> Any:
+    """Number spans; stop with False and the place to go on from when a table has no room for one more.
+
+    Of up to eight bytes the hash is a number that no others of the same length have, so they are not compared.
+    """
     mask, room = _U(len(table) - 1), len(table) // 2
-    count, used = place[1], place[2]
+    count, used, whole = place[1], place[2], len(data) - 8
     for i in range(place[0], len(starts)):
         begin, length = starts[i], lengths[i]
         hash, at = _SEED, 0
-        while at + 4 <= length:
-            word = (
-                _U(data[_U(begin + at)])
-                | _U(data[_U(begin + at + 1)]) << _U(8)
-                | _U(data[_U(begin + at + 2)]) << _U(16)
-                | _U(data[_U(begin + at + 3)]) << _U(24)
-            )
+        while at < length:
+            word, left = _U(0), min(length - at, 8)
+            if begin + at <= whole:
+                word = (
+                    _U(data[_U(begin + at)])
+                    | _U(data[_U(begin + at + 1)]) << _U(8)
+                    | _U(data[_U(begin + at + 2)]) << _U(16)
+                    | _U(data[_U(begin + at + 3)]) << _U(24)
+                    | _U(data[_U(begin + at + 4)]) << _U(32)
+                    | _U(data[_U(begin + at + 5)]) << _U(40)
+                    | _U(data[_U(begin + at + 6)]) << _U(48)
+                    | _U(data[_U(begin + at + 7)]) << _U(56)
+                )
+                word &= masks[left]
+            else:
+                for k in range(left):
+                    word |= _U(data[_U(begin + at + k)]) << _U(8 * k)
             hash = (hash ^ word) * _A
             hash ^= hash >> _U(32)
-            at += 4
-        while at < length:
-            hash = (hash ^ _U(data[_U(begin + at)])) * _A
-            hash ^= hash >> _U(32)
-            at += 1
+            at += 8
         hash = (hash ^ _U(length)) * _B
         hash ^= hash >> _U(29)
         slot = hash & mask
@@ -244,11 +256,12 @@ def _number(data: Any, starts: Any, lengths: Any, place: Any, table: Any, letter
         while table[slot].number != 0:
             if table[slot].hash == hash and table[slot].length == length:
                 found = True
-                start = table[slot].start
-                for k in range(length):
-                    if letters[_U(start + k)] != data[_U(begin + k)]:
-                        found = False
-                        break
+                if length > 8:
+                    start = table[slot].start
+                    for k in range(length):
+                        if letters[_U(start + k)] != data[_U(begin + k)]:
+                            found = False
+                            break
                 if found:
                     break
             slot = (slot + _U(1)) & mask

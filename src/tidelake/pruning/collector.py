@@ -59,10 +59,16 @@ class Collecting:
         self._blocks, self._schema, self._pool = blocks, schema, pool
         self._under_way: dict[int, Future[tuple[list[ColumnStats], ColumnStats]]] = {}
 
-    def begin(self, at: int, words: Sequence[pa.Array] | None = None) -> None:
-        """Begin a column, once; ``words`` are texts of each block that have the tokens of its own, and are fewer."""
+    def begin(
+        self, at: int, words: Sequence[pa.Array] | None = None, distinct: Sequence[pa.Array] | None = None
+    ) -> None:
+        """Begin a column, once, with what is known of its texts: ``distinct`` are those of each block, each once.
+
+        ``words`` are texts of each block that have the tokens of its own, and are fewer.
+        """
         if at not in self._under_way:
-            self._under_way[at] = self._pool.submit(_collect_column, self._blocks, self._schema, at, words)
+            known = words, distinct
+            self._under_way[at] = self._pool.submit(_collect_column, self._blocks, self._schema, at, *known)
 
     def begin_all(self, *, but: Kind | None = None) -> None:
         """Begin all columns, or all but those of a kind."""
@@ -91,7 +97,11 @@ def _assembled(
 
 
 def _collect_column(
-    blocks: Sequence[pa.RecordBatch], schema: Schema, at: int, words: Sequence[pa.Array] | None = None
+    blocks: Sequence[pa.RecordBatch],
+    schema: Schema,
+    at: int,
+    words: Sequence[pa.Array] | None = None,
+    distinct: Sequence[pa.Array] | None = None,
 ) -> tuple[list[ColumnStats], ColumnStats]:
     column = schema.columns[at]
     collector = _COLLECTORS[column.type.kind]()
@@ -99,6 +109,9 @@ def _collect_column(
         collector.names = frozenset(each.name for each in schema if each.type != DataType("dynamic"))
     if words is not None and isinstance(collector, _Texts):
         own = [collector.add(block.column(at), each) for block, each in zip(blocks, words, strict=True)]
+        return own, collector.finish()
+    if distinct is not None and isinstance(collector, _Texts):
+        own = [collector.add(block.column(at), once=each) for block, each in zip(blocks, distinct, strict=True)]
         return own, collector.finish()
     return [collector.add(block.column(at)) for block in blocks], collector.finish()
 
@@ -210,9 +223,11 @@ class _Texts(_Integers):
         self._grams: Grams | None = None
         self._is_prose = False
 
-    def add(self, values: pa.Array, words: pa.Array | None = None) -> ColumnStats:
-        """Add a block; ``words`` are texts that have the tokens of its values, and are fewer."""
-        present = values.drop_null() if values.null_count else values
+    def add(self, values: pa.Array, words: pa.Array | None = None, once: pa.Array | None = None) -> ColumnStats:
+        """Add a block; ``words`` are texts that have the tokens of its values, and ``once`` those values, each once."""
+        present = once
+        if present is None:
+            present = values.drop_null() if values.null_count else values
         if self._is_prose:
             return self.keep(self._with_tokens(_text_bounds(present, values.null_count), present, words), len(values))
         present, hashes = distinct_texts(present)

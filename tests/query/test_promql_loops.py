@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.query.test_promql_twin import grids, many_series, samples_of, windows_of
-from tidelake.query.promql import selecting, vectors, windows
+from tidelake.query.promql import answer, vectors, windows
 from tidelake.query.promql.answer import PromAnswer
 from tidelake.query.promql.labels import Labels, Words
 from tidelake.query.promql.vectors import Grid
@@ -20,7 +20,7 @@ label_sets = st.lists(st.dictionaries(st.sampled_from("abc"), st.sampled_from(["
 
 @pytest.fixture(params=[True, False], ids=["compiled", "whole columns"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
-    for module in (selecting, vectors, windows):
+    for module in (answer, vectors, windows):
         monkeypatch.setattr(module, "has_loops", lambda: request.param)
     return bool(request.param)
 
@@ -54,7 +54,14 @@ def test_samples_are_laid_out_by_series_and_time(way: bool, order: str) -> None:
         series, times, values = series[turned], times[turned], values[turned]
     if order == "twice":  # the last of one time stays
         series, times, values = np.append(series, 0), np.append(times, 4), np.append(values, 99.0)
-    read = selecting._sorted(words, [selecting._Part(labels, series, times, values)])
+    halves = [slice(0, 2), slice(2, None)]  # kinds of the one batch are numbered otherwise than those of the other
+    kinds = [np.where(series == 0, 1, 2).astype(np.int32)[halves[0]], series.astype(np.int32)[halves[1]]]
+    numbers = [np.array([-1, 0, 1]), np.array([0, 1])]
+    pieces = [
+        vectors.Piece(number, kind, times[half], values[half])
+        for number, kind, half in zip(numbers, kinds, halves, strict=True)
+    ]
+    read = vectors.laid_out(words, [vectors.Part(labels, pieces)])
     assert read.samples.labels.sets() == [{"n": "a"}, {"n": "b"}]
     assert read.samples.first.tolist() == [0, 2, 5]
     assert read.samples.times_ms.tolist() == [1, 3, 1, 2, 4]
@@ -69,11 +76,11 @@ def test_label_sets_are_sorted_as_their_pairs_are(sets: list[dict[str, str]]) ->
     assert labels.sort_order().tolist() == wanted
 
 
-def test_points_are_written_one_by_one_as_they_are() -> None:
+def test_points_are_written_one_by_one_as_they_are(way: bool) -> None:
     values = np.array([0.0, -0.0, 1.5, np.nan, np.inf, -np.inf, 1e300, 0.1, 0.1, 3.0])
     times = np.array([0, 1500, 60_000, 60_001, 0, 1500, 60_000, 60_001, 0, 1])
-    answer = PromAnswer("matrix", ({"a": 'q"'}, {}, {"b": "c"}), np.array([0, 4, 4, 10]), times, values, None, ())
-    assert answer.to_json().decode() == (
+    found = PromAnswer("matrix", ({"a": 'q"'}, {}, {"b": "c"}), np.array([0, 4, 4, 10]), times, values, None, ())
+    assert found.to_json().decode() == (
         '{"resultType":"matrix","result":[{"metric":{"a":"q\\""},"values":'
         '[[0,"0"],[1.500,"-0"],[60,"1.5"],[60.001,"NaN"]]},{"metric":{},"values":[]},{"metric":{"b":"c"},"values":'
         '[[0,"+Inf"],[1.500,"-Inf"],[60,"1e+300"],[60.001,"0.1"],[0,"0.1"],[0.001,"3"]]}]}'

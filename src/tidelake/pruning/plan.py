@@ -49,6 +49,7 @@ class Question:
     counted: str | None = None  # the column that says of how many rows each is given, where equal ones may be one
     rough: bool = False  # whether rows that do not satisfy ``where`` may be given too: who reads them asks again
     strict: bool = False  # nobody asks ``where`` again, so it is never rough
+    encoded: frozenset[str] = frozenset()  # columns that are given as dictionaries: distinct values, a number a row
 
     @property
     def needed(self) -> tuple[str, ...]:

@@ -124,6 +124,15 @@ class _KeptReader:
             columns |= dict(zip(read.schema.names, read.columns, strict=True))
         return pa.RecordBatch.from_pydict({name: columns[name] for name in projection})
 
+    def read_encoded(self, block: int, name: str) -> pa.DictionaryArray:
+        """Read a column of a block as its distinct values, and a number for each row."""
+        key = (self._key, block, f"\0={name}")
+        found = self._cache.found([key]).get(key)
+        if found is None:
+            found = self._reader.read_block(block, [name]).column(name).dictionary_encode()
+            self._cache.offer(key, found)
+        return found
+
     def _offer(self, batch: pa.RecordBatch, keys: dict[str, _Key]) -> None:
         for name, key in keys.items():
             if name in batch.schema.names:

@@ -31,6 +31,7 @@ class Shape:
     sources: frozenset[str]  # the columns that are read for it
     arrow: pa.Schema
     paths: tuple[Path, ...] = ()  # what is read of other dynamic columns
+    encoded: frozenset[str] = frozenset()  # the columns that are given as dictionaries
     around: Shape | None = None  # the columns of those paths, for extents that do not keep paths apart
 
     @classmethod
@@ -44,9 +45,10 @@ class Shape:
             columns,
             alternatives,
             frozenset({*names, *others}),
-            pa.schema([field_of(column) for column in columns]),
+            pa.schema([given_as(field_of(column), question.encoded) for column in columns]),
             apart,
-            around,
+            around=around,
+            encoded=question.encoded & frozenset(names),
         )
 
     @property
@@ -57,6 +59,10 @@ class Shape:
     def written(self, names: Sequence[str]) -> list[str]:
         """Return those of some columns that are read for it."""
         return [name for name in names if name in self.sources]
+
+    def kept_encoded(self, names: Sequence[str]) -> list[str]:
+        """Return those of some columns that may be read as dictionaries: they have their values in no other place."""
+        return [name for name in names if name in self.encoded and not self.alternatives[name]]
 
     def written_anyhow(self, names: Sequence[str]) -> list[str]:
         """Return those of some columns that are read for it where paths are not kept apart."""
@@ -70,12 +76,18 @@ class Shape:
         for column in self.columns:
             wanted = column.type.arrow
             array = batch.column(column.name) if column.name in written else pa.nulls(rows, wanted)
+            is_encoded = pa.types.is_dictionary(array.type)
+            if is_encoded and array.type.value_type == wanted:
+                arrays.append(array)
+                continue
+            if is_encoded:
+                array = array.dictionary_decode()
             if array.type != wanted:
                 array = widened(array, column.type)
             for other, path in self.alternatives[column.name]:
                 if other in written and array.null_count:
                     array = _united(array, batch.column(other), path, column)
-            arrays.append(array)
+            arrays.append(array.dictionary_encode() if column.name in self.encoded else array)
         return pa.RecordBatch.from_arrays(arrays, schema=self.arrow)
 
 
@@ -98,6 +110,11 @@ def _united(array: pa.Array, other: pa.Array, path: str, column: Column) -> pa.A
         found = cbor.slices(other, path)
         return pc.coalesce(array, found) if found.null_count < len(found) else array
     return pc.coalesce(array, cbor.extract(other, path).as_column(column.type))
+
+
+def given_as(field: pa.Field, encoded: frozenset[str]) -> pa.Field:
+    """Return the field of a column as it is given: as a dictionary, if that is asked for."""
+    return field.with_type(pa.dictionary(pa.int32(), field.type)) if field.name in encoded else field
 
 
 def field_of(column: Column) -> pa.Field:

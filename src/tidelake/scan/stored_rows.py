@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, TypeGuard
 
 import numpy as np
 import pyarrow as pa
@@ -36,9 +36,7 @@ class StoredBlock:
     def loaded(self, shape: Shape, kept: Rows | None = None) -> pa.RecordBatch:
         """Read some columns of it, as the table has them now: of all rows, or of those that are kept."""
         block, written = self.block, self.reader.metadata().schema.names
-        some = () if kept is None else (kept,)
-        read = self.reader.read_block(block.number, shape.written(written), *some)
-        batch = shape.conformed(read, written, block.stats.rows)
+        batch = shape.conformed(self._read(shape, kept), written, block.stats.rows)
         if shape.paths:
             batch = with_paths(batch, shape.paths, self._at_paths(shape))
         if _HIDDEN.intersection(batch.schema.names):
@@ -48,6 +46,19 @@ class StoredBlock:
             return _without(batch, block.dead)
         chosen = kept if block.dead is None else kept & ~_marked(block.dead, len(kept))
         return batch.filter(pa.array(chosen)) if batch.num_columns else bare(int(chosen.sum()))
+
+    def _read(self, shape: Shape, kept: Rows | None) -> pa.RecordBatch:
+        """Read columns as they were written; those that are wanted as dictionaries as these, where they are kept so."""
+        number, names = self.block.number, shape.written(self.reader.metadata().schema.names)
+        some = () if kept is None else (kept,)
+        reader, encoded = self.reader, shape.kept_encoded(names) if shape.encoded else []
+        if some or not encoded or not reads_encoded(reader):
+            return self.reader.read_block(number, names, *some)
+        found: dict[str, pa.Array] = {name: reader.read_encoded(number, name) for name in encoded}
+        if plain := [name for name in names if name not in found]:
+            read = self.reader.read_block(number, plain)
+            found |= dict(zip(read.schema.names, read.columns, strict=True))
+        return pa.RecordBatch.from_pydict(found)
 
     def numbers(self, kept: Rows) -> Any:
         """Return the numbers that rows have among those that are not hidden."""
@@ -68,6 +79,19 @@ class StoredBlock:
             values = shape.around.conformed(read, written, self.block.stats.rows)
             found |= {each: extracted(values.column(each[0]), each[1]) for each in shape.paths if each not in found}
         return [found[each] for each in shape.paths]
+
+
+class ReadsEncoded(Protocol):
+    """A reader that keeps columns as dictionaries."""
+
+    def read_encoded(self, block: int, name: str) -> pa.DictionaryArray:
+        """Read a column of a block as its distinct values, and a number for each row."""
+        ...
+
+
+def reads_encoded(reader: object) -> TypeGuard[ReadsEncoded]:
+    """Whether a reader keeps columns as dictionaries."""
+    return hasattr(reader, "read_encoded")
 
 
 def paths_apart(reader: ExtentReader, shape: Shape) -> list[Path]:

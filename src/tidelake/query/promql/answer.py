@@ -16,8 +16,10 @@ import pyarrow.compute as pc
 from tidelake.logical.frames import pandas_frame
 from tidelake.model.schema import JSON_FIELD
 from tidelake.pruning.plan import ScanPlan
+from tidelake.query.promql.loops import join_texts
 from tidelake.query.promql.printing import time_texts, value_texts
 from tidelake.query.promql.vectors import Floats, Grid, Ints, Scalar, Text, Value, Vector, Windows
+from tidelake.runtime.readiness import has_loops
 
 if TYPE_CHECKING:
     import pandas
@@ -82,13 +84,16 @@ class PromAnswer:
         points, ends = self._points()
         if self.kind in ("scalar", "string"):
             return b'{"resultType":"%s","result":%s}' % (kind, points[:-1])
-        key = b'"values":[%s]' if self.kind == "matrix" else b'"value":%s'
+        begin, end = (b',"values":[', b"]},") if self.kind == "matrix" else (b',"value":', b"},")
         places = ends[self.first].tolist()
-        result = [
-            b'{"metric":%s,%s}' % (orjson.dumps(labels, option=orjson.OPT_SORT_KEYS), key % points[begin : end - 1])
-            for labels, begin, end in zip(self.series, places, places[1:], strict=False)
-        ]
-        return b'{"resultType":"%s","result":[%s]}' % (kind, b",".join(result))
+        parts: list[bytes | memoryview] = [b'{"resultType":"%s","result":[' % kind]
+        for labels, low, high in zip(self.series, places, places[1:], strict=False):
+            parts += (b'{"metric":', orjson.dumps(labels, option=orjson.OPT_SORT_KEYS), begin)
+            parts += (points[low : max(high - 1, low)], end)
+        parts.append(b"]}")
+        if self.series:
+            parts[-2] = end[:-1]
+        return b"".join(parts)
 
     def to_prometheus(self) -> dict[str, Any]:
         """Return the same as Python objects."""
@@ -118,9 +123,31 @@ class PromAnswer:
         heads = _joined("[", time_texts(times.dictionary.to_numpy()).cast(pa.large_string()), ',"')
         values = pa.array(self.values.view(np.int64)).dictionary_encode()  # by their bits: 0.0 is not -0.0
         tails = _joined(value_texts(values.dictionary.to_numpy().view(np.float64)).cast(pa.large_string()), '"],')
-        texts = _joined(heads.take(times.indices), tails.take(values.indices))
+        return _pairs(heads, times.indices, tails, values.indices)
+
+
+def _pairs(lefts: pa.Array, left: pa.Array, rights: pa.Array, right: pa.Array) -> tuple[memoryview, Ints]:
+    """Write pairs of texts one after the other, each by its place in a column; return them and where each begins."""
+    if not has_loops():
+        texts = _joined(lefts.take(left), rights.take(right))
         _, ends, data = texts.buffers()
         return memoryview(data or b""), np.frombuffer(ends, np.int64)[: len(texts) + 1]
+    left_ends, left_data = _read_only(lefts)
+    right_ends, right_data = _read_only(rights)
+    places = left.to_numpy(), right.to_numpy()
+    sizes = (np.bincount(places[0], minlength=len(lefts)) @ np.diff(left_ends)) + (
+        np.bincount(places[1], minlength=len(rights)) @ np.diff(right_ends)
+    )
+    out, found = np.empty(int(sizes), np.uint8), np.zeros(len(left) + 1, np.int64)
+    join_texts(places[0], left_ends, left_data, places[1], right_ends, right_data, out, found)
+    return memoryview(out.data), found
+
+
+def _read_only(texts: pa.Array) -> tuple[Ints, Any]:
+    """Return where texts end, and their bytes, as arrays that are not written to: one type for the compiled loop."""
+    _, ends, data = texts.buffers()
+    found = np.frombuffer(memoryview(ends).toreadonly(), np.int64)[: len(texts) + 1]
+    return found, np.frombuffer(b"" if data is None else memoryview(data).toreadonly(), np.uint8)
 
 
 def _large(text: str) -> pa.Scalar:
@@ -154,8 +181,10 @@ def answer_of(value: Value, grid: Grid, *, is_instant: bool, plans: tuple[ScanPl
             found = value.compact()
             if not found.is_ordered:
                 found = found.take(found.labels.sort_order())
-            rows, steps = np.nonzero(found.present)
-            first = np.searchsorted(rows, np.arange(len(found.labels) + 1))
             kind: Kind = "vector" if is_instant else "matrix"
             series = tuple(found.labels.sets())
-            return PromAnswer(kind, series, first, grid.times_ms[steps], found.values[rows, steps], None, plans)
+            first = np.concatenate([[0], np.cumsum(np.count_nonzero(found.present, axis=1))])
+            times = np.broadcast_to(grid.times_ms, found.present.shape)
+            if found.present.all():
+                return PromAnswer(kind, series, first, times.reshape(-1), found.values.reshape(-1), None, plans)
+            return PromAnswer(kind, series, first, times[found.present], found.values[found.present], None, plans)

@@ -28,9 +28,9 @@ from tidelake.query.promql.answer import PromAnswer, answer_of
 from tidelake.query.promql.evaluating import LOOKBACK_MS, Evaluator, Span, inner_grid
 from tidelake.query.promql.labels import Words
 from tidelake.query.promql.reading import conditions_of, duration_ms, parse
-from tidelake.query.promql.selecting import Conditions, Interval, Read, Source
+from tidelake.query.promql.selecting import Conditions, Interval, Source
 from tidelake.query.promql.tables import TABLE, columns_of, table_name
-from tidelake.query.promql.vectors import Grid
+from tidelake.query.promql.vectors import Grid, Read
 
 CELL_BYTES = 72  # of a (series, step) while a function is evaluated: some arrays of eight bytes
 MOST_STEPS = 1_000_000  # of a range query; past it somebody confused units

@@ -18,8 +18,8 @@ from tidelake.query.promql import functions, histograms, matching, windows
 from tidelake.query.promql.aggregating import Grouping, aggregate
 from tidelake.query.promql.labels import NAME, Words
 from tidelake.query.promql.reading import conditions_of, placed
-from tidelake.query.promql.selecting import Conditions, Read
-from tidelake.query.promql.vectors import Grid, Ints, Samples, Scalar, Text, Value, Vector, Windows, united
+from tidelake.query.promql.selecting import Conditions
+from tidelake.query.promql.vectors import Grid, Ints, Read, Samples, Scalar, Text, Value, Vector, Windows, united
 
 LOOKBACK_MS = 300_000  # how long a sample stands for its series
 SUBQUERY_STEP_MS = 60_000  # of a subquery that names no step

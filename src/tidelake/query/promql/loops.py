@@ -1,4 +1,4 @@
-"""Lay out samples by series, find windows and evaluate rates, compiled; each has a twin of whole columns beside it.
+"""Lay out samples by series, find windows, evaluate rates and write points; each loop has a twin of whole columns.
 
 Samples are given in the order in which they were read, series as small numbers. Windows are ``[low, high)`` of samples
 that are sorted by series and time. It does not know labels, nor when loops are compiled: who calls asks for that.
@@ -12,23 +12,24 @@ from tidelake.runtime.compiling import compiled
 
 
 @compiled
-def scatter(series: Any, times: Any, values: Any, places: Any, times_out: Any, values_out: Any) -> bool:
-    """Put each sample to the place of its series, which goes on by one; False if a series goes back in time, or stays.
+def scatter(
+    series: Any, kinds: Any, times: Any, values: Any, places: Any, newest: Any, times_out: Any, values_out: Any
+) -> bool:
+    """Put each sample to the place of its series; False if a series goes back in time, or stays.
 
-    ``places`` are where each series begins. What was put out is of no use then.
+    ``series`` has the series of each kind of samples. ``places`` are where the next of each series goes, ``newest`` the
+    times of the last; both go on. What was put out is of no use once it says False.
     """
-    for at in range(len(series)):
-        own = series[at]
+    for at in range(len(kinds)):
+        own = series[kinds[at]]
+        time = times[at]
+        if time <= newest[own]:
+            return False
+        newest[own] = time
         place = places[own]
-        times_out[place] = times[at]
+        times_out[place] = time
         values_out[place] = values[at]
         places[own] = place + 1
-    begin = 0
-    for own in range(len(places)):
-        for place in range(begin + 1, places[own]):
-            if times_out[place] <= times_out[place - 1]:
-                return False
-        begin = places[own]
     return True
 
 
@@ -58,6 +59,7 @@ def extrapolate(
 ) -> None:
     """Find how much a series rose in each window, extrapolated to its edges as Prometheus does."""
     for own in range(low.shape[0]):
+        begun = risen = 0  # no value falls between the two, where a window has both
         for step in range(low.shape[1]):
             begin, end = low[own, step], high[own, step]
             if end - begin < 2:
@@ -67,8 +69,13 @@ def extrapolate(
             first = values[begin]
             rise = values[end - 1] - first
             if is_counter:
+                if begin < begun or risen <= begin:
+                    risen = begin + 1
+                begun = begin
+                while risen < end and not values[risen] < values[risen - 1]:
+                    risen += 1
                 lost = 0.0
-                for place in range(begin + 1, end):
+                for place in range(risen, end):
                     if values[place] < values[place - 1]:
                         lost += values[place - 1]
                 rise += lost
@@ -90,3 +97,20 @@ def extrapolate(
                 factor = factor / (range_ms / 1000.0)
             found[own, step] = rise * factor
             present[own, step] = True
+
+
+@compiled
+def join_texts(
+    lefts: Any, left_ends: Any, left_data: Any, rights: Any, right_ends: Any, right_data: Any, out: Any, ends: Any
+) -> None:
+    """Write pairs of texts one after the other, each text by its number, and where each pair ends."""
+    place = 0
+    for at in range(len(lefts)):
+        left, right = lefts[at], rights[at]
+        for byte in range(left_ends[left], left_ends[left + 1]):
+            out[place] = left_data[byte]
+            place += 1
+        for byte in range(right_ends[right], right_ends[right + 1]):
+            out[place] = right_data[byte]
+            place += 1
+        ends[at + 1] = place

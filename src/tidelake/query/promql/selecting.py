@@ -3,7 +3,7 @@
 1. the time ranges, the name and the label conditions become the predicate that a scan is planned by;
 2. the rows of each batch are numbered by the distinct bytes of their labels, each of which is decoded once;
 3. all conditions are asked of the distinct label sets, which is what decides; rows of others are not kept;
-4. samples are sorted by series and time; of rows with the same time, the last stays.
+4. samples are laid out by series and time: see ``vectors``.
 
 It does not evaluate anything.
 """
@@ -37,19 +37,16 @@ from tidelake.model.predicate import (
 )
 from tidelake.pruning.plan import ScanPlan
 from tidelake.query.budget import Budget
-from tidelake.query.promql.labels import NAME, Labels, Words, distinct, joined
-from tidelake.query.promql.loops import scatter
+from tidelake.query.promql.labels import NAME, Labels, Words, distinct
 from tidelake.query.promql.printing import value_text
 from tidelake.query.promql.tables import Columns
-from tidelake.query.promql.vectors import Bools, Ints, Samples
-from tidelake.runtime.readiness import has_loops
+from tidelake.query.promql.vectors import Bools, Ints, Kinds, Part, Piece, Read, laid_out
 from tidelake.scan.extents import scan_shown
 
 MS_NS = 1_000_000
-STALE = 0x7FF0000000000002  # the bits of the NaN that ends a series
 ROW_BYTES = 64  # of a sample while samples are sorted
-TOGETHER_BYTES = 32 << 20  # of rows whose labels are looked at together
 NUMBERED = 1 << 24  # combinations of label columns that are counted in a table
+TOGETHER_ROWS = 1 << 19  # whose labels are looked at together
 _PLAIN_WORDS = re.compile(r"[\w:./ -]*(?:\|[\w:./ -]*)*")  # alternatives without any sign of a pattern
 
 
@@ -87,15 +84,6 @@ Interval = tuple[int, int]  # milliseconds, both included
 Key = tuple[Any, ...]  # what a row has in the columns that say its labels
 
 
-@dataclass(frozen=True, slots=True)
-class Read:
-    """The samples of a selector, with the markers that end a series, and without them."""
-
-    samples: Samples
-    is_stale: Bools
-    live: Samples
-
-
 @dataclass(slots=True)
 class _Gathered:
     """The samples of one value column so far: label sets that are wanted, and by rows the number of the set."""
@@ -104,39 +92,31 @@ class _Gathered:
     metric: str | None  # the name of the metric, if it is not in the rows
     sets: list[dict[str, str]]
     numbers: dict[Key, int] = field(default_factory=dict)
-    parts: list[tuple[Ints, Ints, Any]] = field(default_factory=list)
+    pieces: list[Piece] = field(default_factory=list)
     rows: int = 0
 
-    def add(self, series: Ints, times: Ints, values: pa.Array) -> None:
-        """Keep the rows of wanted label sets that have a value."""
-        held = series >= 0
+    def add(self, series: Ints, kinds: Kinds, times: Ints, values: pa.Array) -> None:
+        """Keep the rows of wanted label sets that have a value: ``series`` has the number of the set of each kind."""
+        held = None
         if values.null_count:
-            held &= np.asarray(values.is_valid().to_numpy(zero_copy_only=False), np.bool_)
-        if held.all():
-            self.parts.append((series, times, _floats(values)))
-        else:
-            self.parts.append((series[held], times[held], _floats(values)[held]))
-        self.rows += len(self.parts[-1][0])
+            held = np.asarray(values.is_valid().to_numpy(zero_copy_only=False), np.bool_)
+        if (series < 0).any():
+            wanted = (series >= 0)[kinds]
+            held = wanted if held is None else held & wanted
+        floats = _floats(values)
+        if held is not None and not held.all():
+            kinds, times, floats = kinds[held], times[held], floats[held]
+        if len(times):
+            self.pieces.append(Piece(series, kinds, times, floats))
+            self.rows += len(times)
 
-    def part(self, words: Words) -> _Part:
+    def part(self, words: Words) -> Part:
         """Return all of it, with label sets that are written in several ways united."""
         labels = Labels.of(words, self.sets)
         first, kind = distinct(labels.codes)
-        if not self.parts:
-            none = np.empty(0, np.int64)
-            return _Part(labels.take(first), none, none, np.empty(0))
-        series, times, values = (np.concatenate(each) for each in zip(*self.parts, strict=True))
-        return _Part(labels.take(first), series if len(first) == len(kind) else kind[series], times, values)
-
-
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """Samples in the order in which they were read: the place of each one's label set, its time and its value."""
-
-    labels: Labels
-    series: Ints
-    times_ms: Ints
-    values: Any
+        if len(first) == len(kind):
+            return Part(labels, self.pieces)
+        return Part(labels.take(first), [each.renumbered(kind) for each in self.pieces])
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,20 +145,17 @@ class Source:
         gathered = [
             _Gathered(name, name if self.columns.name is None else fixed, []) for name in self._values(alternatives)
         ]
-        # Labels are asked of distinct sets below, which is faster than of rows; blocks were pruned by them already.
-        by_rows = replace(plan, question=replace(plan.question, where=self._of_rows(plan.question.where)))
-        for rows in _together(scan_shown(by_rows, self.table.footers), check):
-            number, first = _numbered([rows.column(name) for name in sources], rows.num_rows)
-            heads = [rows.column(name).take(pa.array(first)).to_pylist() for name in sources]
-            keys = list(zip(*heads, strict=True)) if heads else [()] * len(first)
-            times = _milliseconds(rows.column(self.columns.time).combine_chunks())
-            for each in gathered:
-                series = self._series(each, sources, keys, alternatives)[number]
-                each.add(series, times, rows.column(each.column).combine_chunks())
+        for batches in _together(scan_shown(self._by_rows(plan, sources), self.table.footers), check):
+            kinds, keys = _distinct_rows(batches, sources)
+            series = [self._series(each, sources, keys, alternatives) for each in gathered]
+            for batch, own in zip(batches, kinds, strict=True):
+                times = _milliseconds(batch.column(self.columns.time))
+                for each, numbers in zip(gathered, series, strict=True):
+                    each.add(numbers, own, times, batch.column(each.column))
             if sum(each.rows for each in gathered) * ROW_BYTES > budget.memory_bytes:
                 raise budget.out_of_memory()
         check()
-        return _sorted(words, [each.part(words) for each in gathered])
+        return laid_out(words, [each.part(words) for each in gathered])
 
     def series(
         self, alternatives: Sequence[Conditions], intervals: Iterable[Interval], check: Callable[[], None]
@@ -191,14 +168,10 @@ class Source:
         gathered = [
             _Gathered(name, name if self.columns.name is None else fixed, []) for name in values or self.columns.values
         ]
-        by_rows = replace(plan, question=replace(plan.question, where=self._of_rows(plan.question.where)))
-        for batch in scan_shown(by_rows, self.table.footers):
-            check()
+        for batches in _together(scan_shown(self._by_rows(plan, sources), self.table.footers), check):
             for each in gathered:
-                rows = batch if not values else batch.filter(batch.column(each.column).is_valid())
-                _, first = _numbered([rows.column(name) for name in sources], rows.num_rows)
-                heads = [rows.column(name).take(pa.array(first)).to_pylist() for name in sources]
-                keys: list[Key] = list(zip(*heads, strict=True)) if heads else [()] * len(first)
+                valued = [batch.filter(batch.column(each.column).is_valid()) if values else batch for batch in batches]
+                _, keys = _distinct_rows(valued, sources)
                 known = len(each.sets)
                 self._series(each, sources, keys, alternatives)
                 yield from each.sets[known:]
@@ -214,6 +187,13 @@ class Source:
             if is_wanted:
                 gathered.sets.append(labels)
         return np.array([gathered.numbers[key] for key in keys], np.int64)
+
+    def _by_rows(self, plan: ScanPlan, sources: Sequence[str]) -> ScanPlan:
+        """Return the scan as rows are read: labels as distinct values, of which conditions are asked later."""
+        schema = plan.question.schema
+        encoded = frozenset(name for name in sources if schema[name].type.logical is None)
+        where = self._of_rows(plan.question.where)
+        return replace(plan, question=replace(plan.question, where=where, encoded=encoded))
 
     def _of_rows(self, where: Predicate | None) -> Predicate | None:
         """Return the part of a condition that rows are asked: all but what is about labels."""
@@ -288,19 +268,76 @@ class Source:
         return None
 
 
-def _together(batches: Iterable[pa.RecordBatch], check: Callable[[], None]) -> Iterator[pa.Table]:
-    """Yield batches together, so that the labels of a series are looked at once for many of its samples."""
+def _together(batches: Iterable[pa.RecordBatch], check: Callable[[], None]) -> Iterator[list[pa.RecordBatch]]:
+    """Yield some batches at a time, so that the labels of a series are looked at once for many of its samples."""
     held: list[pa.RecordBatch] = []
-    size = 0
+    rows = 0
     for batch in batches:
         check()
         held.append(batch)
-        size += batch.nbytes
-        if size >= TOGETHER_BYTES:
-            yield pa.Table.from_batches(held)
-            held, size = [], 0
+        rows += batch.num_rows
+        if rows >= TOGETHER_ROWS:
+            yield held
+            held, rows = [], 0
     if held:
-        yield pa.Table.from_batches(held)
+        yield held
+
+
+def _distinct_rows(batches: Sequence[pa.RecordBatch], names: Sequence[str]) -> tuple[list[Kinds], list[Key]]:
+    """Number the rows of some batches by what they have in some columns; return the numbers, and what each stands for.
+
+    Columns are dictionaries, or what can be made dictionaries of.
+    """
+    columns = [_united([batch.column(name) for batch in batches]) for name in names]
+    rows = sum(batch.num_rows for batch in batches)
+    if len(columns) == 1 and not columns[0][0].null_count:
+        kinds, keys = _used(*columns[0])
+    else:
+        kinds, keys = _combined(columns, rows)
+    ends = np.cumsum([batch.num_rows for batch in batches])[:-1]
+    return np.split(kinds, ends), keys
+
+
+def _united(columns: Sequence[pa.Array]) -> tuple[pa.Array, pa.Array]:
+    """Return the numbers of several dictionaries as one, and their distinct values."""
+    encoded = [each if pa.types.is_dictionary(each.type) else each.dictionary_encode() for each in columns]
+    if len(encoded) == 1:
+        return encoded[0].indices, encoded[0].dictionary
+    chunks = pa.chunked_array(encoded).unify_dictionaries().chunks
+    return pa.concat_arrays([each.indices for each in chunks]), chunks[0].dictionary
+
+
+def _used(indices: pa.Array, dictionary: pa.Array) -> tuple[Kinds, list[Key]]:
+    """Return the numbers of rows, and what those that occur stand for; what does not occur is left out."""
+    codes = indices.to_numpy()
+    is_used = np.bincount(codes, minlength=len(dictionary)) > 0
+    if is_used.all():
+        return codes, [(each,) for each in dictionary.to_pylist()]
+    used = pa.array(np.flatnonzero(is_used))
+    renumbered = np.cumsum(is_used, dtype=np.int32) - np.int32(1)
+    return renumbered[codes], [(each,) for each in dictionary.take(used).to_pylist()]
+
+
+def _combined(columns: Sequence[tuple[pa.Array, pa.Array]], rows: int) -> tuple[Kinds, list[Key]]:
+    """Return numbers of what rows have in several columns, nulls among it, and what they stand for."""
+    number, kinds = np.zeros(rows, np.int64), 1
+    for indices, dictionary in columns:
+        size = len(dictionary) + 1
+        number = number * size + pc.fill_null(indices, len(dictionary)).to_numpy()
+        kinds *= size
+        if kinds <= NUMBERED:
+            seen = np.zeros(kinds, np.bool_)
+            seen[number] = True
+            renumbered = np.cumsum(seen) - 1
+            number, kinds = renumbered[number], int(seen.sum())
+        else:
+            found, inverse = np.unique(number, return_inverse=True)
+            number, kinds = inverse.reshape(-1).astype(np.int64), len(found)
+    first = np.zeros(kinds if rows else 0, np.int64)
+    first[number[::-1]] = np.arange(rows - 1, -1, -1)
+    places = pa.array(first)
+    heads = [dictionary.take(indices.take(places)).to_pylist() for indices, dictionary in columns]
+    return number.astype(np.int32), list(zip(*heads, strict=True)) if heads else [()] * len(first)
 
 
 def _only_name(alternatives: Sequence[Conditions]) -> str | None:
@@ -347,87 +384,6 @@ def _wanted(sets: Sequence[dict[str, str]], alternatives: Sequence[Conditions]) 
     return wanted
 
 
-def _numbered(columns: Sequence[pa.Array | pa.ChunkedArray], rows: int) -> tuple[Ints, Ints]:
-    """Number rows by what they have in some columns; return the numbers, and a row of each."""
-    number, kinds = np.zeros(rows, np.int64), 1
-    for column in columns:
-        encoded = column.dictionary_encode()
-        if isinstance(encoded, pa.ChunkedArray):
-            encoded = encoded.combine_chunks()
-        codes = pc.fill_null(encoded.indices, len(encoded.dictionary)).to_numpy(zero_copy_only=False)
-        size = len(encoded.dictionary) + 1
-        number = number * size + codes
-        kinds *= size
-        if kinds <= NUMBERED:
-            seen = np.zeros(kinds, np.bool_)
-            seen[number] = True
-            renumbered = np.cumsum(seen) - 1
-            number, kinds = renumbered[number], int(seen.sum())
-        else:
-            found, inverse = np.unique(number, return_inverse=True)
-            number, kinds = inverse.reshape(-1).astype(np.int64), len(found)
-    first = np.zeros(kinds, np.int64)
-    first[number[::-1]] = np.arange(rows - 1, -1, -1)
-    return number, first
-
-
-def _sorted(words: Words, parts: Sequence[_Part]) -> Read:
-    """Lay out samples by series, which are in the order of their labels, and time."""
-    if not parts:
-        return _nothing(words)
-    sizes = np.cumsum([0, *(len(part.labels) for part in parts)])
-    labels = joined([part.labels for part in parts])
-    series = np.concatenate([part.series + size for part, size in zip(parts, sizes, strict=False)])
-    times, values = np.concatenate([part.times_ms for part in parts]), np.concatenate([part.values for part in parts])
-    if not len(series):
-        return _nothing(words)
-    by_labels = labels.sort_order()
-    rank = np.empty(len(labels), np.int32)
-    rank[by_labels] = np.arange(len(labels))
-    series = rank[series]
-    first = np.concatenate([[0], np.cumsum(np.bincount(series, minlength=len(labels)))])
-    if has_loops():
-        in_order, ordered = np.empty_like(times), np.empty_like(values)
-        if scatter(series, times, values, first[:-1].copy(), in_order, ordered):
-            return _told_apart(Samples(labels.take(by_labels), in_order, ordered, first))
-    order = _order(series, times)
-    samples = Samples(labels.take(by_labels), times[order], values[order], first)
-    again = samples.times_ms[1:] == samples.times_ms[:-1]
-    if again.any():  # of rows with one time, all but the last go
-        inside = first[(first > 0) & (first < len(times))]
-        again[inside - 1] = False  # a series that begins when the one before ends
-        samples = _kept(samples, ~np.append(again, False)) if again.any() else samples
-    return _told_apart(samples)
-
-
-def _told_apart(samples: Samples) -> Read:
-    """Return samples with the markers that end a series, and without them."""
-    is_stale = samples.values.view(np.int64) == STALE
-    return Read(samples, is_stale, _kept(samples, ~is_stale) if is_stale.any() else samples)
-
-
-def _order(series: Any, times: Ints) -> Any:
-    """Return the order by series and time, stable: rows mostly come by time, and series are counted, not compared."""
-    order = None if (times[1:] >= times[:-1]).all() else np.argsort(times, kind="stable")
-    for shift in range(0, max(int(series.max()).bit_length(), 1), 16):
-        digits = (series >> shift).astype(np.uint16)
-        again = np.argsort(digits if order is None else digits[order], kind="stable")
-        order = again if order is None else order[again]
-    return order
-
-
-def _kept(samples: Samples, kept: Bools) -> Samples:
-    """Return some of the samples."""
-    before = np.concatenate([[0], np.cumsum(kept)])
-    return Samples(samples.labels, samples.times_ms[kept], samples.values[kept], before[samples.first])
-
-
-def _nothing(words: Words) -> Read:
-    none = np.empty(0, np.int64)
-    samples = Samples(Labels.nothing(words, 0), none, np.empty(0), np.zeros(1, np.int64))
-    return Read(samples, np.empty(0, np.bool_), samples)
-
-
 def _milliseconds(column: pa.Array) -> Ints:
     kind = column.type
     values = np.asarray(column.cast(pa.int64()).to_numpy(zero_copy_only=False), np.int64)
@@ -447,7 +403,11 @@ def _flatten(value: Any, prefix: str, found: dict[str, str]) -> None:
     """Write the leaves of a dynamic value as labels, keys joined by dots."""
     if isinstance(value, dict):
         for key, inner in value.items():
-            _flatten(inner, f"{prefix}.{key}" if prefix else str(key), found)
+            path = f"{prefix}.{key}" if prefix else str(key)
+            if isinstance(inner, str) and path:
+                found[path] = inner
+            else:
+                _flatten(inner, path, found)
     elif value is not None and prefix:
         found[prefix] = _text(value)
 

@@ -1,10 +1,14 @@
 """Hold the values of a query: scalars by step, vectors of series by step, and samples with windows over them.
 
-``Vector.present`` says where a series has a value, because NaN is a value too. It does not evaluate anything.
+``Vector.present`` says where a series has a value, because NaN is a value too. Samples are laid out by series and time
+from the batches in which they were read. A batch says of each row its kind: which of the distinct label sets of some
+batches it has. So a sample is looked at with a small number, and label sets once for each kind. It does not evaluate
+anything, nor read rows.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -12,13 +16,16 @@ import numpy as np
 import numpy.typing as npt
 
 from tidelake.errors import QueryError
-from tidelake.query.promql.labels import Labels, Words, distinct
-from tidelake.query.promql.loops import find_until
+from tidelake.query.promql.labels import Labels, Words, distinct, joined
+from tidelake.query.promql.loops import find_until, scatter
 from tidelake.runtime.readiness import has_loops
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Bools: TypeAlias = npt.NDArray[np.bool_]
 Ints: TypeAlias = npt.NDArray[np.int64]
+Kinds: TypeAlias = npt.NDArray[np.int32]
+
+STALE = 0x7FF0000000000002  # the bits of the NaN that ends a series
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,3 +149,114 @@ def united(vector: Vector) -> Vector:
         raise QueryError("vector cannot contain metrics with the same labelset", kind="same_labels")
     values = np.add.reduceat(np.where(vector.present, vector.values, 0.0)[order], starts, axis=0)
     return Vector(vector.labels.take(first), values, counts > 0, vector.is_ordered)
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """The samples of a selector, with the markers that end a series, and without them."""
+
+    samples: Samples
+    is_stale: Bools
+    live: Samples
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Samples of one batch, in the order in which they were read: of each its kind, of each kind its series."""
+
+    series: Ints
+    kinds: Kinds
+    times_ms: Ints
+    values: Floats
+
+    def renumbered(self, numbers: Ints) -> Piece:
+        """Return the piece with other numbers for its series; kinds without one stay so."""
+        return replace(self, series=np.where(self.series < 0, -1, numbers[self.series]))
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Samples of one value column, whose series are the places of their label sets."""
+
+    labels: Labels
+    pieces: Sequence[Piece]
+
+
+def laid_out(words: Words, parts: Sequence[Part]) -> Read:
+    """Lay out samples by series, which are in the order of their labels, and time."""
+    if not any(len(piece.times_ms) for part in parts for piece in part.pieces):
+        return _nothing(words)
+    labels = joined([part.labels for part in parts])
+    by_labels = labels.sort_order()
+    rank = np.empty(len(labels), np.int64)
+    rank[by_labels] = np.arange(len(labels))
+    begins = np.cumsum([0, *(len(part.labels) for part in parts)])
+    pieces = [
+        piece.renumbered(rank[begin : begin + len(part.labels)])
+        for part, begin in zip(parts, begins.tolist(), strict=False)
+        for piece in part.pieces
+    ]
+    first = np.concatenate([[0], np.cumsum(sum(_counts(piece, len(labels)) for piece in pieces))]).astype(np.int64)
+    sorted_labels = labels.take(by_labels)
+    if has_loops() and (found := _scattered(sorted_labels, first, pieces)) is not None:
+        return _told_apart(found)
+    series = np.concatenate([piece.series[piece.kinds] for piece in pieces])
+    times = np.concatenate([piece.times_ms for piece in pieces])
+    values = np.concatenate([piece.values for piece in pieces])
+    order = _order(series, times)
+    samples = Samples(sorted_labels, times[order], values[order], first)
+    again = samples.times_ms[1:] == samples.times_ms[:-1]
+    if again.any():  # of rows with one time, all but the last go
+        inside = first[(first > 0) & (first < len(times))]
+        again[inside - 1] = False  # a series that begins when the one before ends
+        samples = _kept(samples, ~np.append(again, False)) if again.any() else samples
+    return _told_apart(samples)
+
+
+def _counts(piece: Piece, series: int) -> Ints:
+    """Return how many samples of each series a piece has."""
+    of_kinds = np.bincount(piece.kinds, minlength=len(piece.series))
+    held = piece.series >= 0
+    found = np.zeros(series, np.int64)
+    np.add.at(found, piece.series[held], of_kinds[held])
+    return found
+
+
+def _scattered(labels: Labels, first: Ints, pieces: Sequence[Piece]) -> Samples | None:
+    """Put each sample to the place of its series; None if a series goes back in time, or stays."""
+    places, newest = first[:-1].copy(), np.full(len(labels), np.iinfo(np.int64).min)
+    times, values = np.empty(first[-1], np.int64), np.empty(first[-1])
+    for piece in pieces:
+        for each in (piece.series, piece.kinds, piece.times_ms, piece.values):
+            each.flags.writeable = False  # one type for the compiled loop
+        if not scatter(piece.series, piece.kinds, piece.times_ms, piece.values, places, newest, times, values):
+            return None
+    return Samples(labels, times, values, first)
+
+
+def _told_apart(samples: Samples) -> Read:
+    """Return samples with the markers that end a series, and without them."""
+    is_stale = samples.values.view(np.int64) == STALE
+    return Read(samples, is_stale, _kept(samples, ~is_stale) if is_stale.any() else samples)
+
+
+def _order(series: Any, times: Ints) -> Any:
+    """Return the order by series and time, stable: rows mostly come by time, and series are counted, not compared."""
+    order = None if (times[1:] >= times[:-1]).all() else np.argsort(times, kind="stable")
+    for shift in range(0, max(int(series.max()).bit_length(), 1), 16):
+        digits = (series >> shift).astype(np.uint16)
+        again = np.argsort(digits if order is None else digits[order], kind="stable")
+        order = again if order is None else order[again]
+    return order
+
+
+def _kept(samples: Samples, kept: Bools) -> Samples:
+    """Return some of the samples."""
+    before = np.concatenate([[0], np.cumsum(kept)])
+    return Samples(samples.labels, samples.times_ms[kept], samples.values[kept], before[samples.first])
+
+
+def _nothing(words: Words) -> Read:
+    none = np.empty(0, np.int64)
+    samples = Samples(Labels.nothing(words, 0), none, np.empty(0), np.zeros(1, np.int64))
+    return Read(samples, np.empty(0, np.bool_), samples)

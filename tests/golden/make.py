@@ -153,6 +153,31 @@ def tide_v3_planes() -> bytes:
     return bytes(store.get(KEY))
 
 
+SPAN_SCHEMA = Schema.of({"ts": "timestamp", "day": "int", "began": "timestamp", "due": "int", "none": "int"})
+
+
+def tide_v3_differences_rows() -> list[Row]:
+    """Return times and days of which some are near others, or not there."""
+    days = [n * n * 7919 % 2_503 - 1_200 for n in range(520)]
+    return [
+        {
+            "ts": NOON_US + n * n * 104_729 % 86_400_000_000,
+            "day": day,
+            "began": None if n % 9 == 4 else NOON_US + n * n * 104_729 % 86_400_000_000 - n * 7919 % 1_009,
+            "due": day + n * 31 % 30,
+            "none": None,
+        }
+        for n, day in enumerate(days)
+    ]
+
+
+def tide_v3_differences() -> bytes:
+    """Write an extent of the third body of which two columns are differences from others."""
+    store, rows = open_store("memory://"), tide_v3_differences_rows()
+    write(store, segment_format("tlm3"), SPAN_SCHEMA, [batch_of(rows, SPAN_SCHEMA)], options=WriteOptions(sort=False))
+    return bytes(store.get(KEY))
+
+
 def foreign_rows() -> list[list[Row]]:
     """Return the rows of the foreign extents, block by block, with times floored to microseconds."""
     blocks = []
@@ -179,6 +204,7 @@ FILES: dict[str, tuple[Callable[[], bytes], Callable[[], list[list[Row]]]]] = {
     "tide_v3": (tide_v3, lambda: [tide_v3_rows()[at : at + 60] for at in (0, 60, 120)]),
     "tide_v3_packed": (tide_v3, lambda: [tide_v3_rows()[at : at + 60] for at in (0, 60, 120)]),  # a packed footer
     "tide_v3_planes": (tide_v3_planes, lambda: [tide_v3_planes_rows()]),
+    "tide_v3_differences": (tide_v3_differences, lambda: [tide_v3_differences_rows()]),
     "tide_v3_words": (tide_v3_words, lambda: [tide_v3_words_rows()]),
     "tide_v3_lines": (tide_v3_lines, lambda: [tide_v3_lines_rows()[:590], tide_v3_lines_rows()[590:]]),
 }

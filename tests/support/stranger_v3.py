@@ -40,7 +40,7 @@ def read_extent(data: bytes) -> tuple[list[dict[str, Any]], list[dict[str, list[
     listed = {name: [piece(place) for place in places] for name, places in extent.get("postings", {}).items()}
     blocks = []
     for number, entry in enumerate(footer):
-        columns = {}
+        columns: dict[str, list[Any]] = {}
         for column in extent["schema"]["columns"]:
             name, page = column["name"], piece(entry["tide"][column["name"]])
             if column["type"] == "dynamic":
@@ -52,6 +52,14 @@ def read_extent(data: bytes) -> tuple[list[dict[str, Any]], list[dict[str, list[
                 assert xxhash.xxh3_64_hexdigest(page[:length]) == checksum
             if name in listed:
                 check_postings(listed[name][number], columns[name])
+        for name, base in extent.get("differences", {}).items():
+            apart = [each["name"] for each in extent["schema"]["columns"] if each["name"] in (name, base)]
+            assert len(apart) == 2
+            assert base not in extent["differences"]
+            columns[name] = [
+                each if each is None else signed(each + other)
+                for each, other in zip(columns[name], columns[base], strict=True)
+            ]
         blocks.append(columns)
     at = 0
     for start, end in sorted(seen):  # no byte is without a checksum
@@ -130,6 +138,8 @@ def values(page: bytes, count: int, kind: str, words: Any) -> list[Any]:
 
 def integers(page: bytes, count: int) -> list[int]:
     codec = page[0]
+    if codec == 8:  # to be added to another column's
+        return integers(page[1:], count)
     if codec == 0:
         return [struct.unpack_from("<q", page, 1)[0]] * count
     if codec == 3:

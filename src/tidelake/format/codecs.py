@@ -23,7 +23,7 @@ from pcodec import ChunkConfig, standalone
 from tidelake.kernels.spreading import spread
 
 # Of numbers and bits. Pages are stored: these stay for good.
-CONSTANT, PLAIN, ZSTD, DELTA, PCO, REAL_PCO, PLANES, DECIMAL = range(8)
+CONSTANT, PLAIN, ZSTD, DELTA, PCO, REAL_PCO, PLANES, DECIMAL, DIFFERENCE = range(9)
 # Of texts and other bytes.
 TEXT_CONSTANT, TEXT_PLAIN, TEXT_ZSTD, TEXT_DICTIONARY, TEXT_TEMPLATES = range(16, 21)
 # Of nulls, before the values of a column.
@@ -38,6 +38,7 @@ CODEC_NAMES = {
     REAL_PCO: "pco",
     PLANES: "planes",
     DECIMAL: "decimal",
+    DIFFERENCE: "difference",
     TEXT_CONSTANT: "constant",
     TEXT_PLAIN: "plain",
     TEXT_ZSTD: "zstd",
@@ -276,7 +277,7 @@ def encode_values(values: pa.Array, codes: _Array | None = None, choice: Choice 
         return encode_reals(values.to_numpy(zero_copy_only=False), choice)
     if pa.types.is_fixed_size_list(kind):
         return encode_bits_of_floats(values.flatten().to_numpy(zero_copy_only=False))
-    return encode_ints(_as_ints(values), choice)
+    return encode_ints(as_ints(values), choice)
 
 
 def decode_values(page: memoryview, count: int, kind: pa.DataType, dictionary: pa.Array | None = None) -> pa.Array:
@@ -290,12 +291,24 @@ def decode_values(page: memoryview, count: int, kind: pa.DataType, dictionary: p
     if pa.types.is_fixed_size_list(kind):
         child = pa.array(decode_floats(page, count * kind.list_size))
         return pa.FixedSizeListArray.from_arrays(child, type=kind)
-    found = decode_ints(page, count)
+    return ints_as(kind, decode_ints(page, count))
+
+
+def ints_as(kind: pa.DataType, found: npt.NDArray[np.int64]) -> pa.Array:
+    """Return whole numbers as a column of their type."""
+    values: _Array = found
     if pa.types.is_int32(kind):
         if len(found) and (int(found.min()) < -(2**31) or int(found.max()) >= 2**31):
             raise ValueError("a number beyond 32 bits")
-        found = found.astype(np.int32)
-    return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(found)], 0)
+        values = found.astype(np.int32)
+    return pa.Array.from_buffers(kind, len(found), [None, pa.py_buffer(values)], 0)
+
+
+def as_ints(values: pa.Array) -> npt.NDArray[np.int64]:
+    """Return a column without nulls, or with anything for them, as whole numbers."""
+    kind: np.dtype[Any] = np.dtype(np.int32) if values.type.bit_width == 32 else np.dtype(np.int64)
+    raw = np.frombuffer(values.buffers()[1], kind)[values.offset : values.offset + len(values)]
+    return np.asarray(raw, dtype=np.int64)
 
 
 def encode_bits_of_floats(values: npt.NDArray[np.float32]) -> bytes:
@@ -540,12 +553,6 @@ def _unpco(data: memoryview, out: _Array) -> None:
         raise ValueError("a page does not decompress") from None
     if progress.n_processed != len(out):
         raise ValueError(f"{progress.n_processed} numbers where {len(out)} are needed")
-
-
-def _as_ints(values: pa.Array) -> npt.NDArray[np.int64]:
-    kind: np.dtype[Any] = np.dtype(np.int32) if values.type.bit_width == 32 else np.dtype(np.int64)
-    raw = np.frombuffer(values.buffers()[1], kind)[values.offset : values.offset + len(values)]
-    return np.asarray(raw, dtype=np.int64)
 
 
 def _compressed_text(data: bytes, choice: Choice | None = None) -> bytes:

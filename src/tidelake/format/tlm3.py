@@ -8,16 +8,17 @@
 The footer is that of v2, compressed: for each block the bounds that every reader knows in ``cols``, and in ``tide``
 for each column where its page lies, its checksum and the richer statistics. The last entry's ``extent`` says also
 where the ``dictionaries``, ``templates`` and ``postings`` of text columns and the directories of ``shredded`` ones
-lie. There is no byte between the magics that is not under a checksum. ``docs/format.md`` is the specification,
-``codecs`` has the pages, ``templates`` the lines of logs, ``postings`` which rows hold which words, ``shredded`` the
-dynamic columns. It does not decide which key or id an extent has.
+lie, and which columns are ``differences`` from which others. There is no byte between the magics that is not under a
+checksum. ``docs/format.md`` is the specification, ``codecs`` has the pages, ``differences`` those of two columns,
+``templates`` the lines of logs, ``postings`` which rows hold which words, ``shredded`` the dynamic columns. It does
+not decide which key or id an extent has.
 """
 
 from __future__ import annotations
 
 import pickle
 import struct
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -30,7 +31,7 @@ import orjson
 import pyarrow as pa
 
 from tidelake.errors import CorruptExtent
-from tidelake.format import codecs
+from tidelake.format import codecs, differences
 from tidelake.format.block_format import BlockFormat, opening
 from tidelake.format.frame import (
     FRAME_TAIL,
@@ -125,8 +126,16 @@ class Tlm3Reader:
         """Read these columns of a block; texts of rows that are not wanted may be empty."""
         info = block_of(self._parts.blocks, block, self._key)
         columns = chosen_columns(self._parts.schema, projection)
+        told, bases = self._parts.differences, dict[str, pa.Array]()
+        needed = dict.fromkeys(told[column.name] for column in columns if column.name in told)
 
         def decode(column: Column, piece: PieceInfo, data: pa.Buffer) -> pa.Array:
+            found = decode_alone(column, piece, data)
+            if column.name in needed:
+                bases[column.name] = found
+            return found
+
+        def decode_alone(column: Column, piece: PieceInfo, data: pa.Buffer) -> pa.Array:
             rows, kind = info.stats.rows, column.type.arrow
             if column.type.kind == "dynamic":
                 pages = shredded.BlockPages(
@@ -137,10 +146,17 @@ class Tlm3Reader:
                 return pages.whole()
             if column.name in self._parts.templates:
                 return templates.decode_column(memoryview(data), rows, self._column_templates(column.name), wanted)
+            if column.name in told:
+                return differences.decode(memoryview(data), rows, kind, bases[told[column.name]])
             found = codecs.decode_column(memoryview(data), rows, kind, self._column_dictionary(column.name))
             return found.dictionary_decode() if pa.types.is_dictionary(found.type) else found
 
-        return read_columns(self._store, self._key, columns, block=block, info=info, decode=decode)
+        if not needed:
+            return read_columns(self._store, self._key, columns, block=block, info=info, decode=decode)
+        first = [self._parts.schema[name] for name in needed]
+        ordered = first + [column for column in columns if column.name not in needed]
+        whole = read_columns(self._store, self._key, ordered, block=block, info=info, decode=decode)
+        return whole.select([column.name for column in columns])
 
     def read_paths(self, block: int, paths: Sequence[tuple[str, str]]) -> list[pa.StructArray]:
         """Read what the rows of a block have at paths of dynamic columns, in the form of ``dynamic.path_values``."""
@@ -329,13 +345,16 @@ class _Parts:
     shredded: Mapping[str, PieceInfo]
     templates: Mapping[str, _TemplatePlaces]
     postings: Mapping[str, Sequence[PieceInfo]]
+    differences: Mapping[str, str]  # columns that are stored as differences, each with the column that they are from
 
     def slim(self, blocks: Collection[int], columns: Collection[str]) -> _Parts:
         """Return what is needed to read these columns of these blocks."""
-        kept = tuple(column for column in self.schema if column.name in columns) or self.schema.columns[:1]
+        bases = {base for name, base in self.differences.items() if name in columns}
+        kept = tuple(c for c in self.schema if c.name in columns or c.name in bases) or self.schema.columns[:1]
         names = [column.name for column in kept]
         return replace(
             self,
+            differences={name: base for name, base in self.differences.items() if name in names},
             schema=Schema(kept, self.schema.version),
             blocks=slim_blocks(self.blocks, blocks, names),
             dictionaries={name: place for name, place in self.dictionaries.items() if name in names},
@@ -351,9 +370,11 @@ def _encode(draft: Draft, pool: Executor) -> Seal:
     firsts: dict[str, Future[bytes]] = {}
     others: dict[str, list[tuple[Any, Any]]] = {}
     choices: dict[str, codecs.Choice] = {}
+    encoders: dict[str, Callable[..., bytes]] = {}
     words: dict[str, pa.Array] = {}
     leaves: dict[str, shredded.Encoded] = {}
     lines: dict[str, templates.Templated] = {}
+    apart = differences.chosen(draft.schema, draft.blocks)
     is_looked_into = has_loops() or sum(block.num_rows for block in draft.blocks) <= PLAIN_ROWS
     for at, column in enumerate(draft.schema):
         values = [block.column(at) for block in draft.blocks]
@@ -373,12 +394,14 @@ def _encode(draft: Draft, pool: Executor) -> Seal:
         if coded is not None:
             words[column.name] = coded.dictionary
         choice = choices[column.name] = codecs.Choice()
-        firsts[column.name] = pool.submit(codecs.encode_column, values[0], codes[0], choice)
-        others[column.name] = list(zip(values, codes, strict=True))[1:]
+        encode = encoders[column.name] = differences.encode if column.name in apart else codecs.encode_column
+        beside = [block.column(apart[column.name]) for block in draft.blocks] if column.name in apart else codes
+        firsts[column.name] = pool.submit(encode, values[0], beside[0], choice)
+        others[column.name] = list(zip(values, beside, strict=True))[1:]
     for name, first in firsts.items():
         first.result()  # from which the choice has learned
         choices[name].is_open = False
-        pages[name] = [first, *(pool.submit(codecs.encode_column, *each, choices[name]) for each in others[name])]
+        pages[name] = [first, *(pool.submit(encoders[name], *each, choices[name]) for each in others[name])]
     made = {name: [page if isinstance(page, bytes) else page.result() for page in each] for name, each in pages.items()}
     split_blocks = {name: [block.result() for block in each.blocks] for name, each in lines.items()}
     made |= {name: [block.page for block in each] for name, each in split_blocks.items()}
@@ -429,6 +452,7 @@ def _encode(draft: Draft, pool: Executor) -> Seal:
             "templates": split,
             "postings": listed,
             "shredded": directories,
+            **({"differences": apart} if apart else {}),
         }
         footer = packed_json(orjson.dumps(entries))
         return [*parts, footer, struct.pack("<I", len(footer)) + MAGIC_V3]
@@ -482,7 +506,8 @@ def _open(store: ObjectStore, key: str) -> _Parts:
     listed = {name: [piece_of(each, end) for each in places] for name, places in extent.get("postings", {}).items()}
     if any(len(places) != len(blocks) for places in listed.values()):
         raise ValueError(f"postings of other than {len(blocks)} blocks")
-    return _Parts(extent["id"], schema, end, len(footer), blocks, words, directories, split, listed)
+    apart = differences.checked(extent.get("differences", {}), schema)
+    return _Parts(extent["id"], schema, end, len(footer), blocks, words, directories, split, listed, apart)
 
 
 def _template_places(told: Mapping[str, Any], end: int, blocks: Sequence[BlockInfo], name: str) -> _TemplatePlaces:

@@ -78,6 +78,45 @@ def test_small_questions_are_answered_as_others_are(lake: Lake, monkeypatch: pyt
             assert first.to_pylist() == again.to_pylist() == other.to_pylist(), text
 
 
+def test_many_rows_that_are_only_counted_are_a_small_question_once_what_they_have_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(small, "ROWS", 40)
+    texts = (
+        "events | where e.id == 3 | count",
+        "events | where e.name == 'n1' | count",
+        "events | summarize n = count() by c = tostring(e.name) | order by c asc",
+        "events | summarize n = count(), top = max(toreal(e.id)) by c = tostring(e.id) | order by c asc",
+    )
+    mixed = ("n0", "n1", 7, 2.5, True, None, {"a": [1, 2]})
+    with tidelake.connect(tmp_path / "lake", upkeep=False) as lake:
+        table = lake.create_table("events", {"ts": "timestamp", "e": "dynamic"}, time="ts", format="tlm3")
+
+        def append(first: int, count: int) -> None:
+            values = [{"id": n % 5, "name": mixed[n % len(mixed)]} for n in range(first, first + count)]
+            table.append([{"ts": START + timedelta(seconds=first + at), "e": value} for at, value in enumerate(values)])
+
+        def agree(*, are_small: bool) -> None:
+            for text in texts:
+                asked(lake, text, "kql")
+                found, is_small = asked(lake, text, "kql")
+                plain = run(lake, text, language="kql", engine="local", prune=False).to_arrow()
+                assert found.num_rows, text
+                assert found.to_pylist() == plain.to_pylist(), text
+                assert is_small or not are_small, text
+
+        append(0, 700)
+        table.flush()
+        agree(are_small=True)
+        append(700, 35)  # hot rows, beside what is kept
+        agree(are_small=True)
+        append(735, 200)
+        agree(are_small=False)
+        table.flush()
+        table.delete("ts < '2026-01-01T00:00:10Z'")
+        agree(are_small=False)
+
+
 def test_a_statement_that_is_kept_reads_the_snapshot_of_each_question(lake: Lake) -> None:
     text = "select count(n) c, max(n) m, avg(value) a from logs where n >= 0"
     table = lake.table("logs")

@@ -11,15 +11,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeGuard
 
 import pyarrow as pa
 
+from tidelake.format import ExtentReader
 from tidelake.model.snapshot import Extent
-from tidelake.pruning.plan import Block, ExtentTask
+from tidelake.pruning.plan import Block, ExtentTask, ScanPlan
 from tidelake.scan.ahead import Piece, read_ahead
 from tidelake.scan.block_cache import ReadsDistinct
 from tidelake.scan.block_reading import Reading
 from tidelake.scan.distinct import joined_once
+from tidelake.scan.footers import Footers
 from tidelake.scan.path_columns import Path, path_name
 from tidelake.scan.shapes import bare
 from tidelake.scan.stored_rows import paths_apart
@@ -55,12 +58,28 @@ class CountedReading:
         if held:
             yield self._asked(held)
 
+    def kept(self, tasks: Iterable[ExtentTask]) -> Sequence[pa.StructArray] | None:
+        """Return what all extents of some tasks have at the path, if that is kept of each as a whole."""
+        found = []
+        for task in tasks:
+            reader = self.reading.footers.open(task.extent)
+            if not _is_whole(task, reader) or not self._is_apart(reader):
+                return None
+            kept = reader.kept_distinct(self.path)
+            if kept is None:
+                return None
+            found.append(kept)
+        return found
+
+    def _is_apart(self, reader: ExtentReader) -> TypeGuard[ReadsDistinct]:
+        return isinstance(reader, ReadsDistinct) and bool(paths_apart(reader, self.reading.whole))
+
     def _of_extent(self, task: ExtentTask, rest: list[ExtentTask]) -> Sequence[pa.StructArray]:
         blocks, reader = task.blocks or (), self.reading.footers.open(task.extent)
-        if not isinstance(reader, ReadsDistinct) or not paths_apart(reader, self.reading.whole):
+        is_whole = _is_whole(task, reader)
+        if not self._is_apart(reader):
             rest.append(task)
             return []
-        is_whole = len(blocks) == len(reader.metadata().blocks) and all(each.dead is None for each in blocks)
         if is_whole and (kept := reader.kept_distinct(self.path)) is not None:
             return [kept]
         pieces = [
@@ -93,3 +112,20 @@ class CountedReading:
         whole = held[0] if len(held) == 1 else pa.concat_arrays(held)
         batch = pa.RecordBatch.from_arrays(whole.flatten(), [path_name(*self.path), self.counted])
         return self.reading.finished(self.reading.kept(batch))
+
+
+def kept_size(plan: ScanPlan, footers: Footers) -> tuple[int, int] | None:
+    """Return how many rows, and bytes of them, a plan that only counts is answered by; None if they are to be read."""
+    counting = CountedReading.of(Reading.of(plan.question, footers))
+    found = (
+        None
+        if counting is None or any(not footers.holds(each.extent) for each in plan.tasks)
+        else counting.kept(plan.tasks)
+    )
+    return None if found is None else (sum(map(len, found)), sum(each.nbytes for each in found))
+
+
+def _is_whole(task: ExtentTask, reader: ExtentReader) -> bool:
+    """Whether all rows of an extent are read."""
+    blocks = task.blocks or ()
+    return len(blocks) == len(reader.metadata().blocks) and all(each.dead is None for each in blocks)

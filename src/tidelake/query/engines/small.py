@@ -3,7 +3,8 @@
 Most of what a small question costs is getting ready: threads, a connection, planning. So a statement is prepared once,
 on a connection of its own to an engine of one thread, and kept for the next time that the same text comes; the table in
 it is a slot, and each question puts the rows of its own scan there. What a plan of the engine knows of the slot is its
-schema alone (a scan has no statistics for it), so it is right for any rows.
+schema alone (a scan has no statistics for it), so it is right for any rows. Of rows that are only counted, it is enough
+that equal ones are kept as one, of all extents.
 
 A question is only small if every node of its tree is known to do little for each row: no joins, no subqueries, nothing
 that makes rows or long values. Whatever the engine complains about is left to ``local``, which words it. It does not
@@ -29,6 +30,7 @@ from tidelake.query.engines.opening import opened
 from tidelake.query.engines.streams import Slot, Stream
 from tidelake.query.prepared import Prepared, Scan
 from tidelake.runtime.forking import renew_after_fork
+from tidelake.scan.counted_reading import kept_size
 
 ROWS = 65_536  # that are scanned: a block
 BYTES = 8 << 20  # of them, as stored
@@ -53,6 +55,8 @@ _CALLS = frozenset(
         *("hasprefix", "hasprefix_cs", "hassuffix", "hassuffix_cs", "strlen", "bin_long", "bin_real"),
         *("bin_datetime", "start_of_day", "start_of_week", "start_of_month", "start_of_year", "add_ticks", "any"),
         *("ticks_between", "divide", "divide_whole", "max_of", "min_of", "mean", "percentile", "stdev", "variance"),
+        *("text", "number", "flag", "shown", "as_long", "as_real", "as_bool"),
+        *("to_string_from_dynamic", "to_real_from_dynamic"),
     )
 )
 # Types that come out as they are meant; in particular no intervals, which may be too long for Arrow.
@@ -137,13 +141,23 @@ def is_small(prepared: Prepared, scans: Sequence[Scan], memory_bytes: int) -> bo
     """Whether a query reads few rows of one table, does little with each, and may take what that takes."""
     if len(scans) != 1 or memory_bytes < MEMORY:
         return False
-    plan = scans[0].plan
-    rows = plan.stages[-1].rows + sum(batch.rows for batch in plan.hot)
-    if rows > ROWS or scans[0].byte_size > BYTES:
+    if not _is_little(scans[0]):
         return False
     if "small" not in prepared.known:
         prepared.known["small"] = _is_bounded(prepared.tree)
     return prepared.known["small"]
+
+
+def _is_little(scan: Scan) -> bool:
+    """Whether a scan gives few rows, however many it stands for."""
+    plan = scan.plan
+    hot = sum(batch.rows for batch in plan.hot)
+    if plan.stages[-1].rows + hot <= ROWS and scan.byte_size <= BYTES:
+        return True
+    if plan.question.counted is None:
+        return False
+    kept = kept_size(plan, scan.table.footers)
+    return kept is not None and kept[0] + hot <= ROWS and kept[1] <= BYTES
 
 
 def rows_of(stream: Stream, text: str) -> tuple[pa.Table, list[str]] | None:

@@ -16,6 +16,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, EqualTo, Filter
 
 import tidelake
 import tidelake.spark
+from tidelake.spark import changing
 from tidelake.spark.catalog.door import VERBS, Answers
 from tidelake.spark.jvm import compile
 from tidelake.spark.jvm.catalogs import CATALOG, FILES, connect
@@ -110,11 +111,69 @@ def test_a_catalog_is_right_without_a_class(spark: SparkSession, where: str, fil
     connect(spark)  # with all classes again
 
 
+def pushed_paths(session: SparkSession) -> tuple[list[Any], bool]:
+    """Read paths of a VARIANT column; also whether the scan was told which."""
+    value = """parse_json('{"a": 7, "b": {"c": 1}}')"""
+    session.sql(f"CREATE OR REPLACE TABLE tidelake.v AS SELECT id AS n, {value} AS d FROM range(3)")
+    frame = session.sql("SELECT n, d:a::int AS a, d:b.c::string AS c FROM tidelake.v ORDER BY n")
+    scan = frame._jdf.queryExecution().optimizedPlan().collectLeaves().head().scan()
+    return [tuple(row) for row in frame.collect()], scan.options().containsKey("tidelakekeys")
+
+
 def test_a_catalog_is_right_without_paths_read_alone(spark: SparkSession, where: str) -> None:
     with without(spark, "LakePaths") as session:
         tidelake.spark.register(session, lake=where)
         assert sql_answers(session) == [20, 5, "é9", 1, ["é0", "é1"]]
+        found, is_told = pushed_paths(session)
     connect(spark)  # with all classes again
+    assert (found, is_told) == ([(n, 7, "1") for n in range(3)], False)
+    assert pushed_paths(tidelake.spark.register(spark.newSession(), lake=where)) == (found, True)
+
+
+def test_a_write_brings_columns_without_being_asked_which_it_may(spark: SparkSession, where: str) -> None:
+    with without(spark, "LakeEvolving") as session:
+        tidelake.spark.register(session, lake=where)
+        session.sql(
+            "INSERT WITH SCHEMA EVOLUTION INTO tidelake.t BY NAME SELECT timestamp'2026-03-02' AS ts, 1.5D AS x"
+        )
+        with pytest.raises(Exception, match="a schema only widens"):
+            session.sql("INSERT WITH SCHEMA EVOLUTION INTO tidelake.t BY NAME SELECT now() AS ts, 7 AS n")
+        assert session.sql("SELECT x FROM tidelake.t WHERE x > 1").collect()[0].x == 1.5
+    connect(spark)  # with all classes again
+    session.sql("INSERT WITH SCHEMA EVOLUTION INTO tidelake.t BY NAME SELECT now() AS ts, 7 AS n")
+    assert session.sql("SELECT count(*) FROM tidelake.t").collect()[0][0] == 22
+
+
+CHANGING = (
+    "UPDATE tidelake.t SET name = 'x' WHERE n % 2 = 0",
+    "DELETE FROM tidelake.t WHERE n % 2 = 0",
+    """MERGE INTO tidelake.t USING (SELECT 3L AS m) ON n = m WHEN MATCHED THEN DELETE
+       WHEN NOT MATCHED BY SOURCE AND n = 5 THEN UPDATE SET name = 'x'""",
+)
+
+
+def test_a_statement_whose_changes_cannot_be_handed_over_fails_and_changes_nothing(
+    spark: SparkSession, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Broken(changing.ChangeWriter):
+        """What ChangedRows hands changes to, in a task; local, so that it travels to tasks as it is."""
+
+        def write(self, iterator: Iterator[pa.RecordBatch]) -> Any:
+            next(iterator)
+            raise RuntimeError("not as expected")
+
+    session = tidelake.spark.register(spark.newSession(), lake=where)
+    before = session.table("tidelake.t").orderBy("n").collect()
+    monkeypatch.setattr(changing, "ChangeWriter", Broken)
+    for statement in CHANGING:
+        with pytest.raises(Exception, match="not as expected"):
+            session.sql(statement)
+        assert session.table("tidelake.t").orderBy("n").collect() == before
+    monkeypatch.undo()
+    for statement in CHANGING:
+        session.sql(statement)
+    left = [(row.n, row.name) for row in session.table("tidelake.t").orderBy("n").collect()]
+    assert left == [(n, "x" if n == 5 else f"é{n}") for n in range(1, 20, 2) if n != 3]
 
 
 @pytest.mark.parametrize("file", [file for file in FILES if file not in compile.OPTIONAL])

@@ -113,6 +113,11 @@ def test_a_table_is_altered(session: SparkSession, lake: Lake) -> None:
     }  # fmt: skip
     shown = {row.key: row.value for row in session.sql("SHOW TBLPROPERTIES tidelake.t").collect()}
     assert shown == {"time": "ts", "format": "tlm", "retention": "9000d", "flush_age": "off"}
+    session.sql("ALTER TABLE tidelake.t ALTER COLUMN name COMMENT 'whose'")
+    assert [row.comment for row in session.sql("DESCRIBE tidelake.t").collect()] == [None, None, "whose", None]
+    for statement, clustered in (("CLUSTER BY (name, n)", ["name", "n"]), ("CLUSTER BY NONE", None)):
+        session.sql(f"ALTER TABLE tidelake.t {statement}")
+        assert table.snapshot.settings.get("cluster_by") == clustered
     session.sql("ALTER TABLE tidelake.t UNSET TBLPROPERTIES ('retention', 'flush_age')")
     assert not {"retention", "flush_age"} & {n for n, value in table.snapshot.settings.items() if value is not None}
     session.sql("INSERT INTO tidelake.t SELECT timestamp'2026-01-02', 5000000000, 'x', parse_json('1')")
@@ -128,6 +133,10 @@ def test_a_table_is_altered(session: SparkSession, lake: Lake) -> None:
         ("ALTER TABLE tidelake.t DROP COLUMN n", "a column cannot be dropped"),
         ("ALTER TABLE tidelake.t RENAME COLUMN n TO m", "a column keeps its name"),
         ("ALTER TABLE tidelake.t ADD COLUMN m INT FIRST", "a new column comes last"),
+        ("ALTER TABLE tidelake.t ADD COLUMN m INT DEFAULT 3", "a column has no default"),
+        ("ALTER TABLE tidelake.t SET LOCATION '/tmp/x'", "leave LOCATION out"),
+        ("ALTER TABLE tidelake.t CLUSTER BY (m)", "FIELD_NOT_FOUND|no such column|UNRESOLVED"),
+        ("INSERT INTO tidelake.t REPLACE WHERE n % 2 = 0 VALUES (timestamp'2026-01-01', 2)", "compare columns with v"),
         ("ALTER TABLE tidelake.t ALTER COLUMN n TYPE INT", "NOT_SUPPORTED_CHANGE_COLUMN"),
         ("ALTER TABLE tidelake.t ALTER COLUMN n TYPE STRING", "tidelake: .* column=n"),
         ("ALTER TABLE tidelake.t SET TBLPROPERTIES ('retentoin' = '1d')", "did you mean 'retention'"),
@@ -136,6 +145,9 @@ def test_a_table_is_altered(session: SparkSession, lake: Lake) -> None:
         ("CREATE TABLE tidelake.t (n INT)", "TABLE_OR_VIEW_ALREADY_EXISTS"),
         ("CREATE TABLE tidelake.u (n INT) USING csv", "tables of a lake are USING tidelake"),
         ("CREATE TABLE tidelake.u (n INT) PARTITIONED BY (n)", "leave PARTITIONED BY out"),
+        ("CREATE TABLE tidelake.u (ts TIMESTAMP) PARTITIONED BY (days(ts))", "CLUSTER BY columns that are asked for"),
+        ("CREATE TABLE tidelake.u (n INT) CLUSTERED BY (n) INTO 4 BUCKETS", "leave PARTITIONED BY out"),
+        ("CREATE TABLE tidelake.u (s VARCHAR(3))", "a text is a STRING"),
         ("CREATE TABLE tidelake.u (n INT) LOCATION '/tmp/x'", "leave LOCATION out"),
         ("CREATE TABLE tidelake.u (n INT NOT NULL)", "only the time column and key columns can be NOT NULL"),
         ("CREATE TABLE tidelake.u (n INTERVAL DAY)", "unsupported spark type"),
@@ -180,11 +192,31 @@ def test_sql_inserts_overwrites_and_travels_in_time(session: SparkSession, lake:
     with_zone = f"timestamp'{at.isoformat()}Z'"
     assert session.sql(f"SELECT * FROM tidelake.t TIMESTAMP AS OF {with_zone}").count() == 10
     assert session.read.option("versionAsOf", "2").table("tidelake.t").count() == 10
+    zone = str(session.conf.get("spark.sql.session.timeZone"))
+    session.conf.set("spark.sql.session.timeZone", "America/New_York")
+    there = session.sql(f"SELECT CAST(timestamp_micros({past[2].committed_us}) AS STRING)").collect()[0][0]
+    assert session.sql(f"SELECT * FROM tidelake.t TIMESTAMP AS OF '{there}'").count() == 10
+    assert session.read.option("timestampAsOf", there).table("tidelake.t").where("n < 4").count() == 4
+    session.conf.set("spark.sql.session.timeZone", zone)
     assert session.read.option("where", "n == 2").table("tidelake.t").count() == 1
     with pytest.raises(Exception, match="there is no option 'wher'"):
         session.read.option("wher", "n == 2").table("tidelake.t").count()
     session.sql("INSERT WITH SCHEMA EVOLUTION INTO tidelake.t SELECT *, 1.5D AS extra FROM ten LIMIT 1")
     assert lake.table("t").schema.names == ("ts", "n", "name", "extra")
+    narrower = "SELECT timestamp'2026-02-03' AS ts, 5 AS n, 7 AS more, 1.5F AS extra"
+    session.sql(f"INSERT WITH SCHEMA EVOLUTION INTO tidelake.t BY NAME {narrower}")
+    session.sql(
+        f"""MERGE WITH SCHEMA EVOLUTION INTO tidelake.t t USING (SELECT *, 4L AS last FROM ({narrower})) s ON t.n = s.n
+            WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"""
+    )
+    wider = "SELECT timestamp'2026-02-04' AS ts, 6 AS n, 5000000000 AS more"
+    session.sql(f"INSERT WITH SCHEMA EVOLUTION INTO tidelake.t BY NAME {wider}")
+    types = [str(column.type) for column in lake.table("t").schema]
+    assert types == ["timestamp", "long", "string", "real", "long", "long"]
+    told = session.sql("SELECT n, more, extra, last FROM tidelake.t WHERE ts > '2026-02-02'")
+    assert rows(told) == [(5, 7, 1.5, 4), (6, 5000000000, None, None)]
+    with pytest.raises(Exception, match="CANNOT_SAFELY_CAST"):
+        session.sql("INSERT WITH SCHEMA EVOLUTION INTO tidelake.t BY NAME SELECT 'x' AS n, timestamp'2026-02-05' AS ts")
 
 
 def test_tables_are_made_of_queries_whole_or_not_at_all(session: SparkSession, lake: Lake) -> None:
@@ -219,7 +251,7 @@ def test_writers_make_append_to_and_overwrite_tables(session: SparkSession, lake
     assert Counter(table.to_arrow(["n"])["n"].to_pylist()) == {n: 1 if n < 3 else 2 for n in range(8)}
     with pytest.raises(Exception, match="a row is not among those that are replaced"):
         frame.writeTo("tidelake.w").overwrite(F.col("n") < 3)
-    with pytest.raises(Exception, match="overwrite"):
+    with pytest.raises(Exception, match="overwritten by conditions that compare columns with values"):
         frame.writeTo("tidelake.w").overwrite(F.col("n") % 2 == 0)
     assert len(table) == 13
     frame.where("n < 1").writeTo("tidelake.w").overwritePartitions()  # the bucket of its time, which all rows share
@@ -233,8 +265,12 @@ def test_writers_make_append_to_and_overwrite_tables(session: SparkSession, lake
     frame.write.mode("append").saveAsTable("tidelake.s")
     frame.write.insertInto("tidelake.s")
     assert (len(lake.table("s")), lake.table("s").snapshot.settings["format"]) == (24, "tlm")
-    frame.write.mode("overwrite").saveAsTable("tidelake.s")
+    frame.write.mode("overwrite").option("overwriteSchema", "true").saveAsTable("tidelake.s")
     assert rows(session.table("tidelake.s")) == rows(frame)
+    for option, value in (("replaceWhere", "n < 3"), ("start", "2026-01-01"), ("end", "2026-01-02")):
+        with pytest.raises(Exception, match=f"this write makes the table anew, and {option} keeps rows"):
+            frame.write.mode("overwrite").option(option, value).saveAsTable("tidelake.s")
+        assert len(lake.table("s")) == 8
 
 
 def test_a_frame_reads_the_newest_rows_each_time_and_one_snapshot_at_a_time(session: SparkSession, lake: Lake) -> None:

@@ -182,7 +182,10 @@ def table_type(kind: t.DataType, name: str) -> DataType:
     for spark, ours in _TABLE_TYPES:
         if isinstance(kind, spark):
             return DataType.parse(ours)
-    raise SchemaError("unsupported spark type", column=name, type=kind.simpleString(), kind="unsupported_type")
+    said = "unsupported spark type"
+    if isinstance(kind, t.CharType | t.VarcharType):
+        said += ": lengths are not checked here, a text is a STRING"
+    raise SchemaError(said, column=name, type=kind.simpleString(), kind="unsupported_type")
 
 
 def _takes(held: DataType, kind: DataType) -> bool:

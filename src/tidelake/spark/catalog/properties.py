@@ -55,8 +55,6 @@ def read_properties(given: Mapping[str, str], default_source: str | None = None)
                     f"tables of a lake are USING {SOURCE}; the property format chooses between tlm and parquet",
                     using=text, kind="bad_property",
                 )  # fmt: skip
-        elif name == "location":
-            raise InvalidInputError("the lake decides where a table lies: leave LOCATION out", kind="bad_property")
         elif name not in _OF_SPARK and not name.startswith(_OPTION):
             found[name] = read_property(name, text)
     return found
@@ -64,6 +62,8 @@ def read_properties(given: Mapping[str, str], default_source: str | None = None)
 
 def read_property(name: str, text: str) -> Any:
     """Return the value of one property."""
+    if name == "location":
+        raise InvalidInputError("the lake decides where a table lies: leave LOCATION out", kind="bad_property")
     if name not in _READ:
         close = did_you_mean(name, list(_READ)) or f"; known are {', '.join(sorted(_READ))}"
         raise InvalidInputError(f"there is no table property {name!r}{close}", kind="unknown_property")
@@ -82,7 +82,8 @@ def clustering_of(partitioning: Sequence[str]) -> list[str]:
         match = _CLUSTERED.fullmatch(each)
         if match is None:
             raise InvalidInputError(
-                "a table is not partitioned: its extents are cut and pruned by time; leave PARTITIONED BY out",
+                "a table is not partitioned: its extents are cut and pruned by time; leave PARTITIONED BY out, and "
+                "CLUSTER BY columns that are asked for",
                 partitioning=each, kind="bad_property",
             )  # fmt: skip
         found += [name.strip().strip("`") for name in match[1].split(",")]

@@ -43,7 +43,6 @@ _UNSUPPORTED = {
     "UpdateColumnNullability": "every column but the time column takes nulls",
     "UpdateColumnPosition": "columns are in the order in which they came",
     "UpdateColumnDefaultValue": "a column has no default",
-    "ClusterBy": "set the property cluster_by",
 }
 
 
@@ -110,6 +109,10 @@ def alter(question: Mapping[str, Any]) -> dict[str, Any]:
                 columns.append(_column_of(table.schema, change))
                 if change.get("comment"):
                     settings[COLUMN_COMMENT + columns[-1][0]] = change["comment"]
+            case "UpdateColumnComment":
+                settings[COLUMN_COMMENT + _commented(table.schema, change["column"])] = change["comment"]
+            case "ClusterBy":
+                settings["cluster_by"] = change["columns"] or None
             case other:
                 raise UnavailableError(
                     f"tables of a lake cannot be altered so: {_UNSUPPORTED.get(other, other)}", kind="unsupported"
@@ -207,14 +210,22 @@ def _changed(change: Mapping[str, Any]) -> Any:
 def _column_of(schema: Schema, change: Mapping[str, Any]) -> tuple[str, DataType]:
     names = change["column"]
     if len(names) != 1:
-        raise UnavailableError("fields inside of a column cannot be added", column=".".join(names), kind="unsupported")
+        raise UnavailableError("fields inside of a column keep as they are", column=".".join(names), kind="unsupported")
     if change.get("position"):
         raise UnavailableError("a new column comes last", column=names[0], kind="unsupported")
     if change.get("nullable") is False:
         raise InvalidInputError("a new column takes nulls: old rows have none", column=names[0])
+    if change.get("default"):
+        raise UnavailableError("a column has no default", column=names[0], kind="unsupported")
     kind = _parse_datatype_json_string(change["type"])
     name = names[0] if change["change"] == "AddColumn" else own_names(schema, names)[names[0]]
     return name, table_type(kind, names[0])
+
+
+def _commented(schema: Schema, names: Sequence[str]) -> str:
+    if len(names) != 1:
+        raise UnavailableError("fields inside of a column have no comment", column=".".join(names), kind="unsupported")
+    return own_names(schema, names)[names[0]]
 
 
 def _change(table: TableHandle, settings: Mapping[str, Any]) -> None:

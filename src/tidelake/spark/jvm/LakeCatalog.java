@@ -25,11 +25,13 @@ import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableChange$AddColumn;
 import org.apache.spark.sql.connector.catalog.TableChange$RemoveProperty;
 import org.apache.spark.sql.connector.catalog.TableChange$SetProperty;
+import org.apache.spark.sql.connector.catalog.TableChange$UpdateColumnComment;
 import org.apache.spark.sql.connector.catalog.TableChange$UpdateColumnType;
 import org.apache.spark.sql.connector.catalog.TableChange;
 import org.apache.spark.sql.connector.catalog.procedures.BoundProcedure;
 import org.apache.spark.sql.connector.catalog.procedures.ProcedureParameter;
 import org.apache.spark.sql.connector.catalog.procedures.UnboundProcedure;
+import org.apache.spark.sql.connector.expressions.NamedReference;
 import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.types.DataType;
@@ -57,6 +59,11 @@ public class LakeCatalog implements StagingTableCatalog, SupportsNamespaces, Pro
   public void pushWith(BiFunction builders) {
     Door.hasLooked = true;
     Door.builders = builders;
+  }
+
+  /** Takes what makes tables that say which changes of columns a write may bring; null for those that do not. */
+  public void evolveWith(BiFunction tables) {
+    LakeRows.evolveWith(tables);
   }
 
   public void initialize(String name, CaseInsensitiveStringMap options) {
@@ -179,7 +186,7 @@ public class LakeCatalog implements StagingTableCatalog, SupportsNamespaces, Pro
   Table load(Identifier id, Map question) throws NoSuchTableException {
     try {
       Map about = door.ask("load", question);
-      return about.containsKey("id") ? (Table) new LakeRows(door, about) : (Table) new LakeTable.Told(door, about);
+      return about.containsKey("id") ? (Table) LakeRows.of(door, about) : (Table) new LakeTable.Told(door, about);
     } catch (Refused error) {
       if (error.kind.equals("no_table")) {
         throw new NoSuchTableException(id);
@@ -204,7 +211,7 @@ public class LakeCatalog implements StagingTableCatalog, SupportsNamespaces, Pro
   public Table createTable(Identifier id, StructType schema, Transform[] partitioning, Map properties)
       throws TableAlreadyExistsException {
     try {
-      return new LakeRows(door, door.ask("create", made(id, schema, partitioning, properties)));
+      return LakeRows.of(door, door.ask("create", made(id, schema, partitioning, properties)));
     } catch (Refused error) {
       if (error.kind.equals("already_exists")) {
         throw new TableAlreadyExistsException(id);
@@ -255,7 +262,7 @@ public class LakeCatalog implements StagingTableCatalog, SupportsNamespaces, Pro
     }
     question.put("changes", told);
     try {
-      return new LakeRows(door, door.ask("alter", question));
+      return LakeRows.of(door, door.ask("alter", question));
     } catch (Refused error) {
       if (error.kind.equals("no_table")) {
         throw new NoSuchTableException(id);
@@ -278,11 +285,30 @@ public class LakeCatalog implements StagingTableCatalog, SupportsNamespaces, Pro
       told.put("nullable", Boolean.valueOf(added.isNullable()));
       told.put("comment", added.comment());
       told.put("position", added.position() == null ? null : added.position().toString());
+      told.put("default", added.defaultValue() == null ? null : added.defaultValue().toString());
     } else if (change instanceof TableChange$UpdateColumnType) {
       told.put("column", ((TableChange$UpdateColumnType) change).fieldNames());
       told.put("type", ((TableChange$UpdateColumnType) change).newDataType().json());
+    } else if (change instanceof TableChange$UpdateColumnComment) {
+      told.put("column", ((TableChange$UpdateColumnComment) change).fieldNames());
+      told.put("comment", ((TableChange$UpdateColumnComment) change).newComment());
+    } else if (change.getClass().getSimpleName().equals("ClusterBy")) {  // which not every Spark has
+      told.put("columns", clustering(change));
     }
     return told;
+  }
+
+  static List clustering(TableChange change) {
+    List columns = new ArrayList();
+    try {
+      Object given = change.getClass().getMethod("clusteringColumns", new Class[0]).invoke(change, new Object[0]);
+      for (int i = 0; i < ((NamedReference[]) given).length; i++) {
+        columns.add(String.join(".", ((NamedReference[]) given)[i].fieldNames()));
+      }
+    } catch (ReflectiveOperationException error) {
+      throw new IllegalStateException(error);
+    }
+    return columns;
   }
 
   public boolean dropTable(Identifier id) {

@@ -40,6 +40,12 @@ public class LakePushdown implements BiFunction {
   private static BiFunction paths = null;
   private static boolean hasLooked = false;
 
+  /** Takes what makes builders that hear which paths a query uses; null where this Spark does not tell. */
+  public void hearWith(BiFunction builders) {
+    hasLooked = true;
+    paths = builders;
+  }
+
   public Object apply(Object table, Object options) {
     BiFunction builders = paths();
     try {
@@ -56,12 +62,7 @@ public class LakePushdown implements BiFunction {
   static synchronized BiFunction paths() {
     if (!hasLooked) {
       hasLooked = true;
-      try {
-        Class found = Class.forName("tidelake.LakePaths", true, LakePushdown.class.getClassLoader());
-        paths = (BiFunction) found.getDeclaredConstructor(new Class[0]).newInstance(new Object[0]);
-      } catch (Throwable error) {
-        paths = null;
-      }
+      paths = Door.optional("tidelake.LakePaths");
     }
     return paths;
   }

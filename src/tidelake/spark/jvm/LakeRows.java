@@ -3,6 +3,7 @@ package tidelake;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.function.BiFunction;
 import org.apache.spark.SparkContext;
 import org.apache.spark.sql.connector.catalog.MetadataColumn;
 import org.apache.spark.sql.connector.catalog.SupportsMetadataColumns;
@@ -35,8 +36,30 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * that the statement reads. Only rows that change are handed to Spark's tasks and back; Python commits them at once.
  */
 public class LakeRows extends LakeTable implements SupportsRowLevelOperations, SupportsMetadataColumns {
+  private static BiFunction tables = null;
+  private static boolean hasLooked = false;
+
   public LakeRows(Door door, Map about) {
     super(door, about);
+  }
+
+  /** Takes what makes tables that say which columns a write may bring; null where this Spark does not ask. */
+  static synchronized void evolveWith(BiFunction given) {
+    hasLooked = true;
+    tables = given;
+  }
+
+  /** A table, one that says which columns a write may bring where this Spark asks; see LakeEvolving. */
+  static synchronized LakeRows of(Door door, Map about) {
+    if (!hasLooked) {
+      evolveWith(Door.optional("tidelake.LakeEvolving"));
+    }
+    try {
+      return tables == null ? new LakeRows(door, about) : (LakeRows) tables.apply(door, about);
+    } catch (Throwable error) {
+      tables = null;  // Spark asks for all changes, and one that a table cannot have fails
+      return new LakeRows(door, about);
+    }
   }
 
   List key() {

@@ -1,7 +1,5 @@
 package tidelake;
 
-import com.fasterxml.jackson.databind.ObjectMapper;
-import java.io.IOException;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashMap;
@@ -11,8 +9,6 @@ import java.util.Map;
 import java.util.OptionalLong;
 import java.util.Set;
 import java.util.function.BiFunction;
-import java.util.function.Function;
-import org.apache.spark.SparkThrowable;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.connector.catalog.StagedTable;
@@ -22,10 +18,6 @@ import org.apache.spark.sql.connector.catalog.SupportsWrite;
 import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableCapability;
 import org.apache.spark.sql.connector.catalog.TableProvider;
-import org.apache.spark.sql.connector.expressions.Cast;
-import org.apache.spark.sql.connector.expressions.Expression;
-import org.apache.spark.sql.connector.expressions.Literal;
-import org.apache.spark.sql.connector.expressions.NamedReference;
 import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.connector.metric.CustomMetric;
@@ -49,7 +41,6 @@ import org.apache.spark.sql.connector.write.SupportsTruncate;
 import org.apache.spark.sql.connector.write.Write;
 import org.apache.spark.sql.connector.write.WriteBuilder;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
-import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.internal.connector.SupportsStreamingUpdateAsAppend;
 import org.apache.spark.sql.types.BooleanType;
 import org.apache.spark.sql.types.DataType;
@@ -71,8 +62,9 @@ import org.apache.spark.unsafe.types.UTF8String;
 public class LakeTable implements SupportsRead, SupportsWrite, SupportsDeleteV2 {
   static final String SOURCE = "tidelake";
   public static final String ROW = "_tidelake_row";  // which row of a snapshot each is, of a table without a key
-  static final List TIMES =
-      Arrays.asList(new String[] {"asof", "timestampasof", "versionasof", "snapshot", "user", "users"});
+  static final List TIMES = Arrays.asList(new String[] {"asof", "snapshot", "user", "users"});
+  static final List SPARKS_TIMES = Arrays.asList(new String[] {"timestampasof", "versionasof"});
+  static final List KEEPING = Arrays.asList(new String[] {"replacewhere", "start", "end"});
   final Door door;
   final Map about;
   private final StructType schema;
@@ -86,6 +78,11 @@ public class LakeTable implements SupportsRead, SupportsWrite, SupportsDeleteV2 
 
   public String name() {
     return door.catalog() + "." + about.get("name");
+  }
+
+  /** As Spark's own errors name it. */
+  public String toString() {
+    return name();
   }
 
   public String id() {
@@ -157,10 +154,18 @@ public class LakeTable implements SupportsRead, SupportsWrite, SupportsDeleteV2 
     return options;
   }
 
-  /** The same, at the snapshot that was loaded, unless somebody names a time or another user. */
+  /**
+   * The same, at the snapshot that was loaded, unless somebody names a time or another user. The options that Spark
+   * itself knows chose what was loaded, by the session's time zone.
+   */
   Map readOptions(Map given) {
     Map options = sourceOptions(given);
     Object[] names = given.keySet().toArray();
+    for (int i = 0; i < names.length; i++) {
+      if (SPARKS_TIMES.contains(((String) names[i]).toLowerCase())) {
+        options.remove(names[i]);
+      }
+    }
     for (int i = 0; i < names.length; i++) {
       if (TIMES.contains(((String) names[i]).toLowerCase())) {
         return options;
@@ -186,13 +191,25 @@ public class LakeTable implements SupportsRead, SupportsWrite, SupportsDeleteV2 
       super(door, about);
     }
 
-    /** Refuses what would mean that rows of the table that is replaced stay. */
+    /** Refuses what would mean that rows of the table that is replaced stay; of the columns none does. */
     public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
       if ("dynamic".equalsIgnoreCase(info.options().get("partitionOverwriteMode"))) {
         throw new Refused("bad_option", "this write makes the table anew, and partitionOverwriteMode=dynamic keeps rows:"
             + " use writeTo(...).overwritePartitions(), or leave the option out");
       }
-      return super.newWriteBuilder(info);
+      Map options = new HashMap(info.options().asCaseSensitiveMap());
+      Object[] names = options.keySet().toArray();
+      for (int i = 0; i < names.length; i++) {
+        String name = ((String) names[i]).toLowerCase();
+        if (KEEPING.contains(name)) {
+          throw new Refused("bad_option", "tidelake: this write makes the table anew, and " + names[i] + " keeps rows:"
+              + " use writeTo(...).overwrite(condition) or INSERT INTO ... REPLACE WHERE, or leave the option out");
+        }
+        if (name.equals("overwriteschema") && "true".equalsIgnoreCase((String) options.get(names[i]))) {
+          options.remove(names[i]);
+        }
+      }
+      return super.newWriteBuilder(new Placed(info, options));
     }
 
     public void commitStagedChanges() {
@@ -233,195 +250,6 @@ public class LakeTable implements SupportsRead, SupportsWrite, SupportsDeleteV2 
     public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
       return new ToldScan(door.ask("told", about));
     }
-  }
-}
-
-/** Asks Python, which lake a catalog is being told by the session's settings of now. */
-class Door {
-  private static final ObjectMapper JSON = new ObjectMapper();
-  static BiFunction answers = null;
-  static Function columns = null;
-  static BiFunction builders = null;
-  static boolean hasLooked = false;
-  private static final Map KNOWN = new HashMap();
-  private static BiFunction companion = null;
-  private final String catalog;
-  private final Map options;
-
-  Door(String catalog, Map options) {
-    this.catalog = catalog;
-    this.options = options;
-  }
-
-  /** Remembers what the settings of a session say of a catalog, for when another session is the thread's. */
-  static void remember(Object session, Map options) {
-    synchronized (KNOWN) {
-      KNOWN.put(session, options);
-    }
-  }
-
-  String catalog() {
-    return catalog;
-  }
-
-  /**
-   * What the settings of the catalog's own session say of it now. Spark asks from threads whose session may be another,
-   * with another lake under the same name: then it is what they said last.
-   */
-  Map options() {
-    String prefix = "spark.sql.catalog." + catalog + ".";
-    Map all = scala.jdk.javaapi.CollectionConverters.asJava(SQLConf.get().getAllConfs());
-    Map found = new HashMap();
-    Object[] names = all.keySet().toArray();
-    for (int i = 0; i < names.length; i++) {
-      if (((String) names[i]).startsWith(prefix)) {
-        found.put(((String) names[i]).substring(prefix.length()), all.get(names[i]));
-      }
-    }
-    Object own = options.get("session");
-    Object seen = found.get("session");
-    synchronized (KNOWN) {
-      if (own == null ? seen == null : own.equals(seen)) {
-        if (own != null) {
-          KNOWN.put(own, found);
-        }
-        return found.isEmpty() ? options : found;
-      }
-      return KNOWN.containsKey(own) ? (Map) KNOWN.get(own) : options;
-    }
-  }
-
-  Map ask(String verb, Map question) {
-    try {
-      BiFunction asked = answers == null ? companion() : answers;
-      Map whole = new HashMap(question);
-      whole.put("catalog", options());
-      String answer = (String) asked.apply(verb, JSON.writeValueAsString(whole));
-      Map told = (Map) JSON.readValue(answer, Map.class);
-      if (told.containsKey("error")) {
-        throw new Refused((String) told.get("error"), (String) told.get("message"));
-      }
-      return told;
-    } catch (IOException error) {
-      throw new RuntimeException(error);
-    }
-  }
-
-  /** Answers where the program that has the session is no Python; see Companion, which a server's jar has. */
-  static synchronized BiFunction companion() {
-    if (companion == null) {
-      try {
-        Class found = Class.forName("tidelake.Companion", true, Door.class.getClassLoader());
-        companion = (BiFunction) found.getDeclaredConstructor(new Class[0]).newInstance(new Object[0]);
-      } catch (Exception error) {
-        throw new IllegalStateException(
-            "tidelake: this catalog is answered by Python: call tidelake.spark.register(spark) first", error);
-      }
-    }
-    return companion;
-  }
-
-  /** What makes scans that take more than columns and conditions, where this Spark has it; see LakePushdown. */
-  static synchronized BiFunction builders() {
-    if (!hasLooked) {
-      hasLooked = true;
-      try {
-        Class found = Class.forName("tidelake.LakePushdown", true, Door.class.getClassLoader());
-        builders = (BiFunction) found.getDeclaredConstructor(new Class[0]).newInstance(new Object[0]);
-      } catch (Throwable error) {
-        builders = null;
-      }
-    }
-    return builders;
-  }
-
-  /** What conditions are in Python: a text that joins those that can be said, and which those are. */
-  Map where(Map options, Predicate[] predicates, boolean exactly) {
-    Map question = new HashMap();
-    question.put("options", options);
-    question.put("predicates", trees(predicates));
-    question.put("exactly", Boolean.valueOf(exactly));
-    return ask("where", question);
-  }
-
-  static List trees(Predicate[] predicates) {
-    List trees = new ArrayList();
-    for (int i = 0; i < predicates.length; i++) {
-      trees.add(tree(predicates[i]));
-    }
-    return trees;
-  }
-
-  /** Values are as Spark keeps them, so that no time zone comes between: times are microseconds, dates are days. */
-  static Map tree(Expression given) {
-    Map node = new HashMap();
-    if (given instanceof Predicate) {
-      List children = new ArrayList();
-      for (int i = 0; i < given.children().length; i++) {
-        children.add(tree(given.children()[i]));
-      }
-      node.put("name", ((Predicate) given).name());
-      node.put("children", children);
-    } else if (given instanceof NamedReference) {
-      node.put("column", ((NamedReference) given).fieldNames());
-    } else if (given instanceof Literal) {
-      Object value = ((Literal) given).value();
-      boolean isPlain = value == null || value instanceof Number && !(value instanceof java.math.BigDecimal)
-          || value instanceof Boolean;
-      node.put("type", ((Literal) given).dataType().simpleString());
-      node.put("value", isPlain ? value : value.toString());
-    } else if (!variant(given, node)) {
-      node.put("name", "?");
-      node.put("children", new ArrayList());
-    }
-    return node;
-  }
-
-  /** Tells of a path into a VARIANT column, where this Spark pushes such down. */
-  static boolean variant(Expression given, Map node) {
-    if (given instanceof Cast && variant(((Cast) given).expression(), node)) {
-      node.put("to", "variant".equals(node.get("to")) ? ((Cast) given).dataType().simpleString() : "?");
-      return true;
-    }
-    if (!given.getClass().getName().equals("org.apache.spark.sql.connector.expressions.VariantGet")) {
-      return false;
-    }
-    try {
-      Object child = given.children()[0];
-      if (child instanceof NamedReference) {
-        Object path = given.getClass().getMethod("path", new Class[0]).invoke(given, new Object[0]);
-        Object to = given.getClass().getMethod("targetType", new Class[0]).invoke(given, new Object[0]);
-        node.put("variant", ((NamedReference) child).fieldNames());
-        node.put("path", path);
-        node.put("to", ((DataType) to).simpleString());
-        return true;
-      }
-    } catch (Exception error) {
-      return false;  // it prunes nothing
-    }
-    return false;
-  }
-}
-
-/** What Python says no to, with the kind of its error. Being Spark's own sort, it is shown as it is. */
-class Refused extends IllegalArgumentException implements SparkThrowable {
-  final String kind;
-
-  Refused(String kind, String message) {
-    super(message);
-    this.kind = kind;
-  }
-
-  public String getCondition() {
-    return null;
-  }
-
-  public String getSqlState() {
-    return null;
-  }
-
-  public Map getMessageParameters() {
-    return new HashMap();
   }
 }
 
@@ -649,7 +477,11 @@ class LakeWriteBuilder implements SupportsOverwriteV2, SupportsDynamicOverwrite 
   }
 
   public boolean canOverwrite(Predicate[] predicates) {
-    return table.door.where(table.sourceOptions(new HashMap()), predicates, true).get("where") != null;
+    if (table.door.where(table.sourceOptions(new HashMap()), predicates, true).get("where") == null) {
+      throw new Refused("bad_condition", "tidelake: rows are overwritten by conditions that compare columns with values,"
+          + " joined by AND, OR and NOT: DELETE those rows and INSERT the others, or MERGE");
+    }
+    return true;
   }
 
   public WriteBuilder overwrite(Predicate[] predicates) {

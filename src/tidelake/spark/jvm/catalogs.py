@@ -24,9 +24,11 @@ if TYPE_CHECKING:
     from tidelake.spark.places import Place
 
 CATALOG = "tidelake.LakeCatalog"
-PUSHDOWN = "tidelake.LakePushdown"
+PUSHDOWN, PATHS, EVOLVING = "tidelake.LakePushdown", "tidelake.LakePaths", "tidelake.LakeEvolving"
 # Each sees those before it.
-FILES = ("ChangedRows", "LakeTable", "LakePushdown", "LakePaths", "LakeRows", "LakeCatalog")
+FILES = (
+    "ChangedRows", "Door", "LakeTable", "LakePushdown", "LakePaths", "LakeRows", "LakeEvolving", "LakeCatalog",
+)  # fmt: skip
 SERVER_FILES = (*FILES, "Companion")  # for a JVM that no Python program has started
 SETTING = "spark.sql.catalog."
 
@@ -94,14 +96,25 @@ def _connect(spark: SparkSession) -> None:
     made = catalog.getDeclaredConstructor(None).newInstance(None)
     made.connect(Answers(), handing)
     made.pushWith(_pushdown(spark))
+    made.evolveWith(_lacking(spark, EVOLVING))
 
 
 def _pushdown(spark: SparkSession) -> Any:
     """Return what makes scans that take more than columns and conditions; None where this Spark cannot have it."""
     try:
-        return optional_class(spark, PUSHDOWN, CATALOG).getDeclaredConstructor(None).newInstance(None)
+        made: Any = optional_class(spark, PUSHDOWN, CATALOG).getDeclaredConstructor(None).newInstance(None)
+        made.hearWith(_lacking(spark, PATHS))
     except Exception as error:
         warnings.warn(f"tidelake: counts, limits and runtime filters are not pushed down here: {error}", stacklevel=6)
+        return None
+    return made
+
+
+def _lacking(spark: SparkSession, name: str) -> Any:
+    """Return an object of a class that only newer Sparks can have; None where this one cannot."""
+    try:
+        return optional_class(spark, name, CATALOG).getDeclaredConstructor(None).newInstance(None)
+    except Exception:  # which versions lack what is told in the documentation
         return None
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 # Of a jar of several files: what it goes without, where it does not compile.
-OPTIONAL = frozenset({"LakePushdown", "LakePaths"})
+OPTIONAL = frozenset({"LakePushdown", "LakePaths", "LakeEvolving"})
 ON_EXECUTORS = frozenset({"Cancellable", "ColumnReader", "Gathered", "StoredColumns"})
 _JAVA = 8  # whose interfaces have methods with bodies, which Spark's have
 _GROWING = "MutableURLClassLoader"  # how the names of Spark's class loaders end that take further jars

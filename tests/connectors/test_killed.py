@@ -1,4 +1,7 @@
-"""Kill source and runner at random while tables are changed and altered: nothing is lost, and nothing doubled."""
+"""Kill source and runner at random while tables are changed and altered: nothing is lost, and nothing doubled.
+
+Of processes that are killed only those count that had committed something since they, or the source, were started.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,11 @@ KILLS = int(os.environ.get("TIDELAKE_KILLS", "200"))
 SEED = int(os.environ.get("TIDELAKE_SEED", "7"))
 POINTS = ("sync.copied", "sync.read", "sync.committed", "sync.acknowledged", "extent.written")
 HOLDING = ("sync.copied", "extent.written")  # points at which a table may be locked against being altered
+TARGETS = [f"crm.{name}" for name in TABLES]
 SOURCES = [f"public.{name}" for name in TABLES]
+
+
+STARTED_S = 120  # until a runner has committed something, on a machine that is busy
 
 
 class Killed(BaseException):
@@ -149,9 +156,11 @@ def test_kills_of_the_runner_lose_and_double_nothing_of_ferretdb(tmp_path: Path)
         client.shop.orders.insert_one({"_id": 0})
         bazaar = Bazaar(machine.url, client, lake, client.shop)
         bazaar.synced()
-        runner = started(script)
         for kills in range(1, KILLS + 1):
-            until = time.monotonic() + draw.uniform(0.05, 1.5)
+            before = heads(lake, ["crm.orders"])
+            runner = started(script)
+            until_committed(lake, before, lambda: changed(client.shop.orders, draw), runner)
+            until = time.monotonic() + draw.uniform(0.0, 1.5)
             while time.monotonic() < until:
                 changed(client.shop.orders, draw)
             if draw.random() < 0.2:
@@ -166,9 +175,6 @@ def test_kills_of_the_runner_lose_and_double_nothing_of_ferretdb(tmp_path: Path)
                 assert bazaar.latest("crm.orders") == bazaar.rows("orders"), f"after {kills} kills"
                 rows = lake.table("crm.orders").to_arrow(["_tide_pk", "_tide_lsn"]).to_pylist()
                 assert max(Counter(tuple(row.values()) for row in rows).values()) == 1, f"after {kills} kills"
-            runner = started(script)
-        runner.send_signal(signal.SIGKILL)
-        runner.wait()
         client.close()
 
 
@@ -197,34 +203,57 @@ def killed_at_random(
     shop.lake.sync(shop.url, tables, into="crm")
     changes, runner, kills = kind(shop.database, SEED + 1), started(script), 0
     changes._columns = 1000
+
+    def change() -> None:
+        changes.change()
+        time.sleep(0.01)
+
+    before = heads(shop.lake, TARGETS)
     while kills < KILLS:
-        until = time.monotonic() + draw.uniform(0.05, 2.5)
+        until_committed(shop.lake, before, change, runner)
+        until = time.monotonic() + draw.uniform(0.0, 1.5)
         while time.monotonic() < until:
-            changes.change()
-            time.sleep(0.01)
+            change()
         kills += 1
-        if draw.random() < 0.7:
+        is_checked = kills % 20 == 0 or kills == KILLS
+        if is_checked or draw.random() < 0.7:
             runner.send_signal(signal.SIGKILL)
             runner.wait()
+            if is_checked:
+                shop.lake.source("crm").run()
+                check(shop, f"after {kills} kills")
+                print(f"{kills} kills, {sum(heads(shop.lake, TARGETS).values())} commits", flush=True)
+            before = heads(shop.lake, TARGETS)
             runner = started(script)
         else:
             shop.database.close()
             machine.kill()
+            before = heads(shop.lake, TARGETS)
             machine.start()
             shop = opened()
             changes.database = shop.database
-        if kills % 20 == 0:
-            runner.send_signal(signal.SIGKILL)
-            runner.wait()
-            shop.lake.source("crm").run()
-            check(shop, f"after {kills} kills")
-            runner = started(script)
     runner.send_signal(signal.SIGKILL)
     runner.wait()
     shop.lake.source("crm").run()
     check(shop, "at the end")
     assert shop.lake.source("crm").definition.state == "running"
     shop.database.close()
+
+
+def heads(lake: Lake, tables: Sequence[str]) -> dict[str, int]:
+    """Return how many commits each table has."""
+    return {name: lake.table(name).snapshot.sequence for name in tables}
+
+
+def until_committed(
+    lake: Lake, before: dict[str, int], change: Callable[[], object], runner: subprocess.Popen[Any]
+) -> None:
+    """Change the source until a runner has committed something."""
+    until = time.monotonic() + STARTED_S
+    while heads(lake, list(before)) == before:
+        change()
+        assert runner.poll() is None, "the runner ended by itself"
+        assert time.monotonic() < until, f"nothing was committed within {STARTED_S} s"
 
 
 def started(script: str) -> subprocess.Popen[Any]:

@@ -12,6 +12,7 @@ from tests.vectors.support import COLUMNS, SIZE, arrow, clustered, distances
 from tidelake.errors import TidelakeError
 from tidelake.lake import Lake
 from tidelake.query.session import run
+from tidelake.spark import register
 from tidelake.table import Table
 
 if TYPE_CHECKING:
@@ -44,20 +45,56 @@ def test_brute_force_in_spark_and_the_index_agree(spark: SparkSession, lake: Lak
     assert [row.id for row in spark.sql(own).collect()] == best
 
 
-def test_an_approximate_join_of_spark_is_right_on_our_tables(spark: SparkSession, lake: Lake, docs: Table) -> None:
+@pytest.fixture
+def joined(spark: SparkSession, lake: Lake, docs: Table) -> Callable[[str], tuple[list[tuple[int, int | None]], bool]]:
+    """Return what gives a join's rows, and whether an index found them; ``q`` has vectors, nulls and zeros."""
     asked = lake.create_table("asked", {"n": "long", "v": f"vector({SIZE})"})
-    asked.append(arrow(QUERIES).select(["id", "v"]).rename_columns(["n", "v"]))
-    docs.to_spark(["id", "v"], spark=spark).createOrReplaceTempView("join_docs")
+    asked.append(arrow([*QUERIES, None, np.zeros(SIZE)]).select(["id", "v"]).rename_columns(["n", "v"]))
+    docs.to_spark(["id", "v", "tag"], spark=spark).createOrReplaceTempView("join_docs")
+    docs.to_spark(["id", "v"], where="tag == 't3'", spark=spark).createOrReplaceTempView("join_some")
     asked.to_spark(spark=spark).createOrReplaceTempView("join_asked")
-    text = (
-        "select q.n, d.id from join_asked q join join_docs d"
-        " approx nearest 3 by similarity vector_cosine_similarity(q.v, d.v)"
-    )
-    found = sorted((row.n, row.id) for row in spark.sql(text).collect())
-    expected = [
-        (n, int(id)) for n, query in enumerate(QUERIES) for id in np.argsort(distances("cosine", VECTORS, query))[:3]
-    ]
-    assert found == sorted(expected)
+
+    def ask(join: str) -> tuple[list[tuple[int, int | None]], bool]:
+        found = spark.sql(f"select q.n, d.id from join_asked q {join}")
+        plan = found._jdf.queryExecution().optimizedPlan().toString()
+        return sorted((tuple(row) for row in found.collect()), key=str), "MapInArrow" in plan and "max_by" not in plan
+
+    return ask
+
+
+def near(k: int, keep: Callable[[int], bool] = lambda _: True) -> list[tuple[int, int | None]]:
+    kept = np.array([id for id in range(ROWS) if keep(id)])
+    best = [kept[np.argsort(distances("cosine", VECTORS[kept], query))[:k]] for query in QUERIES]
+    return sorted(((n, int(id)) for n, ids in enumerate(best) for id in ids), key=str)
+
+
+BY = "by similarity vector_cosine_similarity(q.v, d.v)"
+
+
+def test_an_approximate_join_of_spark_finds_by_the_index(
+    spark: SparkSession, lake: Lake, docs: Table, joined: Callable[[str], tuple[list[tuple[int, int | None]], bool]]
+) -> None:
+    assert joined(f"join join_docs d approx nearest 3 {BY}") == (near(3), True)
+    alone: list[tuple[int, int | None]] = [(3, None), (4, None)]
+    outer = sorted([*near(2), *alone], key=str)
+    assert joined(f"left join join_docs d approx nearest 2 {BY}") == (outer, True)
+    some = near(2, lambda id: id % 100 == 3)
+    assert joined(f"join join_some d approx nearest 2 {BY}") == (some, True)
+    renamed = "join (select v as w, id from join_docs) d approx nearest 3 by similarity"
+    assert joined(f"{renamed} vector_cosine_similarity(d.w, q.v)") == (near(3), True)
+    register(spark, lake=lake, catalog="vectors")
+    assert joined(f"join vectors.default.docs d approx nearest 3 {BY}") == (near(3), True)
+
+
+def test_a_join_that_is_not_for_an_index_is_left_to_spark(
+    spark: SparkSession, docs: Table, joined: Callable[[str], tuple[list[tuple[int, int | None]], bool]]
+) -> None:
+    assert joined(f"join join_docs d exact nearest 2 {BY}") == (near(2), False)
+    few = "(select * from join_docs where id < 100)"
+    assert joined(f"join {few} d approx nearest 2 {BY}") == (near(2, lambda id: id < 100), False)
+    assert not joined("join join_docs d approx nearest 2 by distance vector_l2_distance(q.v, d.v)")[1]
+    docs.drop_index("v")
+    assert joined(f"join join_docs d approx nearest 2 {BY}") == (near(2), False)
 
 
 def test_a_frame_is_joined_with_what_the_index_finds_near(spark: SparkSession, docs: Table) -> None:

@@ -124,11 +124,13 @@ def register(
     that is not there yet is made. The session's other settings stay as they are, and other sources are not concerned.
     """
     from tidelake.spark.jvm.catalogs import connect, is_set, set_catalog
+    from tidelake.spark.jvm.joins import install as install_joins
     from tidelake.spark.jvm.optimizer import install
     from tidelake.spark.jvm.planning import register_source
     from tidelake.spark.places import Place
     from tidelake.spark.source import TidelakeSource
 
+    install_joins(spark)  # before anything is asked
     register_source(spark, TidelakeSource)
     install(spark)
     if lake is not None:

@@ -158,7 +158,7 @@ public class LakeTable implements SupportsRead, SupportsWrite, SupportsDeleteV2 
    * The same, at the snapshot that was loaded, unless somebody names a time or another user. The options that Spark
    * itself knows chose what was loaded, by the session's time zone.
    */
-  Map readOptions(Map given) {
+  public Map readOptions(Map given) {
     Map options = sourceOptions(given);
     Object[] names = given.keySet().toArray();
     for (int i = 0; i < names.length; i++) {

@@ -132,6 +132,24 @@ def test_a_statement_that_is_kept_reads_the_snapshot_of_each_question(lake: Lake
     assert asked(lake, "select n, count(*) c from logs group by n")[0].to_pylist() == [{"n": 5, "c": 2}]
 
 
+def test_what_is_kept_of_a_question_is_of_the_schema_it_is_asked_at(lake: Lake) -> None:
+    text = "select n, count(*) c from logs where n > 98 group by n order by n"
+    table = lake.table("logs")
+    for _ in range(3):
+        found, is_small = asked(lake, text)
+        assert is_small
+        assert found.to_pylist() == [{"n": 99, "c": 1}]
+    before = found.schema
+    table.append([{"ts": START, "service": "s", "value": 1.0, "n": 99.5}])  # which makes n a real
+    for _ in range(3):
+        found, is_small = asked(lake, text)
+        assert is_small
+        assert found.to_pylist() == [{"n": 99.0, "c": 1}, {"n": 99.5, "c": 1}]
+        assert not found.schema.equals(before)
+    past = run(lake, text, engine="local", view=View(snapshots={"": table.snapshot.sequence - 1})).to_arrow()
+    assert past.schema.equals(before)
+
+
 def test_what_is_not_bounded_by_its_rows_is_no_small_question(lake: Lake) -> None:
     for text in (
         "select count(*) from logs a join logs b on a.n = b.n",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 from sqlglot import exp
@@ -55,6 +55,7 @@ class Prepared:
     joined: tuple[JoinKey, ...] = ()  # rows that joins drop, and scans may
     rendered: dict[str, str] = field(default_factory=dict)  # by engine, written once
     known: dict[str, bool] = field(default_factory=dict)  # what engines ask of the tree, answered once
+    kept: dict[str, Any] = field(default_factory=dict)  # what an engine makes of it each time, and alike
     plans: dict[int, ScanPlan] = field(default_factory=dict)  # of its asks, by their places, at one snapshot each
     answered: dict[str, Answered] = field(default_factory=dict)  # by the manifest, at one snapshot, by the table's name
     repeatable: bool = False  # whether the same snapshots give the same rows, whenever it is asked

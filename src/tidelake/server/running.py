@@ -20,11 +20,31 @@ from tidelake.server.access import Grant
 from tidelake.server.siblings import Answers, Siblings
 
 TEXT_SHOWN = 4_096  # characters of a question
+ID_BYTES, IDS_TOGETHER = 8, 256
+
+
+class _Ids:
+    """Names that nobody can guess, made many at once: the system's chance lets other threads run each time it is asked,
+    and whoever asks waits for its turn.
+    """
+
+    def __init__(self) -> None:
+        self._lock, self._left = threading.Lock(), b""
+
+    def next(self) -> str:
+        with self._lock:
+            if not self._left:
+                self._left = secrets.token_bytes(ID_BYTES * IDS_TOGETHER)
+            found, self._left = self._left[:ID_BYTES], self._left[ID_BYTES:]
+        return found.hex()
+
+
+_IDS = _Ids()
 
 
 def new_id() -> str:
     """Return a name for a question, which nobody can guess."""
-    return secrets.token_hex(8)
+    return _IDS.next()
 
 
 @dataclass(slots=True, eq=False)

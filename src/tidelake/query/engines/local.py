@@ -17,7 +17,7 @@ from dataclasses import replace
 from functools import lru_cache, partial
 from queue import Empty, Full, Queue
 from threading import Event, Thread
-from typing import Any
+from typing import Any, cast
 from weakref import WeakSet
 
 import duckdb
@@ -85,12 +85,14 @@ def _small(prepared: Prepared, scan: Scan, budget: Budget, lake: LakeHandle) -> 
             raise budget.out_of_time()
 
     check()
-    found = small.rows_of(Stream(scan, lake.footers, check, prepared.language), prepared.rendered["duckdb"])
+    stream = Stream(scan, lake.footers, check, prepared.language, prepared.kept.get("layout"))
+    prepared.kept["layout"] = stream.layout
+    found = small.rows_of(stream, prepared.rendered["duckdb"])
     if found is None:
         prepared.known["small"] = False
         return None
     rows, names = found
-    schema, kinds = _shaped(prepared, rows.schema, names)
+    schema, kinds = _shaped_as_before(prepared, rows.schema, names)
     batches = [
         pa.RecordBatch.from_arrays(
             [_plain_column(column, kind) for column, kind in zip(batch.columns, kinds, strict=True)], schema=schema
@@ -175,6 +177,16 @@ def _shaped(prepared: Prepared, found: pa.Schema, names: Sequence[str]) -> tuple
     ]
     plain = pa.schema([pa.field(field.name, kind) for field, kind in zip(found, kinds, strict=True)])
     return result_schema(prepared, plain, [name == "JSON" for name in names]), kinds
+
+
+def _shaped_as_before(
+    prepared: Prepared, found: pa.Schema, names: Sequence[str]
+) -> tuple[pa.Schema, list[pa.DataType]]:
+    """Return what ``_shaped`` does, as it was made for the same columns the last time."""
+    kept = prepared.kept.get("shaped")
+    if kept is None or kept[1] != names or not kept[0].equals(found):
+        kept = prepared.kept["shaped"] = (found, names, _shaped(prepared, found, names))
+    return cast("tuple[pa.Schema, list[pa.DataType]]", kept[2])
 
 
 class _Ahead:

@@ -8,7 +8,7 @@ as they are stored. It does not plan, and decides nothing about what is read.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -17,7 +17,7 @@ from tidelake.dynamic.cbor_json import json_of
 from tidelake.errors import TidelakeError
 from tidelake.logical import shown, shown_as_plain
 from tidelake.model.path_value import PathValue
-from tidelake.model.schema import DataType
+from tidelake.model.schema import DataType, Schema
 from tidelake.pruning.plan import Question
 from tidelake.query.prepared import Scan
 from tidelake.scan.ahead import done_ahead
@@ -28,29 +28,56 @@ from tidelake.scan.shapes import bare
 _JSON = {b"ARROW:extension:name": b"arrow.json", b"ARROW:extension:metadata": b""}
 
 
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The columns of a scan as an engine knows them; they are alike for all snapshots of one schema of the table."""
+
+    of: Schema
+    columns: tuple[str, ...]
+    kinds: tuple[DataType | PathValue, ...]
+    schema: pa.Schema
+
+    def is_of(self, scan: Scan) -> bool:
+        """Whether a scan of the same query has these columns."""
+        question = scan.plan.question
+        return self.of is question.schema and self.columns == question.columns
+
+
+def layout_of(scan: Scan, language: str) -> Layout:
+    """Return the columns of a scan as an engine knows them."""
+    question = scan.plan.question
+    kinds = [_kind_of(question, name) for name in question.columns]
+    if question.counted is not None:
+        kinds.append(DataType("long"))
+    fields = []
+    for name, kind in zip(scan.columns, kinds, strict=True):
+        nothing = pa.array([], kind.arrow)
+        seen = nothing.type if isinstance(kind, PathValue) else _given(language)(nothing, kind).type
+        fields.append(pa.field(name, seen, metadata=_JSON if _is_json(kind, seen) else None))
+    return Layout(question.schema, question.columns, tuple(kinds), pa.schema(fields))
+
+
 class Stream(pa.Table):  # type: ignore[misc]
     """The rows of one scan, as an Arrow stream that can be begun many times.
 
     It is a table only to those who ask how many rows there are: nothing else of a table is there.
     """
 
-    def __init__(self, scan: Scan, footers: Footers, check_time: Callable[[], None], language: str) -> None:
+    def __init__(
+        self,
+        scan: Scan,
+        footers: Footers,
+        check_time: Callable[[], None],
+        language: str,
+        layout: Layout | None = None,
+    ) -> None:
         self.name = scan.name
         self.failure: TidelakeError | None = None
         self._scan, self._footers, self._check_time = scan, footers, check_time
         self._rows = scan.plan.stages[-1].rows + sum(batch.rows for batch in scan.plan.hot)
-        question = scan.plan.question
-        self._kinds = [_kind_of(question, name) for name in question.columns]
-        self._given = _as_plain if language == "kql" else _as_shown
-        if question.counted is not None:
-            self._kinds.append(DataType("long"))
-        nothing = [self._shown(pa.array([], kind.arrow), kind) for kind in self._kinds]
-        self._schema = pa.schema(
-            [
-                pa.field(name, array.type, metadata=_JSON if _is_json(kind, array.type) else None)
-                for name, kind, array in zip(scan.columns, self._kinds, nothing, strict=True)
-            ]
-        )
+        self._given = _given(language)
+        self.layout = layout if layout is not None and layout.is_of(scan) else layout_of(scan, language)
+        self._kinds, self._schema = self.layout.kinds, self.layout.schema
 
     def _shown(self, values: pa.Array, kind: DataType | PathValue) -> pa.Array:
         return values if isinstance(kind, PathValue) else self._given(values, kind)
@@ -147,6 +174,11 @@ for _name in dir(pa.Table):
         setattr(Stream, _name, property(_absent))
 for _name in ("__eq__", "__hash__", "__reduce__"):
     setattr(Stream, _name, getattr(object, _name))
+
+
+def _given(language: str) -> Callable[[pa.Array, DataType], pa.Array]:
+    """Return what makes stored values those that a language sees."""
+    return _as_plain if language == "kql" else _as_shown
 
 
 def _as_shown(values: pa.Array, kind: DataType) -> pa.Array:

@@ -44,11 +44,11 @@ def build(root: Path) -> None:
 def _fill(lake: tidelake.Lake, name: str, *, count: int = 3, **how: Any) -> None:
     schema = {"ts": "timestamp", "host": "string", "n": "long", "load": "real", "attributes": "dynamic"}
     if how.get("format") == "tlm3":
-        schema["line"] = "string"
+        schema |= {"line": "string", "day": "int", "due": "int"}
     table = lake.create_table(name, schema, time="ts", flush_age="off", **how)
 
     def rows(at: int, many: int) -> list[dict[str, Any]]:
-        return [{**row, "line": _line(row["n"])} if "line" in schema else row for row in _rows(at, many)]
+        return [{**row, **_more(row["n"])} if "line" in schema else row for row in _rows(at, many)]
 
     for at in range(count):
         table.append(rows(at, 1200))
@@ -60,10 +60,15 @@ def _fill(lake: tidelake.Lake, name: str, *, count: int = 3, **how: Any) -> None
         table.append(rows(at, 4), key=f"batch-{at}")
 
 
-def _line(n: int) -> str:
-    """Return a line of a log, which extents of the third body keep by its template, and know the words of."""
+def _more(n: int) -> dict[str, Any]:
+    """Return a line of a log, and days that lie near each other.
+
+    Extents of the third body keep the line by its template, and know its words; they keep a day by the other.
+    """
     words = ("disk", "full", "on", "host", "retry", "later", "queue", "slow")
-    return f"{words[n % 8]} {words[n * 7 // 5 % 8]} took {n * 7919 % 1009} ms{' Overheated' if n % 300 == 7 else ''}"
+    line = f"{words[n % 8]} {words[n * 7 // 5 % 8]} took {n * 7919 % 1009} ms{' Overheated' if n % 300 == 7 else ''}"
+    day = n * n * 7919 % 2503
+    return {"line": line, "day": day, "due": day + n * 31 % 30}
 
 
 def _rows(at: int, count: int) -> list[dict[str, Any]]:

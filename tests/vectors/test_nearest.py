@@ -153,6 +153,40 @@ def test_only_the_newest_version_of_a_key_is_found(lake: Lake) -> None:
     assert set(filtered["id"].to_pylist()) == set(near[:2])
 
 
+def test_an_index_of_a_table_with_a_key_finds_what_exact_search_finds_also_after_compaction(lake: Lake) -> None:
+    table = indexed(lake, "u", "cosine", key=["id"])
+    before = table.snapshot.sequence
+    held = dict(enumerate(VECTORS))
+    for turn in range(3):
+        moved = clustered(1_500, seed=40 + turn)
+        table.append(arrow(moved, first=turn * 1_000))
+        table.flush()
+        gone = range(turn * 1_000 + 200, turn * 1_000 + 260)
+        table.delete_keys(list(gone))
+        held |= {turn * 1_000 + n: vector for n, vector in enumerate(moved)}
+        held = {n: vector for n, vector in held.items() if n not in gone}
+    for compacted in (False, True):
+        if compacted:
+            table.compact()
+            lake.maintain()
+        ids = np.array(sorted(held))
+        vectors = np.array([held[n] for n in ids])
+        found = [table.nearest("v", query, k=10, columns=["id"])["id"].to_pylist() for query in QUERIES]
+        true = [ids[np.argsort(distances("cosine", vectors, query))[:10]].tolist() for query in QUERIES]
+        assert np.mean([len({*one} & {*other}) for one, other in zip(found, true, strict=True)]) >= 9.5
+        assert all(len({*one}) == 10 and {*one} <= held.keys() for one in found)
+    old = lake.table("u", snapshot=before).nearest("v", QUERIES[0], k=5, columns=["id"], recall=1)
+    assert old["id"].to_pylist() == np.argsort(distances("cosine", VECTORS, QUERIES[0]))[:5].tolist()
+
+
+def test_a_condition_that_leaves_nothing_and_more_rows_than_there_are_give_what_there_is(docs: Table) -> None:
+    none = docs.nearest("v", QUERIES[:2], k=3, where="id < 0", columns=["id", "tag"])
+    assert (none.schema.names, none.num_rows) == (["id", "tag", "_query", "_distance"], 0)
+    assert docs.nearest("v", QUERIES[0], k=10_000, columns=["id"]).num_rows == ROWS
+    few = docs.nearest("v", QUERIES[0], k=50, where="id < 7", columns=["id"])
+    assert sorted(few["id"].to_pylist()) == list(range(7))
+
+
 def test_rows_without_a_direction_or_a_vector_are_never_near(lake: Lake) -> None:
     table = lake.create_table("o", COLUMNS, time="ts", flush_age="off")
     odd = [None, np.zeros(SIZE), np.full(SIZE, 1e30), np.full(SIZE, np.nan), np.full(SIZE, np.inf)]

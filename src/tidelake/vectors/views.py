@@ -96,9 +96,9 @@ def _made_view(table: TableHandle, index: VectorIndex | None) -> View:
     numbers = {extent.id: at for at, extent in enumerate(extents)}
     hidden = {numbers[each]: positions for each, positions in dead.items() if each in numbers}
     hot = None
-    if snapshot.totals.hot_batches:
+    if snapshot.totals.hot_batches and (plan := table.outline(())).hot:  # of hot deletions alone nothing is seen
         hot = len(sources)
-        sources.append(HotSource.of(table.outline(())))
+        sources.append(HotSource.of(plan))
     codebook = read_codebook(table.store, index) if index is not None and quantizing.is_available() else None
     parts: tuple[tuple[Shard, tuple[int, ...]], ...] = ()
     exact: Sequence[Extent] = extents

@@ -8,6 +8,7 @@ import json
 import secrets
 import threading
 import zlib
+from datetime import UTC, datetime
 
 import httpx
 import pyarrow as pa
@@ -87,6 +88,33 @@ def test_bodies_may_be_compressed(client: httpx.Client, encoding: str) -> None:
     body = ENCODINGS[encoding](LINES)
     answer = client.post("/v1/ingest/kinds.packed", content=body, headers={"content-encoding": encoding})
     assert (answer.status_code, answer.json()["rows"]) == (200, 3)
+
+
+def test_an_address_that_is_none_is_told_as_other_mistakes_are(client: httpx.Client) -> None:
+    answer = client.post("/v1/ingests/a.b", content=LINES)
+    assert answer.status_code == 404
+    assert answer.json() == {"error": "there is nothing at this address", "kind": "no_address"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        ("application/x-ndjson", b'{"shift": "2026-01-01T00:00:00Z", "left": "2026-01-02T00:00:00Z"}'),
+        ("text/csv", b"shift,left\n2026-01-01T00:00:00Z,2026-01-02T00:00:00Z\n"),
+    ],
+)
+def test_the_time_of_a_new_table_may_be_named(
+    client: httpx.Client, reader: tidelake.Lake, kind: str, body: bytes
+) -> None:
+    name = f"named.{kind[-3:]}"
+    where, headers = f"/v1/ingest/{name}", {"content-type": kind}
+    wrong = client.post(where, params={"time": "nothing"}, content=body, headers=headers)
+    assert (wrong.status_code, "nothing" in wrong.json()["error"]) == (400, True)
+    assert client.post(where, params={"time": "left"}, content=body, headers=headers).json()["rows"] == 1
+    assert client.post(where, content=body, headers=headers).json()["rows"] == 1  # the table knows it
+    assert client.get(f"/v1/tables/{name}").json()["settings"]["time"] == "left"
+    table = reader.table(name)
+    assert table.to_arrow(["left"]).column("left").to_pylist() == [datetime(2026, 1, 2, tzinfo=UTC)] * 2
 
 
 def test_a_key_makes_a_request_happen_once_with_one_answer(client: httpx.Client, reader: tidelake.Lake) -> None:

@@ -76,12 +76,16 @@ class Packed:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Rows for one table, and how it is made if it is not there; without a shape, to fit the rows."""
+    """Rows for one table, and how it is made if it is not there; without a shape, to fit the rows.
+
+    ``time`` says which of their columns is the time then, if the client does.
+    """
 
     table: str
     rows: Rows | Packed
     count: int
     shape: Shape | None = None
+    time: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -285,6 +285,10 @@ class _Routes(Router):
                 return
         await super().app(scope, receive, send)
 
+    async def not_found(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Say that nobody answers at an address."""
+        await send_answer(send, Answer.json({"error": "there is nothing at this address", "kind": "no_address"}, 404))
+
 
 @dataclass(frozen=True, slots=True)
 class _Own:

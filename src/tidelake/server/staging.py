@@ -37,7 +37,7 @@ from tidelake.handle.table_handle import TableHandle
 from tidelake.ingest import ReadOptions
 from tidelake.model.settings import SHARED, USER
 from tidelake.model.snapshot import RecordOffset
-from tidelake.server.call import Load, Outcome, Packed, Rows, Shape, first_error
+from tidelake.server.call import Load, Outcome, Packed, Rows, first_error
 from tidelake.server.memory import Budget
 from tidelake.server.meters import Meters
 from tidelake.write.create import create_table
@@ -214,7 +214,7 @@ class Staging:
         outcomes: list[Outcome] = []
         for at, (ticket, offer) in enumerate(several):
             try:
-                outcomes.append(self._make_for(place, ticket.load.shape, offer))
+                outcomes.append(self._make_for(place, ticket.load, offer))
             except TidelakeError as error:
                 outcomes.append(error.with_traceback(None))
                 continue
@@ -225,9 +225,9 @@ class Staging:
             break
         return outcomes
 
-    def _make_for(self, place: Place, shape: Shape | None, offer: Offer) -> Outcome:
-        if shape is None:
-            options = ReadOptions()
+    def _make_for(self, place: Place, load: Load, offer: Offer) -> Outcome:
+        if (shape := load.shape) is None:
+            options = ReadOptions(time=load.time)
             return ingest(self._lake, place.table, offer.rows, options, key=offer.key, user=place.user, or_shared=True)
         scope = SHARED if place.user is None else USER
         with suppress(AlreadyExistsError):  # another node was as fast

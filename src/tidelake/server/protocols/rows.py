@@ -8,7 +8,8 @@
 ``application/vnd.apache.parquet``          a Parquet file
 ==========================================  ============================================================================
 
-Without a content type, the first bytes tell. The answer has how many rows went in, and in which snapshot. It does not
+Without a content type, the first bytes tell. ``?time=`` names the time of a table that is not there yet, where it is
+not found by itself. The answer has how many rows went in, and in which snapshot. It does not
 make anything of the values: see ``ingest``.
 """
 
@@ -18,6 +19,7 @@ import io
 import re
 import struct
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 
 import pyarrow as pa
@@ -51,7 +53,7 @@ _PARQUET = ("application/vnd.apache.parquet", "application/x-parquet", "applicat
 def decode_rows(call: Call) -> Work:
     """Decode a body of rows by its content type."""
     name = ".".join(parse_table_name(call.table(call.path["table"])))
-    load = _load(name, call)
+    load = replace(_load(name, call), time=call.query.get("time"))
     return Work([load], partial(_answer, name))
 
 
@@ -70,7 +72,7 @@ def _load(name: str, call: Call) -> Load:
         return columnar(name, arrow_batches(body))
     if kind == "text/csv" or kind == "text/tab-separated-values":
         delimiter = call.query.get("delimiter", "\t" if kind.startswith("text/tab") else ",")
-        return columnar(name, csv_batches(body, delimiter))
+        return columnar(name, csv_batches(body, delimiter, call.query.get("time")))
     if kind in _NDJSON or kind in _UNTOLD or kind == "application/json":
         lines = json_lines(body)
         return Load(name, lines, count_lines(lines))
@@ -128,9 +130,9 @@ def count_lines(lines: bytes) -> int:
     return ended.count(b"\n", started) + 1
 
 
-def csv_batches(body: bytes, delimiter: str) -> Iterator[pa.RecordBatch]:
+def csv_batches(body: bytes, delimiter: str, time: str | None = None) -> Iterator[pa.RecordBatch]:
     """Yield the rows of CSV, with the types and times that its values look like."""
-    file = FileRows(io.BytesIO(body), ReadOptions(delimiter=delimiter))
+    file = FileRows(io.BytesIO(body), ReadOptions(time=time, delimiter=delimiter))
     schema, time = file.schema()
     for coerced in file.coerced(schema, Rules(time=time)):
         yield coerced.batch

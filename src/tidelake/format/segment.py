@@ -297,9 +297,16 @@ def last_bytes(store: ObjectStore, key: str, tail: Tail, start: int, length: int
 
 
 def read_columns(
-    store: ObjectStore, key: str, columns: Sequence[Column], *, block: int, info: BlockInfo, decode: Decode
+    store: ObjectStore,
+    key: str,
+    columns: Sequence[Column],
+    *,
+    block: int,
+    info: BlockInfo,
+    decode: Decode,
+    encoded: Collection[str] = (),
 ) -> pa.RecordBatch:
-    """Fetch the bytes of these columns of a block, verify them, and decode them."""
+    """Fetch the bytes of these columns of a block, verify them, and decode them; those ``encoded`` as they come."""
     pieces = [info.pieces[column.name] for column in columns]
     fetched = store.get_ranges(key, [(piece.offset, piece.length) for piece in pieces])
     arrays = []
@@ -315,8 +322,12 @@ def read_columns(
     if not columns:
         rows = pa.Array.from_buffers(pa.struct([]), info.stats.rows, [None], 0, children=[])  # takes no memory
         return pa.RecordBatch.from_struct_array(rows)
-    schema = pa.schema([pa.field(c.name, c.type.arrow, nullable=c.nullable) for c in columns])
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+    kinds = [
+        array.type if column.name in encoded else column.type.arrow
+        for column, array in zip(columns, arrays, strict=True)
+    ]
+    fields = [pa.field(c.name, kind, nullable=c.nullable) for c, kind in zip(columns, kinds, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
 
 def converted(array: pa.Array, column: Column) -> pa.Array:

@@ -22,6 +22,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -121,9 +122,16 @@ class Tlm3Reader:
         return surviving_blocks(self._parts.blocks, predicate)
 
     def read_block(
-        self, block: int, projection: Sequence[str] | None = None, wanted: npt.NDArray[np.bool_] | None = None
+        self,
+        block: int,
+        projection: Sequence[str] | None = None,
+        wanted: npt.NDArray[np.bool_] | None = None,
+        encoded: Collection[str] = (),
     ) -> pa.RecordBatch:
-        """Read these columns of a block; texts of rows that are not wanted may be empty."""
+        """Read these columns of a block; texts of rows that are not wanted may be empty.
+
+        Of those ``encoded`` that the extent has a dictionary for, texts are given as numbers into it.
+        """
         info = block_of(self._parts.blocks, block, self._key)
         columns = chosen_columns(self._parts.schema, projection)
         told, bases = self._parts.differences, dict[str, pa.Array]()
@@ -149,13 +157,15 @@ class Tlm3Reader:
             if column.name in told:
                 return differences.decode(memoryview(data), rows, kind, bases[told[column.name]])
             found = codecs.decode_column(memoryview(data), rows, kind, self._column_dictionary(column.name))
-            return found.dictionary_decode() if pa.types.is_dictionary(found.type) else found
+            if pa.types.is_dictionary(found.type) and column.name not in encoded:
+                return found.dictionary_decode()
+            return found
 
+        read = partial(read_columns, self._store, self._key, block=block, info=info, decode=decode, encoded=encoded)
         if not needed:
-            return read_columns(self._store, self._key, columns, block=block, info=info, decode=decode)
+            return read(columns)
         first = [self._parts.schema[name] for name in needed]
-        ordered = first + [column for column in columns if column.name not in needed]
-        whole = read_columns(self._store, self._key, ordered, block=block, info=info, decode=decode)
+        whole = read(first + [column for column in columns if column.name not in needed])
         return whole.select([column.name for column in columns])
 
     def read_paths(self, block: int, paths: Sequence[tuple[str, str]]) -> list[pa.StructArray]:
@@ -173,6 +183,11 @@ class Tlm3Reader:
     def paths_size(self, block: int, paths: Sequence[tuple[str, str]]) -> int:
         """Return how many bytes of a block the values at paths take, about: dictionaries are not counted."""
         return sum(self._directory(name).path_bytes(block, path) for name, path in paths)
+
+    def word_count(self, column: str) -> int | None:
+        """Return how many texts a column has in all, where they are kept as numbers into a dictionary."""
+        place = self._parts.dictionaries.get(column)
+        return None if place is None else place[1]
 
     def rows_with(self, block: int, column: str, tokens: Sequence[str]) -> npt.NDArray[np.bool_] | None:
         """Return which rows of a block may hold all of some tokens; None if there is no telling."""

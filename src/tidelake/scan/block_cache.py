@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from threading import Lock
 from typing import Any, TypeAlias, cast
 
@@ -102,41 +102,40 @@ class _KeptReader:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._reader, name)
 
+    def word_count(self, column: str) -> int | None:
+        """Return how many texts a column has in all, where the extent keeps them as numbers into a dictionary."""
+        count = getattr(self._reader, "word_count", None)
+        found: int | None = None if count is None else count(column)
+        return found
+
     def read_block(
-        self, block: int, projection: Sequence[str] | None = None, wanted: npt.NDArray[np.bool_] | None = None
+        self,
+        block: int,
+        projection: Sequence[str] | None = None,
+        wanted: npt.NDArray[np.bool_] | None = None,
+        encoded: Collection[str] = (),
     ) -> pa.RecordBatch:
-        """Read these columns of a block, or all of them; texts of rows that are not wanted may be empty."""
+        """Read these columns of a block, or all of them; texts of rows that are not wanted may be empty.
+
+        Those ``encoded`` are given, and kept, as their distinct values and a number for each row, but where they are
+        read of some rows alone.
+        """
         if not projection:
             return self._reader.read_block(block, projection)
-        keys = {name: (self._key, block, name) for name in projection}
+        keys = {name: (self._key, block, f"\0={name}" if name in encoded else name) for name in projection}
+        how: dict[str, Any] = {"encoded": encoded} if encoded and hasattr(self._reader, "word_count") else {}
         found = self._cache.found(list(keys.values()))
         missing = [name for name in projection if keys[name] not in found]
         if wanted is not None and missing:  # is not the whole, and so not kept
-            return self._reader.read_block(block, projection, wanted)
-        if len(missing) == len(keys):
-            batch = self._reader.read_block(block, projection)
-            self._offer(batch, keys)
-            return batch
+            return self._reader.read_block(block, projection, wanted, **how)
         columns = {name: found[key] for name, key in keys.items() if key in found}
         if missing:
-            read = self._reader.read_block(block, missing)
-            self._offer(read, {name: keys[name] for name in missing})
-            columns |= dict(zip(read.schema.names, read.columns, strict=True))
+            read = self._reader.read_block(block, missing, **how)
+            for name, values in zip(read.schema.names, read.columns, strict=True):
+                is_plain = name in encoded and not pa.types.is_dictionary(values.type)
+                columns[name] = values.dictionary_encode() if is_plain else values
+                self._cache.offer(keys[name], columns[name])
         return pa.RecordBatch.from_pydict({name: columns[name] for name in projection})
-
-    def read_encoded(self, block: int, name: str) -> pa.DictionaryArray:
-        """Read a column of a block as its distinct values, and a number for each row."""
-        key = (self._key, block, f"\0={name}")
-        found = self._cache.found([key]).get(key)
-        if found is None:
-            found = self._reader.read_block(block, [name]).column(name).dictionary_encode()
-            self._cache.offer(key, found)
-        return found
-
-    def _offer(self, batch: pa.RecordBatch, keys: dict[str, _Key]) -> None:
-        for name, key in keys.items():
-            if name in batch.schema.names:
-                self._cache.offer(key, batch.column(name))
 
 
 class ReadsDistinct(_KeptReader):

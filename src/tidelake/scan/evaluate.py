@@ -59,7 +59,7 @@ from tidelake.model.vectors import Metric, measure
 from tidelake.runtime.deferred import deferred
 from tidelake.scan.path_columns import names_asked, path_name
 from tidelake.scan.windows import NARROW_SHARE, ROUGH_SHARE, cut_by_time
-from tidelake.scan.words import by_word
+from tidelake.scan.words import by_word, plain
 
 if TYPE_CHECKING:
     from tidelake.scan import text_search as searching
@@ -313,6 +313,8 @@ def _leaf_answers(leaf: Leaf, batch: pa.RecordBatch) -> pa.BooleanArray:
     if at < 0:
         raise unknown_column(leaf.column, batch.schema.names)
     values = batch.column(at)
+    if pa.types.is_dictionary(values.type):
+        return values.is_null() if isinstance(leaf, IsNull) else by_word(_of_words, leaf, values)
     try:
         kind = DataType.from_arrow(values.type)
     except SchemaError as error:
@@ -337,6 +339,10 @@ def _leaf_answers(leaf: Leaf, batch: pa.RecordBatch) -> pa.BooleanArray:
             return _compared(test, measured(metric, query, values))
         case Equals() | InSet() | Range() | TimeRange():
             return _compared(leaf, values)
+
+
+def _of_words(leaf: Leaf, words: pa.Array) -> pa.BooleanArray:
+    return _leaf_answers(leaf, pa.RecordBatch.from_arrays([words], [leaf.column]))
 
 
 def _compared(leaf: Equals | InSet | Range | TimeRange, values: pa.Array) -> pa.BooleanArray:
@@ -495,9 +501,9 @@ def _judged_apart(
     for name in names:
         if (held := path_values.field(values, name)) is not None:
             judge = searching.search if isinstance(test, _SEARCHES) else _compared
-            yield np.asarray(held.is_valid()), _plain(pc.fill_null(by_word(judge, test, held), False))
+            yield np.asarray(held.is_valid()), plain(pc.fill_null(by_word(judge, test, held), False))
     if family is bool and len(flags := path_values.flags(values)):
-        yield np.asarray(flags.is_valid()), _plain(pc.fill_null(_compared(test, flags), False))
+        yield np.asarray(flags.is_valid()), plain(pc.fill_null(_compared(test, flags), False))
     others = path_values.field(values, "other") if family in _RARE_HEADS else None
     if others is not None:
         rows, rare = _rare(family, cbor.whole(others), None, others)
@@ -540,18 +546,17 @@ def _judged_at_path(
     """Judge the rows that have a value of one type at a path."""
     if family is int:
         rows = np.flatnonzero(found.kinds == cbor.INT_KIND)
-        yield rows, _plain(_compared(test, pa.array(found.ints[rows])))
+        yield rows, plain(_compared(test, pa.array(found.ints[rows])))
         rows = np.flatnonzero(found.kinds == cbor.REAL_KIND)
-        yield rows, _plain(_compared(test, pa.array(found.reals[rows])))
+        yield rows, plain(_compared(test, pa.array(found.reals[rows])))
     elif family is bool:
         rows = np.flatnonzero((found.kinds == cbor.TRUE_KIND) | (found.kinds == cbor.FALSE_KIND))
-        yield rows, _plain(_compared(test, pa.array(found.kinds[rows] == cbor.TRUE_KIND)))
+        yield rows, plain(_compared(test, pa.array(found.kinds[rows] == cbor.TRUE_KIND)))
     elif family is str:
         is_text = found.kinds == cbor.TEXT_KIND
         texts = found.as_type(DataType("string"))
-        texts = texts if is_text.all() else texts.drop_null()
         judge = _compared if isinstance(test, InSet | Range) else searching.search
-        yield np.flatnonzero(is_text), _plain(judge(test, texts))
+        yield np.flatnonzero(is_text), plain(judge(test, texts if is_text.all() else texts.drop_null()))
     if family in _RARE_HEADS:
         rows, held = _rare(family, found, path, values)
         yield rows, np.array([_holds(test, value) for value in held], dtype=np.bool_)
@@ -593,8 +598,3 @@ def _family(value: Value) -> _Family:
         if isinstance(value, family):
             return family
     return int
-
-
-def _plain(answers: pa.BooleanArray) -> npt.NDArray[np.bool_]:
-    found: npt.NDArray[np.bool_] = answers.to_numpy(zero_copy_only=False)
-    return found

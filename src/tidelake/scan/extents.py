@@ -28,7 +28,7 @@ from tidelake.scan.counted_reading import CountedReading
 from tidelake.scan.evaluate import measured
 from tidelake.scan.footers import Footers
 from tidelake.scan.path_columns import paths_in, paths_shown, whole_needed
-from tidelake.scan.shapes import Shape, field_of, given_as
+from tidelake.scan.shapes import Shape, given_field
 from tidelake.scan.stored_rows import joined, paths_size_of
 
 LAST_NS = 2**63
@@ -129,9 +129,7 @@ def without_cases(rows: pa.RecordBatchReader, schema: Schema) -> pa.RecordBatchR
 def output_schema(question: Question) -> pa.Schema:
     """Return the Arrow schema of a scan's batches."""
     fields = [
-        _computed_field(name, question.computed[name])
-        if name in question.computed
-        else given_as(field_of(question.schema[name]), question.encoded)
+        _computed_field(name, question.computed[name]) if name in question.computed else given_field(question, name)
         for name in question.columns
     ]
     return pa.schema(fields if question.counted is None else [*fields, pa.field(question.counted, pa.int64())])

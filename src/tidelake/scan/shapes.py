@@ -45,7 +45,7 @@ class Shape:
             columns,
             alternatives,
             frozenset({*names, *others}),
-            pa.schema([given_as(field_of(column), question.encoded) for column in columns]),
+            pa.schema([given_field(question, name) for name in names]),
             apart,
             around=around,
             encoded=question.encoded & frozenset(names),
@@ -112,9 +112,10 @@ def _united(array: pa.Array, other: pa.Array, path: str, column: Column) -> pa.A
     return pc.coalesce(array, cbor.extract(other, path).as_column(column.type))
 
 
-def given_as(field: pa.Field, encoded: frozenset[str]) -> pa.Field:
-    """Return the field of a column as it is given: as a dictionary, if that is asked for."""
-    return field.with_type(pa.dictionary(pa.int32(), field.type)) if field.name in encoded else field
+def given_field(question: Question, name: str) -> pa.Field:
+    """Return the field of a column as a scan gives it: as a dictionary, if that is asked for."""
+    field = field_of(question.schema[name])
+    return field.with_type(pa.dictionary(pa.int32(), field.type)) if name in question.encoded else field
 
 
 def field_of(column: Column) -> pa.Field:

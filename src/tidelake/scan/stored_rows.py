@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeGuard
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -49,16 +49,11 @@ class StoredBlock:
 
     def _read(self, shape: Shape, kept: Rows | None) -> pa.RecordBatch:
         """Read columns as they were written; those that are wanted as dictionaries as these, where they are kept so."""
-        number, names = self.block.number, shape.written(self.reader.metadata().schema.names)
-        some = () if kept is None else (kept,)
-        reader, encoded = self.reader, shape.kept_encoded(names) if shape.encoded else []
-        if some or not encoded or not reads_encoded(reader):
-            return self.reader.read_block(number, names, *some)
-        found: dict[str, pa.Array] = {name: reader.read_encoded(number, name) for name in encoded}
-        if plain := [name for name in names if name not in found]:
-            read = self.reader.read_block(number, plain)
-            found |= dict(zip(read.schema.names, read.columns, strict=True))
-        return pa.RecordBatch.from_pydict(found)
+        names = shape.written(self.reader.metadata().schema.names)
+        some: dict[str, Any] = {} if kept is None else {"wanted": kept}
+        if (encoded := shape.kept_encoded(names)) and reads_encoded(self.reader):
+            some["encoded"] = encoded
+        return self.reader.read_block(self.block.number, names, **some)
 
     def numbers(self, kept: Rows) -> Any:
         """Return the numbers that rows have among those that are not hidden."""
@@ -81,17 +76,9 @@ class StoredBlock:
         return [found[each] for each in shape.paths]
 
 
-class ReadsEncoded(Protocol):
-    """A reader that keeps columns as dictionaries."""
-
-    def read_encoded(self, block: int, name: str) -> pa.DictionaryArray:
-        """Read a column of a block as its distinct values, and a number for each row."""
-        ...
-
-
-def reads_encoded(reader: object) -> TypeGuard[ReadsEncoded]:
-    """Whether a reader keeps columns as dictionaries."""
-    return hasattr(reader, "read_encoded")
+def reads_encoded(reader: object) -> bool:
+    """Whether a reader gives columns as dictionaries if it is asked to."""
+    return hasattr(reader, "word_count")
 
 
 def paths_apart(reader: ExtentReader, shape: Shape) -> list[Path]:

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from threading import Lock
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from tidelake.runtime.forking import renew_after_fork
@@ -53,3 +55,9 @@ def by_word(judge: Callable[[Any, pa.Array], pa.BooleanArray], test: Any, values
     if not pa.types.is_dictionary(values.type):
         return judge(test, values)
     return _judged.of(judge, test, values.dictionary).take(values.indices)
+
+
+def plain(answers: pa.BooleanArray) -> npt.NDArray[np.bool_]:
+    """Return answers as an array of NumPy's."""
+    found: npt.NDArray[np.bool_] = answers.to_numpy(zero_copy_only=False)
+    return found

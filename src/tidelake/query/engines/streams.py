@@ -25,6 +25,11 @@ from tidelake.scan.extents import scan
 from tidelake.scan.footers import Footers
 from tidelake.scan.shapes import bare
 
+NUMBERED = pa.dictionary(pa.int32(), pa.utf8())  # texts as numbers into a dictionary
+NUMBERED_WORDS = 4096  # of a dictionary that is given with each batch
+NUMBERED_ROWS = 65_536  # of a scan, from which on it is worth another form of the table
+NUMBERED_EXTENTS = 256  # that are looked at for dictionaries
+
 _JSON = {b"ARROW:extension:name": b"arrow.json", b"ARROW:extension:metadata": b""}
 
 
@@ -78,6 +83,9 @@ class Stream(pa.Table):  # type: ignore[misc]
         self._given = _given(language)
         self.layout = layout if layout is not None and layout.is_of(scan) else layout_of(scan, language)
         self._kinds, self._schema = self.layout.kinds, self.layout.schema
+        self._numbered = _numbered(scan, footers) if self._rows > NUMBERED_ROWS else frozenset()
+        for at in self._numbered:
+            self._schema = self._schema.set(at, self._schema.field(at).with_type(NUMBERED))
 
     def _shown(self, values: pa.Array, kind: DataType | PathValue) -> pa.Array:
         return values if isinstance(kind, PathValue) else self._given(values, kind)
@@ -128,14 +136,18 @@ class Stream(pa.Table):  # type: ignore[misc]
     def _batches(self, columns: Sequence[int]) -> Iterator[pa.RecordBatch]:
         schema = pa.schema([self._schema.field(at) for at in columns])
         question = self._scan.plan.question
-        plan = replace(self._scan.plan, question=replace(question, rough=not question.strict))
+        encoded = frozenset(question.columns[at] for at in self._numbered)
+        plan = replace(self._scan.plan, question=replace(question, rough=not question.strict, encoded=encoded))
         try:
             for batch in scan(plan, self._footers):
                 self._check_time()
                 if not schema.names:
                     yield bare(batch.num_rows)
                     continue
-                given = [self._shown(batch.column(at), self._kinds[at]) for at in columns]
+                given = [
+                    batch.column(at) if at in self._numbered else self._shown(batch.column(at), self._kinds[at])
+                    for at in columns
+                ]
                 yield pa.RecordBatch.from_arrays(given, schema=schema)
         except TidelakeError as error:
             self.failure = error
@@ -203,6 +215,32 @@ def _as_decimals(values: pa.Array, kind: DataType) -> pa.Array:
     """Return whole numbers of the last place as the decimals they are, without looking at them."""
     wide = kind.shown
     return values.view(pa.decimal64(wide.precision, wide.scale))
+
+
+def _numbered(scan: Scan, footers: Footers) -> frozenset[int]:
+    """Return the places of the columns whose texts all extents keep as numbers into a dictionary of few words.
+
+    The engine takes them as they are: it groups by numbers, and compares each word once.
+    """
+    question = scan.plan.question
+    if question.ordered_by is not None or not 0 < len(scan.plan.tasks) <= NUMBERED_EXTENTS:
+        return frozenset()
+    places = {
+        at: name
+        for at, name in enumerate(question.columns)
+        if name not in question.computed
+        and not question.alternatives.get(name)
+        and question.schema[name].type == DataType("string")
+    }
+    for task in scan.plan.tasks:
+        if not places:
+            break
+        count_of = getattr(footers.open(task.extent), "word_count", None)
+        counts = {name: count_of(name) if count_of is not None else None for name in places.values()}
+        places = {
+            at: name for at, name in places.items() if (count := counts[name]) is not None and count <= NUMBERED_WORDS
+        }
+    return frozenset(places)
 
 
 def _kind_of(question: Question, name: str) -> DataType | PathValue:

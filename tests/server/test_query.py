@@ -51,6 +51,31 @@ def lake_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
+def damage(table: tidelake.Table, place: Path) -> None:
+    """Give a table one extent, and turn bytes of it around."""
+    table.append([{"ts": "2026-01-01T00:00:00Z", "n": n * n % 97} for n in range(1000)])
+    table.flush()
+    (extent,) = table.extents()
+    path = next(place.rglob(Path(extent.key).name))
+    whole = path.read_bytes()
+    middle = len(whole) // 3
+    path.write_bytes(whole[:middle] + bytes(byte ^ 255 for byte in whole[middle : middle + 64]) + whole[middle + 64 :])
+
+
+def test_what_is_damaged_is_told_and_logged_and_not_to_be_asked_for_again(
+    client: httpx.Client, served: Served, lake_folder: Path
+) -> None:
+    with tidelake.connect(lake_folder, upkeep=False) as lake:
+        damage(lake.create_table("a.damaged", {"ts": "timestamp", "n": "long"}), lake_folder)
+        answer = client.post("/v1/query", json={"sql": "select sum(n) s from a.damaged group by n order by s"})
+        lake.drop_table("a.damaged")
+    assert answer.status_code == 500
+    assert "damaged" in answer.json()["error"]
+    assert "retry-after" not in answer.headers
+    assert any('"error"' in line and "damaged" in line for line in served.said)
+    assert client.post("/v1/query", json={"sql": SQL}).status_code == 200
+
+
 @pytest.mark.parametrize("form", ["json", "ndjson", "csv", "arrow", "parquet"])
 @pytest.mark.parametrize("question", [{"sql": SQL}, {"kql": KQL}])
 def test_rows_come_in_the_form_that_is_asked_for(client: httpx.Client, form: str, question: dict[str, str]) -> None:

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.flight as flight
 
 from tidelake.catalog.protocol import parse_table_name
-from tidelake.errors import InvalidInputError, NotFoundError, TidelakeError, UnavailableError, redacted
+from tidelake.errors import CorruptError, InvalidInputError, NotFoundError, TidelakeError, UnavailableError, redacted
 from tidelake.ingest import ReadOptions
 from tidelake.lake import Lake
 from tidelake.query.parameters import count_places, with_values
@@ -338,7 +338,9 @@ def _told() -> Iterator[None]:
     except Forbidden as error:
         raise flight.FlightUnauthorizedError(str(error)) from None
     except TidelakeError as error:
-        failure = failure_of(error)
+        failure = failure_of(error, of_question=True)
+        if isinstance(error, CorruptError):
+            log.error("damaged kind=%s: %s", error.kind, redacted(str(error)))
         if failure.is_temporary and error.kind not in ("out_of_time", "out_of_memory", "stopped"):
             raise flight.FlightUnavailableError(failure.message) from None
         # Of Arrow's own errors the library would tell the stack too.

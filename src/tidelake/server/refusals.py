@@ -108,17 +108,26 @@ _WITHOUT_FACTS = frozenset({503})  # facts of storage name hosts and paths, whic
 _SAID = {
     "disk_full": "the disk is full",
     "busy": "there is no room for more now",
+    "stopping": "the server is stopping",
+    "catalog_away": "the catalog does not answer",
 }
+_DAMAGED = "what is stored is damaged and cannot be read; the server's log says where"
 
 
-def failure_of(error: BaseException) -> Failure:
-    """Return what a client is told of an error; one that is not ours is a defect, and tells nothing."""
+def failure_of(error: BaseException, *, of_question: bool = False) -> Failure:
+    """Return what a client is told of an error; one that is not ours is a defect, and tells nothing.
+
+    Whoever asks for what is damaged is told so, because it stays so; rows are kept by whoever brings them meanwhile.
+    """
     if isinstance(error, Refusal):
         return Failure(error.status, str(error), error.kind, _RETRY_AFTER_S.get(error.kind, RETRY_AFTER_S))
     if isinstance(error, UnavailableError) and error.kind in _OF_QUESTIONS:
         return Failure(_OF_QUESTIONS[error.kind], str(error), error.kind)
+    if of_question and isinstance(error, CorruptError):
+        return Failure(500, _DAMAGED, error.kind)
     for kind, status in _STATUS:
         if isinstance(error, kind):
-            said = _SAID.get(error.kind, "the rows could not be stored now") if status in _WITHOUT_FACTS else str(error)
+            not_now = "the question could not be answered now" if of_question else "the rows could not be stored now"
+            said = _SAID.get(error.kind, not_now) if status in _WITHOUT_FACTS else str(error)
             return Failure(status, said, error.kind)
     return Failure(500, "an error that should not happen; the server's log has it", "defect")

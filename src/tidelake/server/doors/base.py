@@ -7,6 +7,7 @@ goes wrong later closes the connection before the last piece, which no client ta
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -18,7 +19,7 @@ from urllib.parse import parse_qsl
 from starlette.routing import Route as HttpRoute
 
 from tidelake.catalog.protocol import now_us, parse_table_name
-from tidelake.errors import InvalidInputError, NotFoundError, TidelakeError
+from tidelake.errors import CorruptError, InvalidInputError, NotFoundError, TidelakeError, redacted
 from tidelake.handle.table_handle import TableHandle
 from tidelake.lake import Lake
 from tidelake.query.result import Result
@@ -49,6 +50,8 @@ MAX_QUESTION_BYTES = 1 << 20
 CACHE_HEADER = "x-tidelake-cache"
 FORM = "application/x-www-form-urlencoded"
 
+
+log = logging.getLogger("tidelake.server")
 
 Described: TypeAlias = Callable[[], Mapping[str, Any]]
 
@@ -195,7 +198,8 @@ class Opened:
                 abort()  # what it was sent already would wait for it
             return
         except TidelakeError as error:
-            answer = self._door.refuse(call, failure_of(error))
+            _heed(error)
+            answer = self._door.refuse(call, failure_of(error, of_question=not self._door.takes_rows))
         except Exception as error:
             self._doors.meters.defect(self._name, error)
             answer = self._door.refuse(call, failure_of(error))
@@ -263,13 +267,20 @@ async def _stream(answer: Streamed, receive: Receive, send: Send) -> int:
         raise Slow("the client reads no more") from None
     except Gone:
         raise
-    except TidelakeError:
+    except TidelakeError as error:
         if is_begun:
+            _heed(error)
             raise Gone("an answer that had begun was not finished") from None
         raise
     finally:
         gone.cancel()
     return 200
+
+
+def _heed(error: TidelakeError) -> None:
+    """Log what somebody must look at; clients are not told where it is."""
+    if isinstance(error, CorruptError):
+        log.error("damaged kind=%s: %s", error.kind, redacted(str(error)))
 
 
 async def _while_there(making: Awaitable[Answer | Streamed], receive: Receive) -> Answer | Streamed:

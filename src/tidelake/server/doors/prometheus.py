@@ -156,7 +156,7 @@ async def answer_build(asked: Asked) -> Answer:
 
 def refuse(call: Call, failure: Failure) -> Answer:
     """Tell a failure as Prometheus does."""
-    kinds = {401: "unauthorized", 403: "forbidden", 404: "not_found", 503: "unavailable"}
+    kinds = {401: "unauthorized", 403: "forbidden", 404: "not_found", 500: "internal", 503: "unavailable"}
     told = {"status": "error", "errorType": kinds.get(failure.status, "bad_data"), "error": failure.message}
     return Answer(failure.status, orjson.dumps(told), JSON, failure.headers)
 

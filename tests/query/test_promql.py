@@ -280,3 +280,20 @@ def test_promql_refuses_what_is_nested_too_deeply(lake: Lake, text: str) -> None
     with pytest.raises(tidelake.QueryError) as caught:
         filled(lake).promql(text, time=START)
     assert caught.value.kind == "too_deep"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["c @ -100", "c @ 1e300", "c @ 1e12", "c[10000000y]", "c offset -10000000y", "c[300000000y]",
+     "vector(1)[1d:10000000y]", "count_values('', c)", "c{" + ",".join(f'a{at}="b"' for at in range(3_000)) + "}"],
+)  # fmt: skip
+def test_promql_refuses_times_and_conditions_that_nobody_means(lake: Lake, text: str) -> None:
+    with pytest.raises(tidelake.QueryError):
+        filled(lake).promql(text, time=START)
+
+
+@pytest.mark.parametrize("step", [float("nan"), float("inf"), 1e300, "NaN", "1e300", "99999999999y"])
+def test_promql_refuses_steps_that_are_no_times(lake: Lake, step: Any) -> None:
+    with pytest.raises(tidelake.InvalidInputError) as caught:
+        filled(lake).promql("c", start=START, end=START, step=step)
+    assert caught.value.kind == "bad_duration"

@@ -11,6 +11,7 @@ import tidelake
 from tests.server.test_remote_write import first
 from tidelake.query.budget import Budget
 from tidelake.query.promql.listing import Listing
+from tidelake.server.doors.prometheus import _unescaped
 from tidelake.server.doors.remote_read import _samples
 from tidelake.server.flight_words import message, varint_field
 from tidelake.server.protocols.protobuf import Message
@@ -68,12 +69,56 @@ def test_series_labels_and_values(asked: httpx.Client) -> None:
         ("query_range", {"query": "up", "start": "1", "end": "2", "step": "x"}),
         ("query_range", {"query": "up", "start": "2", "end": "1", "step": "1"}),
         ("query_range", {"query": "up", "start": "0", "end": "100000000000", "step": "0.001"}),
+        ("query_range", {"query": "up", "start": "0", "end": "1", "step": "NaN"}),
+        ("query_range", {"query": "up", "start": "0", "end": "1", "step": "1e300"}),
+        ("query", {"query": "hits @ -1e15"}),
+        ("query", {"query": "hits @ 1e300"}),
+        ("query", {"query": "hits{" + "a='b'," * 3_000 + "}"}),
+        ("query", {"query": "hits", "timeout": "soon"}),
+        ("query", {"query": "hits", "limit": "-1"}),
+        ("query", {"query": "hits", "lookback_delta": "0"}),
+        ("metadata", {"limit_per_metric": "x"}),
         ("series", {}),
     ],
 )
 def test_mistakes_are_told_as_prometheus_does(asked: httpx.Client, path: str, params: dict[str, str]) -> None:
     answer = asked.get(f"/api/v1/{path}", params=params)
     assert (answer.status_code, answer.json()["status"], answer.json()["errorType"]) == (400, "error", "bad_data")
+
+
+def test_limit_lookback_and_timeout_are_heeded(asked: httpx.Client) -> None:
+    when = {"query": "hits", "time": str(AT_S + 60)}
+    limited = asked.get("/api/v1/query", params={**when, "limit": "1"}).json()
+    assert [each["metric"]["job"] for each in limited["data"]["result"]] == ["a"]
+    assert limited["warnings"] == ["results truncated due to limit"]
+    ranged = {"query": "hits", "start": str(AT_S), "end": str(AT_S + 15), "step": "15", "limit": "1"}
+    [series] = asked.get("/api/v1/query_range", params=ranged).json()["data"]["result"]
+    assert series["values"] == [[AT_S, "0"], [AT_S + 15, "1"]]
+    every = asked.get("/api/v1/query", params={**when, "limit": "2"}).json()
+    assert len(every["data"]["result"]) == 2
+    assert "warnings" not in every
+    late = {"query": "hits", "time": str(AT_S + 660)}
+    for delta, series in (("30s", 0), ("2m", 2), ("90", 2)):
+        answer = asked.get("/api/v1/query", params={**late, "lookback_delta": delta}).json()
+        assert len(answer["data"]["result"]) == series
+    slow = {"query": "sum_over_time(vector(1)[20d:1s])", "timeout": "1ms"}
+    answer = asked.get("/api/v1/query", params=slow)
+    assert (answer.status_code, answer.json()["errorType"]) == (504, "timeout")
+
+
+def test_labels_are_found_by_their_escaped_names(asked: httpx.Client) -> None:
+    times = {"start": str(AT_S), "end": str(AT_S + 600)}
+    for name in ("é", "U___e9_"):
+        assert asked.get(f"/api/v1/label/{name}/values", params=times).json()["data"] == ["1"]
+    assert _unescaped("U__http_2e_method__x") == "http.method_x"
+    assert _unescaped("U___ffffff_") == "U___ffffff_"
+
+
+def test_health_is_told_to_anybody(asked: httpx.Client) -> None:
+    assert [asked.get(f"/-/{name}", headers={"authorization": ""}).status_code for name in ("healthy", "ready")] == [
+        200,
+        200,
+    ]
 
 
 def test_what_clients_look_for_besides(asked: httpx.Client) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import xxhash
 
 from tidelake.errors import QueryError
-from tidelake.query.promql.labels import NAME, Labels, distinct
+from tidelake.query.promql.labels import METADATA, Labels, distinct
 from tidelake.query.promql.printing import value_text
 from tidelake.query.promql.vectors import Bools, Floats, Ints, Vector, empty
 from tidelake.query.promql.windows import interpolated
@@ -30,7 +30,7 @@ class Grouping:
 
     def of(self, labels: Labels) -> Labels:
         """Return the labels that the groups have."""
-        return labels.without((NAME, *self.labels)) if self.is_without else labels.only(self.labels)
+        return labels.without((*METADATA, *self.labels)) if self.is_without else labels.only(self.labels)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +74,8 @@ def aggregate(name: str, vector: Vector, grouping: Grouping, parameter: Floats |
             return vector.where(_ratio_kept(vector.labels, parameter))
         case "count_values":
             assert isinstance(parameter, str)
+            if not parameter or not parameter.isprintable():
+                raise QueryError(f"invalid label name {parameter!r}", kind="bad_label")
             return _count_values(vector, groups, parameter)
         case "quantile":
             assert isinstance(parameter, np.ndarray)

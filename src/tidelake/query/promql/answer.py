@@ -5,7 +5,7 @@ It does not evaluate: what it holds is read and computed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
@@ -94,6 +94,14 @@ class PromAnswer:
         if self.series:
             parts[-2] = end[:-1]
         return b"".join(parts)
+
+    def limited(self, series: int) -> PromAnswer:
+        """Return at most so many of the series, and a warning if that is not all of them."""
+        if not 0 < series < len(self.series):
+            return self
+        end, warnings = int(self.first[series]), (*self.warnings, "results truncated due to limit")
+        kept = self.series[:series], self.first[: series + 1], self.times_ms[:end], self.values[:end]
+        return replace(self, series=kept[0], first=kept[1], times_ms=kept[2], values=kept[3], warnings=warnings)
 
     def to_prometheus(self) -> dict[str, Any]:
         """Return the same as Python objects."""

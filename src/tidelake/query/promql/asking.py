@@ -27,7 +27,7 @@ from tidelake.query.budget import Budget, Deadline
 from tidelake.query.promql.answer import PromAnswer, answer_of
 from tidelake.query.promql.evaluating import LOOKBACK_MS, Evaluator, Span, inner_grid
 from tidelake.query.promql.labels import Words
-from tidelake.query.promql.reading import conditions_of, duration_ms, parse
+from tidelake.query.promql.reading import conditions_of, duration_ms, held_by_python, parse
 from tidelake.query.promql.selecting import Conditions, Interval, Source
 from tidelake.query.promql.tables import TABLE, columns_of, table_name
 from tidelake.query.promql.vectors import Grid, Read
@@ -64,8 +64,9 @@ def ask(
         raise InvalidInputError("a range query is of a scalar or an instant vector", kind="type")
     asking = _Asking(lake, table, limits, deadline, user)
     evaluator = Evaluator(text, span, asking.words, asking.read, asking.reserve, duration_ms(lookback))
-    for selected, interval in _needs(tree, grid.start_ms, grid.end_ms, evaluator):
-        asking.intervals.setdefault(selected, []).append(interval)
+    with held_by_python(text):
+        for selected, interval in _needs(tree, grid.start_ms, grid.end_ms, evaluator):
+            asking.intervals.setdefault(selected, []).append(interval)
     asking.plan()
     with np.errstate(all="ignore"):
         value = evaluator.value(tree, grid)

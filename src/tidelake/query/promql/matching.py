@@ -7,13 +7,13 @@ It does not evaluate the two sides.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
 
 from tidelake.errors import QueryError
-from tidelake.query.promql.labels import NAME, Codes, Labels, distinct, joined
+from tidelake.query.promql.labels import METADATA, NAME, Codes, Labels, distinct, joined
 from tidelake.query.promql.vectors import Bools, Floats, Ints, Scalar, Vector, empty, united
 
 Arithmetic: TypeAlias = Callable[[Floats, Floats], Floats]
@@ -75,6 +75,8 @@ def with_scalar(name: str, vector: Vector, scalar: Scalar, *, is_swapped: bool, 
 
 def sets(name: str, left: Vector, right: Vector, matching: Matching) -> Vector:
     """Keep series by whether the other side has any with the same labels, at each step."""
+    if not matching.is_on:  # what is computed of a metric has neither type nor unit, and stands for it here
+        matching = replace(matching, labels=(*METADATA, *matching.labels))
     mine, others, kinds = _numbered(left, right, matching)
     steps = left.values.shape[1]
     there = _any(right.present, others, kinds, steps)

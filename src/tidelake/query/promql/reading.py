@@ -7,17 +7,20 @@ is open, or the end of the longest beginning that would be a query. It does not 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 
 import promql_parser
 
-from tidelake.errors import InvalidInputError, QueryError
+from tidelake.errors import InvalidInputError, QueryError, TidelakeError
 from tidelake.model.lexer import error_at
 from tidelake.query.promql.selecting import Condition, Conditions
 
 LONGEST = 1 << 20  # characters of a query; past it, it is not one that somebody wrote
 DEEPEST = 100  # brackets within brackets; the parser's stack ends the process some thousands further
 MOST_OPERATORS = 300  # in one query, for the same reason: each is a level of the tree
+LONGEST_MS = 1 << 53  # of a duration: some 285,000 years
 TRIES = 400  # beginnings of a text that are looked at to find a mistake
 _DURATION = re.compile(r"(?:(\d+)y)?(?:(\d+)w)?(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+)s)?(?:(\d+)ms)?")
 _UNITS_MS = (365 * 86_400_000, 7 * 86_400_000, 86_400_000, 3_600_000, 60_000, 1_000, 1)
@@ -40,7 +43,7 @@ def parse(text: str) -> promql_parser.Expr:
         raise QueryError("the query is nested too deeply", kind="too_deep", brackets=DEEPEST, operators=MOST_OPERATORS)
     try:
         return promql_parser.parse(text)
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         message = str(error)
     except BaseException as error:  # a panic of the parser is no Exception
         if type(error).__name__ != "PanicException":
@@ -62,14 +65,33 @@ def duration_ms(given: str | float | timedelta) -> int:
     if isinstance(given, timedelta):
         return given // timedelta(milliseconds=1)
     if isinstance(given, int | float) and not isinstance(given, bool):
-        return round(given * 1000)
+        return _whole_ms(given)
     match = _DURATION.fullmatch(str(given))
     if match is not None and any(match.groups()):
-        return sum(int(part or 0) * unit for part, unit in zip(match.groups(), _UNITS_MS, strict=True))
+        found = sum(int(part or 0) * unit for part, unit in zip(match.groups(), _UNITS_MS, strict=True))
+        return _whole_ms(found / 1000) if found > LONGEST_MS else found
     try:
-        return round(float(given) * 1000)
+        seconds = float(given)
     except (ValueError, OverflowError):
         raise InvalidInputError(f"{given!r} is not a duration such as 30s or 1h", kind="bad_duration") from None
+    return _whole_ms(seconds)
+
+
+@contextmanager
+def held_by_python(text: str) -> Iterator[None]:
+    """Refuse durations and times that the parser reads, and that cannot be had from it: they are far out of range."""
+    try:
+        yield
+    except TidelakeError:
+        raise
+    except (OverflowError, ValueError) as error:
+        raise QueryError(f"a duration or a time is out of range: {error}", kind="out_of_range") from error
+    except BaseException as error:  # a panic of the parser, for a time before 1970
+        if type(error).__name__ != "PanicException":
+            raise
+        raise error_at(
+            text, max(text.find("@"), 0), "timestamp out of bounds for @ modifier", kind="out_of_range"
+        ) from None
 
 
 def conditions_of(selector: promql_parser.VectorSelector) -> tuple[Conditions, ...]:
@@ -84,6 +106,13 @@ def conditions_of(selector: promql_parser.VectorSelector) -> tuple[Conditions, .
 
 def _condition(matcher: promql_parser.Matcher) -> Condition:
     return Condition(matcher.name, _SIGNS[str(matcher.op)], matcher.value)
+
+
+def _whole_ms(seconds: float) -> int:
+    """Return a number of seconds in milliseconds; NaN and what is longer than any time are no durations."""
+    if not abs(seconds) <= LONGEST_MS / 1000:
+        raise InvalidInputError("a duration is out of range", got=str(seconds)[:40], kind="bad_duration")
+    return round(seconds * 1000)
 
 
 def _depth(text: str) -> int:
@@ -105,7 +134,7 @@ def _place(text: str, message: str) -> int:
         closed = text[:end] + "".join(_CLOSING[bracket] for _, bracket in reversed(_open(text[:end])))
         try:
             promql_parser.parse(closed)
-        except ValueError:
+        except (ValueError, OverflowError):
             continue
         rest = text[end:]
         return end + len(rest) - len(rest.lstrip())

@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelake.dynamic import decode
+from tidelake.errors import QueryError
 from tidelake.handle.table_handle import TableHandle
 from tidelake.model.predicate import (
     DynamicPathEquals,
@@ -46,6 +47,7 @@ from tidelake.scan.extents import scan_shown
 MS_NS = 1_000_000
 ROW_BYTES = 64  # of a sample while samples are sorted
 NUMBERED = 1 << 24  # combinations of label columns that are counted in a table
+MOST_CONDITIONS = 2_000  # on labels, of selectors that are asked at once; planning compares them with each other
 TOGETHER_ROWS = 1 << 19  # whose labels are looked at together
 _PLAIN_WORDS = re.compile(r"[\w:./ -]*(?:\|[\w:./ -]*)*")  # alternatives without any sign of a pattern
 
@@ -237,6 +239,10 @@ class Source:
         times: list[Predicate] = [
             TimeRange(self.columns.time, low * MS_NS, (high + 1) * MS_NS) for low, high in _merged(intervals)
         ]
+        if (conditions := sum(map(len, alternatives))) > MOST_CONDITIONS:
+            raise QueryError(
+                "the query has too many conditions", kind="too_many", conditions=conditions, limit=MOST_CONDITIONS
+            )
         asked = [[part for each in several if (part := self._pushed(each)) is not None] for several in alternatives]
         parts: list[Predicate] = [reduce(or_, times)]
         if all(asked):

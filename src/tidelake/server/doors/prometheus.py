@@ -9,8 +9,10 @@ last day. It does not write: see ``protocols.remote_write``.
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -25,7 +27,7 @@ from tidelake.query.parameters import literal
 from tidelake.query.promql.asking import ask
 from tidelake.query.promql.labels import NAME
 from tidelake.query.promql.listing import Listing
-from tidelake.query.promql.reading import parse
+from tidelake.query.promql.reading import duration_ms, parse
 from tidelake.server.call import JSON, Answer, Call
 from tidelake.server.doors.base import Asked, Door
 from tidelake.server.doors.remote_read import read_queries, written_results
@@ -45,6 +47,7 @@ NONE: dict[str, Any] = {
     "config": {"yaml": ""},
     "runtimeinfo": {},
 }
+_ESCAPED = re.compile(r"__|_([0-9a-fA-F]{1,8})_")
 VERSION = {"version": "3.0.0", "application": "tidelake", "revision": "", "branch": "", "goVersion": ""}
 
 
@@ -92,7 +95,7 @@ async def answer_labels(asked: Asked) -> Answer:
 
 async def answer_values(asked: Asked) -> Answer:
     """Answer with the values of a label."""
-    name, selectors, limit = asked.call.path["name"], _selectors(asked), _limit(asked)
+    name, selectors, limit = _unescaped(asked.call.path["name"]), _selectors(asked), _limit(asked)
 
     def look(listing: Listing) -> list[str]:
         known = listing.metric_names() if name == NAME and not selectors else None
@@ -135,7 +138,8 @@ async def answer_read(asked: Asked) -> Answer:
 
 async def answer_metadata(asked: Asked) -> Answer:
     """Answer with what is told of metrics."""
-    wanted = _told(asked).get("metric")
+    wanted, metrics = _told(asked).get("metric"), _limit(asked)
+    most = _number(asked, "limit_per_metric") or MOST_SERIES
     where = f"where name = {literal(wanted)}" if wanted else ""
     text = f"select distinct name, kind, help, unit from {METADATA} {where} order by name limit 100000"
     try:
@@ -145,8 +149,14 @@ async def answer_metadata(asked: Asked) -> Answer:
     found: dict[str, list[dict[str, str]]] = {}
     for row in rows:
         told = {"type": row["kind"] or "unknown", "help": row["help"] or "", "unit": row["unit"] or ""}
-        found.setdefault(row["name"], []).append(told)
-    return _success(found)
+        if row["name"] in found or len(found) < metrics:
+            found.setdefault(row["name"], []).append(told)
+    return _success({name: several[:most] for name, several in found.items()})
+
+
+async def answer_health(asked: Asked) -> Answer:
+    """Say that the server is there, as Prometheus does."""
+    return Answer(200, b"Prometheus Server is Healthy.\n", "text/plain")
 
 
 async def answer_build(asked: Asked) -> Answer:
@@ -156,21 +166,38 @@ async def answer_build(asked: Asked) -> Answer:
 
 def refuse(call: Call, failure: Failure) -> Answer:
     """Tell a failure as Prometheus does."""
-    kinds = {401: "unauthorized", 403: "forbidden", 404: "not_found", 500: "internal", 503: "unavailable"}
+    kinds = {401: "unauthorized", 403: "forbidden", 404: "not_found"}
+    kinds |= {500: "internal", 503: "unavailable", 504: "timeout"}
     told = {"status": "error", "errorType": kinds.get(failure.status, "bad_data"), "error": failure.message}
     return Answer(failure.status, orjson.dumps(told), JSON, failure.headers)
 
 
 def _asked(asked: Asked, told: dict[str, str], when: dict[str, Any], budget: Budget, table: str) -> bytes:
-    return ask(asked.lake, _text(told), table=table, budget=budget, user=asked.user, **when).to_json()
+    """Return an answer as the API has it, but for its beginning."""
+    if "timeout" in told:
+        seconds = _positive_ms(told, "timeout") / 1000
+        budget = replace(budget, seconds=min(seconds, budget.seconds))
+    if "lookback_delta" in told:
+        when = {**when, "lookback": _positive_ms(told, "lookback_delta") / 1000}
+    text = _text(told)
+    answer = ask(asked.lake, text, table=table, budget=budget, user=asked.user, **when).limited(_limit(asked))
+    warnings = b',"warnings":' + orjson.dumps(answer.warnings) if answer.warnings else b""
+    return b"".join((b'{"status":"success","data":', answer.to_json(), warnings, b"}"))
+
+
+def _positive_ms(told: dict[str, str], name: str) -> int:
+    found = duration_ms(told[name])
+    if found <= 0:
+        raise InvalidInputError(f"{name} is longer than nothing", got=told[name][:40], kind="bad_data")
+    return found
 
 
 async def _answered(asked: Asked, told: dict[str, str], make: Callable[[Budget, str], bytes], empty: str) -> Answer:
     try:
-        data = await _worked(asked, told, make)
+        body = await _worked(asked, told, make)
     except NotFoundError:  # nothing was written yet, which is no mistake of who asks
-        data = b'{"resultType":"%s","result":[]}' % empty.encode()
-    return Answer(200, b'{"status":"success","data":%s}' % data, JSON)
+        body = b'{"status":"success","data":{"resultType":"%s","result":[]}}' % empty.encode()
+    return Answer(200, body, JSON)
 
 
 async def _worked(asked: Asked, told: dict[str, str], make: Callable[[Budget, str], Any]) -> Any:
@@ -195,15 +222,29 @@ async def _looked(asked: Asked, look: Callable[[Listing], Any]) -> Any:
         return []
 
 
+def _unescaped(name: str) -> str:
+    """Return the name of a label that Prometheus' clients write in an address as ``U__http_2e_method``."""
+    if not name.startswith("U__"):
+        return name
+    try:
+        return _ESCAPED.sub(lambda found: "_" if found[0] == "__" else chr(int(found[1], 16)), name[3:])
+    except (ValueError, OverflowError):
+        return name
+
+
 def _selectors(asked: Asked) -> list[str]:
     return [value for name, value in asked.pairs if name == "match[]"]
 
 
 def _limit(asked: Asked) -> int:
-    told = _told(asked).get("limit", "0")
-    if not told.isdigit() or len(told) > 9:
-        raise InvalidInputError("limit is a number", got=told[:40], kind="bad_data")
-    return int(told) or MOST_SERIES
+    return _number(asked, "limit") or MOST_SERIES
+
+
+def _number(asked: Asked, name: str) -> int:
+    told = _told(asked).get(name, "0")
+    if not re.fullmatch(r"[0-9]{1,9}", told):
+        raise InvalidInputError(f"{name} is a number", got=told[:40], kind="bad_data")
+    return int(told)
 
 
 def _told(asked: Asked) -> dict[str, str]:
@@ -252,6 +293,7 @@ def _success(data: Any) -> Answer:
 
 
 _BOTH = ("GET", "POST")
+_LOOKED_AT = ("GET", "HEAD")
 _STATUS = ("flags", "config", "runtimeinfo")
 
 DOORS = (
@@ -262,6 +304,7 @@ DOORS = (
     Door("/api/v1/label/{name}/values", answer_values, ("GET",), refuse=refuse, is_long=True),
     Door("/api/v1/metadata", answer_metadata, ("GET",), refuse=refuse),
     Door("/api/v1/status/buildinfo", answer_build, ("GET",), refuse=refuse),
+    *(Door(f"/-/{name}", answer_health, _LOOKED_AT, role="", refuse=refuse) for name in ("healthy", "ready")),
     Door("/api/v1/format_query", answer_format, _BOTH, refuse=refuse),
     Door("/api/v1/read", answer_read, ("POST",), refuse=refuse, encoding="snappy", is_long=True),
     *(Door(f"/api/v1/{name}", answer_nothing, ("GET",), refuse=refuse) for name in ("rules", "alerts", "targets")),

@@ -52,7 +52,9 @@ METHOD = (
     f"HTTP: {CLIENTS} clients in a process of their own, each with a connection of its own, ask four small questions "
     "about 10,000 rows in turn for ten seconds: of a server that keeps no answers, as one process (the default) and by "
     "--processes 2; of one process that keeps them; and of it, texts that nobody asked before.",
-    "PromQL: a rate over 1,000 series and six hours by HTTP, both ours and Prometheus.",
+    "PromQL: a rate over 1,000 series and six hours by HTTP, ours and Prometheus in turn, of a text that was asked "
+    "before and of one that never was. No answers are kept; ours keeps columns of blocks that it decoded, with their "
+    "labels numbered, and Prometheus its index.",
 )
 
 
@@ -250,26 +252,32 @@ def _is_whole(head: bytes, body: bytes) -> bool:
 
 
 def _ranged(folder: Path, rows: int, rounds: int, seconds: dict[str, tuple[float, ...]]) -> list[Ratio]:
-    """Measure a range query by HTTP, of both."""
+    """Measure a range query by HTTP, of both in turn: as a text that was asked before, and as one that never was."""
     text = promql.QUESTIONS["rate"]
-    asks: dict[str, Callable[[], bytes]] = {}
+    asks: dict[str, Callable[[str], bytes]] = {}
     with promql.contenders(folder / "promql", rows) as (place, theirs), serving(place) as served:
-        asks["query_range"] = partial(promql.asked, served.url.removeprefix("http://"), text)
+        asks["query_range"] = partial(promql.asked, served.url.removeprefix("http://"))
         if theirs is not None:
-            asks["query_range of Prometheus"] = partial(theirs, text)
-        for name, ask in asks.items():
-            for _ in range(2):
-                ask()
-            seconds[name] = tuple(_timed(ask) for _ in range(rounds))
+            asks["query_range of Prometheus"] = theirs
+        for ask in (*asks.values(), *asks.values()):
+            ask(text)
+        for at in range(rounds):
+            for name, ask in asks.items():
+                for kind, asked in ((name, text), (f"new {name}", f"{text} # {at}")):
+                    seconds[kind] = (*seconds.get(kind, ()), _timed(ask, asked))
     if theirs is None:
         return []
-    ours, peer = (median(seconds[name]) for name in asks)
-    return [Ratio("query_range of a rate against Prometheus", ours, peer, "s", 1.0)]
+    ours, peer = asks
+    return [
+        Ratio(f"{kind}query_range of a rate against Prometheus", median(seconds[f"{kind}{ours}"]),
+              median(seconds[f"{kind}{peer}"]), "s", 1.0)
+        for kind in ("", "new ")
+    ]  # fmt: skip
 
 
-def _timed(ask: Callable[[], bytes]) -> float:
+def _timed(ask: Callable[[str], bytes], text: str) -> float:
     began_s = time.perf_counter()
-    ask()
+    ask(text)
     return time.perf_counter() - began_s
 
 

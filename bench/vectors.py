@@ -185,6 +185,7 @@ def _tidelake(vectors: Floats, queries: Floats, folder: Path) -> dict[str, Any]:
     step = -(-len(vectors) // EXTENTS)
     for first in range(0, len(vectors), step):
         table.append(_rows(vectors[first : first + step], first))
+        table.flush()  # of few rows, too: an index is of extents
     began = time.perf_counter()
     table.create_index("v", metric="cosine")
     build = time.perf_counter() - began

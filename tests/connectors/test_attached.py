@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Literal
+
 import pytest
 from psycopg import sql
 
@@ -13,6 +15,10 @@ from tidelake.connectors.postgres.types import PgType
 from tidelake.model.predicate import And, Equals, InSet, IsNull, Not, Or, Predicate, Range, StringHas
 from tidelake.pruning.plan import ScanPlan
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ENGINES: tuple[Literal["local", "spark"], ...] = ("local", "spark")
 ORDERS = (
     "CREATE TABLE orders (id int PRIMARY KEY, status text, amount numeric(10,2), at timestamptz, tags text[], r real, "
     "net inet)",
@@ -42,6 +48,8 @@ def test_queries_read_a_source_in_place_and_join_it_with_the_lake(shop: Shop) ->
         "SELECT count(*) AS n FROM live('crm.orders') WHERE status LIKE '%pen'": [{"n": 30}],
     }.items():
         assert shop.lake.sql(text).to_arrow().to_pylist() == expected, text
+    told = shop.lake.sql("SELECT id FROM crm.orders WHERE id < 10").explain()
+    assert """at the source: SELECT "id" FROM "public"."orders" WHERE""" in told
     kql = "crm.orders | where status == 'Open' and amount > 100 | summarize n = count()"
     assert shop.lake.kql(kql).to_arrow().to_pylist() == [{"n": 8}]
     shop("UPDATE orders SET status = 'gone'")
@@ -90,6 +98,34 @@ def test_nothing_but_what_was_attached_is_reached(shop: Shop) -> None:
     assert len(shop.rows("orders")) == 90
     with pytest.raises(tidelake.InvalidInputError, match="no such table"):
         shop.lake.attach("other", shop.url, ["public.nothing"])
+    with pytest.raises(tidelake.InvalidInputError, match=r"did you mean 'public\.orders'"):
+        shop.lake.attach("other", shop.url, ["public.order"])
+
+
+def test_spark_is_handed_what_the_source_has_to_the_digit(spark: SparkSession, shop: Shop) -> None:
+    """Spark's own JDBC reader gives other values for each of these, or an error; see design note 0022."""
+    shop(
+        *ORDERS,
+        "CREATE TABLE odd (id int PRIMARY KEY, at timestamptz, n numeric, r real)",
+        "INSERT INTO odd VALUES (1, 'infinity', 1.123456789012345678901234567, 0.1), (2, '2026-01-01', 1e30, 1)",
+    )
+    shop.lake.attach("crm", shop.url)
+    shop.lake.create_table("names", {"ts": "timestamp", "id": "long", "name": "string"})
+    shop.lake.table("names").append([{"ts": "2026-01-01T00:00:00Z", "id": 3, "name": "three"}])
+    for text, expected in {
+        "SELECT id, n, r, at IS NULL AS x FROM crm.odd ORDER BY id": [
+            {"id": 1, "n": "1.123456789012345678901234567", "r": 0.1, "x": True},
+            {"id": 2, "n": "1000000000000000000000000000000", "r": 1.0, "x": False},
+        ],
+        "SELECT n.name, o.tags FROM names n JOIN crm.orders o ON n.id = o.id WHERE o.status = 'Open'": [
+            {"name": "three", "tags": '["t3"]'}
+        ],
+    }.items():
+        for engine in ENGINES:
+            assert shop.lake.sql(text, engine=engine).to_arrow().to_pylist() == expected, (engine, text)
+    told = shop.lake.sql("SELECT count(*) AS n FROM crm.orders WHERE status = 'Open'", engine="spark")
+    assert told.to_arrow().to_pylist() == [{"n": 30}]
+    assert """at the source: SELECT "status" FROM "public"."orders" WHERE""" in told.explain()
 
 
 def test_columns_conditions_and_limits_are_asked_of_the_source(shop: Shop) -> None:

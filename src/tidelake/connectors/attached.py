@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from tidelake.catalog.protocol import new_id, parse_table_name
 from tidelake.connectors import registry
+from tidelake.connectors.checking import no_source_table
 from tidelake.connectors.definition import SourceDefinition, kind_of, target_tables
 from tidelake.connectors.in_place import Reader
 from tidelake.errors import InvalidInputError, NotFoundError, not_installed
@@ -49,7 +50,7 @@ def attach(
     asked = there if tables is None else [tables] if isinstance(tables, str) else list(tables)
     for each in asked:
         if each not in there:
-            raise InvalidInputError("the source has no such table", table=each, kind="no_source_table")
+            raise no_source_table(each, there)
     targets = target_tables(tables if isinstance(tables, Mapping) else asked, name)
     if probe.name in registry.names(lake.store):
         return registry.change(lake.store, probe.name, lambda held: replace(held, url=url, tables=targets))

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from tidelake.connectors.definition import SYSTEM_COLUMNS, SourceDefinition
 from tidelake.connectors.protocol import SourceTable
 from tidelake.errors import InvalidInputError, NotFoundError
+from tidelake.model.lexer import did_you_mean
 
 RESERVED = ("_overflow", "_seq", "_deleted", *SYSTEM_COLUMNS)
 
@@ -21,14 +22,19 @@ def check_tables(tables: Sequence[str], keys: Mapping[str, Sequence[str]], inste
     """
     for name in tables:
         if name not in keys:
-            alike = [each for each in keys if each.rpartition(".")[2].lower() == name.rpartition(".")[2].lower()]
-            meant = f": is it {alike[0]}?" if alike else ""
-            raise InvalidInputError(f"the source has no such table{meant}", table=name, kind="no_source_table")
+            raise no_source_table(name, keys)
         if not keys[name]:
             raise InvalidInputError(
                 f"the table has no primary key{instead}: rows cannot be told apart. ALTER TABLE … ADD PRIMARY KEY",
                 table=name, kind="no_primary_key",
             )  # fmt: skip
+
+
+def no_source_table(name: str, known: Iterable[str]) -> InvalidInputError:
+    """Return the error of a table that a source has not, with what may be meant."""
+    alike = [each for each in known if each.rpartition(".")[2].lower() == name.rpartition(".")[2].lower()]
+    meant = f": is it {alike[0]}?" if alike else did_you_mean(name, known)
+    return InvalidInputError(f"the source has no such table{meant}", table=name, kind="no_source_table")
 
 
 def check_columns(tables: Iterable[SourceTable]) -> None:

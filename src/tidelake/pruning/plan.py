@@ -90,6 +90,7 @@ class Stage:
     rows: int
     byte_size: int
     blocks: int | None = None
+    is_told: bool = False  # by what has the rows at hand: its name is all that there is to say
 
 
 class Held(Protocol):
@@ -334,7 +335,8 @@ def _heading(plan: ScanPlan) -> list[str]:
 def _funnel(stages: Sequence[Stage]) -> list[str]:
     """One line a stage: a bar for the bytes that are left, then extents, blocks and rows."""
     if not stages[0].extents:
-        return ["  extents           none yet"]
+        told = [f"  {stage.name}" for stage in stages if stage.is_told]
+        return told or ["  extents           none yet"]
     most = max(1, stages[0].byte_size)
     lines = []
     for stage in stages:

@@ -95,7 +95,7 @@ class RowsAtHand(ABC):
         question = question_of(self.name, self.snapshot, columns, where, limit=limit)
         batches, told = self.batches_for(question, where)
         plan = make_plan(self.name, self.snapshot, question, (), batches)
-        return plan if told is None else replace(plan, stages=(*plan.stages, Stage(told, 0, 0, 0)))
+        return plan if told is None else replace(plan, stages=(*plan.stages, Stage(told, 0, 0, 0, is_told=True)))
 
     def plan(
         self: Scannable,

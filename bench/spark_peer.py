@@ -46,7 +46,8 @@ def main(told: dict[str, Any]) -> None:
                 checks[name] = found
     checks["rows in the end"] = spark.sql(f"SELECT count(*), sum(id) FROM {told['table']}").collect()[0][:]
     rounds, busy_rounds = ({name: each[1:] for name, each in every.items()} for every in (seconds, processor))
-    print("found" + json.dumps({"seconds": rounds, "processor": busy_rounds, "checks": checks, "load": load}))
+    measured = {"seconds": rounds, "processor": busy_rounds, "checks": checks, "load": load}
+    print("found" + json.dumps({**measured, "written": told["written"]}))
     spark.stop()
 
 
@@ -64,6 +65,16 @@ def processor_seconds() -> float:
     while more := {child for child, parent in parents.items() if parent in own} - own:
         own |= more
     return sum(ticks.get(each, 0) for each in own) / os.sysconf("SC_CLK_TCK")
+
+
+def stored_bytes(folder: str) -> int:
+    """Add up what a contender keeps in its folder, but for what Spark itself put aside."""
+    total = 0
+    for path, folders, files in os.walk(folder):
+        if path == folder and "spark" in folders:
+            folders.remove("spark")
+        total += sum(os.path.getsize(os.path.join(path, file)) for file in files)
+    return total
 
 
 def _session(told: dict[str, Any]) -> SparkSession:
@@ -96,7 +107,9 @@ def _chores(spark: SparkSession, told: dict[str, Any], round: int) -> dict[str, 
 
     def write() -> None:
         spark.sql(f"DROP TABLE IF EXISTS {table}")
+        before = stored_bytes(told["folder"])  # some formats keep for a while what was dropped
         spark.sql(f"CREATE TABLE {table} {told['using']} AS SELECT * FROM source")
+        told["written"] = stored_bytes(told["folder"]) - before
 
     def scan() -> None:
         spark.table(table).write.format("noop").mode("overwrite").save()

@@ -1,7 +1,6 @@
 package tidelake;
 
 import java.io.Serializable;
-import java.lang.reflect.Field;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.function.Function;
@@ -12,9 +11,16 @@ import org.apache.arrow.vector.TimeStampMicroTZVector;
 import org.apache.arrow.vector.ValueVector;
 import org.apache.arrow.vector.VarCharVector;
 import org.apache.arrow.vector.complex.StructVector;
+import org.apache.spark.JobArtifactSet$;
+import org.apache.spark.JobArtifactState;
 import org.apache.spark.TaskContext;
+import org.apache.spark.api.python.ChainedPythonFunctions;
+import org.apache.spark.api.python.PythonEvalType$;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.sql.catalyst.expressions.NamedExpression$;
+import org.apache.spark.sql.classic.SparkSession$;
+import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.connector.metric.CustomTaskMetric;
 import org.apache.spark.sql.connector.read.Batch;
 import org.apache.spark.sql.connector.read.InputPartition;
@@ -30,8 +36,10 @@ import org.apache.spark.sql.execution.datasources.v2.python.PythonInputPartition
 import org.apache.spark.sql.execution.datasources.v2.python.PythonScan;
 import org.apache.spark.sql.execution.datasources.v2.python.UserDefinedPythonDataSource$;
 import org.apache.spark.sql.execution.datasources.v2.python.UserDefinedPythonDataSource;
+import org.apache.spark.sql.execution.python.ArrowPythonRunner$;
 import org.apache.spark.sql.execution.python.ArrowPythonRunner;
-import org.apache.spark.sql.execution.python.MapInBatchEvaluatorFactory;
+import org.apache.spark.sql.internal.SQLConf;
+import org.apache.spark.sql.sources.Filter;
 import org.apache.spark.sql.types.Metadata;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
@@ -42,6 +50,7 @@ import org.apache.spark.sql.vectorized.ColumnarBatch;
 import org.apache.spark.unsafe.Platform;
 import org.apache.spark.unsafe.types.UTF8String;
 import org.apache.spark.util.AccumulatorV2;
+import scala.Tuple2;
 import scala.collection.Iterator;
 
 /**
@@ -77,18 +86,12 @@ public class ColumnReader implements PartitionReaderFactory, Serializable {
       readsStored = true;
     }
 
-    public Object apply(Object scan) {
-      return new TableScan((PythonScan) scan, readsStored);
-    }
-  }
-
-  static Object field(Object of, Class in, String name) {
-    try {
-      Field field = in.getDeclaredField(name);
-      field.setAccessible(true);
-      return field.get(of);
-    } catch (Exception error) {
-      throw new RuntimeException(error);
+    /** Takes what Spark makes such a scan of: the source, its name, columns, options and the filters that it took. */
+    public Object apply(Object given) {
+      Object[] parts = (Object[]) given;
+      return new TableScan(
+          (PythonDataSourceV2) parts[0], (String) parts[1], (StructType) parts[2], (CaseInsensitiveStringMap) parts[3],
+          (Filter[]) parts[4], readsStored);
     }
   }
 
@@ -107,26 +110,28 @@ public class ColumnReader implements PartitionReaderFactory, Serializable {
   }
 
   PartitionReader ofPython(InputPartition partition) {
-    MapInBatchEvaluatorFactory made = source.createMapInBatchEvaluatorFactory(
-        function, "read_from_data_source", UserDefinedPythonDataSource$.MODULE$.readInputSchema(), schema,
-        PythonCustomMetric$.MODULE$.pythonMetrics(), artifacts, session);
+    SQLConf conf = SQLConf.get();
+    scala.collection.immutable.Map metrics = PythonCustomMetric$.MODULE$.pythonMetrics();
     StructType input = new StructType(new StructField[] {
         new StructField(
-            "struct", made.org$apache$spark$sql$execution$python$MapInBatchEvaluatorFactory$$inputSchema, true,
-            Metadata.empty())});
+            "struct", UserDefinedPythonDataSource$.MODULE$.readInputSchema(), true, Metadata.empty())});
+    List functions = new ArrayList();
+    functions.add(source.createPythonFunction(function));
+    List chained = new ArrayList();
+    chained.add(new Tuple2(
+        new ChainedPythonFunctions(seq(functions)), Long.valueOf(NamedExpression$.MODULE$.newExprId().id())));
     ArrowPythonRunner runner = new ArrowPythonRunner(
-        made.org$apache$spark$sql$execution$python$MapInBatchEvaluatorFactory$$chainedFunc,
-        made.org$apache$spark$sql$execution$python$MapInBatchEvaluatorFactory$$pythonEvalType,
-        new int[][] {{0}},
-        input,
-        made.org$apache$spark$sql$execution$python$MapInBatchEvaluatorFactory$$sessionLocalTimeZone,
-        made.org$apache$spark$sql$execution$python$MapInBatchEvaluatorFactory$$largeVarTypes,
-        made.org$apache$spark$sql$execution$python$MapInBatchEvaluatorFactory$$pythonRunnerConf,
-        made.pythonMetrics(), artifacts, session);
+        seq(chained), PythonEvalType$.MODULE$.SQL_MAP_ARROW_ITER_UDF(), new int[][] {{0}}, input,
+        conf.sessionLocalTimeZone(), conf.arrowUseLargeVarTypes(),
+        ArrowPythonRunner$.MODULE$.getPythonRunnerConfMap(conf), metrics, artifacts, session);
     InternalRow split = new GenericInternalRow(new Object[] {((PythonInputPartition) partition).pickedPartition()});
     InternalRow wrapped = new GenericInternalRow(new Object[] {split});
     TaskContext context = TaskContext.get();
-    return new Columns(runner.compute(once(once(wrapped)), context.partitionId(), context), source, made);
+    return new Columns(runner.compute(once(once(wrapped)), context.partitionId(), context), source, metrics);
+  }
+
+  static scala.collection.immutable.Seq seq(List list) {
+    return scala.jdk.javaapi.CollectionConverters.asScala(list).toList();
   }
 
   static Iterator once(Object value) {
@@ -206,13 +211,13 @@ public class ColumnReader implements PartitionReaderFactory, Serializable {
   public static class Columns implements PartitionReader {
     private final Iterator batches;
     private final UserDefinedPythonDataSource source;
-    private final MapInBatchEvaluatorFactory made;
+    private final scala.collection.immutable.Map measured;
     private ColumnarBatch current;
 
-    Columns(Iterator batches, UserDefinedPythonDataSource source, MapInBatchEvaluatorFactory made) {
+    Columns(Iterator batches, UserDefinedPythonDataSource source, scala.collection.immutable.Map measured) {
       this.batches = batches;
       this.source = source;
-      this.made = made;
+      this.measured = measured;
     }
 
     public boolean next() {
@@ -235,7 +240,7 @@ public class ColumnReader implements PartitionReaderFactory, Serializable {
 
     public CustomTaskMetric[] currentMetricsValues() {
       java.util.Map values = new java.util.HashMap();
-      java.util.Map metrics = scala.jdk.javaapi.CollectionConverters.asJava(made.pythonMetrics());
+      java.util.Map metrics = scala.jdk.javaapi.CollectionConverters.asJava(measured);
       Object[] names = metrics.keySet().toArray();
       for (int i = 0; i < names.length; i++) {
         values.put(names[i], ((AccumulatorV2) metrics.get(names[i])).value());
@@ -341,19 +346,21 @@ class Stored implements PartitionReader {
 
 /** A scan with a plan of its own, whose tasks hand over columns. */
 class TableScan extends PythonScan {
+  private final PythonDataSourceV2 source;
+  private final String name;
+  private final StructType schema;
+  private final CaseInsensitiveStringMap given;
   private final boolean readsStored;
 
-  TableScan(PythonScan scan, boolean readsStored) {
-    super(
-        (PythonDataSourceV2) ColumnReader.field(scan, PythonScan.class, "ds"), (String) ColumnReader.field(scan, PythonScan.class, "shortName"),
-        (StructType) ColumnReader.field(scan, PythonScan.class, "outputSchema"),
-        (CaseInsensitiveStringMap) ColumnReader.field(scan, PythonScan.class, "options"),
-        (org.apache.spark.sql.sources.Filter[]) ColumnReader.field(scan, PythonScan.class, "supportedFilters"));
+  TableScan(
+      PythonDataSourceV2 source, String name, StructType schema, CaseInsensitiveStringMap given, Filter[] filters,
+      boolean readsStored) {
+    super(source, name, schema, given, filters);
+    this.source = source;
+    this.name = name;
+    this.schema = schema;
+    this.given = given;
     this.readsStored = readsStored;
-  }
-
-  Object held(String name) {
-    return ColumnReader.field(this, PythonScan.class, name);
   }
 
   public Scan$ColumnarSupportMode columnarSupportMode() {
@@ -361,9 +368,7 @@ class TableScan extends PythonScan {
   }
 
   public Batch toBatch() {
-    return new TableBatch(
-        (PythonDataSourceV2) held("ds"), (String) held("shortName"), (StructType) held("outputSchema"),
-        (CaseInsensitiveStringMap) held("options"), readsStored);
+    return new TableBatch(source, name, schema, given, readsStored);
   }
 }
 
@@ -373,6 +378,8 @@ class TableBatch extends PythonBatch {
   private final StructType schema;
   private final CaseInsensitiveStringMap options;
   private final boolean readsStored;
+  private final scala.Option artifacts;
+  private final scala.Option session;
 
   TableBatch(
       PythonDataSourceV2 source, String name, StructType schema, CaseInsensitiveStringMap options,
@@ -383,13 +390,28 @@ class TableBatch extends PythonBatch {
     this.name = name;
     this.schema = schema;
     this.options = options;
+    this.artifacts = artifacts();
+    this.session = session();
   }
 
   public PartitionReaderFactory createReaderFactory() {
     PythonDataSourceReadInfo info = source.getOrCreateReadInfo(name, options, schema, false);
-    return new ColumnReader(
-        source.source(), info.func(), schema,
-        (scala.Option) ColumnReader.field(this, PythonBatch.class, "jobArtifactUUID"),
-        (scala.Option) ColumnReader.field(this, PythonBatch.class, "sessionUUID"), readsStored);
+    return new ColumnReader(source.source(), info.func(), schema, artifacts, session, readsStored);
   }
+
+  /** Which files and packages of a session tasks have, as Spark's own batch finds it where it is made. */
+  static scala.Option artifacts() {
+    scala.Option state = JobArtifactSet$.MODULE$.getCurrentJobArtifactState();
+    return state.isEmpty() ? state : scala.Option.apply(((JobArtifactState) state.get()).uuid());
+  }
+
+  /** The session that wants the log of its workers; none where no session does. */
+  static scala.Option session() {
+    scala.Option active = SparkSession$.MODULE$.getActiveSession();
+    boolean isLogged = !active.isEmpty()
+        && ((SparkSession) active.get()).sessionState().conf().getConfString(LOGGED, "false").equals("true");
+    return isLogged ? scala.Option.apply(((SparkSession) active.get()).sessionUUID()) : scala.Option.empty();
+  }
+
+  static final String LOGGED = "spark.sql.pyspark.worker.logging.enabled";
 }

@@ -42,6 +42,7 @@ import org.apache.spark.sql.connector.write.Write;
 import org.apache.spark.sql.connector.write.WriteBuilder;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
 import org.apache.spark.sql.internal.connector.SupportsStreamingUpdateAsAppend;
+import org.apache.spark.sql.sources.Filter;
 import org.apache.spark.sql.types.BooleanType;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
@@ -177,12 +178,20 @@ public class LakeTable implements SupportsRead, SupportsWrite, SupportsDeleteV2 
 
   /** Spark's own table of a Python source, made for one scan or one write. */
   Table source(StructType columns) {
+    return source(python(), columns);
+  }
+
+  static Table source(PythonDataSourceV2 python, StructType columns) {
+    return ((TableProvider) python).getTable(columns, new Transform[0], new HashMap());
+  }
+
+  PythonDataSourceV2 python() {
     if (Door.answers == null) {
       Door.companion().apply("register", door.ask("source", new HashMap()));
     }
     PythonDataSourceV2 source = new PythonDataSourceV2();
     source.setShortName(SOURCE);
-    return ((TableProvider) source).getTable(columns, new Transform[0], new HashMap());
+    return source;
   }
 
   /** A table that gets its name when its rows are in. */
@@ -349,9 +358,12 @@ class LakeScan implements SupportsReportStatistics {
   }
 
   Scan made(Map options) {
-    Scan scan = source(options);
+    PythonDataSourceV2 python = table.python();
+    CaseInsensitiveStringMap own = new CaseInsensitiveStringMap(options);
+    Scan scan = ((SupportsRead) LakeTable.source(python, columns)).newScanBuilder(own).build();
     try {
-      return Door.columns == null ? scan : (Scan) Door.columns.apply(scan);
+      Object[] parts = new Object[] {python, LakeTable.SOURCE, columns, own, new Filter[0]};
+      return Door.columns == null ? scan : (Scan) Door.columns.apply(parts);
     } catch (Throwable error) {
       Door.columns = null;  // rows come one by one: slower, and just as right
       return scan;

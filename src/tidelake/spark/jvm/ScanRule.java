@@ -1,10 +1,11 @@
 package tidelake;
 
-import java.lang.reflect.Field;
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.UUID;
 import java.util.WeakHashMap;
 import java.util.function.BiFunction;
@@ -55,6 +56,7 @@ public class ScanRule extends Rule {
   static final List TIMES =
       java.util.Arrays.asList(new String[] {"asof", "timestampasof", "versionasof", "snapshot"});
   static final WeakHashMap QUERIES = new WeakHashMap();
+  static final Map PLANNED = Collections.synchronizedMap(new WeakHashMap());  // scans that have a plan of their own
   private boolean hasWarned = false;
   private BiFunction pins = null;
   private Function columns = null;
@@ -62,20 +64,6 @@ public class ScanRule extends Rule {
   /** Takes what makes a scan's tasks hand over columns, where this Spark can have it. */
   public void setColumns(Function given) {
     columns = given;
-  }
-
-  /** Fails on a Spark whose private parts have other names than this class reads. */
-  public static void selfTest() throws Exception {
-    String[] scan = new String[] {"ds", "shortName", "outputSchema", "options"};
-    for (int i = 0; i < scan.length; i++) {
-      PythonScan.class.getDeclaredField(scan[i]);
-    }
-    String[] write = new String[] {"ds", "shortName", "info", "isTruncate"};
-    for (int i = 0; i < write.length; i++) {
-      PythonWrite.class.getDeclaredField(write[i]);
-    }
-    AppendData.class.getDeclaredField("table");
-    OverwriteByExpression.class.getDeclaredField("table");
   }
 
   /** Takes the function that gives the snapshot to read, of a query's name and a scan's options as JSON. */
@@ -182,20 +170,22 @@ public class ScanRule extends Rule {
       return false;
     }
     Scan scan = ((DataSourceV2ScanRelation) plan).scan();
-    return scan.getClass() == PythonScan.class
-        && NAME.equalsIgnoreCase((String) field(scan, "shortName"))
-        && !((CaseInsensitiveStringMap) field(scan, "options")).containsKey(OWN_PLAN);
+    return scan.getClass() == PythonScan.class && isOurs(((DataSourceV2ScanRelation) plan).relation())
+        && !PLANNED.containsKey(scan);
+  }
+
+  /** Spark's table of a Python source has the name of the source. */
+  static boolean isOurs(DataSourceV2Relation relation) {
+    return NAME.equalsIgnoreCase(relation.table().name());
   }
 
   LogicalPlan planned(LogicalPlan plan, AttributeSet needed, Expression condition, String query) {
     DataSourceV2ScanRelation relation = (DataSourceV2ScanRelation) plan;
-    String name = (String) field(relation.scan(), "shortName");
-    CaseInsensitiveStringMap given = (CaseInsensitiveStringMap) field(relation.scan(), "options");
-    Map options = placedOptions(given, relation.relation());
+    Map options = placedOptions(relation.relation().options(), relation.relation());
     pin(options, query);
     options.put(OWN_PLAN, "1");
     CaseInsensitiveStringMap own = new CaseInsensitiveStringMap(options);
-    StructType whole = (StructType) field(relation.scan(), "outputSchema");
+    StructType whole = relation.scan().readSchema();
     StructType schema = new StructType();
     List output = new ArrayList();
     List all = scala.jdk.javaapi.CollectionConverters.asJava(relation.output());
@@ -214,8 +204,8 @@ public class ScanRule extends Rule {
       schema = schema.add(whole.apply(least.name()));
     }
     PythonDataSourceV2 source = new PythonDataSourceV2();
-    source.setShortName(name);
-    PythonScanBuilder builder = new PythonScanBuilder(source, name, schema, own);
+    source.setShortName(NAME);
+    PythonScanBuilder builder = new PythonScanBuilder(source, NAME, schema, own);
     Object taking = builder;  // of filters, since Spark 4.1
     if (condition != null && taking instanceof SupportsPushDownFilters) {
       List filters = new ArrayList();
@@ -224,7 +214,10 @@ public class ScanRule extends Rule {
         SQLConf$.MODULE$.withExistingConf(pushing(), new Push((SupportsPushDownFilters) taking, filters));
       }
     }
-    return with(with(relation, relation.scan(), scan(builder)), relation.output(), seq(output));
+    org.apache.spark.sql.sources.Filter[] taken = taking instanceof SupportsPushDownFilters
+        ? ((SupportsPushDownFilters) taking).pushedFilters() : new org.apache.spark.sql.sources.Filter[0];
+    Scan scan = scan(builder, new Object[] {source, NAME, schema, own, taken});
+    return with(with(relation, relation.scan(), scan), relation.output(), seq(output));
   }
 
   /** Spark does not pass the options of a table that SQL created on to its scans and writes; the catalog has them. */
@@ -252,37 +245,40 @@ public class ScanRule extends Rule {
   }
 
   static LogicalPlan placed(AppendData append) {
-    Object table = field(append, "table");
-    PythonWrite owned = placedWrite(append.write(), table);
+    PythonWrite owned = placedWrite(append, append.write(), append.writeOptions(), append.query(), false);
     return owned == null ? append : with(append, append.write(), scala.Option.apply(owned));
   }
 
   static LogicalPlan placed(OverwriteByExpression overwrite) {
-    Object table = field(overwrite, "table");
-    PythonWrite owned = placedWrite(overwrite.write(), table);
+    PythonWrite owned =
+        placedWrite(overwrite, overwrite.write(), overwrite.writeOptions(), overwrite.query(), true);
     return owned == null ? overwrite : with(overwrite, overwrite.write(), scala.Option.apply(owned));
   }
 
-  /** Returns a write of ours with the options of its table, or null if it is not ours or has them. */
-  static PythonWrite placedWrite(scala.Option given, Object table) {
-    if (given.isEmpty() || !(given.get() instanceof PythonWrite) || !(table instanceof DataSourceV2Relation)) {
+  /** Returns a write of ours with the options of its table, which comes first; null if it is not ours or has them. */
+  static PythonWrite placedWrite(
+      LogicalPlan plan, scala.Option write, scala.collection.immutable.Map given, LogicalPlan query,
+      boolean isTruncate) {
+    Object table = plan.productElement(0);
+    if (write.isEmpty() || !(write.get() instanceof PythonWrite) || !(table instanceof DataSourceV2Relation)
+        || !isOurs((DataSourceV2Relation) table)) {
       return null;
     }
-    Object write = given.get();
-    LogicalWriteInfo info = (LogicalWriteInfo) field(write, "info");
-    if (!NAME.equalsIgnoreCase((String) field(write, "shortName")) || info.options().containsKey("table")) {
+    Map told = new HashMap(((DataSourceV2Relation) table).options().asCaseSensitiveMap());
+    told.putAll(scala.jdk.javaapi.CollectionConverters.asJava(given));
+    CaseInsensitiveStringMap options = new CaseInsensitiveStringMap(told);
+    if (options.containsKey("table")) {
       return null;
     }
-    CaseInsensitiveStringMap options =
-        new CaseInsensitiveStringMap(placedOptions(info.options(), (DataSourceV2Relation) table));
+    options = new CaseInsensitiveStringMap(placedOptions(options, (DataSourceV2Relation) table));
     if (!options.containsKey("table")) {
       return null;
     }
     LogicalWriteInfo own = new LogicalWriteInfoImpl(
-        info.queryId(), info.schema(), options, info.rowIdSchema(), info.metadataSchema());
-    return new PythonWrite(
-        (PythonDataSourceV2) field(write, "ds"), (String) field(write, "shortName"), own,
-        ((Boolean) field(write, "isTruncate")).booleanValue());
+        UUID.randomUUID().toString(), query.schema(), options, Optional.empty(), Optional.empty());
+    PythonDataSourceV2 source = new PythonDataSourceV2();
+    source.setShortName(NAME);
+    return new PythonWrite(source, NAME, own, isTruncate);
   }
 
   /** This session's settings with filter pushdown on: for our scans alone, whatever other sources are told. */
@@ -292,9 +288,10 @@ public class ScanRule extends Rule {
     return own;
   }
 
-  Scan scan(PythonScanBuilder builder) {
+  Scan scan(PythonScanBuilder builder, Object[] parts) {
     Scan built = builder.build();
-    return columns == null ? built : (Scan) columns.apply(built);
+    PLANNED.put(built, NAME);
+    return columns == null ? built : (Scan) columns.apply(parts);
   }
 
   /** Says once that this Spark is not as expected; what is returned unchanged is read whole, and Spark filters it. */
@@ -314,20 +311,6 @@ public class ScanRule extends Rule {
     scala.Option filter = DataSourceStrategy$.MODULE$.translateFilter(condition, true);
     if (filter.isDefined()) {
       filters.add(filter.get());
-    }
-  }
-
-  static Object field(Object of, String name) {
-    return field(of, of.getClass(), name);
-  }
-
-  static Object field(Object of, Class in, String name) {
-    try {
-      Field field = in.getDeclaredField(name);
-      field.setAccessible(true);
-      return field.get(of);
-    } catch (Exception error) {
-      throw new RuntimeException(error);
     }
   }
 }

@@ -33,7 +33,6 @@ _SEED = _U(SEED)
 UNSIGNED, NEGATIVE, BYTES, TEXT, ARRAY, MAP, TAG, SIMPLE = range(8)
 FALSE, TRUE, HALF, SINGLE = 20, 21, 25, 26
 DOT = ord(".")
-LONG_COPY = 32  # bytes above which a copy as a whole is faster than byte by byte
 
 # What a leaf's hash says of its kind; extents keep these hashes, so the letters stay for good.
 LEAF_TEXT, LEAF_WHOLE, LEAF_REAL = ord("s"), ord("i"), ord("d")
@@ -56,15 +55,12 @@ def copy(data: Any, starts: Any, lengths: Any, offsets: Any, out: Any) -> None:
     out[np.repeat(offsets[: len(starts)], lengths) + within] = data[np.repeat(starts, lengths) + within]
 
 
-@allocating
+@compiled
 def _copy(data: Any, starts: Any, lengths: Any, offsets: Any, out: Any) -> None:
     for row in range(len(starts)):
-        at, start, length = offsets[row], starts[row], lengths[row]
-        if length > LONG_COPY:
-            out[at : at + length] = data[start : start + length]
-        else:
-            for i in range(length):
-                out[at + i] = data[start + i]
+        at, start = offsets[row], starts[row]
+        for i in range(lengths[row]):
+            out[_U(at + i)] = data[_U(start + i)]  # unsigned: no place is asked whether it counts from the end
 
 
 @compiled

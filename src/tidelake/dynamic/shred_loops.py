@@ -15,7 +15,6 @@ import numpy as np
 from tidelake.dynamic.cbor_loops import (
     FALSE,
     HALF,
-    LONG_COPY,
     MAP,
     NEGATIVE,
     SIMPLE,
@@ -27,7 +26,7 @@ from tidelake.dynamic.cbor_loops import (
     skip,
 )
 from tidelake.dynamic.shredding import BAG, BOOL, EMPTY, INT, KINDS, NULL, OTHER, REAL, TEXT_LEAF
-from tidelake.runtime.compiling import allocating, inlined
+from tidelake.runtime.compiling import allocating, compiled, inlined
 
 MAX_DEPTH = 64  # of maps that are taken apart
 MAX_CHILDREN = 1024  # keys that a map may have in all rows together: one with more is a bag, and stays whole
@@ -342,7 +341,7 @@ def templates(
     return at
 
 
-@allocating
+@compiled
 def assemble(
     row_shapes: Any, shape_offsets: Any, shape_leaves: Any, leaf_kinds: Any, literal_offsets: Any, literals: Any,
     cursors: Any, numbers: Any, text_offsets: Any, texts: Any, out: Any, out_offsets: Any,
@@ -354,7 +353,7 @@ def assemble(
         for i in range(shape_offsets[shape], shape_offsets[shape + 1]):
             first, size = literal_offsets[i], literal_offsets[i + 1] - literal_offsets[i]
             for j in range(size):
-                out[at + j] = literals[first + j]
+                out[_U(at + j)] = literals[_U(first + j)]
             at += size
             leaf = shape_leaves[i]
             kind = leaf_kinds[leaf]
@@ -367,11 +366,8 @@ def assemble(
                 if kind == TEXT_LEAF:
                     at = _put_head(out, at, TEXT, _U(size))
                 begin = np.int64(text_offsets[place])
-                if size > LONG_COPY:
-                    out[at : at + size] = texts[begin : begin + size]
-                else:
-                    for j in range(size):
-                        out[at + j] = texts[begin + j]
+                for j in range(size):
+                    out[_U(at + j)] = texts[_U(begin + j)]
                 at += size
             elif kind == INT:
                 number = numbers[place]

@@ -28,11 +28,11 @@ import pyarrow.parquet as pq
 
 import tidelake
 from bench import promql
+from bench.compiling import compile_loops
 from bench.data import ROWS
 from bench.report import Ratio, Report
 from tests.support.servers import free_ports
 from tests.support.serving import Served, serving
-from tidelake.runtime.readiness import PARTS
 from tidelake.server.flight_words import message, wrapped
 
 STREAMED = 10_000_000  # rows
@@ -60,7 +60,7 @@ METHOD = (
 
 def run(folder: Path, *, rows: int = ROWS, rounds: int = 5) -> Report:
     """Measure all doors."""
-    _compile()
+    compile_loops()
     count = STREAMED * rows // ROWS
     with tidelake.connect(folder / "lake", upkeep=False) as lake:
         _fill(lake, folder, count)
@@ -89,13 +89,6 @@ def run(folder: Path, *, rows: int = ROWS, rounds: int = 5) -> Report:
     ratios += _ranged(folder, rows, rounds, seconds)
     workload = f"{count:,} rows by Flight; {CLIENTS} clients of small questions; PromQL over HTTP"
     return Report("doors", workload, tuple(ratios), seconds, {}, METHOD, rates)
-
-
-def _compile() -> None:
-    """Have all loops compiled before anything is measured: a server would have it done beside its first questions."""
-    subprocess.run([sys.executable, "-m", "tidelake.server.wire.warming"], check=True)
-    for part in PARTS:
-        subprocess.run([sys.executable, "-m", "tidelake.cli.warm_up", part], check=True)
 
 
 def _fill(lake: tidelake.Lake, folder: Path, count: int) -> None:

@@ -29,13 +29,13 @@ from urllib.parse import urlsplit
 import cramjam
 
 import tidelake
+from bench.compiling import compile_loops
 from bench.data import ROWS
 from bench.report import Ratio, Report
 from tests.support import outside
 from tests.support.servers import free_ports
 from tests.support.serving import serving
 from tests.support.telemetry import logs_request
-from tidelake.runtime.readiness import has_loops
 
 GZIP_LEVEL = 6
 SECONDS, WARM_S = 8.0, 3.0
@@ -140,7 +140,7 @@ def run(folder: Path, *, rows: int = ROWS, rounds: int = 5) -> Report:
     """Measure the server and its peers; with few rows, for a moment each."""
     seconds = SECONDS if rows >= ROWS // 10 else 3.0
     outside.collector(), outside.victoria_metrics()  # are installed before anything is measured
-    compile_all()
+    compile_loops()
     by_name = {work.name: work for work in WORKLOADS}
     found: dict[str, dict[str, Any]] = {}
     for work in WORKLOADS:
@@ -153,13 +153,6 @@ def run(folder: Path, *, rows: int = ROWS, rounds: int = 5) -> Report:
         found["victoria metrics"] = send(url, by_name["remote_write"], folder / "remote_write.bodies", seconds)
     inserted = _chdb(folder, pickle.loads((folder / "ndjson.bodies").read_bytes()), seconds)
     return _report(found, inserted)
-
-
-def compile_all() -> None:
-    """Have all loops on the disk, as they are wherever a server ran before: compiling is not what is measured."""
-    subprocess.run([sys.executable, "-m", "tidelake.server.wire.warming"], check=True)
-    while not has_loops():
-        time.sleep(0.2)
 
 
 def _report(found: dict[str, dict[str, Any]], inserted: float) -> Report:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import orjson
 import pyarrow.compute as pc
+import pytest
 from click.testing import CliRunner
 
 from bench import contention, coverage, extents, promql, tables, trickle
@@ -38,6 +39,7 @@ def test_extents_are_measured_and_written_down(tmp_path: Path) -> None:
         assert not re.search(r"/(home|root|tmp|work)/", text)
 
 
+@pytest.mark.torture
 def test_coverage_is_measured_beside_its_peer(tmp_path: Path) -> None:
     report = coverage.run(tmp_path, rows=30_000, rounds=1)
     assert {len(rounds) for rounds in report.seconds.values()} == {1}

@@ -51,7 +51,7 @@ from tidelake.model.snapshot import (
 )
 
 SCHEMA = Schema.of({"row": "long"})
-EXAMPLES = {"sqlite": 40, "postgres": 5, "log": 15}
+EXAMPLES = {"sqlite": 24, "postgres": 5, "log": 15}
 STEPS = 60
 
 # A crash at these points is after the commit; at the others, before.

@@ -84,7 +84,7 @@ SCHEMAS = st.dictionaries(st.sampled_from(["a", "b", "c", "é", "z"]), st.sample
 
 
 @given(SCHEMAS, st.lists(ROWS, min_size=1, max_size=3), st.integers(0, 4), st.booleans())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_ndjson_comes_back_as_it_was_however_the_schema_evolves(
     schema: Schema, batches: list[list[dict[str, Any]]], room: int, ascii: bool
 ) -> None:
@@ -100,7 +100,7 @@ def test_ndjson_comes_back_as_it_was_however_the_schema_evolves(
 
 
 @given(SCHEMAS, ROWS, st.integers(0, 4))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 def test_rows_and_ndjson_of_the_same_values_give_the_same_batch(
     schema: Schema, rows: list[dict[str, Any]], room: int
 ) -> None:
@@ -119,7 +119,7 @@ def plainly(data: bytes, schema: Schema, rules: Rules = RULES) -> Coerced | None
 
 
 @given(SCHEMAS, ROWS, st.integers(0, 4))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_a_few_lines_read_the_plain_way_are_as_the_loops_read_them(
     schema: Schema, rows: list[dict[str, Any]], room: int
 ) -> None:
@@ -130,7 +130,7 @@ def test_a_few_lines_read_the_plain_way_are_as_the_loops_read_them(
 
 
 @given(st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_a_few_lines_that_were_mutated_are_read_as_the_loops_read_them(data: st.DataObject) -> None:
     line = '{"a":"x\\n\\\\y","b":{"c":[1,-2.5,null,true]},"d":1234,"é":false,"t":"2026-01-01T00:00:00.5+01:00"}\n'
     text = bytearray(line.encode() * 2)
@@ -158,7 +158,7 @@ def test_what_is_out_of_the_ordinary_is_left_to_the_loops(line: str, monkeypatch
 
 
 @given(SCHEMAS, ROWS)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 def test_a_batch_of_the_table_s_own_passes_as_it_is(schema: Schema, rows: list[dict[str, Any]]) -> None:
     made = coerce_rows(rows, schema, RULES)
     again = coerce_arrow(marked(made), made.schema, RULES)
@@ -172,7 +172,7 @@ def test_a_decimal_in_a_dynamic_column_is_an_equal_number_or_text() -> None:
 
 
 @given(st.sampled_from([*KINDS, "vector(2)"]), st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_arrow_columns_and_rows_of_the_same_values_give_the_same_batch(kind: str, data: st.DataObject) -> None:
     values = data.draw(
         st.sampled_from(
@@ -328,7 +328,7 @@ def test_an_overflow_column_that_is_not_dynamic_is_refused() -> None:
 
 
 @given(st.lists(st.sampled_from(TIMES) | st.text("0123456789-:.TZ+ ", max_size=30), min_size=1, max_size=10))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_times_in_text_are_read_as_the_oracle_reads_them(texts: list[str]) -> None:
     check_times(texts)
 
@@ -344,7 +344,7 @@ def test_times_in_text_are_read_as_the_oracle_reads_them(texts: list[str]) -> No
         min_size=1,
     )
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 def test_times_in_rfc3339_are_floored_to_microseconds(parts: list[tuple[datetime, str, str, str]]) -> None:
     check_times(
         [
@@ -372,7 +372,7 @@ def test_times_in_rfc3339_are_floored_to_microseconds(parts: list[tuple[datetime
         max_size=20,
     )
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 def test_times_in_numbers_take_their_unit_from_their_size(numbers: list[float]) -> None:
     check_times(numbers)
 

@@ -11,6 +11,8 @@ any    GET           /
 any    GET           /page/{name}
 any    GET           /healthz
 any    GET           /readyz
+any    GET,HEAD      /-/healthy
+any    GET,HEAD      /-/ready
 admin  GET           /metrics
 any    GET           /v1/openapi.json
 

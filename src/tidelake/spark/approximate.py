@@ -222,7 +222,7 @@ def _options_of(relation: Any) -> dict[str, str] | None:
     """Return the options that name a relation's table; None if it is not ours, or they say more than that."""
     given = relation.options().asCaseSensitiveMap()
     match relation.table().getClass().getName():
-        case "tidelake.LakeTable" | "tidelake.LakeRows":
+        case name if name.startswith("tidelake."):
             options = known_options(dict(relation.table().readOptions(given)), "batch")
         case name if name.endswith(".PythonTable") and relation.table().name() == "tidelake":
             options = known_options(dict(given), "batch")

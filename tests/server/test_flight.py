@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,9 @@ def test_prepared_statements_take_values(connection: Any) -> None:
     with connection.cursor() as cursor:
         cursor.execute("select n, service from obs.logs where n = ? and service = ?", (7, "s1"))
         assert cursor.fetchall() == [(7, "s1")]
+        for value, found in ((8, [(8,)]), (None, []), (9.0, [(9,)]), (10, [(10,)])):  # the driver prepares it once
+            cursor.execute("select n from obs.logs where n = ?", (value,))
+            assert cursor.fetchall() == found
         cursor.execute("select ? as hostile", ("' or '1'='1",))
         assert cursor.fetchall() == [("' or '1'='1",)]
 
@@ -85,6 +89,17 @@ def test_rows_are_ingested(connection: Any, reader: tidelake.Lake) -> None:
         with pytest.raises(dbapi.Error):
             cursor.adbc_ingest("nowhere", rows, mode="append", db_schema_name="obs")
     assert len(reader.table("obs.fresh")) == 6
+
+
+def test_a_tables_columns_are_those_of_its_rows(connection: Any) -> None:
+    columns = {
+        "ts": pa.array([datetime(2026, 1, 1, tzinfo=UTC)]), "day": pa.array([date(2026, 1, 1)]), "tags": [["a"]],
+        "price": pa.array([Decimal("1.50")], pa.decimal128(10, 2)), "said": pa.array(['{"a": 1}'], pa.json_()),
+    }  # fmt: skip
+    with connection.cursor() as cursor:
+        cursor.adbc_ingest("typed", pa.table(columns), mode="create", db_schema_name="other")
+        cursor.execute("select * from other.typed")
+        assert cursor.fetch_arrow_table().schema == connection.adbc_get_table_schema("typed", db_schema_filter="other")
 
 
 @pytest.mark.parametrize(

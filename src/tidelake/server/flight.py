@@ -23,7 +23,9 @@ from tidelake.catalog.protocol import parse_table_name
 from tidelake.errors import CorruptError, InvalidInputError, NotFoundError, TidelakeError, UnavailableError, redacted
 from tidelake.ingest import ReadOptions
 from tidelake.lake import Lake
+from tidelake.model.schema import Schema
 from tidelake.query.parameters import count_places, with_values
+from tidelake.query.prepared import marked_json
 from tidelake.server.access import Grant
 from tidelake.server.credentials import Keeper, token_of
 from tidelake.server.flight_words import (
@@ -132,9 +134,10 @@ class FlightDoor(flight.FlightServerBase):  # type: ignore[misc]
             who = _who(context)
             name, fields = command(descriptor.command)
             if name == "CommandPreparedStatementQuery":
-                values = _one_row(reader)
-                text = with_values(told_by(text_in(fields, 1))["sql"], values)
-                writer.write(pa.py_buffer(message({1: handle({"sql": text})})))
+                told = told_by(text_in(fields, 1))
+                text = told.get("prepared", told["sql"])  # values given before make way for these
+                bound = {"sql": with_values(text, _one_row(reader)), "prepared": text}
+                writer.write(pa.py_buffer(message({1: handle(bound)})))
             elif name == "CommandStatementIngest":
                 writer.write(pa.py_buffer(varint_field(1, self._ingested(fields, reader, who))))
             else:
@@ -169,7 +172,7 @@ class FlightDoor(flight.FlightServerBase):  # type: ignore[misc]
             for name in self._tables(who):
                 descriptor = flight.FlightDescriptor.for_path(name)
                 ticket = flight.Ticket(name.encode())
-                schema = self._lake.table(name).schema.arrow
+                schema = _shown(self._lake.table(name).schema)
                 yield flight.FlightInfo(schema, descriptor, [flight.FlightEndpoint(ticket, [])], -1, -1)
 
     # how it is answered
@@ -262,7 +265,7 @@ class FlightDoor(flight.FlightServerBase):  # type: ignore[misc]
         }
         if not wants_schema:
             return pa.table(columns, schema=_TABLES)
-        columns["table_schema"] = [schema_bytes(self._lake.table(f"{own}.{name}").schema.arrow) for own, name in kept]
+        columns["table_schema"] = [schema_bytes(_shown(self._lake.table(f"{own}.{name}").schema)) for own, name in kept]
         return pa.table(columns, schema=_TABLES.append(pa.field("table_schema", pa.binary(), nullable=False)))
 
     def _list_types(self, fields: list[Field], who: Grant) -> pa.Table:
@@ -369,13 +372,20 @@ def _statement(name: str, fields: list[Field]) -> dict[str, Any]:
         case "CommandStatementQuery":
             return {"sql": told}
         case "CommandPreparedStatementQuery":
-            return told_by(told)
+            return {"sql": told_by(told)["sql"]}
         case _:
             raise InvalidInputError("a command that is not known", command=name[:80], kind="bad_command")
 
 
 def _ticket(told: Mapping[str, Any]) -> bytes:
     return wrapped("TicketStatementQuery", message({1: handle(told)}))
+
+
+def _shown(schema: Schema) -> pa.Schema:
+    """Return the columns of a table as answers have them: with logical types, and dynamic values as JSON."""
+    is_json = [column.type.kind == "dynamic" and column.type.logical is None for column in schema]
+    kinds = [pa.string() if json else column.type.shown for column, json in zip(schema, is_json, strict=True)]
+    return marked_json(pa.schema(list(zip(schema.names, kinds, strict=True))), is_json)
 
 
 def _one_row(reader: Any) -> list[Any]:

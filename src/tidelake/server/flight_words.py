@@ -100,12 +100,18 @@ def handle(told: Mapping[str, Any]) -> bytes:
 
 
 def told_by(text: str) -> dict[str, Any]:
-    """Return the question that a handle is: its text, and perhaps snapshots of its tables and which part is meant."""
+    """Return the question that a handle is: its text, and perhaps snapshots of its tables and which part is meant.
+
+    Of a prepared statement that has values it has the text without them, too: values may be given again.
+    """
     try:
         told = json.loads(base64.urlsafe_b64decode(text))
     except (ValueError, binascii.Error):
         told = None
-    if not isinstance(told, dict) or not isinstance(told.get("sql"), str) or set(told) - {"sql", "at", "part"}:
+    if not isinstance(told, dict) or set(told) - {"sql", "prepared", "at", "part"}:
+        told = {}
+    texts = (told.get("sql"), told.get("prepared", ""))
+    if not all(isinstance(each, str) for each in texts):
         raise InvalidInputError("no statement has this handle", kind="bad_handle")
     return told
 

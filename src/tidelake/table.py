@@ -215,7 +215,7 @@ class Table:
         return compacting.compact(self.handle)
 
     def convert(self, format: str) -> CompactReport:
-        """Have extents in another format, such as ``"tlm3"``: new ones at once, and those there are written again.
+        """Have extents in another format, such as ``"tlm"``: new ones at once, and those there are written again.
 
         Each is a commit of its own; what stops goes on where it was. Tables with a key keep their format.
         """

@@ -164,14 +164,14 @@ def test_json_has_the_documented_shape(memory_store: ObjectStore) -> None:
     assert text is not None
     documented = orjson.loads(text[1])
     schema = Schema.of({"ts": "timestamp", "service": "string"})
-    writer = segment_format("tlm").start_extent(memory_store, "a.tlm", schema, extent_id="0198c7a2")
+    writer = segment_format("tlm3").start_extent(memory_store, "a.tlm", schema, extent_id="0198c7a2")
     columns = [pa.array([1, 2, 3], pa.timestamp("us", tz="UTC")), pa.array(["auth", "web", "auth"])]
     writer.append(pa.RecordBatch.from_arrays(columns, schema=schema.arrow))
     writer.finish()
     found = orjson.loads(orjson.dumps(inspect_extent(memory_store, "a.tlm").to_json()))
     assert shape_of(found) == shape_of(documented)
     assert found["columns"][1]["stats"] == documented["columns"][1]["stats"]
-    assert found["schema"] == documented["schema"]
+    assert [found[name] for name in ("schema", "parts")] == [documented[name] for name in ("schema", "parts")]
 
 
 def shape_of(value: Any) -> Any:

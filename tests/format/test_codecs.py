@@ -16,7 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.strategies import examples
-from tidelake.format import codecs
+from tidelake.format import choosing, codecs
+from tidelake.format.choosing import Choice
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 ROWS = 40_000
@@ -86,7 +87,7 @@ def test_the_codec_chosen_is_within_two_percent_of_the_best(kind: str) -> None:
 @pytest.mark.parametrize("first", KINDS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_codec_taken_over_from_another_block_is_within_two_percent_of_the_best(first: str, kind: str) -> None:
-    choice = codecs.Choice()
+    choice = Choice()
     codecs.encode_ints(ints(first), choice)
     learned, choice.is_open = (choice.codec, choice.rate), False
     values = ints(kind)[::-1]
@@ -95,6 +96,33 @@ def test_a_codec_taken_over_from_another_block_is_within_two_percent_of_the_best
     assert len(page) <= best * 1.02 + 16
     assert (choice.codec, choice.rate) == learned  # what is stored does not depend on which thread came first
     assert np.array_equal(codecs.decode_ints(memoryview(page), len(values)), values)
+
+
+@pytest.mark.parametrize("kind", ["times", "few values", "noise"])
+def test_what_pcodec_found_in_the_first_block_it_is_told_of_the_others(kind: str) -> None:
+    values = ints(kind)
+    choice = Choice()
+    first = codecs.encode_ints(values, choice)
+    choice.is_open = False
+    again = codecs.encode_ints(values, choice)
+    assert first == again
+    assert codecs.decode_ints(memoryview(again), len(values)).tolist() == values.tolist()
+    if choice.codec in (codecs._pco_ints, *codecs._pco_told):
+        assert choice.codec is not codecs._pco_ints
+        assert len(again) <= len(codecs._pco_ints(values)) * choosing.AS_GOOD
+    assert kind == "noise" or choice.codec in codecs._pco_told
+
+
+@pytest.mark.parametrize("low", [-(2**63), -1, 0, 1, 255, 2**40 + 3])
+@pytest.mark.parametrize("span", [1, 255, 256, 65_535, 65_536, 2**32, 2**63 - 1])
+def test_numbers_are_narrowed_to_their_distance_from_the_least(low: int, span: int) -> None:
+    if low + span >= 2**63:
+        return
+    values = np.array([low, low + span, low + span // 3], dtype=np.int64)
+    width, base, small = codecs._narrowed(values)
+    assert (base, small.tolist()) == (low, [0, span, span // 3])
+    assert width == small.itemsize
+    assert span >> 8 * width == 0
 
 
 @pytest.mark.parametrize("odd", [None, -0.0, math.nan, math.inf, 1e300, 0.1 + 0.2, 2.0**53])

@@ -55,6 +55,11 @@ def invalid_text() -> pa.Array:
     return pa.Array.from_buffers(pa.utf8(), 1, [None, pa.py_buffer(b"\0\0\0\0\2\0\0\0"), pa.py_buffer(b"\xff\xfe")])
 
 
+def texts_that_end_at(*ends: int) -> pa.Array:
+    offsets = pa.py_buffer(np.array(ends, dtype=np.int32))
+    return pa.Array.from_buffers(pa.utf8(), len(ends) - 1, [None, offsets, pa.py_buffer(b"plain")])
+
+
 def random_rows(count: int, seed: int = 1) -> list[Row]:
     chance = random.Random(seed)
     words = [f"{chance.getrandbits(40):x}" for _ in range(400)]
@@ -80,6 +85,9 @@ def random_rows(count: int, seed: int = 1) -> list[Row]:
         (TEXTS, of_types(s=pa.array(["a"], pa.large_utf8())), SchemaError, "schema_mismatch"),
         (TEXTS, of_types(s=pa.array(["a"]).dictionary_encode()), SchemaError, "schema_mismatch"),
         (TEXTS, of_types(s=invalid_text()), InvalidInputError, "invalid_input"),
+        (TEXTS, of_types(s=texts_that_end_at(0, 3, 1, 4)), InvalidInputError, "invalid_input"),
+        (TEXTS, of_types(s=texts_that_end_at(0, 40, 4)), InvalidInputError, "invalid_input"),
+        (TEXTS, of_types(s=texts_that_end_at(0, -2, 4)), InvalidInputError, "invalid_input"),
         (TEXTS, of_types(s=pa.array(["a"]), t=pa.array(["a"])), SchemaError, "schema_mismatch"),
         (VECTORS, of_types(v=pa.array([[1.0]], pa.list_(pa.float32(), 1))), SchemaError, "vector_length"),
         (VECTORS, of_types(v=pa.array([[1.0, None]], pa.list_(pa.float32(), 2))), SchemaError, "vector_length"),

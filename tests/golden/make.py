@@ -11,13 +11,14 @@ import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pyarrow as pa
 
 from tests.support import foreign
 from tests.support.rows import KEY, Row, batch_of, exact, rows_of, write
 from tidelake.dynamic.values import encode
-from tidelake.format import WriteOptions, segment_format
+from tidelake.format import WriteOptions, postings, segment_format
 from tidelake.model.schema import Column, DataType, Schema
 from tidelake.objects import open_store
 
@@ -136,6 +137,22 @@ def tide_v3_words() -> bytes:
     return bytes(store.get(KEY))
 
 
+def tide_v3_ids_rows() -> list[Row]:
+    """Return lines that each have ids of their own, as numbers and as texts."""
+    return [
+        {"ts": NOON_US + n * 1000, "line": f"span {n * 104_729**3 % 2**60:015x} of trace={n * 104_729**3 % 2**62} done"}
+        for n in range(520)
+    ]
+
+
+def tide_v3_ids() -> bytes:
+    """Write an extent of the third body that knows which words with digits a block holds, though not where."""
+    store = open_store("memory://")
+    with mock.patch.object(postings, "MIN_ROWS", 500):
+        write(store, segment_format("tlm3"), LINE_SCHEMA, [batch_of(tide_v3_ids_rows(), LINE_SCHEMA)])
+    return bytes(store.get(KEY))
+
+
 NUMBER_SCHEMA = Schema((Column(1, "skewed", DataType("long")), Column(2, "took", DataType("real"))))
 
 
@@ -206,6 +223,7 @@ FILES: dict[str, tuple[Callable[[], bytes], Callable[[], list[list[Row]]]]] = {
     "tide_v3_planes": (tide_v3_planes, lambda: [tide_v3_planes_rows()]),
     "tide_v3_differences": (tide_v3_differences, lambda: [tide_v3_differences_rows()]),
     "tide_v3_words": (tide_v3_words, lambda: [tide_v3_words_rows()]),
+    "tide_v3_ids": (tide_v3_ids, lambda: [tide_v3_ids_rows()]),
     "tide_v3_lines": (tide_v3_lines, lambda: [tide_v3_lines_rows()[:590], tide_v3_lines_rows()[590:]]),
 }
 

@@ -118,12 +118,12 @@ def plainly(data: bytes, schema: Schema, rules: Rules = RULES) -> Coerced | None
         return None
 
 
-@given(SCHEMAS, ROWS, st.integers(0, 4))
+@given(SCHEMAS, ROWS, st.integers(0, 4), st.booleans())
 @settings(max_examples=60, deadline=None)
 def test_a_few_lines_read_the_plain_way_are_as_the_loops_read_them(
-    schema: Schema, rows: list[dict[str, Any]], room: int
+    schema: Schema, rows: list[dict[str, Any]], room: int, ascii: bool
 ) -> None:
-    data, rules = ndjson(rows, ascii=False), Rules(max_new_columns=room)
+    data, rules = ndjson(rows, ascii=ascii), Rules(max_new_columns=room)
     if (found := plainly(data, schema, rules)) is not None:
         assert found == coerce_ndjson(data, schema, rules)
         assert infer_schema(data) == infer_schema(pa.py_buffer(data))  # a buffer is for the loops
@@ -146,7 +146,17 @@ def test_a_few_lines_that_were_mutated_are_read_as_the_loops_read_them(data: st.
 
 @pytest.mark.parametrize(
     "line",
-    ['{"a":1,"a":2}', '{"a":-0}', '{"a":1e5}', '{"a":1234567890123456789}', '{"a":NaN}', '{"a":"\\ud800"}', "[]", "{"],
+    [
+        '{"a":1,"a":2}',
+        '{"a":-0}',
+        '{"a":1e5}',
+        '{"a":9223372036854775808}',
+        '{"a":NaN}',
+        '{"a":"\\ud800"}',
+        '{"a":"\\\\ud83d\\ude00"}',
+        "[]",
+        "{",
+    ],
 )
 def test_what_is_out_of_the_ordinary_is_left_to_the_loops(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plain_reader, "_read", 0)
@@ -155,6 +165,16 @@ def test_what_is_out_of_the_ordinary_is_left_to_the_loops(line: str, monkeypatch
     assert few_rows(b'{"a":1}\n' * 10_000) is None
     monkeypatch.setattr(plain_reader, "_read", plain_reader.PROCESS_BYTES)
     assert few_rows(b'{"a":1}\n') is None
+
+
+@pytest.mark.parametrize(
+    "value", [2**63 - 1, -(2**63), 1234567890123456789, "\U0001f600", "\\\U0001f600\\ud83d", "x\\"]
+)
+def test_large_numbers_and_letters_written_as_pairs_do_not_wait_for_the_loops(value: Any) -> None:
+    data = ndjson([{"a": value}], ascii=True)
+    found = plainly(data, Schema.of({"b": "long"}))
+    assert found is not None
+    assert found == coerce_ndjson(data, Schema.of({"b": "long"}), RULES)
 
 
 @given(SCHEMAS, ROWS)

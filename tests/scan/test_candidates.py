@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 import tidelake
-from tidelake.format import postings, segment_format, templates
-from tidelake.kernels import token_rows
+from tidelake.format import postings, segment_format, template_rows, templates
+from tidelake.kernels import template_loops, token_rows
 from tidelake.kernels.tokens import tokenize
 from tidelake.model.predicate import StringContains
 from tidelake.scan.candidates import candidates
@@ -34,7 +35,10 @@ LINES = lines()
 TABLES = ("lines", "plain")
 
 
-@pytest.mark.parametrize("form", postings.FORMS)
+FILTERED = postings.Form(0, 64, digits=False, filter_bytes=4096)
+
+
+@pytest.mark.parametrize("form", [*postings.FORMS, FILTERED])
 def test_no_row_that_holds_a_token_is_left_out(form: postings.Form) -> None:
     block = pa.array(LINES, pa.utf8())
     page = memoryview(postings.encode(postings.Words.of(block.slice(3)), form))
@@ -45,26 +49,28 @@ def test_no_row_that_holds_a_token_is_left_out(form: postings.Form) -> None:
         assert not (holding & ~found).any()
     assert postings.rows_with(page, len(tokens), ["zebra"]).sum() < ROWS // 4
     assert not postings.rows_with(page, len(tokens), ["nowhere"]).any()
+    if form.digits or form.filter_bytes:
+        assert not any(postings.rows_with(page, len(tokens), [f"needle{n}z"]).any() for n in range(10))
 
 
 def test_tokens_are_found_alike_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     block = pa.array([*LINES[:700], "é9ß ab", "", "A" * 40, "x"], pa.utf8()).slice(1)
-    found = [[each.tolist() for each in token_rows.listed_tokens(block, digits=digits)] for digits in (True, False)]
+    found = [each.tolist() for each in token_rows.listed_tokens(block)]
     monkeypatch.setattr(token_rows, "has_loops", lambda: False)
-    assert [
-        [each.tolist() for each in token_rows.listed_tokens(block, digits=digits)] for digits in (True, False)
-    ] == found
+    assert [each.tolist() for each in token_rows.listed_tokens(block)] == found
+    assert 0 < sum(found[2]) < len(found[2])
 
 
-def test_damaged_postings_are_refused_or_read_and_do_no_harm() -> None:
+@pytest.mark.parametrize("form", [postings.FORMS[0], FILTERED])
+def test_damaged_postings_are_refused_or_read_and_do_no_harm(form: postings.Form) -> None:
     chance, refused = random.Random(4), 0
-    page = postings.encode(postings.Words.of(pa.array(LINES, pa.utf8())), postings.FORMS[0])
+    page = postings.encode(postings.Words.of(pa.array(LINES, pa.utf8())), form)
     for _ in range(800):
         damaged = bytearray(page)
         damaged[chance.randrange(chance.choice((30, len(damaged))))] = chance.randrange(256)
         cut = bytes(damaged[: chance.choice((len(damaged), chance.randrange(len(damaged))))])
         try:
-            assert len(postings.rows_with(memoryview(cut), ROWS, ["zebra", "baro"])) == ROWS
+            assert len(postings.rows_with(memoryview(cut), ROWS, ["zebra", "needle61x"])) == ROWS
         except ValueError:
             refused += 1
     assert refused > 300
@@ -87,9 +93,19 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Any:
         logs = lake.create_table("logs", columns, time="ts", format="tlm3", flush_age="off")
         said = ["rare 7", *(f"took {n * 7919 % 10007} ms on node{n % 40}" for n in range(2000))]
         logs.append([{"ts": 1_700_000_000_000_000 + n, "n": n, "line": line} for n, line in enumerate(said)])
+        traced = [{"ts": 1_700_000_000_000_000 + n, "n": n, "line": line} for n, line in enumerate(TRACED)]
+        for name, form in (("traced", "tlm3"), ("traced_plain", "tlm2")):
+            lake.create_table(name, columns, time="ts", format=form, flush_age="off").append(traced)
         yield lake
 
 
+def ids() -> list[str]:
+    chance = random.Random(5)
+    made = [(chance.choice(WORDS), chance.randrange(2**62), chance.randrange(2**60)) for _ in range(ROWS)]
+    return [f"GET /{word} trace={one} span={other:x} took {n % 900} ms" for n, (word, one, other) in enumerate(made)]
+
+
+TRACED = ids()
 ASKED = (
     "line has 'zebra'",
     "line has 'ZEBRA' and n > 3000",
@@ -116,17 +132,48 @@ def test_answers_are_those_of_a_table_without_postings(lake: Any, asked: str) ->
     assert found == wanted
 
 
+@pytest.mark.parametrize("at", [0, 4_000, ROWS - 1, None])
+def test_ids_are_found_without_the_texts_of_others(lake: Any, at: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    line = f"trace={2**60 + 1} span={2**55 + 1:x} took" if at is None else TRACED[at]
+    trace, span = re.search(r"trace=(\d+) span=(\w+)", line).groups()  # type: ignore[union-attr]
+    asked = (f"line has '{trace}'", f"line has '{span.upper()}'", f"line contains ' trace={trace} span={span} '")
+    wanted = [lake.kql(f"traced_plain | where {each} | sort by n asc").to_arrow().to_pylist() for each in asked]
+    assert [len(rows) for rows in wanted] == [at is not None] * 3
+    lake.handle.footers._blocks.renew_after_fork()
+    monkeypatch.setattr(templates, "decode", None)  # texts of whole blocks cannot be put together
+    found = [lake.kql(f"traced | where {each} | sort by n asc").to_arrow().to_pylist() for each in asked]
+    assert found == wanted
+
+
+def test_a_filter_of_ids_takes_no_more_than_its_share(lake: Any) -> None:
+    table = lake.table("traced")
+    (extent,) = table.extents()
+    reader: Any = segment_format("tlm3").open_extent(table.handle.store, extent.key)
+    told = reader.read_postings(0, "line")
+    assert told.filter is not None
+    assert not told.digits
+    sizes = {part.part: part.byte_size for part in reader.parts() if part.column == "line"}
+    assert 0 < sizes["postings"] <= 0.35 * (sum(sizes.values()) - sizes["postings"])
+    chance = random.Random(6)
+    others = [str(chance.randrange(2**62)) for _ in range(300)]
+    assert sum(bool(reader.rows_with(0, "line", [each]).any()) for each in others) < 75
+
+
 def test_texts_of_other_rows_are_not_put_together(lake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     made = []
-    whole = templates.decode
+    put_together = template_loops.put_together
 
-    def counted(page: Any, count: int, dictionary: Any, wanted: Any) -> Any:
-        made.append(count if wanted is None else int(wanted.sum()))
-        return whole(page, count, dictionary, wanted)
+    def counted(source: Any, size: int) -> Any:
+        made.append(len(source.templates))
+        return put_together(source, size)
 
-    monkeypatch.setattr(templates, "decode", counted)
-    lake.kql("lines | where line has 'zebra' and line has 'err' | project n").to_arrow()
-    assert sum(made) < ROWS // 10
+    asked = "lines | where line has 'zebra' and line has 'err' | project n, line"
+    wanted = lake.kql(asked).to_arrow().to_pylist()
+    lake.handle.footers._blocks.renew_after_fork()  # keeps whole columns no more
+    monkeypatch.setattr(templates, "decode", None)  # texts of whole blocks cannot be put together
+    monkeypatch.setattr(template_rows, "put_together", counted)
+    assert lake.kql(asked).to_arrow().to_pylist() == wanted
+    assert 0 < sum(made) < ROWS // 10
 
 
 def test_a_part_of_a_word_finds_the_rows_that_hold_it(lake: Any) -> None:

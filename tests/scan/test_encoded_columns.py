@@ -42,7 +42,7 @@ def read(lake: Lake, where: str | None, encoded: frozenset[str]) -> list[pa.Reco
     return list(scan(replace(plan, question=replace(plan.question, encoded=encoded)), handle.footers))
 
 
-@pytest.mark.parametrize("format", ["tlm3", "tlm", "parquet"])
+@pytest.mark.parametrize("format", ["tlm3", "tlm2", "parquet"])
 @pytest.mark.parametrize("where", [None, "n >= 30 and n < 95", "host = 'h1'", "n < 0"])
 def test_columns_read_as_dictionaries_say_the_same(lake: Lake, format: str, where: str | None) -> None:
     columns = {"ts": "timestamp", "host": "string", "labels": "dynamic", "n": "long"}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -112,6 +114,31 @@ def test_listing_of_very_many_loses_no_row(tmp_path: Path, monkeypatch: pytest.M
         stages = [{stage.name: stage.extents for stage in table.plan(["n"], where).stages} for where in conditions]
         assert [each["catalog"] for each in stages] == [0, 1, 7, 1, 6, 1, 1, 7, 1, 1, 2]
         assert kept._large[table._handle.scope].byte_size > 0
+
+
+def test_who_asks_first_reads_columns_one_by_one_and_lists_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listing_cache, "MAX_EXTENTS", 0)
+    with tidelake.connect(tmp_path) as lake:
+        table = lake.create_table("t", {"ts": "timestamp", "n": "long", "host": "string"}, flush_age="off")
+        for day in range(1, 5):
+            table.append([{"ts": f"2026-01-0{day}T00:00:00Z", "n": day, "host": f"h{day}"}])
+            table.flush()
+        asked: list[list[str]] = []
+        pages, listed = lake.catalog.extent_pages, lake.catalog.extents
+
+        def extent_pages(*args: Any, stats: Collection[str], **how: Any) -> Any:
+            asked.append(sorted(stats))
+            return pages(*args, stats=stats, **how)
+
+        monkeypatch.setattr(lake.catalog, "extent_pages", extent_pages)
+        monkeypatch.setattr(lake.catalog, "extents", lambda *_, **__: pytest.fail("the catalog lists"))
+        for where in ("n == 3", "host == 'h3'", "n == 3 and host == 'h3'"):
+            assert len(table.plan(["n"], where).tasks) == 1
+        assert asked == [["n"], ["host"]]
+        monkeypatch.setattr(lake.catalog, "extents", listed)
+        assert len(table.plan(["n"], "n == 3 and ts >= 2026-01-02").tasks) == 1
 
 
 def test_listing_that_cannot_be_read_leaves_the_catalog_to_list(

@@ -85,16 +85,32 @@ def read_footer(stored: bytes) -> list[dict[str, Any]]:
 def check_postings(page: bytes, lines: list[Any]) -> None:
     """Hold for every token of every text that the row is among those of the token."""
     shift, digits, count, groups = struct.unpack_from("<BBII", page)
-    hashes_page, counts_page, gaps_page = parts(page[10:], 3)
+    hashes_page, counts_page, gaps_page, *filters = parts(page[10:], 4 if digits == 2 else 3)
     gaps = iter(integers(gaps_page, groups))
     known = {}
     for hashed, many in zip(integers(hashes_page, count), integers(counts_page, count), strict=True):
         known[hashed] = set(itertools.accumulate(next(gaps) for _ in range(many))) if many else None
     for row, line in enumerate(lines):
         for token in re.findall("[0-9a-z]{2,}", re.sub("[A-Z]", lambda each: each[0].lower(), line or "")):
-            if digits or not re.search("[0-9]", token):
-                own = known[token_hash(token.encode()) >> 40]
+            hashed = token_hash(token.encode()) >> 40
+            if digits == 1 or not re.search("[0-9]", token):
+                own = known[hashed]
                 assert own is None or row >> shift in own
+            elif digits == 2:
+                assert all(filters[0][bit >> 3] >> (bit & 7) & 1 for bit in probes(hash_of_int(hashed), filters[0]))
+
+
+def probes(hashed: int, held: bytes) -> list[int]:
+    """Give the bits that a hash sets in a filter."""
+    low, high, bits = hashed & 0xFFFFFFFF, hashed >> 32 | 1, (len(held) * 8).bit_length() - 1
+    return [((low + probe * high) & 0xFFFFFFFF) >> (32 - bits) for probe in range(4)]
+
+
+def hash_of_int(value: int) -> int:
+    """Hash an integer as filters do."""
+    found = (value ^ value >> 30) * 0xBF58476D1CE4E5B9 & MASK
+    found = (found ^ found >> 27) * 0x94D049BB133111EB & MASK
+    return found ^ found >> 31
 
 
 def token_hash(data: bytes) -> int:
@@ -103,10 +119,7 @@ def token_hash(data: bytes) -> int:
     for at in range(0, len(data), 8):
         found = (found ^ int.from_bytes(data[at : at + 8], "little")) * 0xBF58476D1CE4E5B9 & MASK
         found ^= found >> 32
-    found ^= len(data)
-    found = (found ^ found >> 30) * 0xBF58476D1CE4E5B9 & MASK
-    found = (found ^ found >> 27) * 0x94D049BB133111EB & MASK
-    return found ^ found >> 31
+    return hash_of_int(found ^ len(data))
 
 
 def nullable(page: bytes, count: int, kind: str, words: Any) -> list[Any]:

@@ -155,7 +155,7 @@ def split(
                                 is_plain = False
                                 break
                             starts[counts[LEAVES]], ends[counts[LEAVES]] = at, after
-                            leaf_ids[counts[LEAVES]] = node * KINDS + BAG
+                            leaf_ids[counts[LEAVES]], values[counts[LEAVES]] = node * KINDS + BAG, 0
                             counts[LEAVES] += 1
                             at = after
                             if depth < 0:
@@ -232,7 +232,7 @@ def split(
                 break
         if not is_plain or at != end:
             counts[LEAVES] = first_leaf + 1
-            leaf_ids[first_leaf], starts[first_leaf], ends[first_leaf] = BAG, begin, end
+            leaf_ids[first_leaf], starts[first_leaf], ends[first_leaf], values[first_leaf] = BAG, begin, end, 0
         hash, size = _MIX, counts[LEAVES] - first_leaf
         for i in range(first_leaf, counts[LEAVES]):
             hash = _mixed(hash, leaf_ids[i])

@@ -1,8 +1,7 @@
 """Turn the values of one column of one block into a page of bytes and back, each in the way that makes it small.
 
-A page begins with its codec. Which one is chosen is measured: candidates encode a sample, those that come within
-``CLOSE`` of the best encode the whole, and of these the quickest is kept that is as small as any, to a hundredth.
-Values have no gaps: nulls are told apart before, by ``encode_column``. ``docs/format.md`` is the specification.
+A page begins with its codec. Which one is chosen is measured, by ``choosing``. Values have no gaps: nulls are told
+apart before, by ``encode_column``. ``docs/format.md`` is the specification.
 
 A page says nothing of its length or type: whoever decodes knows both, and what does not fit is a ``ValueError``. It
 does not know blocks, files or checksums.
@@ -12,14 +11,14 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from pcodec import ChunkConfig, standalone
+from pcodec import ChunkConfig, DeltaSpec, ModeSpec, standalone
 
+from tidelake.format.choosing import Choice, Encode, smallest
 from tidelake.kernels.spreading import spread
 
 # Of numbers and bits. Pages are stored: these stay for good.
@@ -52,14 +51,6 @@ PLANE_LEVEL = 1  # of zstd over bytes of one rank: what is in them is how often 
 # Of zstd over texts, from so many bytes on: comments of TPC-H shrink by a tenth, and are written at 50 MB a second.
 TEXT_LEVEL, TEXT_LEVEL_BYTES = 7, 64 << 10
 PCO_LEVEL = 6  # from 4 to 8 pages shrink by 1 %, and take twice as long to write
-SAMPLE = 8_192  # values that candidates are tried on: a stretch from the middle
-CLOSE = 1.15  # candidates this near to the best of a sample are tried on the whole
-AS_SMALL = 1.01  # of the smallest: among those a quicker codec is kept
-REPEATING = 0.25  # bytes a value, below which there are repeats, and a glance does not show how far apart
-ALIKE = 1.1  # a block that takes more or less than this of what the first one took is tried in every way again
-LEARNED = 1_024  # values from which on what was chosen tells of other blocks
-THE_SAME = 1.02  # and a block that takes no more or less than this is not looked at for another codec
-GLANCE = 2_048  # values that show whether another codec has become better since the first block
 LEVEL_SAMPLE_BYTES = 256 << 10  # of texts that show whether the higher level is worth its time
 TEXT_LEVEL_GAIN = 0.93  # of the bytes of the lower level that the higher one may take at most
 PLAIN_SHARE = 0.97  # above it, compressed bytes are not worth decompressing
@@ -70,25 +61,15 @@ MAX_DECIMAL = 2.0**52  # above it, not every whole number is a double
 
 _DTYPES: dict[int, np.dtype[Any]] = {size: np.dtype(f"<u{size}") for size in (1, 2, 4, 8)}
 _PCO_CONFIG = ChunkConfig(compression_level=PCO_LEVEL)
+_PCO_VALUES, _PCO_STEPS = (  # pcodec looks at a sample for all that may help, which takes a quarter of its time
+    ChunkConfig(compression_level=PCO_LEVEL, mode_spec=ModeSpec.classic(), delta_spec=each)
+    for each in (DeltaSpec.no_op(), DeltaSpec.try_consecutive(1))
+)
 _ZSTD = pa.Codec("zstd", compression_level=LEVEL)
 _TEXT_ZSTD = pa.Codec("zstd", compression_level=TEXT_LEVEL)
 _PLANE_ZSTD = pa.Codec("zstd", compression_level=PLANE_LEVEL)
 
 _Array = npt.NDArray[Any]
-_Encode = Callable[[Any], bytes | None]  # None of what the codec has no form for
-
-
-@dataclass(slots=True)
-class Choice:
-    """What was smallest for the first block of a column, so that blocks after it need not try everything again.
-
-    It learns while it ``is_open``, from one block alone: what is stored must not depend on which thread was faster.
-    """
-
-    is_open: bool = True
-    codec: _Encode | None = None
-    rate: float = 0.0  # bytes that a value took
-    level: int | None = None  # of zstd, for texts
 
 
 def encode_ints(values: npt.NDArray[np.int64], choice: Choice | None = None) -> bytes:
@@ -96,8 +77,8 @@ def encode_ints(values: npt.NDArray[np.int64], choice: Choice | None = None) -> 
     if _is_constant(values):
         return struct.pack("<Bq", CONSTANT, int(values[0]) if len(values) else 0)
     if len(values) < SMALL:
-        return _smallest(values, (_plain_ints, _zstd_ints))
-    return _smallest(values, _INTS, choice)
+        return smallest(values, (_plain_ints, _zstd_ints))
+    return smallest(values, _INTS, choice, _SOONER)
 
 
 def encode_reals(values: npt.NDArray[np.float64], choice: Choice | None = None) -> bytes:
@@ -106,8 +87,8 @@ def encode_reals(values: npt.NDArray[np.float64], choice: Choice | None = None) 
     if _is_constant(bits):
         return struct.pack("<Bq", CONSTANT, int(bits[0]) if len(bits) else 0)
     if len(values) < SMALL:
-        return _smallest(bits, (_plain_ints, _zstd_ints))
-    return _smallest(bits, _REALS, choice)
+        return smallest(bits, (_plain_ints, _zstd_ints))
+    return smallest(bits, _REALS, choice, _SOONER)
 
 
 def encode_bits(values: npt.NDArray[np.bool_]) -> bytes:
@@ -155,6 +136,16 @@ def decode_ints(page: memoryview, count: int) -> npt.NDArray[np.int64]:
     if base == 0 and width == 8:
         return raw.view(np.int64)
     return (raw.astype(np.uint64) + np.uint64(base & (2**64 - 1))).view(np.int64)
+
+
+def bounds_of_ints(page: memoryview) -> tuple[int, int]:
+    """Return two numbers between which all of a page are, as far as they are known without decoding it."""
+    codec = _codec_of(page)
+    if codec == CONSTANT:
+        (value,) = _unpack("<q", page, 1)
+        return value, value
+    width, base = _unpack("<Bq", page, 1)
+    return (-(2**63), 2**63 - 1) if codec == DELTA or width == 8 else (base, base + (1 << 8 * width) - 1)
 
 
 def decode_reals(page: memoryview, count: int) -> npt.NDArray[np.float64]:
@@ -267,7 +258,7 @@ def decode_nulls(page: memoryview, count: int) -> tuple[npt.NDArray[np.bool_], m
 def encode_values(values: pa.Array, codes: _Array | None = None, choice: Choice | None = None) -> bytes:
     """Encode values without nulls, by their type."""
     if codes is not None:
-        return bytes([TEXT_DICTIONARY]) + encode_ints(codes.astype(np.int64), choice)
+        return bytes([TEXT_DICTIONARY]) + encode_ints(codes, choice)
     kind = values.type
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
         return encode_texts(values, choice)
@@ -383,57 +374,10 @@ def compressed(data: bytes) -> bytes:
     return _compressed(data)
 
 
-def _smallest(values: _Array, candidates: Sequence[_Encode], choice: Choice | None = None) -> bytes:
-    """Encode values in the way that is smallest, so far as a sample tells, and among the near ones exactly.
-
-    Candidates stand in the order of their speed.
-    """
-    is_learned = choice is not None and len(values) >= LEARNED
-    if choice is not None and is_learned and (found := _as_before(values, candidates, choice)) is not None:
-        return found
-    if len(values) > 2 * SAMPLE:
-        sample = _middle(values, SAMPLE)
-        tried = [(len(page), each) for each in candidates if (page := each(sample)) is not None]
-        best = min(size for size, _ in tried)
-        candidates = [each for size, each in tried if size <= best * CLOSE]
-    made = [(page, each) for each in candidates if (page := each(values)) is not None]
-    if not made:  # those that a sample spoke for have no form for the whole
-        return _plain_ints(values)
-    smallest = min(len(page) for page, _ in made)
-    page, codec = next(found for found in made if len(found[0]) <= smallest * AS_SMALL)
-    if choice is not None and is_learned and choice.is_open:
-        choice.codec, choice.rate = codec, len(page) / len(values)
-    return page
-
-
-def _as_before(values: _Array, candidates: Sequence[_Encode], choice: Choice) -> bytes | None:
-    """Encode values as those of the first block, if they take about as much and a glance tells of nothing better.
-
-    What was plain is tried anew: that is as fast, and any values take as much so.
-    """
-    codec = choice.codec
-    if codec is None or codec is _plain_ints or codec not in candidates or (page := codec(values)) is None:
-        return None
-    rate = len(page) / len(values)
-    apart = max(rate / choice.rate, choice.rate / rate)
-    if rate < REPEATING or apart > ALIKE:
-        return None
-    if apart <= THE_SAME:
-        return page
-    glance, least = _middle(values, GLANCE), rate * min(GLANCE, len(values)) / AS_SMALL
-    others = (each(glance) for each in candidates if each not in (codec, _plain_ints))
-    return page if all(other is None or len(other) > least for other in others) else None
-
-
 def _is_constant(values: _Array) -> bool:
     """Whether values are one value, or none; most that are not show it by a few."""
     first = values[:1]
     return bool((values[:SMALL] == first).all()) and bool((values == first).all())
-
-
-def _middle(values: _Array, count: int) -> _Array:
-    start = max(0, (len(values) - count) // 2)
-    return values[start : start + count]
 
 
 def _narrowed(values: npt.NDArray[np.int64]) -> tuple[int, int, _Array]:
@@ -441,8 +385,8 @@ def _narrowed(values: npt.NDArray[np.int64]) -> tuple[int, int, _Array]:
     low, high = int(values.min()), int(values.max())
     span = high - low
     width, kind = next((width, kind) for width, kind in _DTYPES.items() if span < 1 << (8 * width))
-    differences = values.view(np.uint64) - np.uint64(low & (2**64 - 1))
-    return width, low, differences.astype(kind)
+    narrow = values.view(np.uint64).astype(kind)  # and modulo as much, as the differences are
+    return width, low, narrow - kind.type(low & (1 << 8 * width) - 1) if low else narrow
 
 
 def _plain_ints(values: npt.NDArray[np.int64]) -> bytes:
@@ -473,11 +417,16 @@ def _planes_ints(values: npt.NDArray[np.int64]) -> bytes:
     return struct.pack("<BBq", PLANES, width, base) + b"".join(parts)
 
 
-def _pco_ints(values: npt.NDArray[np.int64]) -> bytes:
-    width, base, small = _narrowed(values)
-    if width == 1:
-        width, small = 2, small.astype(_DTYPES[2])
-    return struct.pack("<BBq", PCO, width, base) + bytes(standalone.simple_compress(small, _PCO_CONFIG))
+def _pco_as(config: ChunkConfig) -> Callable[[Any], bytes]:
+    """Encode numbers by pcodec, told what to look for."""
+
+    def encoded(values: npt.NDArray[np.int64]) -> bytes:
+        width, base, small = _narrowed(values)
+        if width == 1:
+            width, small = 2, small.astype(_DTYPES[2])
+        return struct.pack("<BBq", PCO, width, base) + bytes(standalone.simple_compress(small, config))
+
+    return encoded
 
 
 def _pco_reals(bits: npt.NDArray[np.int64]) -> bytes:
@@ -485,7 +434,7 @@ def _pco_reals(bits: npt.NDArray[np.int64]) -> bytes:
     return bytes([REAL_PCO]) + bytes(standalone.simple_compress(reals, _PCO_CONFIG))
 
 
-def _decimals(encode: _Encode) -> _Encode:
+def _decimals(encode: Encode) -> Encode:
     """Encode doubles that are decimals of few places by the whole numbers that they are so many times of."""
 
     def encoded(bits: npt.NDArray[np.int64]) -> bytes | None:
@@ -511,8 +460,12 @@ def _as_decimals(reals: npt.NDArray[np.float64], places: int) -> npt.NDArray[np.
     return found if np.array_equal((found / scale).view(np.int64), reals.view(np.int64)) else None
 
 
+_pco_ints, *_pco_told = map(_pco_as, (_PCO_CONFIG, _PCO_VALUES, _PCO_STEPS))
+_pco_decimals, *_pco_decimals_told = map(_decimals, (_pco_ints, *_pco_told))
 _INTS = (_plain_ints, _zstd_ints, _planes_ints, _delta_ints, _pco_ints)
-_REALS = (_plain_ints, _zstd_ints, *map(_decimals, _INTS[1:]), _pco_reals)
+_REALS = (_plain_ints, _zstd_ints, *map(_decimals, _INTS[1:-1]), _pco_decimals, _pco_reals)
+# What does the same sooner, where there is nothing else to find.
+_SOONER: dict[Encode, Sequence[Encode]] = {_pco_ints: _pco_told, _pco_decimals: _pco_decimals_told}
 
 
 def _raw_planes(data: memoryview, count: int, width: int) -> _Array:

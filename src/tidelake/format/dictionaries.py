@@ -14,7 +14,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidelake.format.codecs import encode_ints, encode_texts
+from tidelake.format.codecs import compressed, encode_ints, encode_texts, lengths_and_letters
+from tidelake.kernels.template_loops import Numbering
+from tidelake.runtime.readiness import has_loops
 
 MIN_VALUES = 64  # below it, nothing is saved
 MAX_DICTIONARY_BYTES = 32 << 20  # whoever reads one block decodes the whole dictionary
@@ -22,15 +24,24 @@ MOSTLY_NEW = 0.7  # of values that stand together distinct: then it is seen whet
 SAMPLE = 2_048  # values that show whether they repeat
 SPREAD = 16_384  # values of all blocks that show how many different ones there are
 MEASURED = 16_384  # values, from the middle of the largest block, that are measured both ways
+LONG = 48  # bytes of a text on average, offsets included, above which Arrow numbers texts sooner than a loop of ours
+MEASURED_BYTES = 1 << 20  # of their letters, which tell whether there is a doubt at all
+SURELY = 0.7  # of what a low level of zstd makes of letters: texts at the high one take no less
 GAIN = 0.98  # a dictionary that saves less is not worth a request of its own
 
 
 class Coded(NamedTuple):
-    """A dictionary, for each block the numbers of its values, without nulls, and about how many bytes that takes."""
+    """A dictionary, encoded too, and for each block the numbers of its values, without nulls."""
 
     dictionary: pa.Array
-    codes: Sequence[npt.NDArray[Any]]
-    size: float
+    page: bytes
+    codes: Sequence[npt.NDArray[np.int64]]
+
+    def size(self) -> float:
+        """Return about how many bytes all of it takes."""
+        largest = max(self.codes, key=len)
+        sample = _middle(largest)
+        return len(self.page) + len(encode_ints(sample)) * sum(map(len, self.codes)) / len(sample)
 
     def distinct(self) -> list[pa.Array]:
         """Return the texts of each block, each once."""
@@ -45,19 +56,33 @@ def coded(blocks: Sequence[pa.Array]) -> Coded | None:
     total = sum(len(block) for block in present)
     if total < MIN_VALUES or _is_mostly_new([block for block in present if len(block)], total):
         return None
-    encoded = pc.dictionary_encode(pa.chunked_array(present))
-    dictionary = encoded.chunk(encoded.num_chunks - 1).dictionary
+    dictionary, codes = _numbered(present)
     if dictionary.nbytes > MAX_DICTIONARY_BYTES or len(dictionary) * 2 > total:
         return None
-    codes = [chunk.indices.to_numpy() for chunk in encoded.chunks]
-    at = max(range(len(present)), key=lambda number: len(present[number]))
-    start = max(0, (len(present[at]) - MEASURED) // 2)
-    texts, numbers = present[at].slice(start, MEASURED), codes[at][start : start + MEASURED].astype("int64")
-    share = total / len(texts)
-    as_codes = len(encode_texts(dictionary)) + len(encode_ints(numbers)) * share
-    if as_codes > len(encode_texts(texts)) * share * GAIN:
-        return None
-    return Coded(dictionary, codes, as_codes)
+    found = Coded(dictionary, encode_texts(dictionary), codes)
+    texts = _middle(max(present, key=len))
+    letters, share = lengths_and_letters(texts)[1], total / len(texts)
+    at_most = len(found.page) + total * len(dictionary).bit_length() / 8
+    if at_most < len(compressed(letters[:MEASURED_BYTES])) * max(1.0, len(letters) / MEASURED_BYTES) * share * SURELY:
+        return found
+    return found if found.size() <= len(encode_texts(texts)) * share * GAIN else None
+
+
+def _middle(values: Any) -> Any:
+    """Return the values that are measured, from the middle of a block."""
+    start = max(0, (len(values) - MEASURED) // 2)
+    return values[start : start + MEASURED]
+
+
+def _numbered(blocks: Sequence[pa.Array]) -> tuple[pa.Array, list[npt.NDArray[np.int64]]]:
+    """Return the different values of all blocks, in the order in which they first occur, and their numbers."""
+    if not has_loops() or sum(block.nbytes for block in blocks) > LONG * sum(map(len, blocks)):
+        encoded = pc.dictionary_encode(pa.chunked_array(blocks))
+        codes = [chunk.indices.to_numpy().astype(np.int64) for chunk in encoded.chunks]
+        return encoded.chunk(encoded.num_chunks - 1).dictionary, codes
+    numbering = Numbering()
+    codes = [numbering.number(block) for block in blocks]
+    return numbering.texts().view(blocks[0].type), codes
 
 
 def _is_mostly_new(blocks: Sequence[pa.Array], total: int) -> bool:

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tidelake.format import codecs
+from tidelake.format.choosing import Choice
 from tidelake.kernels.spreading import spread
 from tidelake.model.schema import Column, Schema
 
@@ -56,7 +57,7 @@ def chosen(schema: Schema, blocks: Sequence[pa.RecordBatch]) -> dict[str, str]:
     return found
 
 
-def encode(values: pa.Array, base: pa.Array, choice: codecs.Choice | None = None) -> bytes:
+def encode(values: pa.Array, base: pa.Array, choice: Choice | None = None) -> bytes:
     """Encode a column of a block by its differences from another one."""
     head = codecs.nulls_head(values)
     if head[0] == codecs.ALL_NULLS:

@@ -116,14 +116,17 @@ class EntryPlaces(Mapping[str, PieceInfo]):
 
     def __init__(self, key: str, tides: Mapping[str, Any], names: Sequence[str], end: int) -> None:
         self._key, self._tides, self._names, self._end = key, tides, names, end
+        self._read: dict[str, PieceInfo] = {}
 
     def __getitem__(self, name: str) -> PieceInfo:
-        if name not in self._names:
-            raise KeyError(name)
-        try:
-            return piece_of(self._tides[name], self._end)
-        except UNREADABLE as error:
-            raise unreadable(self._key, name, error) from error
+        if name not in self._read:
+            if name not in self._names:
+                raise KeyError(name)
+            try:
+                self._read[name] = piece_of(self._tides[name], self._end)
+            except UNREADABLE as error:
+                raise unreadable(self._key, name, error) from error
+        return self._read[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)

@@ -70,6 +70,18 @@ class ArrowPlace(NamedTuple):
     width: int | None = None
 
 
+class SharedPlaces(NamedTuple):
+    """What the pages of a column in all blocks of an extent refer to, for readers that are not Python.
+
+    Each place is of texts, with how many they are. ``base`` is the column that this one is stored as differences from.
+    """
+
+    dictionary: tuple[PieceInfo, int] | None = None
+    templates: tuple[PieceInfo, int] | None = None
+    words: tuple[PieceInfo, int] | None = None  # of the templates' variables
+    base: str | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class BlockInfo:
     """What an extent says of one of its blocks."""
@@ -140,6 +152,13 @@ class TellsArrowPlaces(Protocol):
 
     def arrow_places(self, block: int, columns: Sequence[str]) -> list[ArrowPlace] | None:
         """Return where columns of a block lie; None if they are not Arrow buffers that have checksums."""
+
+
+class TellsPages(Protocol):
+    """A reader of extents whose columns are pages, which lie where its metadata says."""
+
+    def shared_places(self, column: str) -> SharedPlaces:
+        """Return what the pages of a column refer to."""
 
 
 class ExtentReader(Protocol):

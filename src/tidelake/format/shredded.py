@@ -17,6 +17,7 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -48,6 +49,7 @@ from tidelake.dynamic.shredding import (
     take_apart,
 )
 from tidelake.format import codecs
+from tidelake.format.choosing import Choice
 from tidelake.format.dictionaries import Coded, coded
 from tidelake.format.segment import PartInfo
 from tidelake.kernels.spreading import spread
@@ -142,9 +144,14 @@ def encode(blocks: Sequence[pa.Array], pool: Executor) -> Encoded:
         having = [at for at, names in enumerate(own) if leaf in names]
         for at, block_codes in zip(having, each.codes, strict=True):
             codes[at][leaf] = block_codes
-    jobs = zip(blocks, aparts, own, numbers, codes, strict=True)
-    pages = list(pool.map(lambda job: _pages(*job, rare=rare), jobs))
-    dictionaries = {leaf: (len(c.dictionary), codecs.encode_texts(c.dictionary)) for leaf, c in chosen.items()}
+    jobs = list(zip(blocks, aparts, own, numbers, codes, strict=True))
+    choices = [Choice() for _ in leaves.kinds]
+    paged = partial(_pages, choices=choices, rare=rare)
+    pages = [paged(*jobs[0])]  # from which the choices learn
+    for choice in choices:
+        choice.is_open = False
+    pages += pool.map(lambda job: paged(*job), jobs[1:])
+    dictionaries = {leaf: (len(c.dictionary), c.page) for leaf, c in chosen.items()}
     return Encoded(leaves, pages, dictionaries)
 
 
@@ -411,7 +418,7 @@ def _rare(counts: _Ints, leaves: Leaves, rows: int) -> frozenset[int]:
 
 def _pages(
     block: pa.Array, apart: Apart, own: Mapping[int, int], numbers: Mapping[int, int], codes: Mapping[int, Any], *,
-    rare: frozenset[int],
+    choices: Sequence[Choice], rare: frozenset[int],
 ) -> list[tuple[int, int, bytes]]:  # fmt: skip
     """Encode one block: its shapes, the leaves that have pages, and the rest."""
     lookup = np.zeros(max(numbers, default=0) + 1, dtype=np.int64)
@@ -430,7 +437,7 @@ def _pages(
         if number in rare or int(own[number]) % KINDS not in WITH_VALUES:
             continue
         values = apart.column(own[number])
-        found.append((number, len(values), codecs.encode_values(values, codes.get(number))))
+        found.append((number, len(values), codecs.encode_values(values, codes.get(number), choices[number])))
     rest = apart.items(leaf for number, leaf in own.items() if number in rare)
     if len(rest):
         found.append((REST, len(rest), codecs.encode_texts(rest)))

@@ -27,20 +27,31 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelake.format import codecs, postings
-from tidelake.kernels.plain_templates import HOLE, NUMBER, PLACEHOLDER, TEXT, WORD, Number, Source
+from tidelake.format.choosing import Choice
+from tidelake.format.template_pages import OWN_ROWS, SAME, Dictionary, Held, Laid, decode_numbers, laid_out, same_slot
+from tidelake.kernels.plain_templates import NUMBER, TEXT, WORD, Number
 from tidelake.kernels.spreading import spread
-from tidelake.kernels.template_loops import Numbering, as_numbers, by_variable, gathered, put_together, split
+from tidelake.kernels.template_loops import (
+    Numbering,
+    as_numbers,
+    by_variable,
+    count,
+    gathered,
+    places_of_rare,
+    put_together,
+    split,
+)
 
-SAME = 3  # a variable that has the values of an earlier one of its template
-OWN_ROWS = 128  # of a block that have a template, from which on its variables have pages of their own
 MIN_ROWS = 256  # of an extent, below which there is nothing to learn
 MIN_LETTERS = 12  # of a text on average: shorter ones have nothing in common but themselves
-SAMPLE = 16_384  # rows that show whether templates are worth it
+SAMPLE, SMALL_SAMPLE = 16_384, 1_024  # rows that show whether templates are worth it, of a long and of a short extent
 GAIN = 0.92  # texts are put together more slowly than they are decompressed, so there must be something in it
 CLEARLY = 0.95  # smaller, before each word is a variable: then templates are not those that queries ask for
 MAX_TEMPLATES = 1 << 17  # of an extent: whoever reads a block decodes all of them
 MAX_WORDS_BYTES = 16 << 20  # alike
+SURELY = 0.7  # of what texts take at a low level: the high one does not reach that
 WORD_SAMPLE = 8_192  # values of a variable that show whether its words repeat
+WORDS_KNOWN = 1_024  # values of a variable in a sample that show it for good
 
 _Ints = npt.NDArray[np.int64]
 _NO_INTS: _Ints = np.zeros(0, dtype=np.int64)
@@ -72,15 +83,12 @@ def templated(blocks: Sequence[pa.Array], size: float | None, pool: Executor) ->
     if rows < MIN_ROWS or letters < MIN_LETTERS * rows:
         return None
     largest = max(present, key=len)
-    sample = largest.slice(max(0, (len(largest) - SAMPLE) // 2), SAMPLE)
-    if size is None:
-        size = len(codecs.encode_texts(sample)) * rows / len(sample)
-    by_digits, by_words = (_estimate(sample, rows, every_word=each) for each in (False, True))
-    every_word = by_words < by_digits * CLEARLY
-    expected = by_words if every_word else by_digits
-    if expected > size * GAIN:
+    taken = min(SAMPLE, max(SMALL_SAMPLE, rows // 4))
+    sample = largest.slice(max(0, (len(largest) - taken) // 2), taken)
+    encoding = _begun(sample, rows, size)
+    if encoding is None:
         return None
-    encoding, form, choices, listing = _Encoding(every_word), None, _Choices(), postings.Choices()
+    form, choices, listing = None, _Choices(), postings.Choices()
     found: list[Future[BlockBytes]] = []
     tokens = []
     for block, values in zip(blocks, present, strict=True):
@@ -97,7 +105,7 @@ def templated(blocks: Sequence[pa.Array], size: float | None, pool: Executor) ->
         else:
             found.append(pool.submit(_block_bytes, block, made, words, form, choices, listing))
         tokens.append(words.joined())
-    return Templated(found, tokens, encoding.templates.texts(), encoding.words.texts(), every_word)
+    return Templated(found, tokens, encoding.templates.texts(), encoding.words.texts(), encoding.every_word)
 
 
 def _with_postings(
@@ -135,7 +143,7 @@ class _Variable:
     numbers: _Ints | None = None
     texts: pa.Array | None = None
 
-    def page(self, choice: codecs.Choice) -> bytes:
+    def page(self, choice: Choice) -> bytes:
         if self.texts is not None:
             return self.head + codecs.encode_texts(self.texts, choice)
         return self.head if self.numbers is None else self.head + codecs.encode_ints(self.numbers, choice)
@@ -154,6 +162,7 @@ class _Encoding:
     """What is learned of a column, block by block."""
 
     every_word: bool
+    most_templates: int = MAX_TEMPLATES
     templates: Numbering = field(default_factory=Numbering)
     words: Numbering = field(default_factory=Numbering)
     are_words: dict[tuple[int, int], bool] = field(default_factory=dict)
@@ -161,10 +170,9 @@ class _Encoding:
     def block(self, values: pa.Array) -> _Block | None:
         """Take a block apart; None if there are too many templates or words."""
         found = split(values, every_word=self.every_word)
-        begins = np.concatenate([[0], found.template_ends[:-1]]) if len(values) else _NO_INTS
-        sizes = found.template_ends - begins
-        numbers = self.templates.add(found.templates, begins, sizes)
-        if len(self.templates) > MAX_TEMPLATES or self.words.byte_size > MAX_WORDS_BYTES:
+        ends = np.concatenate([[0], found.template_ends]).astype(np.int32)
+        numbers = self.templates.add(found.templates, ends[:-1], np.diff(ends))
+        if len(self.templates) > self.most_templates or self.words.byte_size > MAX_WORDS_BYTES:
             return None
         holes = np.zeros(len(self.templates), dtype=np.int64)
         holes[numbers] = found.counts
@@ -179,6 +187,24 @@ class _Encoding:
         variables = list(self._variables(found.letters, starts, lengths, own_bounds, of_template[is_own]))
         rest_sizes = of_template[~is_own], np.diff(bounds)[~is_own]
         return _Block(numbers, _letters(values), rest, rest_sizes, variables)
+
+    def go_on_from(self, sample: Sequence[_Variable]) -> None:
+        """Keep what a sample showed for good: of which variables words repeat, and those, the most frequent first.
+
+        Numbers that are the smaller the more often they come take less room.
+        """
+        sizes, counts = dict[tuple[int, int], int](), np.zeros(len(self.words), dtype=np.int64)
+        for each in sample:
+            at = each.template, each.slot
+            sizes[at] = sizes.get(at, 0) + len(each.spans.starts)
+        self.are_words = {at: told for at, told in self.are_words.items() if sizes.get(at, 0) >= WORDS_KNOWN}
+        for each in sample:
+            if each.numbers is not None and each.kind == WORD and (each.template, each.slot) in self.are_words:
+                count(each.numbers, counts)
+        order = np.argsort(-counts, kind="stable")
+        kept = self.words.some(order[: int(np.count_nonzero(counts))])
+        self.words, self.most_templates = Numbering(), MAX_TEMPLATES
+        self.words.number(kept)
 
     def words_of(self, block: pa.Array, made: _Block, most: int = postings.MANY) -> postings.Words:
         """Return which words the rows of a block hold, by what it was taken apart into.
@@ -199,13 +225,13 @@ class _Encoding:
         ]
         word_counts = np.zeros(len(self.words), dtype=np.int64)
         for codes, _ in coded:
-            word_counts += np.bincount(codes, minlength=len(word_counts))
+            count(codes, word_counts)
         templates, words = np.flatnonzero(counts), np.flatnonzero(word_counts)
         listed = np.flatnonzero(counts[made.templates] <= most)
         numbers, where = [(np.cumsum(counts > 0) - 1)[made.templates[listed]]], [listed]
-        is_listed, place = word_counts <= most, np.cumsum(word_counts > 0) - 1 + len(templates)
+        place = np.cumsum(word_counts > 0) - 1 + len(templates)
         for codes, template in coded:
-            here = np.flatnonzero(is_listed[codes])
+            here = places_of_rare(codes, word_counts, most)
             numbers.append(place[codes[here]])
             where.append(rows_of(template)[here])
         spans = [each for each in made.variables if each.kind in (NUMBER, TEXT)]
@@ -224,7 +250,12 @@ class _Encoding:
         )
 
     def _variables(
-        self, letters: Any, starts: _Ints, lengths: _Ints, bounds: list[tuple[int, int]], templates: _Ints
+        self,
+        letters: Any,
+        starts: npt.NDArray[Any],
+        lengths: npt.NDArray[Any],
+        bounds: list[tuple[int, int]],
+        templates: _Ints,
     ) -> Iterator[_Variable]:
         if not bounds:
             return
@@ -260,8 +291,8 @@ class _Spans(NamedTuple):
     """The values of a variable, as spans of letters."""
 
     letters: npt.NDArray[np.uint8]
-    starts: _Ints
-    lengths: _Ints
+    starts: npt.NDArray[Any]
+    lengths: npt.NDArray[Any]
 
     def first(self) -> bytes:
         """Return the first value."""
@@ -279,7 +310,7 @@ class _Spans(NamedTuple):
 
 
 def _joined_spans(spans: Sequence[_Spans]) -> _Spans:
-    starts, lengths = (_joined(list(each), np.int64) for each in zip(*(each[1:] for each in spans), strict=True))
+    starts, lengths = (np.concatenate(each) for each in zip(*(each[1:] for each in spans), strict=True))
     return _Spans(spans[0].letters, starts, lengths)
 
 
@@ -303,13 +334,13 @@ def _int64(indices: pa.Array) -> _Ints:
     return np.asarray(indices.to_numpy(), dtype=np.int64)
 
 
-class _Choices(dict[tuple[int, int], codecs.Choice]):
+class _Choices(dict[tuple[int, int], Choice]):
     """What was chosen for variables of the first block, by template and place; new ones are open."""
 
-    def __missing__(self, at: tuple[int, int]) -> codecs.Choice:
+    def __missing__(self, at: tuple[int, int]) -> Choice:
         if self and not next(iter(self.values())).is_open:
-            return codecs.Choice(is_open=False)  # and knows nothing: the first block did not have it
-        self[at] = codecs.Choice()
+            return Choice(is_open=False)  # and knows nothing: the first block did not have it
+        self[at] = Choice()
         return self[at]
 
 
@@ -329,74 +360,43 @@ def _column_page(block: pa.Array, made: _Block, choices: _Choices | None = None)
     return head + sizes + described + b"".join(pages), len(head)
 
 
-def _estimate(sample: pa.Array, rows: int, *, every_word: bool) -> float:
-    """Return the bytes of an extent of so many rows, by those of a sample, and of how its dictionaries grew in it."""
-    encoding = _Encoding(every_word)
-    half = len(sample) // 2
-    pages, dictionaries = 0, []
+def _begun(sample: pa.Array, rows: int, size: float | None) -> _Encoding | None:
+    """Return what a sample taught of a column of so many rows, or None where templates make it not smaller."""
+    (digits, by_digits), (words, by_words) = (_estimated(sample, rows, every_word=each) for each in (False, True))
+    begun, expected = (words, by_words) if by_words < by_digits * CLEARLY else (digits, by_digits)
+    if size is None:
+        share = rows / len(sample)
+        size = len(codecs.compressed(codecs.lengths_and_letters(sample)[1])) * share
+        if expected > size * SURELY:  # then it matters how small texts are at the level of long texts
+            size = len(codecs.encode_texts(sample)) * share
+    return begun if expected <= size * GAIN else None
+
+
+def _estimated(sample: pa.Array, rows: int, *, every_word: bool) -> tuple[_Encoding, float]:
+    """Return what a sample taught, and the bytes of an extent of so many rows, by how its dictionaries grew in it."""
+    encoding, half, choices = _Encoding(every_word, len(sample) // 2), len(sample) // 2, _Choices()
+    pages, dictionaries, made = 0, list[int](), list[_Variable]()
     for part in (sample.slice(0, half), sample.slice(half)):
-        made = encoding.block(part)
-        if made is None or len(encoding.templates) * 2 > len(sample):
-            return math.inf
-        pages += len(_column_page(part, made)[0])
+        block = encoding.block(part)
+        if block is None:
+            return encoding, math.inf
+        pages += len(_column_page(part, block, choices)[0])
         dictionaries.append(
             sum(len(codecs.encode_texts(each.texts())) for each in (encoding.templates, encoding.words))
         )
+        for choice in choices.values():
+            choice.is_open = False
+        made += block.variables
     growth = min(1.0, max(0.0, math.log2(dictionaries[1] / dictionaries[0])))
     share = rows / len(sample)
-    return float(pages * share + dictionaries[1] * max(share, 1.0) ** growth)
+    encoding.go_on_from(made)
+    return encoding, float(pages * share + dictionaries[1] * max(share, 1.0) ** growth)
 
 
 def _letters(texts: pa.Array) -> int:
     _, offsets, _ = texts.buffers()
     places = np.frombuffer(offsets, np.int32)[texts.offset :] if len(texts) else _NO_INTS
     return int(places[len(texts)] - places[0]) if len(texts) else 0
-
-
-class Dictionary:
-    """The templates and words of a column in an extent, ready to be used."""
-
-    def __init__(self, templates: pa.Array, words: pa.Array, *, every_word: bool) -> None:
-        lengths, letters = codecs.lengths_and_letters(templates)
-        data = np.frombuffer(letters, np.uint8)
-        ends = np.cumsum(lengths)
-        is_hole = data == HOLE
-        before = np.concatenate([[0], np.cumsum(is_hole)])
-        holes = np.flatnonzero(is_hole)
-        cuts = np.concatenate([holes * 2 + 1, ends * 2])  # where pieces end; a template ends before the next begins
-        cuts.sort()
-        cuts //= 2
-        self.count, self.every_word = len(templates), every_word
-        self.pieces = data[~is_hole]
-        self.piece_ends = np.concatenate([[0], cuts - before[cuts]])
-        self.first_slot = np.concatenate([[0], before[ends]])
-        self.first_piece = self.first_slot[:-1] + np.arange(len(templates))
-        self.words, self.word_ends = _texts(words)
-        self._templates = templates
-        self._shown: pa.Array | None = None
-
-    def shown(self) -> pa.Array | None:
-        """Return the templates as ``message_template`` has them; None if they are not the same."""
-        if self._shown is None and not self.every_word:
-            self._shown = self._as_shown()
-        return self._shown
-
-    def _as_shown(self) -> pa.Array:
-        places = np.concatenate([[0], np.cumsum(np.diff(self.first_slot) * (len(PLACEHOLDER) - 1))])
-        lengths, letters = codecs.lengths_and_letters(self._templates)
-        offsets = (np.concatenate([[0], np.cumsum(lengths)]) + places).astype(np.int32)
-        data = letters.replace(bytes([HOLE]), PLACEHOLDER.encode())
-        return pa.Array.from_buffers(pa.utf8(), len(lengths), [None, pa.py_buffer(offsets), pa.py_buffer(data)], 0)
-
-
-def decode_numbers(page: memoryview, count: int, dictionary: Dictionary) -> tuple[_Ints, memoryview]:
-    """Read the numbers of the templates of rows that have a text; and what comes after them."""
-    if len(page) < 5 or page[0] != codecs.TEXT_TEMPLATES:
-        raise ValueError("no templates")
-    own, rest = cut(page[1:])
-    found = codecs.decode_ints(own, count)
-    _check_below(found, dictionary.count)
-    return found, rest
 
 
 def decode_column(
@@ -423,133 +423,38 @@ def decode_shown(head: memoryview, rows: int, dictionary: Dictionary) -> pa.Dict
 def decode(page: memoryview, count: int, dictionary: Dictionary, wanted: npt.NDArray[np.bool_] | None) -> pa.Array:
     """Put the texts of a page together; those of rows that are not wanted are empty."""
     numbers, rest = decode_numbers(page, count, dictionary)
-    if len(rest) < 4:
-        raise ValueError("a page of templates that ends early")
-    (size,) = struct.unpack_from("<I", rest)
-    if size > codecs.MAX_BYTES:
-        raise ValueError(f"texts of {size} bytes")
-    rest_page, rest = cut(rest[4:])
+    laid = laid_out(rest, np.bincount(numbers, minlength=dictionary.count), dictionary)
     needed = np.ones(dictionary.count, dtype=np.bool_)
     if wanted is not None:  # of other templates no variable is decoded
         needed[:] = False
         needed[numbers[wanted]] = True
-    slots, held = _slots(numbers, dictionary, rest_page, rest, needed)
-    found = put_together(
-        Source(
-            numbers, _NO_BYTES if wanted is None else wanted.view(np.uint8), dictionary.first_piece,
-            dictionary.piece_ends, dictionary.pieces, dictionary.first_slot, slots, _joined(held.numbers, np.int64),
-            *_joined_texts(held.texts), dictionary.word_ends, dictionary.words,
-            np.frombuffer(b"".join(held.affixes), np.uint8),
-        ),
-        size,
-    )  # fmt: skip
+    slots, held = _slots(laid, dictionary, needed)
+    kept = _NO_BYTES if wanted is None else wanted.view(np.uint8)
+    found = put_together(held.source(dictionary, numbers, kept, slots), laid.letters)
     if found is None:
-        raise ValueError(f"templates make other than {size} bytes")
+        raise ValueError(f"templates make other than {laid.letters} bytes")
     return found
 
 
-@dataclass(slots=True)
-class _Held:
-    """The values of all variables of a block so far: numbers, texts, and what stands around numbers."""
-
-    numbers: list[_Ints] = field(default_factory=list)
-    texts: list[pa.Array] = field(default_factory=list)
-    affixes: list[bytes] = field(default_factory=list)
-    counts: list[int] = field(default_factory=lambda: [0, 0, 0])
-
-    def put(self, page: memoryview, kind: int, count: int, dictionary: Dictionary) -> list[int]:
-        """Decode the values of a variable; return its slot, as ``Source`` has them."""
-        if kind == TEXT:
-            self.texts.append(codecs.decode_texts(page, count, pa.binary()))
-            return [TEXT, self._moved(1, count), 0, 0, 0, 0]
-        if kind == WORD:
-            found = codecs.decode_ints(page, count)
-            _check_below(found, len(dictionary.word_ends) - 1)
-            self.numbers.append(found)
-            return [WORD, self._moved(0, count), 0, 0, 0, 0]
-        if kind != NUMBER or len(page) < 5:
-            raise ValueError(f"a variable of kind {kind}")
-        width, prefix, suffix = struct.unpack_from("<BHH", page)
-        if width > 64 or 5 + prefix + suffix > len(page):
-            raise ValueError("a variable whose prefix ends past its page")
-        found = codecs.decode_ints(page[5 + prefix + suffix :], count)
-        if len(found) and int(found.min()) < 0:
-            raise ValueError("a negative number among digits")
-        self.numbers.append(found)
-        self.affixes.append(bytes(page[5 : 5 + prefix + suffix]))
-        at = self._moved(2, prefix + suffix)
-        return [NUMBER, self._moved(0, count), width, at, at + prefix, at + prefix + suffix]
-
-    def _moved(self, which: int, count: int) -> int:
-        self.counts[which] += count
-        return self.counts[which] - count
-
-
-def _slots(
-    numbers: _Ints, dictionary: Dictionary, rest: memoryview, data: memoryview, needed: npt.NDArray[np.bool_]
-) -> tuple[_Ints, _Held]:
+def _slots(laid: Laid, dictionary: Dictionary, needed: npt.NDArray[np.bool_]) -> tuple[_Ints, Held]:
     """Decode the variables of the templates of a block that are needed."""
-    counts = np.bincount(numbers, minlength=dictionary.count)
-    first_slot, held = dictionary.first_slot, _Held()
-    sizes = np.repeat(counts, np.diff(first_slot))  # of the values of each variable
-    in_rest = np.where(sizes < OWN_ROWS, sizes, 0)
-    slots = np.zeros((len(sizes), 6), dtype=np.int64)
+    first_slot, held = dictionary.first_slot, Held()
+    in_rest = laid.in_rest
+    slots = np.zeros((len(in_rest), 6), dtype=np.int64)
     slots[:, 1] = np.cumsum(in_rest) - in_rest
     if bool((np.repeat(needed, np.diff(first_slot)) & (in_rest > 0)).any()) or needed.all():
-        held.put(rest, TEXT, int(in_rest.sum()), dictionary)
-    if len(data) < 4:
-        raise ValueError("a page of templates that ends early")
-    (count,) = struct.unpack_from("<I", data)
-    own = np.flatnonzero(sizes >= OWN_ROWS)
-    if count != len(own):
-        raise ValueError(f"{count} pages of {len(own)} variables")
-    kinds_page, data = cut(data[4:])
-    lengths_page, data = cut(data)
-    kinds, lengths = codecs.decode_ints(kinds_page, count), codecs.decode_ints(lengths_page, count)
-    if (count and not 0 <= int(lengths.min()) <= int(lengths.max()) <= len(data)) or int(lengths.sum()) != len(data):
-        raise ValueError("pages that end elsewhere than their block")
-    templates = np.searchsorted(first_slot, own, "right") - 1
-    at = 0
-    for slot, template, kind, length in zip(*(each.tolist() for each in (own, templates, kinds, lengths)), strict=True):
-        page = data[at : at + length]
-        at += length
+        held.put(laid.rest, TEXT, int(in_rest.sum()), dictionary)
+    templates = np.searchsorted(first_slot, laid.own, "right") - 1
+    told = zip(*(each.tolist() for each in (laid.own, templates, laid.kinds)), laid.pages, strict=True)
+    for slot, template, kind, page in told:
         if not needed[template]:
             continue
-        if kind != SAME:
-            slots[slot] = held.put(page, kind, int(sizes[slot]), dictionary)
-            continue
-        source = int(first_slot[template]) + int.from_bytes(page[:2], "little")
-        if len(page) != 2 or source >= slot:
-            raise ValueError("a variable that is the same as a later one")
-        slots[slot] = slots[source]
+        if kind == SAME:
+            slots[slot] = slots[same_slot(page, slot, int(first_slot[template]))]
+        else:
+            slots[slot] = held.put(page, kind, int(laid.sizes[slot]), dictionary)
     return slots, held
-
-
-def cut(data: memoryview) -> tuple[memoryview, memoryview]:
-    """Cut off a part with its length before it."""
-    if len(data) < 4:
-        raise ValueError("a part that ends early")
-    (size,) = struct.unpack_from("<I", data)
-    if size > len(data) - 4:
-        raise ValueError("a part that ends past its page")
-    return data[4 : 4 + size], data[4 + size :]
 
 
 def _joined(arrays: list[Any], kind: Any) -> npt.NDArray[Any]:
     return np.concatenate(arrays) if arrays else np.zeros(0, dtype=kind)
-
-
-def _texts(texts: pa.Array) -> tuple[npt.NDArray[np.uint8], _Ints]:
-    lengths, letters = codecs.lengths_and_letters(texts)
-    return np.frombuffer(letters, np.uint8), np.concatenate([[0], np.cumsum(lengths)])
-
-
-def _joined_texts(arrays: list[pa.Array]) -> tuple[_Ints, npt.NDArray[np.uint8]]:
-    found = [_texts(each) for each in arrays]
-    lengths = _joined([np.diff(ends) for _, ends in found], np.int64)
-    return np.concatenate([[0], np.cumsum(lengths)]), _joined([letters for letters, _ in found], np.uint8)
-
-
-def _check_below(numbers: _Ints, end: int) -> None:
-    if len(numbers) and (int(numbers.min()) < 0 or int(numbers.max()) >= end):
-        raise ValueError(f"a number that is not below {end}")

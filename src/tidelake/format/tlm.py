@@ -352,5 +352,5 @@ def _read_schema(store: ObjectStore, key: str, head: pa.Buffer, body_at: int, bo
     return schema.remove_metadata()
 
 
-# Extents whose body is an Arrow file; tables ask for it as ``tlm`` or ``tlm2``.
+# Extents whose body is an Arrow file; tables ask for it as ``tlm2``.
 FORMAT = BlockFormat(NAME, ".tlm", TlmReader, _encode)

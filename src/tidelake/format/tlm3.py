@@ -17,9 +17,7 @@ not decide which key or id an extent has.
 from __future__ import annotations
 
 import pickle
-import struct
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, Future
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -28,7 +26,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import orjson
 import pyarrow as pa
 
 from tidelake.errors import CorruptExtent
@@ -40,7 +37,6 @@ from tidelake.format.frame import (
     EntryPlaces,
     checked_entry,
     footer_bytes_of,
-    packed_json,
     parsed_footer,
     unpacked_footer,
 )
@@ -51,7 +47,7 @@ from tidelake.format.segment import (
     ExtentMetadata,
     PartInfo,
     PieceInfo,
-    block_entry,
+    SharedPlaces,
     block_of,
     checksum_of,
     chosen_columns,
@@ -61,27 +57,34 @@ from tidelake.format.segment import (
     slim_blocks,
     surviving_blocks,
 )
+from tidelake.format.tlm3_writing import MAGIC_V3, encode
+from tidelake.kernels.tokens import Run
 from tidelake.model.predicate import Predicate
 from tidelake.model.schema import Column, Schema
 from tidelake.objects import ObjectStore
 from tidelake.pruning.statistics import Stats
 from tidelake.runtime.deferred import deferred
-from tidelake.runtime.readiness import has_loops
 
 if TYPE_CHECKING:
-    from tidelake.format import dictionaries, postings, shredded, template_search, templates
-    from tidelake.format.writing import Draft, Seal
+    from tidelake.format import (
+        dictionaries,
+        postings,
+        shredded,
+        template_pages,
+        template_rows,
+        template_search,
+        templates,
+    )
 else:
     shredded, dictionaries = deferred("tidelake.format.shredded"), deferred("tidelake.format.dictionaries")
     templates, postings = deferred("tidelake.format.templates"), deferred("tidelake.format.postings")
     template_search = deferred("tidelake.format.template_search")
+    template_rows, template_pages = (
+        deferred("tidelake.format.template_rows"),
+        deferred("tidelake.format.template_pages"),
+    )
 
 NAME = "tlm3"
-MAGIC_V3 = b"KYMA\x03"
-FILTERS = ("values", "terms", "grams", "leaves")
-FILTERED_ROWS = 4_096  # of a block, below which filters of its dynamic columns are kept
-FILTER_SHARE = 0.1  # of a column's bytes in a block that its filters may take: more is as soon read as the column
-PLAIN_ROWS = 4_096  # of an extent: more are neither split into templates nor searched for words without a compiler
 
 _MIN_BYTES = MAGIC_BYTES + FRAME_TAIL
 
@@ -96,7 +99,7 @@ class Tlm3Reader:
         self._lock = Lock()
         self._directories: dict[str, shredded.Directory] = {}
         self._dictionaries: dict[tuple[str, int], pa.Array] = {}
-        self._templates: dict[str, templates.Dictionary] = {}
+        self._templates: dict[str, template_pages.Dictionary] = {}
         self._metadata: ExtentMetadata | None = None
 
     def metadata(self) -> ExtentMetadata:
@@ -125,10 +128,9 @@ class Tlm3Reader:
         self,
         block: int,
         projection: Sequence[str] | None = None,
-        wanted: npt.NDArray[np.bool_] | None = None,
         encoded: Collection[str] = (),
     ) -> pa.RecordBatch:
-        """Read these columns of a block; texts of rows that are not wanted may be empty.
+        """Read these columns of a block.
 
         Of those ``encoded`` that the extent has a dictionary for, texts are given as numbers into it.
         """
@@ -153,7 +155,7 @@ class Tlm3Reader:
                 )  # fmt: skip
                 return pages.whole()
             if column.name in self._parts.templates:
-                return templates.decode_column(memoryview(data), rows, self._column_templates(column.name), wanted)
+                return templates.decode_column(memoryview(data), rows, self._column_templates(column.name))
             if column.name in told:
                 return differences.decode(memoryview(data), rows, kind, bases[told[column.name]])
             found = codecs.decode_column(memoryview(data), rows, kind, self._column_dictionary(column.name))
@@ -189,18 +191,46 @@ class Tlm3Reader:
         place = self._parts.dictionaries.get(column)
         return None if place is None else place[1]
 
+    def read_lines(
+        self, block: int, column: str, places: npt.NDArray[np.int64], known: template_rows.RowTemplates | None = None
+    ) -> pa.Array:
+        """Read the texts that some rows of a block have in a column of templates, by their ascending places.
+
+        ``known`` are the templates of the block's rows, if they were read before.
+        """
+        info = block_of(self._parts.blocks, block, self._key)
+        data, own = memoryview(self._verified(info.pieces[column], column)), self._column_templates(column)
+        with self._readable(block, column):
+            return template_rows.decode_some(data, info.stats.rows, own, places, known)
+
+    def lines(self, column: str) -> template_pages.Dictionary | None:
+        """Return the templates that the texts of a column have; None if it is not stored by templates."""
+        return self._column_templates(column) if column in self._parts.templates else None
+
+    def row_templates(self, block: int, column: str) -> template_rows.RowTemplates:
+        """Read which templates the texts of a block have in a column that is stored by templates."""
+        rows, data = self._head(block, column)
+        own = self._column_templates(column)
+        with self._readable(block, column):
+            return template_rows.decode_rows(data, rows, own)
+
+    def keeps_postings(self, column: str) -> bool:
+        """Whether it is told which rows hold which tokens of a column."""
+        return column in self._parts.postings
+
+    def read_postings(self, block: int, column: str) -> postings.Told:
+        """Read which rows of a block may hold which tokens of a column that has postings."""
+        info = block_of(self._parts.blocks, block, self._key)
+        data = memoryview(self._verified(self._parts.postings[column][block], column))
+        with self._readable(block, column):
+            return postings.Told.of(data, info.stats.rows)
+
     def rows_with(self, block: int, column: str, tokens: Sequence[str]) -> npt.NDArray[np.bool_] | None:
         """Return which rows of a block may hold all of some tokens; None if there is no telling."""
-        places = self._parts.postings.get(column)
-        if places is None:
-            return None
-        info = block_of(self._parts.blocks, block, self._key)
-        data = memoryview(self._verified(places[block], column))
-        with self._readable(block, column):
-            return postings.rows_with(data, info.stats.rows, tokens)
+        return self.read_postings(block, column).rows_with(tokens) if self.keeps_postings(column) else None
 
-    def rows_holding(self, block: int, column: str, runs: Sequence[str]) -> npt.NDArray[np.bool_] | None:
-        """Return which rows of a block hold all of some parts of words; None if there is no telling at once."""
+    def rows_holding(self, block: int, column: str, runs: Sequence[Run]) -> npt.NDArray[np.bool_] | None:
+        """Return which rows of a block hold all of some words or parts; None if there is no telling at once."""
         if column not in self._parts.templates:
             return None
         info = block_of(self._parts.blocks, block, self._key)
@@ -213,14 +243,19 @@ class Tlm3Reader:
 
     def read_templates(self, block: int, column: str) -> pa.DictionaryArray | None:
         """Read the templates of a block's texts, as ``message_template`` has them; None if they are not stored."""
-        info = block_of(self._parts.blocks, block, self._key)
         held = self._parts.templates.get(column)
         if held is None or held.every_word:
             return None
-        length, checksum = held.heads[block]
-        data = memoryview(self._verified(PieceInfo(info.pieces[column].offset, length, checksum), column))
+        (rows, data), own = self._head(block, column), self._column_templates(column)
         with self._readable(block, column):
-            return templates.decode_shown(data, info.stats.rows, self._column_templates(column))
+            return templates.decode_shown(data, rows, own)
+
+    def _head(self, block: int, column: str) -> tuple[int, memoryview]:
+        """Return how many rows a block has, and the bytes that tell their templates."""
+        info = block_of(self._parts.blocks, block, self._key)
+        length, checksum = self._parts.templates[column].heads[block]
+        place = PieceInfo(info.pieces[column].offset, length, checksum)
+        return info.stats.rows, memoryview(self._verified(place, column))
 
     def parts(self) -> list[PartInfo]:
         """Return what columns consist of: pages and dictionaries, and of dynamic ones the columns of their leaves."""
@@ -246,6 +281,13 @@ class Tlm3Reader:
                 found.append(PartInfo(name, "dictionary", None, (words,), place[1], place[0].length))
         return found
 
+    def shared_places(self, column: str) -> SharedPlaces:
+        """Return what the pages of a column refer to."""
+        held, base = self._parts.templates.get(column), self._parts.differences.get(column)
+        if held is not None:
+            return SharedPlaces(templates=held.templates, words=held.words)
+        return SharedPlaces(dictionary=self._parts.dictionaries.get(column), base=base)
+
     def ticket(self, blocks: Collection[int], columns: Collection[str]) -> bytes:
         return pickle.dumps(self._parts.slim(blocks, columns), pickle.HIGHEST_PROTOCOL)
 
@@ -254,7 +296,7 @@ class Tlm3Reader:
         return self._directory(column)
 
     @contextmanager
-    def _readable(self, block: int, name: str) -> Iterator[None]:
+    def _readable(self, block: int | None, name: str) -> Iterator[None]:
         """Call bytes that do not decode corrupt."""
         try:
             yield
@@ -303,14 +345,13 @@ class Tlm3Reader:
         piece, count = place
         return self._dictionary((name, -1), piece, count)
 
-    def _column_templates(self, name: str) -> templates.Dictionary:
+    def _column_templates(self, name: str) -> template_pages.Dictionary:
         if name not in self._templates:
             held = self._parts.templates[name]
-            texts = [
-                codecs.decode_texts(memoryview(self._verified(piece, name)), count, pa.binary())
-                for piece, count in (held.templates, held.words)
-            ]
-            found = templates.Dictionary(*texts, every_word=held.every_word)
+            data = [(memoryview(self._verified(piece, name)), count) for piece, count in (held.templates, held.words)]
+            with self._readable(None, name):
+                texts = [codecs.decode_texts(page, count, pa.binary()) for page, count in data]
+                found = template_pages.Dictionary(*texts, every_word=held.every_word)
             with self._lock:
                 self._templates.setdefault(name, found)
         return self._templates[name]
@@ -379,124 +420,6 @@ class _Parts:
         )
 
 
-def _encode(draft: Draft, pool: Executor) -> Seal:
-    """Encode the columns of all blocks; then lay them out and close the frame."""
-    pages: dict[str, list[Any]] = {}
-    firsts: dict[str, Future[bytes]] = {}
-    others: dict[str, list[tuple[Any, Any]]] = {}
-    choices: dict[str, codecs.Choice] = {}
-    encoders: dict[str, Callable[..., bytes]] = {}
-    words: dict[str, pa.Array] = {}
-    leaves: dict[str, shredded.Encoded] = {}
-    lines: dict[str, templates.Templated] = {}
-    apart = differences.chosen(draft.schema, draft.blocks)
-    is_looked_into = has_loops() or sum(block.num_rows for block in draft.blocks) <= PLAIN_ROWS
-    for at, column in enumerate(draft.schema):
-        values = [block.column(at) for block in draft.blocks]
-        if column.type.kind == "dynamic":
-            leaves[column.name] = encoded = shredded.encode(values, pool)
-            pages[column.name] = [b"".join(data for _, _, data in block) for block in encoded.pages]
-            continue
-        coded = dictionaries.coded(values) if column.type.kind == "string" else None
-        if column.type.kind == "string" and is_looked_into:
-            found = templates.templated(values, None if coded is None else coded.size, pool)
-            if found is not None:
-                draft.collecting.begin(at, found.tokens)
-                lines[column.name] = found
-                continue
-        draft.collecting.begin(at, distinct=None if coded is None else coded.distinct())
-        codes: Sequence[Any] = [None] * len(values) if coded is None else coded.codes
-        if coded is not None:
-            words[column.name] = coded.dictionary
-        choice = choices[column.name] = codecs.Choice()
-        encode = encoders[column.name] = differences.encode if column.name in apart else codecs.encode_column
-        beside = [block.column(apart[column.name]) for block in draft.blocks] if column.name in apart else codes
-        firsts[column.name] = pool.submit(encode, values[0], beside[0], choice)
-        others[column.name] = list(zip(values, beside, strict=True))[1:]
-    for name, first in firsts.items():
-        first.result()  # from which the choice has learned
-        choices[name].is_open = False
-        pages[name] = [first, *(pool.submit(encoders[name], *each, choices[name]) for each in others[name])]
-    made = {name: [page if isinstance(page, bytes) else page.result() for page in each] for name, each in pages.items()}
-    split_blocks = {name: [block.result() for block in each.blocks] for name, each in lines.items()}
-    made |= {name: [block.page for block in each] for name, each in split_blocks.items()}
-    heads = {name: [(b.head, checksum_of(b.page[: b.head])) for b in each] for name, each in split_blocks.items()}
-    listings = {name: [b.postings for b in each if b.postings is not None] for name, each in split_blocks.items()}
-    indexed = {name: each for name, each in listings.items() if each}
-
-    def seal(stats: Sequence[Stats]) -> list[bytes | pa.Buffer]:
-        parts: list[bytes | pa.Buffer] = [MAGIC_V3]
-        at = len(MAGIC_V3)
-        entries = []
-
-        def put(data: bytes) -> dict[str, Any]:
-            nonlocal at
-            parts.append(data)
-            at += len(data)
-            return {"at": at - len(data), "len": len(data), "sum": checksum_of(data)}
-
-        def put_texts(texts: pa.Array) -> dict[str, Any]:
-            return {**put(codecs.encode_texts(texts)), "count": len(texts)}
-
-        for number, known in enumerate(stats):
-            places = [put(made[column.name][number]) for column in draft.schema]
-            entry = block_entry(draft.schema, _within_share(known, draft.schema, places), places)
-            entries.append({**entry, "unpacked": draft.blocks[number].nbytes})
-        shared = {name: put_texts(each) for name, each in words.items()}
-        split = {
-            name: {
-                **put_texts(each.templates),
-                "words": put_texts(each.words),
-                "every_word": each.every_word,
-                "heads": heads[name],
-            }
-            for name, each in lines.items()
-        }
-        listed = {name: [put(page) for page in each] for name, each in indexed.items()}
-        directories = {}
-        for name, each in leaves.items():
-            found = {}
-            for leaf, (count, data) in each.dictionaries.items():
-                place = put(data)
-                found[leaf] = shredded.DictionaryPlace(place["at"], place["len"], count, int(place["sum"], 16))
-            directories[name] = put(shredded.directory_bytes(each, found))
-        entries[-1]["extent"] = {
-            "id": draft.extent_id,
-            "schema": draft.schema.to_json(),
-            "dictionaries": shared,
-            "templates": split,
-            "postings": listed,
-            "shredded": directories,
-            **({"differences": apart} if apart else {}),
-        }
-        footer = packed_json(orjson.dumps(entries))
-        return [*parts, footer, struct.pack("<I", len(footer)) + MAGIC_V3]
-
-    return seal
-
-
-def _within_share(known: Stats, schema: Schema, places: Sequence[Mapping[str, Any]]) -> Stats:
-    """Leave out filters of a block that take more than a share of what they spare, the largest first.
-
-    Those of shredded columns are left out of large blocks at all: a path is read for a tenth of their bytes. The
-    catalog has the filters of the whole extent.
-    """
-    columns = dict(known.columns)
-    for column, place in zip(schema, places, strict=True):
-        own = columns[column.name]
-        filters = {name: len(held.to_text()) * 3 // 4 for name in FILTERS if (held := getattr(own, name)) is not None}
-        is_shredded = column.type.kind == "dynamic" and known.rows >= FILTERED_ROWS
-        room = 0 if is_shredded else int(place["len"] * FILTER_SHARE)
-        for name in sorted(filters, key=lambda each: -filters[each]):
-            share = 2 if name == "terms" else 1  # words of prose are in most blocks, and their filters spare little
-            if sum(filters.values()) > room or filters[name] * share > room:
-                del filters[name]
-        values, terms, grams = (getattr(own, name) if name in filters else None for name in FILTERS[:3])
-        leaves = own.leaves if "leaves" in filters else None
-        columns[column.name] = replace(own, values=values, terms=terms, grams=grams, leaves=leaves)
-    return replace(known, columns=columns)
-
-
 def _open(store: ObjectStore, key: str) -> _Parts:
     tail = store.get_tail(key, TAIL_BYTES)
     if tail.size < _MIN_BYTES or bytes(memoryview(tail.data)[-MAGIC_BYTES:]) != MAGIC_V3:
@@ -550,4 +473,4 @@ def _count(place: Mapping[str, Any]) -> int:
 
 
 # Extents whose columns have codecs of their own.
-FORMAT = BlockFormat(NAME, ".tlm", Tlm3Reader, _encode, keeps_paths=True, knows_words=True)
+FORMAT = BlockFormat(NAME, ".tlm", Tlm3Reader, encode, keeps_paths=True, knows_words=True)

@@ -16,6 +16,7 @@ import binascii
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from tidelake.errors import InvalidInputError
@@ -140,7 +141,7 @@ class Grams:
 
     def may_hold(self, run: str) -> bool:
         """Return whether some token may have this run of ``[0-9a-z]`` inside it."""
-        return all(self.bits[at >> 3] >> (at & 7) & 1 for at in _gram_places(run))
+        return all(self.bits[at >> 3] >> (at & 7) & 1 for at in _asked_places(run))
 
     def __or__(self, other: Grams) -> Grams:
         ours, theirs = (np.frombuffer(grams.bits, dtype=np.uint8) for grams in (self, other))
@@ -197,6 +198,9 @@ def hash_ints(values: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
 def _gram_places(run: str) -> list[int]:
     codes = [_GRAM_CODES[letter] for letter in run]
     return [(a * 36 + b) * 36 + c for a, b, c in zip(codes, codes[1:], codes[2:], strict=False)]
+
+
+_asked_places = lru_cache(maxsize=256)(_gram_places)  # of every block
 
 
 def _finished(hash: int) -> int:

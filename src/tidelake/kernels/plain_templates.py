@@ -16,6 +16,7 @@ import pyarrow as pa
 from tidelake.runtime import notices
 
 HOLE = 0xFF  # stands for a variable: a byte that no UTF-8 holds
+SLACK = 8  # bytes after the last letters, which are copied so many at a time
 MAX_DIGITS = 19  # more do not fit into 63 bits
 TEXT, NUMBER, WORD = range(3)  # what the values of a variable are
 
@@ -38,7 +39,8 @@ class Source:
     ``templates`` has the number of each text's template. Template ``n`` consists of the pieces from ``first_piece[n]``
     on, one more than it has variables, and piece ``p`` is ``pieces[piece_ends[p]:piece_ends[p + 1]]``. Its variables
     are the rows of ``slots`` from ``first_slot[n]`` on: what the values are, where the first one lies, the width of
-    numbers, and where in ``affixes`` the prefix begins, the suffix begins, and the suffix ends.
+    numbers, and where in ``affixes`` the prefix begins, the suffix begins, and the suffix ends. ``SLACK`` bytes
+    come after the letters of pieces, texts, words and affixes.
     """
 
     templates: _Ints

@@ -16,14 +16,16 @@ import pyarrow as pa
 
 from tidelake.kernels import plain_templates
 from tidelake.kernels.bloom import MIX_A, MIX_B, SEED
-from tidelake.kernels.plain_templates import HOLE, MAX_DIGITS, Number, Source
-from tidelake.runtime.compiling import compiled
+from tidelake.kernels.eight_bytes import eight, put_eight
+from tidelake.kernels.plain_templates import HOLE, MAX_DIGITS, SLACK, Number, Source
+from tidelake.runtime.compiling import compiled, inlined
 from tidelake.runtime.readiness import has_loops
 
 STRETCH_BYTES = 4 << 20  # of texts that are split at once: the places of their words take four times as much
 
 Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]
+Places = npt.NDArray[Any]  # among letters, and lengths: of 32 bits where there are many
 
 _CLASS = np.zeros(256, dtype=np.uint8)  # 0 of what no word holds, 1 of letters, 2 of digits
 for _letter in b"abcdefghijklmnopqrstuvwxyz":
@@ -32,7 +34,12 @@ _CLASS[48:58] = 2
 _U = np.uint64
 _A, _B, _SEED = _U(MIX_A), _U(MIX_B), _U(SEED)
 _MASKS = np.array([(1 << 8 * size) - 1 for size in range(9)], dtype=np.uint64)  # of so many bytes of a word
-_TABLE = np.dtype([("hash", np.uint64), ("start", np.int64), ("length", np.int64), ("number", np.int64)])
+_SPARSE = 4  # slots of a table for each text: those that are found at once are found without a wrong guess
+_RUN = 56  # bits that are read at once, from any place
+_LOWEST = 0x03F7_9D71_B4CB_0A89  # times one bit, its highest six bits are another number for each bit
+_BITS = np.zeros(64, dtype=np.uint8)  # which bit, by that number
+for _bit in range(64):
+    _BITS[(_LOWEST << _bit & 2**64 - 1) >> 58] = _bit
 
 
 class Split(NamedTuple):
@@ -45,8 +52,8 @@ class Split(NamedTuple):
     templates: Bytes
     template_ends: Ints
     counts: Ints
-    starts: Ints
-    lengths: Ints
+    starts: Places
+    lengths: Places
 
 
 class Numbering:
@@ -55,7 +62,7 @@ class Numbering:
     def __init__(self) -> None:
         self._count = self._used = 0
         self._letters: Bytes = np.empty(1 << 16, dtype=np.uint8)
-        self._table = np.zeros(1 << 12, dtype=_TABLE)
+        self._allocate(_SPARSE << 11)
         self._ends: Ints = np.zeros((1 << 11) + 1, dtype=np.int64)  # of the texts among the letters, by number
         self._plain: dict[bytes, int] | None = None if has_loops() else {}
 
@@ -67,18 +74,25 @@ class Numbering:
         """The bytes of all texts that have a number."""
         return self._used if self._plain is None else sum(map(len, self._plain))
 
-    def add(self, letters: Bytes, starts: Ints, lengths: Ints) -> Ints:
+    def number(self, texts: pa.Array) -> Ints:
+        """Return the numbers of texts without nulls."""
+        letters, places = _buffers(texts)
+        return self.add(letters, places[:-1].astype(np.int32), np.diff(places).astype(np.int32))
+
+    def add(self, letters: Bytes, starts: Places, lengths: Places) -> Ints:
         """Return the numbers of texts, which are spans of letters."""
         if self._plain is not None:
             return plain_templates.numbered(self._plain, letters, starts, lengths)
         numbers = np.empty(len(starts), dtype=np.int64)
         place = np.array([0, self._count, self._used], dtype=np.int64)
-        while not _number(letters, starts, lengths, place, _MASKS, self._table, self._letters, self._ends, numbers):
-            if place[1] * 2 >= len(self._table):
-                held = self._table[self._table["number"] != 0]
-                self._table = np.zeros(len(self._table) * 4, dtype=_TABLE)
-                self._ends = np.concatenate([self._ends, np.zeros(len(self._ends) * 3, dtype=np.int64)])
-                _renumber(held, self._table)
+        while not _number(
+            letters, starts, lengths, place, _MASKS, self._keys, self._numbers, self._letters, self._ends, numbers
+        ):
+            if place[1] * _SPARSE >= len(self._keys):
+                keys, held = self._keys, self._numbers
+                self._allocate(len(keys) * 2)
+                self._ends = np.concatenate([self._ends, np.zeros(len(self._ends), dtype=np.int64)])
+                _renumber(keys, held, self._keys, self._numbers)
             else:
                 more = max(len(self._letters), int(lengths[place[0]]))
                 self._letters = np.concatenate([self._letters, np.empty(more, dtype=np.uint8)])
@@ -99,22 +113,30 @@ class Numbering:
             return self.texts().take(pa.array(numbers))
         return gathered(self._letters, self._ends[numbers], self._ends[numbers + 1] - self._ends[numbers])
 
+    def _allocate(self, slots: int) -> None:
+        self._keys = np.zeros(slots, dtype=np.uint64)
+        self._numbers = np.zeros(slots, dtype=np.int32)  # from 1 on
+
 
 def split(texts: pa.Array, *, every_word: bool) -> Split:
     """Split texts without nulls."""
     letters, places = _buffers(texts)
     if not has_loops():
         return Split(letters, *plain_templates.split(letters, places, every_word=every_word))
-    parts: list[tuple[Bytes, Ints, Ints, Ints, Ints]] = []
+    parts: list[tuple[Bytes, Ints, Ints, Places, Places]] = []
     row, ended = 0, 0
     while row < len(texts):
         last = max(int(np.searchsorted(places, places[row] + STRETCH_BYTES, "right")) - 1, row + 1)
         size = int(places[last] - places[row])
         templates = np.empty(size, dtype=np.uint8)
         ends, counts = (np.empty(last - row, dtype=np.int64) for _ in range(2))
-        starts, lengths = (np.empty((size + last - row) // 2 + 1, dtype=np.int64) for _ in range(2))
+        starts, lengths = (np.empty((size + last - row) // 2 + 1, dtype=np.int32) for _ in range(2))
+        in_word, is_digit = (np.empty(size, dtype=np.bool_) for _ in range(2))
+        _classify(letters, places[row], in_word, is_digit)
+        word_bits = _bits(in_word)
+        digit_bits = word_bits[:0] if every_word else _bits(is_digit)
         words, used = _split(
-            letters, places[row : last + 1], every_word, _CLASS, templates, ends, counts, starts, lengths
+            letters, places[row : last + 1], word_bits, digit_bits, _BITS, templates, ends, counts, starts, lengths
         )
         parts.append((templates[:used], ends + ended, counts, starts[:words], lengths[:words]))
         row, ended = last, ended + used
@@ -125,8 +147,13 @@ def split(texts: pa.Array, *, every_word: bool) -> Split:
     return Split(letters, *joined)
 
 
-def by_variable(found: Split, numbers: Ints, bounds: Ints, first_slot: Ints) -> tuple[Ints, Ints]:
+def by_variable(found: Split, numbers: Ints, bounds: Ints, first_slot: Ints) -> tuple[Places, Places]:
     """Order variables by template, variable and text; ``bounds`` are the ends of each variable's values."""
+    if len(numbers) and (numbers == numbers[0]).all():
+        variables = int(found.counts[0])
+        ordered = (np.ascontiguousarray(each.reshape(-1, variables or 1).T) for each in (found.starts, found.lengths))
+        starts, lengths = (each.reshape(-1) for each in ordered)
+        return starts, lengths
     starts, lengths = np.empty_like(found.starts), np.empty_like(found.lengths)
     if has_loops():
         _order(numbers, found.counts, found.starts, found.lengths, bounds[:-1].copy(), first_slot, starts, lengths)
@@ -136,7 +163,7 @@ def by_variable(found: Split, numbers: Ints, bounds: Ints, first_slot: Ints) -> 
     return starts, lengths
 
 
-def as_numbers(letters: Bytes, starts: Ints, lengths: Ints, bounds: Ints) -> tuple[Ints, list[Number | None]]:
+def as_numbers(letters: Bytes, starts: Places, lengths: Places, bounds: Ints) -> tuple[Ints, list[Number | None]]:
     """Read variables as numbers, where all values of one are; ``bounds`` are the ends of each one's values."""
     if not has_loops():
         return plain_templates.as_numbers(letters, starts, lengths, bounds)
@@ -146,7 +173,23 @@ def as_numbers(letters: Bytes, starts: Ints, lengths: Ints, bounds: Ints) -> tup
     return numbers, [Number(*each[1:]) if each[0] else None for each in forms.tolist()]
 
 
-def gathered(letters: Bytes, starts: Ints, lengths: Ints) -> pa.Array:
+def count(codes: Ints, counts: Ints) -> None:
+    """Add to counts of numbers how often each comes."""
+    if has_loops():
+        _count(codes, counts)
+    else:
+        counts += np.bincount(codes, minlength=len(counts))
+
+
+def places_of_rare(codes: Ints, counts: Ints, most: int) -> Ints:
+    """Return the places of the numbers that come no more than ``most`` times in all."""
+    if not has_loops():
+        return np.flatnonzero(counts[codes] <= most)
+    places = np.empty(len(codes), dtype=np.int64)
+    return places[: _places_of_rare(codes, counts, most, places)].copy()
+
+
+def gathered(letters: Bytes, starts: Places, lengths: Places) -> pa.Array:
     """Return spans of letters as texts of their own."""
     offsets = np.zeros(len(starts) + 1, dtype=np.int32)
     np.cumsum(lengths, out=offsets[1:])
@@ -162,7 +205,7 @@ def put_together(source: Source, size: int) -> pa.Array | None:
     """Put texts together, of ``size`` bytes in all; None if they are not so many."""
     if not has_loops():
         return plain_templates.put_together(source, size)
-    found, offsets = np.empty(size, dtype=np.uint8), np.zeros(len(source.templates) + 1, dtype=np.int32)
+    found, offsets = np.empty(size + SLACK, dtype=np.uint8), np.zeros(len(source.templates) + 1, dtype=np.int32)
     if not _assemble(
         source.templates, source.wanted, source.first_piece, source.piece_ends, source.pieces, source.first_slot,
         source.slots.copy(), source.numbers, source.text_ends, source.texts, source.word_ends, source.words,
@@ -173,6 +216,13 @@ def put_together(source: Source, size: int) -> pa.Array | None:
     return pa.Array.from_buffers(pa.utf8(), len(source.templates), [None, pa.py_buffer(offsets), data], 0)
 
 
+def _bits(flags: npt.NDArray[np.bool_]) -> Bytes:
+    """Return flags as bits, and eight bytes more, so that any may be read with those after it."""
+    bits = np.zeros(len(flags) // 8 + 9, dtype=np.uint8)
+    bits[: (len(flags) + 7) // 8] = np.packbits(flags, bitorder="little")
+    return bits
+
+
 def _buffers(texts: pa.Array) -> tuple[Bytes, Ints]:
     _, offsets, data = texts.buffers()
     places = np.frombuffer(offsets, dtype=np.int32) if offsets else np.zeros(1, dtype=np.int32)
@@ -180,37 +230,85 @@ def _buffers(texts: pa.Array) -> tuple[Bytes, Ints]:
     return (np.frombuffer(data, dtype=np.uint8) if data else np.zeros(0, dtype=np.uint8)), window
 
 
+@inlined
+def _copy(data: Any, begin: Any, end: Any, found: Any, used: Any) -> Any:
+    """Copy letters, eight at a time, so that up to seven bytes after them are written too; return where they end."""
+    for k in range(begin, end, 8):
+        put_eight(found, used + k - begin, eight(data, k))
+    return used + end - begin
+
+
+@inlined
+def _run(bits: Any, place: Any, size: Any) -> Any:
+    """Read bits from a place on, ``_RUN`` at most."""
+    return eight(bits, place >> 3) >> _U(place & 7) & ((_U(1) << _U(size)) - _U(1))
+
+
+@compiled
+def _classify(data: Any, start: Any, in_word: Any, is_digit: Any) -> None:
+    """Say of bytes which are digits, and which those or letters: many at once, so without a table."""
+    zero, nine, a, z, case = np.uint8(48), np.uint8(9), np.uint8(97), np.uint8(25), np.uint8(32)
+    for i in range(len(in_word)):
+        letter = data[_U(start + i)]
+        digit = np.uint8(letter - zero) <= nine
+        in_word[_U(i)] = (np.uint8(np.uint8(letter | case) - a) <= z) | digit
+        is_digit[_U(i)] = digit
+
+
 @compiled
 def _split(
-    data: Any, places: Any, every: Any, classes: Any, templates: Any, ends: Any, counts: Any, starts: Any, lengths: Any
+    data: Any,
+    places: Any,
+    word_bits: Any,
+    digit_bits: Any,
+    bit_of: Any,
+    templates: Any,
+    ends: Any,
+    counts: Any,
+    starts: Any,
+    lengths: Any,
 ) -> Any:
-    """Copy texts but for their variables; say how many words and bytes were written."""
-    used, words = 0, 0
-    wanted = 1 if every else 2
+    """Copy texts but for their variables; say how many words and bytes were written.
+
+    A variable is a run of ``word_bits`` among which there is one of ``digit_bits``, or any run if there are none.
+    """
+    used, words, first = 0, 0, np.int64(places[0])
     for row in range(len(places) - 1):
-        at, end, before = places[row], places[row + 1], words
-        while at < end:
-            kind = classes[data[_U(at)]]
-            if kind == 0:
-                templates[used] = data[_U(at)]
-                used += 1
-                at += 1
-                continue
-            begin, most = at, kind
-            while kind != 0:
-                if kind > most:
-                    most = kind
-                templates[used] = data[_U(at)]
-                used += 1
-                at += 1
-                kind = classes[data[_U(at)]] if at < end else classes[0]
-            if most >= wanted:
-                used -= at - begin
-                templates[used] = HOLE
-                used += 1
-                starts[words] = begin
-                lengths[words] = at - begin
-                words += 1
+        at, end, before = np.int64(places[row]), np.int64(places[row + 1]), words
+        copied, begin, inside = at, at, _U(0)
+        while at < end or inside != 0:
+            size: Any = min(end - at, _RUN)  # none after the last, where a word may end
+            run = _run(word_bits, at - first, size)
+            turns = run ^ (run << _U(1) | inside)
+            if size == _RUN:
+                turns &= (_U(1) << _U(_RUN)) - _U(1)
+            inside = run >> _U(size - 1) if size == _RUN else _U(0)
+            while turns != 0:
+                lowest = turns & (~turns + _U(1))
+                turns ^= lowest
+                here = at + np.int64(bit_of[lowest * _U(_LOWEST) >> _U(58)])
+                if run & lowest:
+                    begin = here
+                    continue
+                is_variable, place = len(digit_bits) == 0, begin - first
+                while place < here - first and not is_variable:
+                    left: Any = min(here - first - place, _RUN)
+                    is_variable = _run(digit_bits, place, left) != 0
+                    place += left
+                if is_variable:
+                    for k in range(copied, begin):
+                        templates[_U(used)] = data[_U(k)]
+                        used += 1
+                    templates[_U(used)] = HOLE
+                    used += 1
+                    starts[_U(words)] = begin
+                    lengths[_U(words)] = here - begin
+                    words += 1
+                    copied = here
+            at += size
+        for k in range(copied, end):
+            templates[_U(used)] = data[_U(k)]
+            used += 1
         ends[row] = used
         counts[row] = words - before
     return words, used
@@ -218,79 +316,77 @@ def _split(
 
 @compiled
 def _number(
-    data: Any, starts: Any, lengths: Any, place: Any, masks: Any, table: Any, letters: Any, ends: Any, numbers: Any
+    data: Any,
+    starts: Any,
+    lengths: Any,
+    place: Any,
+    masks: Any,
+    keys: Any,
+    held: Any,
+    letters: Any,
+    ends: Any,
+    numbers: Any,
 ) -> Any:
     """Number spans; stop with False and the place to go on from when a table has no room for one more.
 
-    Of up to eight bytes the hash is a number that no others of the same length have, so they are not compared.
+    The key of up to eight bytes is those bytes, so such texts are not compared.
     """
-    mask, room = _U(len(table) - 1), len(table) // 2
+    slots, mask, room = _U(len(keys)), _U(len(keys) - 1), len(keys) // _SPARSE
     count, used, whole = place[1], place[2], len(data) - 8
     for i in range(place[0], len(starts)):
-        begin, length = starts[i], lengths[i]
-        hash, at = _SEED, 0
-        while at < length:
-            word, left = _U(0), min(length - at, 8)
-            if begin + at <= whole:
-                word = (
-                    _U(data[_U(begin + at)])
-                    | _U(data[_U(begin + at + 1)]) << _U(8)
-                    | _U(data[_U(begin + at + 2)]) << _U(16)
-                    | _U(data[_U(begin + at + 3)]) << _U(24)
-                    | _U(data[_U(begin + at + 4)]) << _U(32)
-                    | _U(data[_U(begin + at + 5)]) << _U(40)
-                    | _U(data[_U(begin + at + 6)]) << _U(48)
-                    | _U(data[_U(begin + at + 7)]) << _U(56)
-                )
-                word &= masks[left]
-            else:
-                for k in range(left):
-                    word |= _U(data[_U(begin + at + k)]) << _U(8 * k)
-            hash = (hash ^ word) * _A
-            hash ^= hash >> _U(32)
-            at += 8
-        hash = (hash ^ _U(length)) * _B
-        hash ^= hash >> _U(29)
-        slot = hash & mask
-        found = False
-        while table[slot].number != 0:
-            if table[slot].hash == hash and table[slot].length == length:
+        begin, length = np.int64(starts[i]), np.int64(lengths[i])
+        if length > 8:
+            key, at = _SEED, begin
+            while at < begin + length:
+                key = (key ^ eight(data, min(at, begin + length - 8))) * _A
+                key ^= key >> _U(32)
+                at += 8
+        elif begin <= whole:
+            key = eight(data, begin) & masks[_U(length)]
+        else:
+            key = _U(0)
+            for k in range(length):
+                key |= _U(data[_U(begin + k)]) << _U(8 * k)
+        slot = (key * _B >> _U(32)) * slots >> _U(32)  # by its highest bits
+        number, found = held[slot], False
+        while number != 0:
+            if keys[slot] == key and ends[_U(number)] - ends[_U(number - 1)] == length:
                 found = True
                 if length > 8:
-                    start = table[slot].start
-                    for k in range(length):
-                        if letters[_U(start + k)] != data[_U(begin + k)]:
-                            found = False
-                            break
+                    at, start = begin, ends[_U(number - 1)] - begin
+                    while at < begin + length and found:
+                        here = min(at, begin + length - 8)
+                        found = eight(data, here) == eight(letters, start + here)
+                        at += 8
                 if found:
                     break
             slot = (slot + _U(1)) & mask
+            number = held[slot]
         if not found:
             if count >= room or used + length > len(letters):
                 place[0], place[1], place[2] = i, count, used
                 return False
             for k in range(length):
                 letters[_U(used + k)] = data[_U(begin + k)]
-            table[slot].hash = hash
-            table[slot].start = used
-            table[slot].length = length
-            table[slot].number = count + 1
             used += length
             count += 1
-            ends[count] = used
-        numbers[i] = table[slot].number - 1
+            number = count
+            keys[slot], held[slot], ends[count] = key, count, used
+        numbers[_U(i)] = number - 1
     place[0], place[1], place[2] = len(starts), count, used
     return True
 
 
 @compiled
-def _renumber(held: Any, table: Any) -> None:
-    mask = _U(len(table) - 1)
-    for i in range(len(held)):
-        slot = held[i].hash & mask
-        while table[slot].number != 0:
-            slot = (slot + _U(1)) & mask
-        table[slot] = held[i]
+def _renumber(keys: Any, held: Any, to_keys: Any, to_held: Any) -> None:
+    """Move what a table holds to a larger one."""
+    slots, mask = _U(len(to_keys)), _U(len(to_keys) - 1)
+    for i in range(len(keys)):
+        if held[i] != 0:
+            slot = (keys[i] * _B >> _U(32)) * slots >> _U(32)
+            while to_held[slot] != 0:
+                slot = (slot + _U(1)) & mask
+            to_keys[slot], to_held[slot] = keys[i], held[i]
 
 
 @compiled
@@ -361,6 +457,21 @@ def _order(
 
 
 @compiled
+def _count(codes: Any, counts: Any) -> None:
+    for i in range(len(codes)):
+        counts[_U(codes[i])] += 1
+
+
+@compiled
+def _places_of_rare(codes: Any, counts: Any, most: Any, places: Any) -> Any:
+    found = 0
+    for i in range(len(codes)):
+        places[_U(found)] = i
+        found += counts[_U(codes[i])] <= most
+    return found
+
+
+@compiled
 def _gather(data: Any, starts: Any, offsets: Any, found: Any) -> None:
     for i in range(len(starts)):
         at = np.int64(offsets[i])
@@ -379,7 +490,7 @@ def _assemble(
     A row of ``slots`` is of one variable: what its values are, where the next one lies, the width of numbers, and the
     ends of its prefix and its suffix.
     """
-    used, room = 0, len(found)
+    used, room = 0, len(found) - SLACK
     for row in range(len(templates)):
         number = templates[row]
         slot, last = first_slot[number], first_slot[number + 1]
@@ -390,9 +501,7 @@ def _assemble(
                 begin, end = piece_ends[piece], piece_ends[piece + 1]
                 if used + end - begin > room:
                     return False
-                for k in range(begin, end):
-                    found[_U(used)] = pieces[_U(k)]
-                    used += 1
+                used = _copy(pieces, begin, end, found, used)
             if slot == last:
                 break
             at, kind = slots[slot, 1], slots[slot, 0]
@@ -408,31 +517,23 @@ def _assemble(
                     prefix, suffix, stop = slots[slot, 3], slots[slot, 4], slots[slot, 5]
                     if used + (stop - prefix) + width > room:
                         return False
-                    for k in range(prefix, suffix):
-                        found[_U(used)] = affixes[_U(k)]
-                        used += 1
+                    used = _copy(affixes, prefix, suffix, found, used)
                     for k in range(width):
                         found[_U(used + width - 1 - k)] = np.uint8(48 + value % 10)
                         value //= 10
                     used += width
-                    for k in range(suffix, stop):
-                        found[_U(used)] = affixes[_U(k)]
-                        used += 1
+                    used = _copy(affixes, suffix, stop, found, used)
                 elif kind == 2:
                     code = numbers[_U(at)]
                     begin, end = word_ends[code], word_ends[code + 1]
                     if used + end - begin > room:
                         return False
-                    for k in range(begin, end):
-                        found[_U(used)] = words[_U(k)]
-                        used += 1
+                    used = _copy(words, begin, end, found, used)
                 else:
                     begin, end = text_ends[at], text_ends[at + 1]
                     if used + end - begin > room:
                         return False
-                    for k in range(begin, end):
-                        found[_U(used)] = texts[_U(k)]
-                        used += 1
+                    used = _copy(texts, begin, end, found, used)
             slot += 1
             piece += 1
         offsets[row + 1] = used

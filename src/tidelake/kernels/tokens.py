@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 SHORTEST = 2  # single letters are everywhere: keeping them prunes nothing
 TOKEN_SET_CAP = 10_000  # exact tokens kept per extent and column
 TOKEN_LENGTH_CAP = 256  # letters: one long word must not bloat every manifest
+
+DIGITS = frozenset("0123456789")
 
 _RUN = re.compile(r"[0-9A-Za-z]+")
 
@@ -19,6 +22,11 @@ _RUN = re.compile(r"[0-9A-Za-z]+")
 def tokenize(text: str) -> list[str]:
     """Return the tokens of one text, in order, repeats and all."""
     return [run.lower() for run in _RUN.findall(text) if len(run) >= SHORTEST]
+
+
+def has_digit(token: str) -> bool:
+    """Whether a token holds a digit."""
+    return not DIGITS.isdisjoint(token)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +37,11 @@ class Run:
     starts: bool
     ends: bool
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is a word of its own, not perhaps a part of one."""
+        return self.starts and self.ends
+
 
 def runs_of(needle: str, *, anchored: bool = False, whole: bool = False) -> list[Run]:
     """Return the runs of a needle that a matching text must hold, each of two or more letters.
@@ -36,7 +49,12 @@ def runs_of(needle: str, *, anchored: bool = False, whole: bool = False) -> list
     A run that touches the needle's edge may be part of a longer word in the text, so that end is not delimited; unless
     the needle is anchored to the text's start, or must match whole words.
     """
-    return [
+    return list(_runs_of(needle, anchored=anchored, whole=whole))
+
+
+@lru_cache(maxsize=256)  # asked of every block
+def _runs_of(needle: str, *, anchored: bool, whole: bool) -> tuple[Run, ...]:
+    return tuple(
         Run(
             match[0].lower(),
             starts=match.start() > 0 or anchored or whole,
@@ -44,4 +62,4 @@ def runs_of(needle: str, *, anchored: bool = False, whole: bool = False) -> list
         )
         for match in _RUN.finditer(needle)
         if match.end() - match.start() >= SHORTEST
-    ]
+    )

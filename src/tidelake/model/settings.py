@@ -26,7 +26,7 @@ VECTOR_INDEX = "vector_index:"  # vectors that are found by an index: its metric
 SUFFIX = ("min_segments", "max_segments", "max_rows")  # the limits of uniting the last segments of a table with a key
 # What ``format`` may be: ``tlm`` is the body that suits most tables, the others are one for good.
 FORMATS = ("tlm", "tlm2", "tlm3", "parquet")
-_EXTENT_FORMATS = {"tlm2": "tlm"}  # as extents know themselves, where that is another name
+_EXTENT_FORMATS = {"tlm": "tlm3", "tlm2": "tlm"}  # as extents know themselves, where that is another name
 SEGMENT_FORMAT = "parquet"  # of segments, which others read beside a manifest
 SHARED, USER = "shared", "user"  # whose rows a table holds: everybody's in one, or each user's apart
 SCOPES = (SHARED, USER)

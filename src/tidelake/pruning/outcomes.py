@@ -261,13 +261,13 @@ def _may_hold(known: ColumnStats, wanted: Bound) -> bool:
 def _may_have_runs(known: ColumnStats, runs: Sequence[Run]) -> bool:
     """Judge the runs that a matching text must have; an edge run may be part of a longer token."""
     if known.tokens is not None:
-        if not all(_in_sorted(known.tokens, run.text) for run in runs if run.starts and run.ends):
+        if not all(_in_sorted(known.tokens, run.text) for run in runs if run.is_whole):
             return False
-        parts = [run for run in runs if not (run.starts and run.ends)]
+        parts = [run for run in runs if not run.is_whole]
         text = "\n" + "\n".join(known.tokens) + "\n" if parts else ""
         return all(("\n" * run.starts + run.text + "\n" * run.ends) in text for run in parts)
     for run in runs:
-        if run.starts and run.ends and known.terms is not None and hash_bytes(run.text.encode()) not in known.terms:
+        if run.is_whole and known.terms is not None and hash_bytes(run.text.encode()) not in known.terms:
             return False
         if known.grams is not None and not known.grams.may_hold(run.text):
             return False

@@ -24,7 +24,7 @@ from tidelake.scan.extents import prune_blocks
 from tidelake.scan.scannable import Scannable
 from tidelake.vectors.narrowing import narrowed
 
-KEPT_BLOCKS = 64  # of a plan that is kept with its text
+KEPT_BLOCKS = 256  # of a plan that is kept with its text
 _CHEAPEST = ("bool", "int", "timestamp", "long", "real", "string", "vector", "dynamic")
 
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 import os
 import time
 from collections import OrderedDict
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from threading import Lock
-from typing import Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +28,12 @@ MEMORY_SHARE = 16  # of the machine's memory, one part
 MAX_BYTES = 2 << 30
 SEEN_KEPT = 1 << 17  # names of columns that were read once
 IDLE_S = 10.0  # after which a column's place may be taken
+
+if TYPE_CHECKING:
+    from tidelake.format.postings import Told
+    from tidelake.format.template_rows import RowTemplates
+
+SMALL_BYTES = 64 << 10  # of what is kept of a block at once, since it is much smaller than the block
 
 _WHOLE = -1  # in place of a block: all of the extent
 
@@ -48,11 +54,11 @@ class BlockCache:
 
     def _clear(self) -> None:
         self._lock = Lock()
-        self._kept: OrderedDict[_Key, tuple[pa.Array, int, float]] = OrderedDict()  # the least recently read first
+        self._kept: OrderedDict[_Key, tuple[Any, int, float]] = OrderedDict()  # the least recently read first
         self._seen: OrderedDict[_Key, None] = OrderedDict()
         self.byte_size = 0
 
-    def found(self, keys: Sequence[_Key]) -> dict[_Key, pa.Array]:
+    def found(self, keys: Sequence[_Key]) -> dict[_Key, Any]:
         """Return those of some columns that are kept."""
         now = time.monotonic()
         with self._lock:
@@ -62,7 +68,7 @@ class BlockCache:
                 self._kept.move_to_end(key)
         return {key: array for key, (array, _) in arrays.items()}
 
-    def offer(self, key: _Key, array: pa.Array, *, at_once: bool = False) -> None:
+    def offer(self, key: _Key, array: Any, *, at_once: bool = False) -> None:
         """Keep a column, if there is room for it and it was read before, or at once."""
         size = array.nbytes
         with self._lock:
@@ -112,13 +118,11 @@ class _KeptReader:
         self,
         block: int,
         projection: Sequence[str] | None = None,
-        wanted: npt.NDArray[np.bool_] | None = None,
         encoded: Collection[str] = (),
     ) -> pa.RecordBatch:
-        """Read these columns of a block, or all of them; texts of rows that are not wanted may be empty.
+        """Read these columns of a block, or all of them.
 
-        Those ``encoded`` are given, and kept, as their distinct values and a number for each row, but where they are
-        read of some rows alone.
+        Those ``encoded`` are given, and kept, as their distinct values and a number for each row.
         """
         if not projection:
             return self._reader.read_block(block, projection)
@@ -126,8 +130,6 @@ class _KeptReader:
         how: dict[str, Any] = {"encoded": encoded} if encoded and hasattr(self._reader, "word_count") else {}
         found = self._cache.found(list(keys.values()))
         missing = [name for name in projection if keys[name] not in found]
-        if wanted is not None and missing:  # is not the whole, and so not kept
-            return self._reader.read_block(block, projection, wanted, **how)
         columns = {name: found[key] for name, key in keys.items() if key in found}
         if missing:
             read = self._reader.read_block(block, missing, **how)
@@ -139,7 +141,57 @@ class _KeptReader:
 
 
 class ReadsDistinct(_KeptReader):
-    """The same of an extent that keeps paths apart."""
+    """The same of an extent that keeps paths apart, and may keep templates and words of lines."""
+
+    def read_lines(self, block: int, column: str, places: npt.NDArray[np.int64]) -> pa.Array:
+        """Read the texts that some rows of a block have in a column of templates; these alone are not kept."""
+        whole, known = (self._key, block, column), self._templates_key(block, column)
+        found = self._cache.found([whole, known])
+        if whole in found:
+            return found[whole].take(pa.array(places))
+        return self._reader.read_lines(block, column, places, found.get(known))
+
+    def row_templates(self, block: int, column: str) -> RowTemplates:
+        """Read which templates the texts of a block have in a column of templates."""
+        found: RowTemplates = self._once(
+            self._templates_key(block, column), lambda: self._reader.row_templates(block, column)
+        )
+        return found
+
+    def template_counts(self, block: int, column: str) -> npt.NDArray[np.int64]:
+        """Return how many rows of a block have each template of a column."""
+        found = self.kept_counts(block, column)
+        if found is None:
+            found = self.row_templates(block, column).counts
+            self._cache.offer(self._counts_key(block, column), found, at_once=found.nbytes <= SMALL_BYTES)
+        return found
+
+    def kept_counts(self, block: int, column: str) -> npt.NDArray[np.int64] | None:
+        """Return the same if that is kept."""
+        key = self._counts_key(block, column)
+        return self._cache.found([key]).get(key)
+
+    def _counts_key(self, block: int, column: str) -> _Key:
+        return (self._key, block, f"\0+{column}")
+
+    def rows_with(self, block: int, column: str, tokens: Sequence[str]) -> npt.NDArray[np.bool_] | None:
+        """Return which rows of a block may hold all of some tokens; None if there is no telling."""
+        if not self._reader.keeps_postings(column):
+            return None
+        key = (self._key, block, f"\0!{column}")
+        told: Told = self._once(key, lambda: self._reader.read_postings(block, column))
+        return told.rows_with(tokens)
+
+    def _templates_key(self, block: int, column: str) -> _Key:
+        return (self._key, block, f"\0?{column}")
+
+    def _once(self, key: _Key, read: Callable[[], Any]) -> Any:
+        """Return what is kept, or read it and offer it to the cache."""
+        found = self._cache.found([key]).get(key)
+        if found is None:
+            found = read()
+            self._cache.offer(key, found)
+        return found
 
     def read_paths(self, block: int, paths: Sequence[Path]) -> list[pa.StructArray]:
         """Read what the rows of a block have at paths."""

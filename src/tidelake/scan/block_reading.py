@@ -105,10 +105,17 @@ class Reading:
 
     def _late(self, reader: StoredBlock, where: Predicate, kept: Rows | None = None) -> pa.RecordBatch:
         """Read what the predicate looks at, of all rows or those that may match, and the rest only where one does."""
-        asked = reader.loaded(self.asked, kept)
-        numbers = np.arange(asked.num_rows) if kept is None else reader.numbers(kept)
+        places = None if kept is None else reader.places(kept)
+        asked = reader.loaded(self.asked, places)
+        numbers = np.arange(asked.num_rows) if places is None else places
         found = select(where, asked.append_column(_ROW, pa.array(numbers)), rough=self.rough)
-        others = _rows_of(reader.loaded(self.rest), found.column(_ROW)) if found.num_rows else _nothing(self.rest)
+        rows = found.column(_ROW)
+        if not found.num_rows:
+            others = _nothing(self.rest)
+        elif places is None:
+            others = _rows_of(reader.loaded(self.rest), rows)
+        else:
+            others = reader.loaded(self.rest, rows.to_numpy())
         parts = dict.fromkeys(self.asked.names, found) | dict.fromkeys(self.rest.names, others)
         return pa.RecordBatch.from_arrays([parts[name].column(name) for name in self.whole.names], self.whole.names)
 

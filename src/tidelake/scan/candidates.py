@@ -1,20 +1,19 @@
 """Find which rows of a block may match, by the words that its texts hold, before any text is read.
 
 Extents may keep with a text column which rows hold which tokens. What a predicate needs of tokens is found as pruning
-does; rows without them cannot match. Where there is no telling, every row may. It does not read texts, nor answer
-predicates: candidates are always asked again.
+does; rows without them cannot match. Nor can rows whose template tells so (``scan.template_answers``). Where there is
+no telling, every row may. It does not read texts, nor answer predicates: candidates are always asked again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, TypeGuard
+from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
-from tidelake.kernels.tokens import Run, runs_of
+from tidelake.kernels.tokens import Run, has_digit, runs_of
 from tidelake.model.predicate import (
     And,
     Equals,
@@ -27,6 +26,10 @@ from tidelake.model.predicate import (
     StringMatches,
 )
 from tidelake.pruning.required_texts import Needs, needs_of
+from tidelake.scan.template_answers import Lines, answered
+
+if TYPE_CHECKING:
+    from tidelake.format.template_rows import RowTemplates
 
 FEW = 0.25  # of a block's rows: of more, all are as soon read
 
@@ -40,12 +43,16 @@ class KnowsTokens(Protocol):
         """Return which rows of a block may hold all of some tokens; None if there is no telling."""
         ...
 
-    def rows_holding(self, block: int, column: str, runs: Sequence[str]) -> Rows | None:
-        """Return which rows of a block hold all of some parts of words; None if there is no telling at once."""
+    def rows_holding(self, block: int, column: str, runs: Sequence[Run]) -> Rows | None:
+        """Return which rows of a block hold all of some words or parts; None if there is no telling at once."""
         ...
 
-    def read_block(self, block: int, projection: Sequence[str] | None, wanted: Rows) -> pa.RecordBatch:
-        """Read these columns of a block; texts of rows that are not wanted may be empty."""
+    def lines(self, column: str) -> Lines | None:
+        """Return the templates that the texts of a column have; None if it is not stored by templates."""
+        ...
+
+    def row_templates(self, block: int, column: str) -> RowTemplates:
+        """Read which templates the texts of a block have."""
         ...
 
 
@@ -87,23 +94,34 @@ def _rows(reader: KnowsTokens, block: int, where: Predicate, elsewhere: Mapping[
             return _either([_rows(reader, block, Equals(column, value), elsewhere) for value in values])
         case _:
             return None
-    return None if elsewhere.get(column) else _meeting(reader, block, column, needs)
+    if elsewhere.get(column):
+        return None
+    by_template = _by_template(reader, block, column, where)
+    if by_template is not None and by_template.sum() <= FEW * len(by_template):
+        return by_template
+    by_words = _meeting(reader, block, column, needs)
+    return by_words if by_template is None or by_words is None else by_template & by_words
+
+
+def _by_template(reader: KnowsTokens, block: int, column: str, where: Predicate) -> Rows | None:
+    """Return the rows whose template lets them match; None if they may be all."""
+    lines = reader.lines(column)
+    if lines is None or lines.every_word:  # then templates hold no words
+        return None
+    may = answered(where, lines)[1]
+    return None if may.all() else reader.row_templates(block, column).rows(may)
 
 
 def _meeting(reader: KnowsTokens, block: int, column: str, needs: Needs) -> Rows | None:
     """Return the rows that may have what a text needs."""
-    tokens = [run.text for run in needs.runs if _is_whole(run)]
+    tokens = [run.text for run in needs.runs if run.is_whole]
     known = [reader.rows_with(block, column, tokens) if tokens else None]
-    parts = [run.text for run in needs.runs if not _is_whole(run)]
-    if parts and (known[0] is None or known[0].mean() > FEW):
-        known.append(reader.rows_holding(block, column, parts))
+    others = [run for run in needs.runs if not run.is_whole or has_digit(run.text)]
+    if others and (known[0] is None or known[0].mean() > FEW):
+        known.append(reader.rows_holding(block, column, others))
     known += [_either([_meeting(reader, block, column, side) for side in choice]) for choice in needs.choices]
     told = [found for found in known if found is not None]
     return np.logical_and.reduce(told) if told else None
-
-
-def _is_whole(run: Run) -> bool:
-    return run.starts and run.ends
 
 
 def _either(sides: Sequence[Rows | None]) -> Rows | None:

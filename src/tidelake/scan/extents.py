@@ -24,6 +24,7 @@ from tidelake.model.schema import Schema, told_apart
 from tidelake.pruning.plan import Block, ExtentTask, Question, ScanPlan, surviving, with_blocks
 from tidelake.scan.ahead import READ_THREADS, Piece, read_ahead
 from tidelake.scan.block_reading import Reading
+from tidelake.scan.counted_lines import CountedLines
 from tidelake.scan.counted_reading import CountedReading
 from tidelake.scan.evaluate import measured
 from tidelake.scan.footers import Footers
@@ -150,7 +151,7 @@ def _projected(question: Question, batch: pa.RecordBatch, schema: pa.Schema) -> 
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _pieces(plan: ScanPlan, tasks: Iterable[ExtentTask], reading: Reading) -> list[Piece]:
+def _pieces(plan: ScanPlan, tasks: Iterable[ExtentTask], reading: Reading | CountedLines) -> list[Piece]:
     pieces = [
         Piece(partial(reading.block, task.extent, block), block.needed_bytes, _first_ns(plan.question, block))
         for task in tasks
@@ -171,12 +172,12 @@ def _dead_between(dead: Any, first: int, end: int) -> Any:
 
 
 def _unordered(plan: ScanPlan, footers: Footers) -> Iterator[pa.RecordBatch]:
-    reading, tasks = Reading.of(plan.question, footers), plan.tasks
-    if (counting := CountedReading.of(reading)) is not None:
-        rest: list[ExtentTask] = []
+    reading, tasks, rest = Reading.of(plan.question, footers), plan.tasks, list[ExtentTask]()
+    lines = CountedLines.of(plan.question, reading)
+    if (counting := CountedReading.of(reading) or lines) is not None:
         yield from (batch for batch in counting.batches(tasks, rest) if batch.num_rows)
         tasks = tuple(rest)
-    for _, batch in read_ahead(_pieces(plan, tasks, reading)):
+    for _, batch in read_ahead(_pieces(plan, tasks, lines or reading)):
         if batch.num_rows:
             yield batch
 

@@ -129,6 +129,15 @@ class LargeListing:
         whole = (_joined(runs).bounded(max_bytes // max(len(names), 1)),) if runs else ()
         return cls(sequence, frozenset(names), whole)
 
+    def beside(self, other: LargeListing, max_bytes: int) -> LargeListing | None:
+        """Return what both know of the same extents of a snapshot; None if they do not list them alike."""
+        alike = self.sequence == other.sequence and len(self.runs) == len(other.runs) == 1
+        if not alike or self.runs[0].gone is not None or not self.runs[0].ids.equals(other.runs[0].ids):
+            return None
+        names = self.names | other.names
+        run = replace(self.runs[0], columns={**self.runs[0].columns, **other.runs[0].columns})
+        return LargeListing(self.sequence, names, (run.bounded(max_bytes // len(names)),))
+
     @property
     def count(self) -> int:
         """How many extents it has, those that are gone included."""

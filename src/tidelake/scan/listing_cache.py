@@ -3,9 +3,10 @@
 For each scope the newest listing is kept: its extents, and of the columns that were asked about their statistics,
 decoded, as sieves that drop most extents without a look at each. A newer snapshot brings it forward by the commits in
 between; an older one is the catalog's to list. Of a table with very many extents only ids and sieves are kept
-(``large_listing``): a thread reads them once, and until it has, the catalog lists. What is kept here is a copy: it may
-vanish at any time, and never drops an extent that its statistics do not disprove. It does not judge what is left: see
-``plan``.
+(``large_listing``): whoever asks first without a window of time reads them, page by page, which takes less time and
+memory than to list them; for others a thread does, and until it has, the catalog's index lists. What is kept here is a
+copy: it may vanish at any time, and never drops an extent that its statistics do not disprove. It does not judge what
+is left: see ``plan``.
 """
 
 from __future__ import annotations
@@ -84,11 +85,17 @@ class Listings:
         scope = snapshot.scope
         with self._lock:
             held = self._large.get(scope)
-            if held is not None and not judged <= held.names:
-                self._read_aside(snapshot, judged | held.names)
-                return None
-            if held is None or snapshot.sequence - held.sequence > MAX_BEHIND:
-                self._read_aside(snapshot, judged if held is None else held.names)
+            if held is None or not judged <= held.names or snapshot.sequence - held.sequence > MAX_BEHIND:
+                reader = self._read_aside(snapshot, judged if held is None else judged | held.names)
+            else:
+                reader = None
+        if reader is not None:
+            if time_window(question) != (None, None):
+                return None  # an index's work
+            reader.join()
+        with self._lock:
+            held = self._large.get(scope)
+            if held is None or not judged <= held.names or snapshot.sequence - held.sequence > MAX_BEHIND:
                 return None
             if held.sequence != snapshot.sequence:
                 forward = self._large_forward(held, snapshot)
@@ -115,19 +122,29 @@ class Listings:
             self._read_aside(snapshot, held.names)
         return found
 
-    def _read_aside(self, snapshot: Snapshot, names: frozenset[str]) -> None:
-        """Have a thread read what is known of some columns, unless one does."""
-        if snapshot.scope not in self._readers:
+    def _read_aside(self, snapshot: Snapshot, names: frozenset[str]) -> Thread:
+        """Have a thread read what is known of some columns, unless one does; return that thread."""
+        reader = self._readers.get(snapshot.scope)
+        if reader is None:
             reader = Thread(target=self._read, args=(snapshot, names), name="tidelake-listing", daemon=True)
             self._readers[snapshot.scope] = reader
             reader.start()
+        return reader
 
     def _read(self, snapshot: Snapshot, names: frozenset[str]) -> None:
         scope, sequence = snapshot.scope, snapshot.sequence
         found: LargeListing | None = None
-        try:
+
+        def known(names: frozenset[str]) -> LargeListing:
             pages = self._catalog.extent_pages(scope, sequence=sequence, stats=names)
-            found = LargeListing.of(sequence, names, pages, MAX_LARGE_BYTES)
+            return LargeListing.of(sequence, names, pages, MAX_LARGE_BYTES)
+
+        try:
+            held = self._large.get(scope)
+            if held is not None and held.sequence == sequence and held.names < names:
+                found = held.beside(known(names - held.names), MAX_LARGE_BYTES)
+            if found is None:
+                found = known(names)
         except (
             TidelakeError,
             ReferenceError,

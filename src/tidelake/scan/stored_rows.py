@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -22,6 +23,8 @@ from tidelake.scan.hot import hot_groups
 from tidelake.scan.path_columns import Path, extracted, filled, reads_paths, templates_apart, with_paths
 from tidelake.scan.shapes import Shape, bare
 
+Places: TypeAlias = npt.NDArray[np.int64]
+
 _HIDDEN = frozenset((SEQ_COLUMN, DELETED_COLUMN))
 
 
@@ -33,32 +36,42 @@ class StoredBlock:
     first_seq: int | None
     block: Block
 
-    def loaded(self, shape: Shape, kept: Rows | None = None) -> pa.RecordBatch:
-        """Read some columns of it, as the table has them now: of all rows, or of those that are kept."""
+    def loaded(self, shape: Shape, places: Places | None = None) -> pa.RecordBatch:
+        """Read some columns of it, as the table has them now: of all rows, or of those at some ascending places."""
         block, written = self.block, self.reader.metadata().schema.names
-        batch = shape.conformed(self._read(shape, kept), written, block.stats.rows)
+        rows = block.stats.rows if places is None else len(places)
+        batch = shape.conformed(self._read(shape, places), written, rows)
         if shape.paths:
-            batch = with_paths(batch, shape.paths, self._at_paths(shape))
+            values = self._at_paths(shape)
+            some = values if places is None else [each.take(pa.array(places)) for each in values]
+            batch = with_paths(batch, shape.paths, some)
         if _HIDDEN.intersection(batch.schema.names):
             first = None if self.first_seq is None else self.first_seq + block.first_row
-            batch = _with_hidden(batch, _counted(first, batch.num_rows))
-        if kept is None:
-            return _without(batch, block.dead)
-        chosen = kept if block.dead is None else kept & ~_marked(block.dead, len(kept))
-        return batch.filter(pa.array(chosen)) if batch.num_columns else bare(int(chosen.sum()))
+            seqs = _counted(first, block.stats.rows)
+            batch = _with_hidden(batch, seqs if places is None else seqs[places])
+        return _without(batch, block.dead) if places is None else batch
 
-    def _read(self, shape: Shape, kept: Rows | None) -> pa.RecordBatch:
+    def _read(self, shape: Shape, places: Places | None) -> pa.RecordBatch:
         """Read columns as they were written; those that are wanted as dictionaries as these, where they are kept so."""
-        names = shape.written(self.reader.metadata().schema.names)
-        some: dict[str, Any] = {} if kept is None else {"wanted": kept}
+        names, number = shape.written(self.reader.metadata().schema.names), self.block.number
+        some: dict[str, Any] = {}
         if (encoded := shape.kept_encoded(names)) and reads_encoded(self.reader):
             some["encoded"] = encoded
-        return self.reader.read_block(self.block.number, names, **some)
+        if places is None:
+            return self.reader.read_block(number, names, **some)
+        lines = lines_of(self.reader, number, names, places)
+        others = [name for name in names if name not in lines]
+        if not others:
+            return pa.RecordBatch.from_pydict(lines) if lines else bare(len(places))
+        batch = self.reader.read_block(number, others, **some).take(pa.array(places))
+        return pa.RecordBatch.from_pydict(
+            {name: lines[name] if name in lines else batch.column(name) for name in names}
+        )
 
-    def numbers(self, kept: Rows) -> Any:
-        """Return the numbers that rows have among those that are not hidden."""
+    def places(self, kept: Rows) -> Places:
+        """Return the places of rows that are kept and not hidden."""
         dead = self.block.dead
-        return np.flatnonzero(kept if dead is None else kept[~_marked(dead, len(kept))])
+        return np.flatnonzero(kept if dead is None else kept & ~_marked(dead, len(kept)))
 
     def _at_paths(self, shape: Shape) -> list[pa.StructArray]:
         """Read what the rows have at paths: alone where the extent keeps them apart, else out of whole values."""
@@ -74,6 +87,13 @@ class StoredBlock:
             values = shape.around.conformed(read, written, self.block.stats.rows)
             found |= {each: extracted(values.column(each[0]), each[1]) for each in shape.paths if each not in found}
         return [found[each] for each in shape.paths]
+
+
+def lines_of(reader: Any, number: int, names: Sequence[str], places: Places) -> dict[str, pa.Array]:
+    """Read those of some columns of which an extent puts the texts of few rows together alone."""
+    if not hasattr(reader, "read_lines"):
+        return {}
+    return {name: reader.read_lines(number, name, places) for name in names if reader.lines(name) is not None}
 
 
 def reads_encoded(reader: object) -> bool:

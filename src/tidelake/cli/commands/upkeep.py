@@ -142,7 +142,7 @@ def convert(lake: Lake, table: str, format_name: str, as_json: bool) -> None:
 
     \b
     Example:
-      tidelake convert obs.logs --format tlm3
+      tidelake convert obs.logs --format tlm
     """
     _tell(lake.table(table).convert(format_name), as_json, f"{table}: ")
 

@@ -1,10 +1,10 @@
 """Read a few lines of JSON the plain way, where compiling the loops for them would take longer than they are worth.
 
 What comes out must be what the loops make of the same bytes, so only text about which there can be no two opinions is
-read here: no escapes of surrogates, no key twice, no number that Python would write otherwise. All else, and all that
-is wrong, is left to ``columns``, which also has the messages. A process that reads more than a little is better off
-with the loops, so it gets them, unless they cannot be compiled: then many lines are read here too. It does not give
-values a table's shape: see ``rows``.
+read here: no half of a pair of surrogates, no key twice, no number that Python would write otherwise. All else, and
+all that is wrong, is left to ``columns``, which also has the messages. A process that reads more than a little is
+better off with the loops, so it gets them, unless they cannot be compiled: then many lines are read here too. It does
+not give values a table's shape: see ``rows``.
 """
 
 from __future__ import annotations
@@ -19,9 +19,11 @@ from tidelake.runtime.readiness import has_loops
 FEW_BYTES = 32 << 10  # ten milliseconds; the loops take twenty seconds to compile, and a fifth of one to load
 PROCESS_BYTES = 256 << 10  # after which a process has its loops
 MAX_DIGITS = 15  # every such decimal is a double, and comes back as written
-MAX_WHOLE_DIGITS = 18  # every such number has a place in 64 bits
+LONGS = range(-(2**63), 2**63)  # the whole numbers that have a place in 64 bits
+MAX_WHOLE_LETTERS = 20  # of those
 
-_HALF_PAIR = re.compile(rb"\\u[dD][89a-fA-F]")  # of two escapes that are one letter, or of none
+_PAIR = re.compile(rb"\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")  # one letter; or no escape
+_HALF_PAIR = re.compile(rb"\\u[dD][89a-fA-F]")  # of two escapes that are one letter, where the other is missing
 
 _read = 0  # bytes so far, of this process
 
@@ -38,7 +40,7 @@ def few_rows(data: bytes | memoryview) -> list[dict[str, Any]] | None:
         return None
     notices.interpreting(len(data))
     whole = bytes(data)
-    if _HALF_PAIR.search(whole):
+    if _HALF_PAIR.search(whole) and _HALF_PAIR.search(_PAIR.sub(b" ", whole)):
         return None
     try:
         rows = [_DECODER.decode(line) for line in whole.decode().split("\n") if line.strip(" \t\r")]
@@ -62,9 +64,9 @@ def _real(text: str) -> float:
 
 
 def _whole(text: str) -> int:
-    if len(text) > MAX_WHOLE_DIGITS or text == "-0":
+    if len(text) > MAX_WHOLE_LETTERS or text == "-0" or (found := int(text)) not in LONGS:
         raise _Unsure
-    return int(text)
+    return found
 
 
 def _constant(text: str) -> Any:

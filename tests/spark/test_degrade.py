@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -68,9 +69,15 @@ def answers(session: SparkSession, where: str) -> list[Any]:
 
 @pytest.mark.parametrize(
     "files",
-    [["ScanRule"], ["ColumnReader"], ["StoredColumns"], ["DriverSource"], ["ScanRule", "ColumnReader", "DriverSource"]],
-)
-def test_reads_are_right_without_a_class(spark: SparkSession, where: str, files: list[str]) -> None:
+    [
+        ["ScanRule"], ["ColumnReader"], ["StoredColumns"], ["StoredPages"], ["Pco"], ["DriverSource"],
+        ["ScanRule", "ColumnReader", "DriverSource"],
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("format", ["tlm2", "tlm3"])
+def test_reads_are_right_without_a_class(spark: SparkSession, where: str, files: list[str], format: str) -> None:
+    with tidelake.connect(where) as lake:
+        lake.table("t").convert(format)
     with without(spark, *files) as session:
         with pytest.warns(UserWarning, match="tidelake: .* here: another Spark"):
             tidelake.spark.register(session)
@@ -100,7 +107,7 @@ def sql_answers(session: SparkSession) -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    "files", [["ScanRule"], ["ColumnReader"], ["StoredColumns"], ["DriverSource"], ["LakePushdown"]]
+    "files", [["ScanRule"], ["ColumnReader"], ["StoredColumns"], ["StoredPages"], ["DriverSource"], ["LakePushdown"]]
 )
 def test_a_catalog_is_right_without_a_class(spark: SparkSession, where: str, files: list[str]) -> None:
     with without(spark, *files) as session:
@@ -120,8 +127,44 @@ def pushed_paths(session: SparkSession) -> tuple[list[Any], bool]:
     return [tuple(row) for row in frame.collect()], scan.options().containsKey("tidelakekeys")
 
 
+def stopped(session: SparkSession) -> tuple[list[int], bool, bool]:
+    """Read the first rows that satisfy a condition, and rows enough; also whether the scans were told."""
+    first = session.sql("SELECT n FROM tidelake.t WHERE name <> 'é19' ORDER BY ts DESC LIMIT 2")
+    some = session.sql("SELECT n FROM tidelake.t WHERE name = 'é7' LIMIT 2")
+    plans = [frame._jdf.queryExecution().executedPlan().toString() for frame in (first, some)]
+    return [row.n for frame in (first, some) for row in frame.collect()], "newest 2" in plans[0], "limit 2" in plans[1]
+
+
+@pytest.mark.parametrize("file", ["LimitRule", "LakePushdown"])
+def test_first_rows_are_right_without_a_scan_that_is_told(spark: SparkSession, where: str, file: str) -> None:
+    with without(spark, file) as session, warnings.catch_warnings(action="ignore"):
+        tidelake.spark.register(session, lake=where)
+        assert sql_answers(session) == [20, 5, "é9", 1, ["é0", "é1"]]
+        assert stopped(session) == ([18, 17, 7], False, False)
+    connect(spark)  # with all classes again
+    assert stopped(tidelake.spark.register(spark.newSession(), lake=where)) == ([18, 17, 7], True, True)
+
+
+def grouped(session: SparkSession) -> tuple[list[Any], bool]:
+    """Group by a path; also whether the scan was told which."""
+    session.sql(
+        "CREATE OR REPLACE TABLE tidelake.v AS SELECT parse_json(concat('{\"a\": ', id % 2, '}')) AS d FROM range(5)"
+    )
+    frame = session.sql("SELECT d:a::int AS a, count(*) AS c FROM tidelake.v GROUP BY 1 ORDER BY 1")
+    scan = frame._jdf.queryExecution().optimizedPlan().collectLeaves().head().scan()
+    return [tuple(row) for row in frame.collect()], scan.options().containsKey("tidelakekeys")
+
+
+def test_groups_are_right_without_paths_read_alone(spark: SparkSession, where: str) -> None:
+    with without(spark, "PathRule") as session:
+        tidelake.spark.register(session, lake=where)
+        assert grouped(session) == ([(0, 3), (1, 2)], False)
+    connect(spark)  # with all classes again
+    assert grouped(tidelake.spark.register(spark.newSession(), lake=where)) == ([(0, 3), (1, 2)], True)
+
+
 def test_a_catalog_is_right_without_paths_read_alone(spark: SparkSession, where: str) -> None:
-    with without(spark, "LakePaths") as session:
+    with without(spark, "LakePaths", "PathRule") as session:
         tidelake.spark.register(session, lake=where)
         assert sql_answers(session) == [20, 5, "é9", 1, ["é0", "é1"]]
         found, is_told = pushed_paths(session)
@@ -179,7 +222,10 @@ def test_a_statement_whose_changes_cannot_be_handed_over_fails_and_changes_nothi
 @pytest.mark.parametrize("file", [file for file in FILES if file not in compile.OPTIONAL])
 def test_without_a_catalog_all_else_is_as_it_was(spark: SparkSession, where: str, file: str, tmp_path: Path) -> None:
     with without(spark, file) as session:
-        with pytest.warns(UserWarning, match="tidelake: there is no catalog here: another Spark"):
+        with ExitStack() as told:
+            said = ["there is no catalog here", *(["conditions above streams do not prune here"] * (file == "Trees"))]
+            for each in said:
+                told.enter_context(pytest.warns(UserWarning, match=f"tidelake: {each}: another Spark"))
             tidelake.spark.register(session, lake=where)
         assert answers(session, where) == [20, 5, ["é0", "é1"], 1]
         with pytest.raises(Exception, match="REQUIRES_SINGLE_PART_NAMESPACE"):  # as of any name that is no catalog's
@@ -239,7 +285,7 @@ def test_a_catalog_goes_on_where_more_cannot_be_pushed_down(
     assert "LocalTableScan" in session.sql("SELECT count(*) FROM tidelake.t")._jdf.queryExecution().toString()
 
 
-@pytest.mark.parametrize("verb", ["aggregate", "top", "planned", "statistics"])
+@pytest.mark.parametrize("verb", ["aggregate", "top", "enough", "planned", "statistics"])
 def test_an_answer_that_fails_costs_speed_alone(
     spark: SparkSession, where: str, verb: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -248,6 +294,7 @@ def test_an_answer_that_fails_costs_speed_alone(
     assert sql_answers(session) == [20, 5, "é9", 1, ["é0", "é1"]]
     last = session.sql("SELECT n FROM tidelake.t ORDER BY ts DESC LIMIT 2").collect()
     assert [row.n for row in last] == [19, 18]
+    assert stopped(session)[0] == [18, 17, 7]
 
 
 def test_a_driver_that_cannot_plan_leaves_it_to_processes(

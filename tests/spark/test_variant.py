@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from decimal import Decimal
+from itertools import cycle
 from typing import Any
 
 import pyarrow as pa
@@ -61,8 +62,40 @@ def test_values_are_the_same_as_variants_and_back(rows: list[Any]) -> None:
     assert dynamics_of(variants).to_pylist() == encoded
 
 
+def _filled(shape: Any, fill: Any) -> Any:
+    """Return a value in which every scalar is another one of some."""
+    if isinstance(shape, dict):
+        return {key: _filled(inner, fill) for key, inner in shape.items()}
+    return [_filled(inner, fill) for inner in shape] if isinstance(shape, list) else next(fill)
+
+
+@given(values, st.lists(scalars, min_size=1, max_size=7), st.integers(2, 6), st.sampled_from([1, 30, 300]))
+def test_rows_that_differ_in_scalars_alone_are_what_they_are_alone(
+    shape: Any, others: list[Any], count: int, repeats: int
+) -> None:
+    fill = cycle([*others, "x" * repeats])
+    rows = [_filled({"b": shape, "a": [shape], "long": "y"}, fill) for _ in range(count)]
+    rows.insert(count // 2, None)
+    rows.append({"another": 1})
+    encoded = [None if row is None else dynamic.encode(row) for row in rows]
+    made, described = variants_of(pa.array(encoded, pa.binary()))
+    for at, data in enumerate(encoded):
+        if data is not None:
+            alone = variants_of(pa.array([data], pa.binary()))
+            assert (made[at], described[at]) == (alone[0][0], alone[1][0])
+
+
+def test_keys_that_come_twice_are_all_there_in_each_of_rows_alike() -> None:
+    rows = [b"\xa3\x61a" + bytes([n]) + b"\x61b\x07\x61a" + bytes([n + 1]) for n in range(3)]  # as a stranger writes
+    made, described = variants_of(pa.array(rows, pa.binary()))
+    for at, row in enumerate(rows):
+        alone = variants_of(pa.array([row], pa.binary()))
+        assert (made[at], described[at]) == (alone[0][0], alone[1][0])
+
+
 def test_wide_and_long_values_take_the_wide_forms() -> None:
     rows = [{f"key {n}": n for n in range(600)}, list(range(70_000)), {"a": "x" * 70_000, "b": [{"a": 1}] * 300}]
+    rows = [row for row in rows for _ in range(3)]
     array = pa.array([dynamic.encode(row) for row in rows], pa.binary())
     value, metadata = variants_of(array)
     for row, made, described in zip(rows, value.to_pylist(), metadata.to_pylist(), strict=True):

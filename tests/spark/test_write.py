@@ -37,6 +37,10 @@ def numbers(spark: SparkSession, count: int, more: str = "") -> DataFrame:
     )
 
 
+def test_batches_for_python_are_bounded_by_their_rows(spark: SparkSession) -> None:
+    assert {name: spark.conf.get(name) for name in tidelake.spark.BATCHES} == tidelake.spark.BATCHES
+
+
 def test_write_is_one_commit_of_well_sized_extents_in_time_order(spark: SparkSession, lake: Lake) -> None:
     save(numbers(spark, 60_000).repartition(3), lake, extentBytes="200000")
     table = lake.table("t")

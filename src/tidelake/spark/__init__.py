@@ -29,6 +29,12 @@ __all__ = ["explain", "merge_batch", "register", "session", "work"]
 
 CATALOG = "tidelake"  # the name of a lake among a session's catalogs
 DAEMON = "spark.python.daemon.module"
+# Spark 4.1 and newer add up the bytes of a batch after each row that they hand to Python, which takes a quarter of a
+# write's time in the JVM. Batches of fewer rows are bounded well enough.
+BATCHES = {
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "1024",
+}
 OLDEST, TOO_NEW = (4, 0), (4, 4)  # the lines of Spark that are tested; all is made for the newest of them
 
 
@@ -60,7 +66,8 @@ def session(
     """Return a Spark session that knows ``tidelake``: the active one, or one on a master, ``local[*]`` by default.
 
     A ``lake`` is a catalog of it, as ``register`` says. Further settings are Spark's own, dots written as two
-    underscores: ``spark__driver__memory="4g"``.
+    underscores: ``spark__driver__memory="4g"``. A new session hands rows to Python in batches of 1,024, however large
+    these are (``spark.sql.execution.arrow.maxRecordsPerBatch`` and ``maxBytesPerBatch``).
     """
     from pyspark.sql import SparkSession
 
@@ -72,6 +79,8 @@ def session(
         if place == "local" or place.startswith("local["):
             builder = builder.config(DAEMON, "tidelake.spark.daemon")
         builder = builder.config("spark.ui.showConsoleProgress", "false").config("spark.ui.enabled", "false")
+        for name, value in BATCHES.items():
+            builder = builder.config(name, value)
     for name, value in settings.items():
         builder = builder.config(name.replace("__", "."), value)
     return register(builder.getOrCreate(), lake=lake, catalog=catalog)
@@ -125,14 +134,17 @@ def register(
     """
     from tidelake.spark.jvm.catalogs import connect, is_set, set_catalog
     from tidelake.spark.jvm.joins import install as install_joins
-    from tidelake.spark.jvm.optimizer import install
+    from tidelake.spark.jvm.merging import install as install_merging
+    from tidelake.spark.jvm.optimizer import install, install_streams
     from tidelake.spark.jvm.planning import register_source
     from tidelake.spark.places import Place
     from tidelake.spark.source import TidelakeSource
 
-    install_joins(spark)  # before anything is asked
+    install_merging(spark)  # before anything is asked
+    install_joins(spark)
     register_source(spark, TidelakeSource)
     install(spark)
+    install_streams(spark)
     if lake is not None:
         place = Place.made(lake) if isinstance(lake, str | os.PathLike) else Place.of_lake(lake)
         set_catalog(spark, place, catalog)

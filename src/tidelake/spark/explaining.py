@@ -17,7 +17,7 @@ from tidelake.spark.lines import pushed as d
 from tidelake.spark.narrowing import used_keys
 from tidelake.spark.options import KEYS, known_options
 from tidelake.spark.places import open_table
-from tidelake.spark.reading import wanted_rows
+from tidelake.spark.reading import planned
 from tidelake.spark.source import NAME
 from tidelake.spark.types import spark_names
 
@@ -68,11 +68,11 @@ def _plan(given: dict[str, str], columns: Iterable[str], pushed: Iterable[Any]) 
     options = known_options(given, "batch")
     table = open_table(options).pinned()
     filters = [made for each in pushed if (made := _filter(each)) is not None]
-    where = wanted_rows(table, options.get("where"), translate(filters, table.schema)[0])
     own = spark_names(table.schema)
     used = used_keys(options.get(KEYS), table.schema)
     narrow = [f"  of {column} only {', '.join(keys)}, where keys are stored apart" for column, keys in used.items()]
-    return "\n".join([table.plan([own[name] for name in columns], where).explain(), *narrow])
+    plan = planned(table, options, [own[name] for name in columns], translate(filters, table.schema)[0])
+    return "\n".join([plan.explain(), *narrow])
 
 
 def _field(of: Any, name: str) -> Any:

@@ -17,6 +17,7 @@ Role: TypeAlias = Literal["any", "batch", "batch write", "stream read", "stream 
 
 OWN_PLAN = "tidelakeownplan"  # the option of a scan that shares its plan with no other
 LIMIT = "tidelakelimit"  # that of a scan of which so many rows are enough
+FIRST = "tidelakefirst"  # that of a scan of which the newest or the oldest rows are enough: "newest 10"
 PLAN = "tidelakeplan"  # a name under which the figures of a scan's plan are kept
 KEYS = "tidelakekeys"  # what a query uses of VARIANT columns, where it does not need them whole
 CHANGE = "tidelakechange"  # that of a write which takes single rows away: what does so, and of which snapshot
@@ -36,7 +37,7 @@ KNOWN: dict[Role, tuple[str, ...]] = {
 }
 KNOWN["any"] = tuple(dict.fromkeys(name for names in KNOWN.values() for name in names))  # who asks is not told
 # What Spark adds: to every table of its catalog, and to a stream that has a name.
-_INTERNAL = (OWN_PLAN, LIMIT, PLAN, KEYS, CHANGE)
+_INTERNAL = (OWN_PLAN, LIMIT, FIRST, PLAN, KEYS, CHANGE)
 _SPARKS_OWN = frozenset({"serialization.format", "queryname", *_INTERNAL})
 _CREATED = "option."  # before each option, where SQL creates a table: what has no such twin is one of its properties
 _ELSEWHERE = {

@@ -32,6 +32,7 @@ from tidelake.scan.footers import Footers
 from tidelake.scan.row_ids import RowIds
 from tidelake.spark.direct import described, marked
 from tidelake.spark.filters import translate
+from tidelake.spark.first_rows import bounded, first_of
 from tidelake.spark.lines import DEFAULT_PUSH, pushed
 from tidelake.spark.narrowing import Keys, narrowed, put_together, readable_keys, used_keys
 from tidelake.spark.options import KEYS, LIMIT, OWN_PLAN, PLAN, number_of
@@ -120,9 +121,7 @@ class TableReader(DataSourceReader):
         if self._table is None:
             return [InputPartition(None)]
         table = self._table
-        plan = table.plan(self._columns, wanted_rows(table, self._options.get("where"), self._pushed))
-        if (limit := number_of(self._options, LIMIT, None, least=0)) is not None:
-            plan = enough(plan, limit)
+        plan = planned(table, self._options, self._columns, self._pushed)
         if self._numbers_rows:
             plan = row_ids(table, plan.snapshot).numbered(plan)
         if PLAN in self._options:
@@ -141,6 +140,20 @@ class TableReader(DataSourceReader):
         if not isinstance(partition, Split):
             return iter(())  # what Spark sends when there is nothing to read
         return read_split(partition, self.place.open_objects(self.objects), self.schema)
+
+
+def planned(
+    table: TableHandle, options: Mapping[str, str], columns: Sequence[str], pushed: Sequence[Predicate] = ()
+) -> ScanPlan:
+    """Plan a scan as its options have it: the rows that match, or as few of them as are enough."""
+    where = wanted_rows(table, options.get("where"), pushed)
+    if (top := first_of(options)) is not None:
+        where = bounded(table, where, top)
+    plan = table.plan(columns, where)
+    if (limit := number_of(options, LIMIT, None, least=0)) is None:
+        return plan
+    fewer = enough(plan, limit)
+    return fewer if where is None else replace(fewer, question=replace(fewer.question, limit=limit))
 
 
 def row_ids(table: TableHandle, snapshot: Snapshot) -> RowIds:
@@ -226,7 +239,8 @@ def _split_of(
         slim = tuple(replace(block, stats=Stats(block.stats.rows, {})) for block in blocks)
         tasks.append(ExtentTask(replace(extent, column_stats={}, present_paths=()), slim))
         tickets[key] = footers.open(extent).ticket([block.number for block in blocks], columns)
-    question = replace(bare.question, where=None) if all(block.proven for _, block in run) else bare.question
+    is_proven = all(block.proven for _, block in run)
+    question = replace(bare.question, where=None, limit=None) if is_proven else bare.question
     return replace(bare, question=question, tasks=tuple(tasks)), tickets
 
 

@@ -13,12 +13,16 @@ that are deleted by key are left out, unless the option ``changes`` asks for the
 ``_seq`` with the version and ``_op``, which is ``upsert`` or ``delete``; of a key that comes several times, the largest
 ``_seq`` is the newest. A snapshot that a stream cannot tell as versions (a restore, say) ends it with an error.
 
+The conditions above a stream, of which Spark tells no source, come with the offset at which a batch's plan ends, and
+prune that batch (see ``StreamRule.java``). No offset that is kept has them: a stream goes over what they prune.
+
 A piece is an extent, or all hot rows of a snapshot. Snapshots never change, so an offset always means the same rows;
 one that has expired is an error, never fewer rows. It does not keep anything of its own.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -30,12 +34,13 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from tidelake.errors import InvalidInputError, NotFoundError
 from tidelake.handle.table_handle import TableHandle
-from tidelake.model.predicate import And, Equals
+from tidelake.model.predicate import And, Equals, Predicate
 from tidelake.model.schema import DELETED_COLUMN, HIDDEN_IDS, SEQ_COLUMN
 from tidelake.model.snapshot import Counts, Extent, HotBatch, Snapshot
 from tidelake.pruning.plan import make_plan
 from tidelake.scan.extents import prune_blocks
 from tidelake.scan.versions import Dead, without_dead
+from tidelake.spark.catalog.conditions import bound
 from tidelake.spark.lines import HAS_LIMITS, ReadAllAvailable, ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
 from tidelake.spark.options import number_of
 from tidelake.spark.places import Place, open_table
@@ -43,8 +48,11 @@ from tidelake.spark.reading import READING_S, Split, cut_splits, read_split, wan
 from tidelake.spark.types import arrow_schema, projected
 
 HISTORY_PAGE = 500
+PREDICATES = "predicates"  # what the offset at which a batch's plan ends has besides
 OP_COLUMN, UPSERT, DELETE = "_op", "upsert", "delete"
 SAME_ROWS = ("flush", "compact")  # operations that take something away, and change nothing for readers
+
+log = logging.getLogger("tidelake.spark")
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +125,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begun = Offset.of(start)
         extents, hot, base = between(table, begun, Offset.of(end))
         table.lake.leases.hold_for(table.scope, begun.base or begun.snapshot or table.snapshot.sequence, READING_S)
-        where = wanted_rows(table, self._options.get("where"), ())
+        where = wanted_rows(table, self._options.get("where"), _bounds(end.get(PREDICATES, ()), table))
         columns, dead = self._columns, cast(Dead, {})
         if table.snapshot.is_keyed:
             if self.is_feed:
@@ -142,6 +150,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         fields = [self.schema.field(name) for name in names]
         asked = pa.schema(fields if DELETED_COLUMN in names else [*fields, deleted])
         return (_with_op(batch, self.schema) for batch in read_split(partition, store, asked))
+
+
+def _bounds(conditions: Sequence[Mapping[str, Any]], table: TableHandle) -> list[Predicate]:
+    """Return what rows satisfy that conditions above a scan leave; Spark asks these again, so nothing may be known."""
+    try:
+        found = [bound(each, table.schema) for each in conditions]
+    except Exception:  # whatever another Spark says
+        log.warning("a batch of a stream is not pruned", exc_info=True)
+        return []
+    return [each for each in found if each is not None]
 
 
 def is_feed(options: Mapping[str, str]) -> bool:

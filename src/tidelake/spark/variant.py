@@ -25,7 +25,9 @@ from tidelake.spark.variant_loops import (
     LEVEL,
     MAX_DEPTH,
     MAX_KEYS,
+    MAX_PIECES,
     NODE,
+    PIECE,
     U,
     number,
     to_variants,
@@ -46,19 +48,19 @@ def variants_of(values: pa.Array) -> tuple[pa.Array, pa.Array]:
     valid = _valid(values)
     longest = int(np.diff(offsets).max(initial=0))
     nodes, keys = np.zeros(longest + 1, dtype=NODE), np.zeros(MAX_KEYS + 1, dtype=KEY)
-    levels = np.zeros(MAX_DEPTH + 1, dtype=LEVEL)
+    levels, pieces = np.zeros(MAX_DEPTH + 1, dtype=LEVEL), np.zeros(MAX_PIECES, dtype=PIECE)
     states = np.zeros(len(values), dtype=np.uint8)
     size = int(offsets[-1] - offsets[0]) if len(values) else 0
     out, meta = np.empty(2 * size + 64 * 1024, dtype=np.uint8), np.empty(2 * size + 64 * 1024, dtype=np.uint8)
     ends, meta_ends = np.zeros(len(values) + 1, dtype=np.int64), np.zeros(len(values) + 1, dtype=np.int64)
     row = 0
     while row < len(values):
-        row = to_variants(data, offsets, valid, row, nodes, keys, levels, states, out, ends, meta, meta_ends)
+        row = to_variants(data, offsets, valid, row, nodes, keys, levels, pieces, states, out, ends, meta, meta_ends)
         if row < len(values):
             grown = max(len(out), len(meta)) * 2 + 32 * longest
             out, meta = _grown(out, grown), _grown(meta, grown)
     left = np.flatnonzero(states)
-    made, described = _array(out, ends), _array(meta, meta_ends)
+    made, described = (_array(data[: int(at[-1])], at) for data, at in ((out, ends), (meta, meta_ends)))
     if len(left):
         pairs = [plain_variant(values[int(row)].as_py()) for row in left]
         made = _replaced(made, left, [value for value, _ in pairs])
@@ -81,7 +83,7 @@ def dynamics_of(variants: pa.StructArray) -> pa.Array:
         row = _to_dynamics(data, offsets, meta, meta_offsets, valid, row, frames, states, out, ends)
         if row < len(variants):
             out = _grown(out, len(out) * 2)
-    made = _array(out, ends)
+    made = _array(out[: int(ends[-1])].copy(), ends)  # rows are gathered, which room would be with them
     left = np.flatnonzero(states)
     if len(left):
         pairs = [(values[int(row)].as_py(), metadata[int(row)].as_py()) for row in left]
@@ -116,9 +118,8 @@ def _grown(array: Bytes, size: int) -> Bytes:
 
 
 def _array(data: Bytes, ends: npt.NDArray[np.int64]) -> pa.Array:
-    held = data[: int(ends[-1])].copy()
     return pa.Array.from_buffers(
-        pa.binary(), len(ends) - 1, [None, pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(held)], 0
+        pa.binary(), len(ends) - 1, [None, pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(data)], 0
     )
 
 

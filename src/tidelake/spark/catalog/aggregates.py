@@ -23,6 +23,7 @@ from tidelake.model.settings import TableSettings
 from tidelake.pruning.plan import ScanPlan, stats_of
 from tidelake.pruning.statistics import ColumnStats
 from tidelake.scan.extents import scan
+from tidelake.spark.first_rows import NS_A_TICK
 from tidelake.spark.options import known_options
 from tidelake.spark.places import open_table
 from tidelake.spark.plans import figures
@@ -84,7 +85,8 @@ def top(question: Mapping[str, Any]) -> dict[str, Any]:
     bound = _bound_of(pieces, question["limit"], descending=question["descending"])
     if bound is None:
         return NO_ANSWER
-    wanted = TimeRange(time, bound, None) if question["descending"] else TimeRange(time, None, bound + 1)
+    tick = bound // NS_A_TICK * NS_A_TICK
+    wanted = TimeRange(time, tick, None) if question["descending"] else TimeRange(time, None, tick + NS_A_TICK)
     return {"where": repr(wanted)}
 
 

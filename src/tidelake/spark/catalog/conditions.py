@@ -18,12 +18,13 @@ from typing import Any, NamedTuple
 from tidelake.errors import InvalidInputError
 from tidelake.maintain.delete import delete
 from tidelake.model.expression import parse_where
-from tidelake.model.predicate import And, Or, Predicate
+from tidelake.model.predicate import And, Or, Predicate, conjuncts_of
 from tidelake.model.schema import Schema
+from tidelake.model.settings import TableSettings
 from tidelake.spark.catalog.path_conditions import path_bound
 from tidelake.spark.filters import translate
 from tidelake.spark.lines import pushed as d
-from tidelake.spark.options import known_options
+from tidelake.spark.options import FIRST, LIMIT, known_options
 from tidelake.spark.places import open_table
 from tidelake.spark.reading import wanted_rows
 from tidelake.spark.types import spark_names
@@ -57,17 +58,37 @@ def where(question: Mapping[str, Any]) -> dict[str, Any]:
     """
     options = known_options(question["options"], "batch")
     table = open_table(options)
-    trees = question["predicates"] if question["exactly"] else map(_shortened, question["predicates"])
-    found = [meant(tree, table.schema) for tree in trees]
-    said = [each.predicate for each in found if each.predicate is not None]
     if question["exactly"]:
+        found = [meant(tree, table.schema) for tree in question["predicates"]]
+        said = [each.predicate for each in found if each.predicate is not None]
         is_exact = all(each.is_exact for each in found)
         return {"where": repr(_joined(said)) if said and is_exact else "" if is_exact else None}
-    joined = wanted_rows(table, options.get("where"), said)
-    return {
-        "where": None if joined is None else repr(joined),
-        "taken": [each.predicate is not None for each in found],
-    }
+    bounds = [bound(tree, table.schema) for tree in question["predicates"]]
+    joined = wanted_rows(table, options.get("where"), [each for each in bounds if each is not None])
+    return {"where": None if joined is None else repr(joined), "taken": [each is not None for each in bounds]}
+
+
+def enough(question: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options by which a scan gives rows enough of those that satisfy conditions; nothing if it cannot know.
+
+    A scan can stop where it answers all conditions by itself; by an order, only if that is of the table's time.
+    """
+    options, trees, rows = known_options(question["options"], "batch"), question["predicates"], question["rows"]
+    if "users" in options or any(_shortened(tree) is not tree for tree in trees):
+        return {}
+    table = open_table(options)
+    found = [meant(tree, table.schema) for tree in trees]
+    if not all(each.is_exact for each in found):
+        return {}
+    given = wanted_rows(table, options.get("where"), [each.predicate for each in found if each.predicate is not None])
+    parts = {repr(each): each for each in conjuncts_of(given)}
+    told = {"where": repr(_joined(list(parts.values())))} if parts else {}
+    if "column" not in question:
+        return told | {LIMIT: str(rows)}
+    time = TableSettings.of(table.snapshot.settings).time
+    if time is None or spark_names(table.schema).get(question["column"]) != time:
+        return {}
+    return told | {FIRST: f"{'newest' if question['descending'] else 'oldest'} {rows}"}
 
 
 def statistics(question: Mapping[str, Any]) -> dict[str, Any]:
@@ -93,6 +114,11 @@ def delete_rows(question: Mapping[str, Any]) -> dict[str, Any]:
     said = [each.predicate for each in found if each.predicate is not None]
     report = delete(table, _joined(said)) if said else delete(table, all=True)
     return {"rows": report.rows}
+
+
+def bound(tree: Mapping[str, Any], schema: Schema) -> Predicate | None:
+    """Return what all rows satisfy that a condition is true of, to prune by; None if that is not known."""
+    return meant(_shortened(tree), schema).predicate
 
 
 def meant(tree: Mapping[str, Any], schema: Schema) -> Meant:

@@ -36,6 +36,7 @@ VERBS: dict[str, Callable[[Question], dict[str, Any]]] = {
     "rename": tables.rename,
     "told": told.rows_of,
     "where": conditions.where,
+    "enough": conditions.enough,
     "statistics": conditions.statistics,
     "delete": conditions.delete_rows,
     "aggregate": aggregates.aggregate,

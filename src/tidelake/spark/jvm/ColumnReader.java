@@ -64,12 +64,12 @@ public class ColumnReader implements PartitionReaderFactory, Serializable {
   private final StructType schema;
   private final scala.Option artifacts;
   private final scala.Option session;
-  private final boolean readsStored;
+  private final String stored;
 
   public ColumnReader(
       UserDefinedPythonDataSource source, byte[] function, StructType schema, scala.Option artifacts,
-      scala.Option session, boolean readsStored) {
-    this.readsStored = readsStored;
+      scala.Option session, String stored) {
+    this.stored = stored;
     this.source = source;
     this.function = function;
     this.schema = schema;
@@ -79,11 +79,11 @@ public class ColumnReader implements PartitionReaderFactory, Serializable {
 
   /** Gives a scan of Spark's the same plan, and tasks that hand over columns. */
   public static class Scans implements Function {
-    private boolean readsStored = false;
+    private String stored = null;
 
-    /** Has tasks read by themselves what Python describes to them; see StoredColumns, which executors have then. */
-    public void readStored() {
-      readsStored = true;
+    /** Has tasks read what Python describes to them by a class that executors have; see StoredColumns. */
+    public void readStored(String name) {
+      stored = name;
     }
 
     /** Takes what Spark makes such a scan of: the source, its name, columns, options and the filters that it took. */
@@ -91,7 +91,7 @@ public class ColumnReader implements PartitionReaderFactory, Serializable {
       Object[] parts = (Object[]) given;
       return new TableScan(
           (PythonDataSourceV2) parts[0], (String) parts[1], (StructType) parts[2], (CaseInsensitiveStringMap) parts[3],
-          (Filter[]) parts[4], readsStored);
+          (Filter[]) parts[4], stored);
     }
   }
 
@@ -105,7 +105,7 @@ public class ColumnReader implements PartitionReaderFactory, Serializable {
 
   public PartitionReader createColumnarReader(InputPartition partition) {
     byte[] split = ((PythonInputPartition) partition).pickedPartition();
-    java.util.Iterator blocks = readsStored ? Stored.blocks(split, schema) : null;
+    java.util.Iterator blocks = stored == null ? null : Stored.blocks(stored, split, schema);
     return blocks == null ? ofPython(partition) : new Stored(this, partition, blocks);
   }
 
@@ -273,7 +273,7 @@ class Stored implements PartitionReader {
   }
 
   /** Opens what Python described at the end of a split; null if it did not, or if there is no class to read it. */
-  static java.util.Iterator blocks(byte[] split, StructType schema) {
+  static java.util.Iterator blocks(String name, byte[] split, StructType schema) {
     int at = split.length - MARK.length - 4;
     while (at >= 0 && !isMarked(split, at)) {
       at--;
@@ -284,7 +284,7 @@ class Stored implements PartitionReader {
       return null;
     }
     try {
-      Class found = Class.forName("tidelake.StoredColumns", true, Stored.class.getClassLoader());
+      Class found = Class.forName(name, true, Stored.class.getClassLoader());
       Object made = found.getDeclaredConstructor(new Class[0]).newInstance(new Object[0]);
       byte[] described = java.util.Arrays.copyOfRange(split, start, start + length);
       return (java.util.Iterator) ((java.util.function.BiFunction) made).apply(described, schema);
@@ -350,17 +350,17 @@ class TableScan extends PythonScan {
   private final String name;
   private final StructType schema;
   private final CaseInsensitiveStringMap given;
-  private final boolean readsStored;
+  private final String stored;
 
   TableScan(
       PythonDataSourceV2 source, String name, StructType schema, CaseInsensitiveStringMap given, Filter[] filters,
-      boolean readsStored) {
+      String stored) {
     super(source, name, schema, given, filters);
     this.source = source;
     this.name = name;
     this.schema = schema;
     this.given = given;
-    this.readsStored = readsStored;
+    this.stored = stored;
   }
 
   public Scan$ColumnarSupportMode columnarSupportMode() {
@@ -368,7 +368,7 @@ class TableScan extends PythonScan {
   }
 
   public Batch toBatch() {
-    return new TableBatch(source, name, schema, given, readsStored);
+    return new TableBatch(source, name, schema, given, stored);
   }
 }
 
@@ -377,15 +377,15 @@ class TableBatch extends PythonBatch {
   private final String name;
   private final StructType schema;
   private final CaseInsensitiveStringMap options;
-  private final boolean readsStored;
+  private final String stored;
   private final scala.Option artifacts;
   private final scala.Option session;
 
   TableBatch(
       PythonDataSourceV2 source, String name, StructType schema, CaseInsensitiveStringMap options,
-      boolean readsStored) {
+      String stored) {
     super(source, name, schema, options);
-    this.readsStored = readsStored;
+    this.stored = stored;
     this.source = source;
     this.name = name;
     this.schema = schema;
@@ -396,7 +396,7 @@ class TableBatch extends PythonBatch {
 
   public PartitionReaderFactory createReaderFactory() {
     PythonDataSourceReadInfo info = source.getOrCreateReadInfo(name, options, schema, false);
-    return new ColumnReader(source.source(), info.func(), schema, artifacts, session, readsStored);
+    return new ColumnReader(source.source(), info.func(), schema, artifacts, session, stored);
   }
 
   /** Which files and packages of a session tasks have, as Spark's own batch finds it where it is made. */

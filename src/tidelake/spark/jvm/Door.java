@@ -2,20 +2,13 @@ package tidelake;
 
 import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.IOException;
-import java.util.ArrayList;
 import java.util.HashMap;
-import java.util.List;
 import java.util.Map;
 import java.util.function.BiFunction;
 import java.util.function.Function;
 import org.apache.spark.SparkThrowable;
-import org.apache.spark.sql.connector.expressions.Cast;
-import org.apache.spark.sql.connector.expressions.Expression;
-import org.apache.spark.sql.connector.expressions.Literal;
-import org.apache.spark.sql.connector.expressions.NamedReference;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.internal.SQLConf;
-import org.apache.spark.sql.types.DataType;
 
 /** Asks Python, which lake a catalog is being told by the session's settings of now. */
 class Door {
@@ -125,67 +118,9 @@ class Door {
   Map where(Map options, Predicate[] predicates, boolean exactly) {
     Map question = new HashMap();
     question.put("options", options);
-    question.put("predicates", trees(predicates));
+    question.put("predicates", Trees.of(predicates));
     question.put("exactly", Boolean.valueOf(exactly));
     return ask("where", question);
-  }
-
-  static List trees(Predicate[] predicates) {
-    List trees = new ArrayList();
-    for (int i = 0; i < predicates.length; i++) {
-      trees.add(tree(predicates[i]));
-    }
-    return trees;
-  }
-
-  /** Values are as Spark keeps them, so that no time zone comes between: times are microseconds, dates are days. */
-  static Map tree(Expression given) {
-    Map node = new HashMap();
-    if (given instanceof Predicate) {
-      List children = new ArrayList();
-      for (int i = 0; i < given.children().length; i++) {
-        children.add(tree(given.children()[i]));
-      }
-      node.put("name", ((Predicate) given).name());
-      node.put("children", children);
-    } else if (given instanceof NamedReference) {
-      node.put("column", ((NamedReference) given).fieldNames());
-    } else if (given instanceof Literal) {
-      Object value = ((Literal) given).value();
-      boolean isPlain = value == null || value instanceof Number && !(value instanceof java.math.BigDecimal)
-          || value instanceof Boolean;
-      node.put("type", ((Literal) given).dataType().simpleString());
-      node.put("value", isPlain ? value : value.toString());
-    } else if (!variant(given, node)) {
-      node.put("name", "?");
-      node.put("children", new ArrayList());
-    }
-    return node;
-  }
-
-  /** Tells of a path into a VARIANT column, where this Spark pushes such down. */
-  static boolean variant(Expression given, Map node) {
-    if (given instanceof Cast && variant(((Cast) given).expression(), node)) {
-      node.put("to", "variant".equals(node.get("to")) ? ((Cast) given).dataType().simpleString() : "?");
-      return true;
-    }
-    if (!given.getClass().getName().equals("org.apache.spark.sql.connector.expressions.VariantGet")) {
-      return false;
-    }
-    try {
-      Object child = given.children()[0];
-      if (child instanceof NamedReference) {
-        Object path = given.getClass().getMethod("path", new Class[0]).invoke(given, new Object[0]);
-        Object to = given.getClass().getMethod("targetType", new Class[0]).invoke(given, new Object[0]);
-        node.put("variant", ((NamedReference) child).fieldNames());
-        node.put("path", path);
-        node.put("to", ((DataType) to).simpleString());
-        return true;
-      }
-    } catch (Exception error) {
-      return false;  // it prunes nothing
-    }
-    return false;
   }
 }
 

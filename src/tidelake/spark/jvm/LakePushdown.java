@@ -221,6 +221,10 @@ class PushedScan extends PlannedScan implements SupportsRuntimeV2Filtering {
     super(table, columns, given);
   }
 
+  LakeScan like(Map options) {
+    return new PushedScan(table, columns, options);
+  }
+
   public NamedReference[] filterAttributes() {
     List compared = new ArrayList();
     StructField[] all = columns.fields();
@@ -234,6 +238,9 @@ class PushedScan extends PlannedScan implements SupportsRuntimeV2Filtering {
 
   /** Takes what a join has found out, for the next batch alone: others may have this scan, too. */
   public void filter(Predicate[] predicates) {
+    if (options().containsKey("tidelakelimit") || options().containsKey("tidelakefirst")) {
+      return;  // rows enough of all, and not of those that a join wants
+    }
     try {
       found = table.door.where(options(), predicates, false).get("where");
     } catch (RuntimeException error) {
@@ -259,6 +266,10 @@ class PlannedScan extends LakeScan {
 
   PlannedScan(LakeTable table, StructType columns, Map given) {
     super(table, columns, given);
+  }
+
+  LakeScan like(Map options) {
+    return new PlannedScan(table, columns, options);
   }
 
   Map planned(Map options) {

@@ -139,7 +139,7 @@ public class LakeTable implements SupportsRead, SupportsWrite, SupportsDeleteV2 
   public void deleteWhere(Predicate[] predicates) {
     Map question = new HashMap();
     question.put("options", sourceOptions(new HashMap()));
-    question.put("predicates", Door.trees(predicates));
+    question.put("predicates", Trees.of(predicates));
     door.ask("delete", question);
   }
 
@@ -340,13 +340,36 @@ class LakeScan implements SupportsReportStatistics {
     return table.readOptions(given);
   }
 
+  /** The same scan with more options. */
+  LakeScan with(Map more) {
+    Map all = new HashMap(given);
+    all.putAll(more);
+    return like(all);
+  }
+
+  LakeScan like(Map options) {
+    return new LakeScan(table, columns, options);
+  }
+
+  /** Takes an option, or takes it away, if nobody has planned the scan yet. */
+  void set(String name, String value) {
+    if (inner == null && value == null) {
+      given.remove(name);
+    } else if (inner == null) {
+      given.put(name, value);
+    }
+  }
+
   public StructType readSchema() {
     return columns;
   }
 
   public String description() {
     Object where = given.get("where");
-    return table.name() + " at snapshot " + table.version() + (where == null ? "" : " where " + where);
+    Object limit = given.get("tidelakelimit");
+    Object first = given.get("tidelakefirst");
+    return table.name() + " at snapshot " + table.version() + (where == null ? "" : " where " + where)
+        + (first == null ? "" : " " + first) + (limit == null ? "" : " limit " + limit);
   }
 
   /** Spark's own scan of the Python source, with columns instead of rows where that can be had. */

@@ -21,7 +21,8 @@ import org.apache.spark.unsafe.types.UTF8String;
 /**
  * Reads blocks of extents that lie on this machine, where the Python that planned says which bytes of which file are a
  * column's Arrow buffers. No Python process and no socket are between the bytes and Spark. It knows nothing of tables,
- * of formats' frames, or of conditions: what it is given are rows that are all wanted. This runs on executors.
+ * of formats' frames, or of conditions: what it is given are rows that are all wanted. This runs on executors. Columns
+ * that are pages of the third body are read by StoredPages, which goes on from here.
  *
  * Bytes are verified by the checksum that the extent has of them before anything is read from them.
  */
@@ -29,19 +30,23 @@ public class StoredColumns implements BiFunction {
   /** Returns the batches of what Python described, one for each block. */
   public Object apply(Object described, Object schema) {
     try {
-      return new Blocks((Map) new ObjectMapper().readValue((byte[]) described, Map.class), (StructType) schema);
+      return blocks((Map) new ObjectMapper().readValue((byte[]) described, Map.class), (StructType) schema);
     } catch (IOException error) {
       throw new RuntimeException(error);
     }
   }
 
+  Blocks blocks(Map described, StructType schema) {
+    return new Blocks(described, schema);
+  }
+
   /** The blocks of one task; a batch is good until the next one is asked for. */
   public static class Blocks implements java.util.Iterator, Closeable {
+    final Column[] columns;
+    final ZstdDecompressCtx codec = new ZstdDecompressCtx();
+    byte[] piece = new byte[0];
     private final List extents;
-    private final Column[] columns;
-    private final ZstdDecompressCtx codec = new ZstdDecompressCtx();
     private RandomAccessFile file = null;
-    private byte[] piece = new byte[0];
     private int extent = 0;
     private int block = 0;
 
@@ -100,24 +105,35 @@ public class StoredColumns implements BiFunction {
         int rows = ((Number) told.get("rows")).intValue();
         List places = (List) told.get("columns");
         for (int i = 0; i < columns.length; i++) {
-          read((Map) places.get(i), columns[i], rows, path, (String) of.get("codec"));
+          columns[i].begin((Map) places.get(i), rows);
         }
+        read(of, places, rows);
         block++;
         return new ColumnarBatch(columns, rows);
       } catch (IOException error) {
         throw new RuntimeException("tidelake: cannot read object=" + path + ": " + error, error);
+      } catch (RuntimeException error) {
+        String where = " object=" + path + " block=" + block;
+        throw new IllegalStateException("tidelake: " + error.getMessage() + where, error);
       }
     }
 
-    void read(Map place, Column column, int rows, String path, String compressed) throws IOException {
-      column.rows = rows;
-      column.nulls = place.containsKey("nulls") ? ((Number) place.get("nulls")).intValue() : 0;
-      if (place.containsKey("first")) {
-        column.first = ((Number) place.get("first")).longValue();
+    /** Reads all columns of a block of an extent. */
+    void read(Map of, List places, int rows) throws IOException {
+      if (of.containsKey("shared")) {
+        throw new IllegalStateException("pages are not read here");
       }
-      if (!place.containsKey("at")) {
-        return;  // nothing is stored: all are null, or counted
+      for (int i = 0; i < columns.length; i++) {
+        Map place = (Map) places.get(i);
+        if (place.containsKey("at")) {  // else nothing is stored: all are null, or counted
+          unpack(place, columns[i], rows, (String) of.get("codec"));
+          columns[i].lend();
+        }
       }
+    }
+
+    /** Reads bytes of the object that is open into the array for them, verifies them, and returns how many they are. */
+    int fetch(Map place) throws IOException {
       int length = ((Number) place.get("len")).intValue();
       if (piece.length < length) {
         piece = new byte[length + length / 4];
@@ -126,8 +142,13 @@ public class StoredColumns implements BiFunction {
       file.readFully(piece, 0, length);
       String sum = Long.toHexString(Sums.of(piece, length));
       if (!"0000000000000000".substring(sum.length()).concat(sum).equals(place.get("sum"))) {
-        throw new IllegalStateException("tidelake: checksum mismatch object=" + path + " block=" + block);
+        throw new IllegalStateException("checksum mismatch");
       }
+      return length;
+    }
+
+    void unpack(Map place, Column column, int rows, String compressed) throws IOException {
+      int length = fetch(place);
       List buffers = (List) place.get("bufs");
       if (column.nulls > 0 && column.nulls < rows) {
         column.valid = buffer(column.valid, (List) buffers.get(0), length, (rows + 7) / 8, compressed);
@@ -149,7 +170,7 @@ public class StoredColumns implements BiFunction {
       int at = ((Number) place.get(0)).intValue();
       int length = ((Number) place.get(1)).intValue();
       if (at < 0 || length < 0 || at + length > end || least < 0) {
-        throw new IllegalStateException("tidelake: a buffer does not end where its column ends");
+        throw new IllegalStateException("a buffer does not end where its column ends");
       }
       if (least == 0) {
         return held;
@@ -164,13 +185,13 @@ public class StoredColumns implements BiFunction {
         size = isPlain ? length : size;
       }
       if (size < least || size > Integer.MAX_VALUE - 8) {
-        throw new IllegalStateException("tidelake: a buffer of " + size + " bytes where " + least + " are needed");
+        throw new IllegalStateException("a buffer of " + size + " bytes where " + least + " are needed");
       }
       byte[] given = held == null || held.length < size ? new byte[(int) size] : held;
       if (isPlain) {
         System.arraycopy(piece, at, given, 0, (int) size);
       } else if (codec.decompressByteArray(given, 0, (int) size, piece, at, length) != size) {
-        throw new IllegalStateException("tidelake: a buffer is not as long as it says");
+        throw new IllegalStateException("a buffer is not as long as it says");
       }
       return given;
     }
@@ -191,7 +212,10 @@ public class StoredColumns implements BiFunction {
     }
   }
 
-  /** A column whose arrays are those of one block after the other. */
+  /**
+   * A column whose arrays are those of one block after the other. What Spark reads are numbers in an array of any kind
+   * at an address, so that the same code reads what was unpacked as bytes and what was decoded as numbers.
+   */
   abstract static class Column extends ColumnVector {
     int rows;
     int nulls;
@@ -199,9 +223,34 @@ public class StoredColumns implements BiFunction {
     byte[] valid;
     byte[] offsets;
     byte[] values;
+    Object numbers;
+    long at;
 
     Column(DataType type) {
       super(type);
+    }
+
+    /** Begins a block, of which it is told whether all rows are null or what they are counted from. */
+    void begin(Map place, int count) {
+      rows = count;
+      nulls = place.get("nulls") == null ? 0 : ((Number) place.get("nulls")).intValue();
+      first = place.containsKey("first") ? ((Number) place.get("first")).longValue() : 0;
+    }
+
+    /** Has Spark read the bytes that were unpacked. */
+    void lend() {
+      numbers = values;
+      at = Platform.BYTE_ARRAY_OFFSET;
+    }
+
+    void lend(long[] decoded) {
+      numbers = decoded;
+      at = Platform.LONG_ARRAY_OFFSET;
+    }
+
+    void lend(int[] decoded) {
+      numbers = decoded;
+      at = Platform.INT_ARRAY_OFFSET;
     }
 
     int bytes(int rows) {
@@ -213,11 +262,11 @@ public class StoredColumns implements BiFunction {
     }
 
     void even(int width) {
-      throw new IllegalStateException("tidelake: only texts have a width");
+      throw new IllegalStateException("only texts have a width");
     }
 
     int checked() {
-      throw new IllegalStateException("tidelake: only texts have offsets");
+      throw new IllegalStateException("only texts have offsets");
     }
 
     public boolean isNullAt(int row) {
@@ -295,7 +344,7 @@ public class StoredColumns implements BiFunction {
     }
 
     public long getLong(int row) {
-      return Platform.getLong(values, Platform.BYTE_ARRAY_OFFSET + 8L * row);
+      return Platform.getLong(numbers, at + 8L * row);
     }
   }
 
@@ -305,7 +354,7 @@ public class StoredColumns implements BiFunction {
     }
 
     public double getDouble(int row) {
-      return Platform.getDouble(values, Platform.BYTE_ARRAY_OFFSET + 8L * row);
+      return Platform.getDouble(numbers, at + 8L * row);
     }
   }
 
@@ -319,7 +368,7 @@ public class StoredColumns implements BiFunction {
     }
 
     public int getInt(int row) {
-      return Platform.getInt(values, Platform.BYTE_ARRAY_OFFSET + 4L * row);
+      return Platform.getInt(numbers, at + 4L * row);
     }
   }
 
@@ -348,8 +397,13 @@ public class StoredColumns implements BiFunction {
     }
   }
 
+  /** Texts that lie in a row, each as long as the other or up to where the next begins, or that are words by number. */
   static class Texts extends Column {
     private int width;
+    private byte[] letters;
+    private int[] codes;
+    private UTF8String[] words;
+    private int[] wordEnds;
 
     Texts(DataType type) {
       super(type);
@@ -361,7 +415,7 @@ public class StoredColumns implements BiFunction {
 
     void even(int given) {
       if (given < 1 || (long) given * rows > Integer.MAX_VALUE - 8 || nulls > 0) {
-        throw new IllegalStateException("tidelake: texts of " + given + " bytes");
+        throw new IllegalStateException("texts of " + given + " bytes");
       }
       width = given;
     }
@@ -377,18 +431,51 @@ public class StoredColumns implements BiFunction {
         last = next;
       }
       if (!isRising) {
-        throw new IllegalStateException("tidelake: a text ends before it begins");
+        throw new IllegalStateException("a text ends before it begins");
       }
       return last;
     }
 
+    void lend() {
+      codes = null;
+      letters = values;
+      numbers = offsets;
+      at = Platform.BYTE_ARRAY_OFFSET;
+    }
+
+    /** Has Spark read decoded texts: where each ends, after the first's beginning, and the bytes of all. */
+    void lend(int[] ends, byte[] decoded) {
+      codes = null;
+      width = 0;
+      letters = decoded;
+      lend(ends);
+    }
+
+    /** Has Spark read texts by their numbers among words; those that are null here are made once they are needed. */
+    void lend(int[] decoded, UTF8String[] made, int[] ends, byte[] shared) {
+      codes = decoded;
+      words = made;
+      wordEnds = ends;
+      letters = shared;
+    }
+
+    /** Makes a word with an array of its own, of which Spark then needs no copy where it wants the bytes alone. */
+    private UTF8String word(int code) {
+      words[code] = UTF8String.fromBytes(java.util.Arrays.copyOfRange(letters, wordEnds[code], wordEnds[code + 1]));
+      return words[code];
+    }
+
     public UTF8String getUTF8String(int row) {
-      if (width > 0) {
-        return UTF8String.fromAddress(values, Platform.BYTE_ARRAY_OFFSET + (long) width * row, width);
+      if (codes != null) {
+        UTF8String found = words[codes[row]];
+        return found == null ? word(codes[row]) : found;
       }
-      int start = Platform.getInt(offsets, Platform.BYTE_ARRAY_OFFSET + 4L * row);
-      int end = Platform.getInt(offsets, Platform.BYTE_ARRAY_OFFSET + 4L * row + 4);
-      return UTF8String.fromAddress(values, Platform.BYTE_ARRAY_OFFSET + (long) start, end - start);
+      if (width > 0) {
+        return UTF8String.fromAddress(letters, Platform.BYTE_ARRAY_OFFSET + (long) width * row, width);
+      }
+      int start = Platform.getInt(numbers, at + 4L * row);
+      int end = Platform.getInt(numbers, at + 4L * row + 4);
+      return UTF8String.fromAddress(letters, Platform.BYTE_ARRAY_OFFSET + (long) start, end - start);
     }
 
     public byte[] getBinary(int row) {

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidelake.errors import InvalidInputError, UnavailableError
 from tidelake.spark.jvm.compile import jar_class, optional_class, send_jar
-from tidelake.spark.jvm.optimizer import columns
+from tidelake.spark.jvm.optimizer import add_rules, columns
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,10 +24,12 @@ if TYPE_CHECKING:
     from tidelake.spark.places import Place
 
 CATALOG = "tidelake.LakeCatalog"
+RULES = ("tidelake.LimitRule", "tidelake.PathRule")  # of a session's optimizer
 PUSHDOWN, PATHS, EVOLVING = "tidelake.LakePushdown", "tidelake.LakePaths", "tidelake.LakeEvolving"
 # Each sees those before it.
 FILES = (
-    "ChangedRows", "Door", "LakeTable", "LakePushdown", "LakePaths", "LakeRows", "LakeEvolving", "LakeCatalog",
+    "ChangedRows", "Trees", "Door", "LakeTable", "LakePushdown", "LakePaths", "LimitRule", "PathRule", "LakeRows",
+    "LakeEvolving", "LakeCatalog",
 )  # fmt: skip
 SERVER_FILES = (*FILES, "Companion")  # for a JVM that no Python program has started
 SETTING = "spark.sql.catalog."
@@ -97,6 +99,7 @@ def _connect(spark: SparkSession) -> None:
     made.connect(Answers(), handing)
     made.pushWith(_pushdown(spark))
     made.evolveWith(_lacking(spark, EVOLVING))
+    add_rules(spark, [found for rule in RULES if (found := _lacking(spark, rule)) is not None])
 
 
 def _pushdown(spark: SparkSession) -> Any:

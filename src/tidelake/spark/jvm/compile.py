@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 # Of a jar of several files: what it goes without, where it does not compile.
-OPTIONAL = frozenset({"LakePushdown", "LakePaths", "LakeEvolving"})
-ON_EXECUTORS = frozenset({"Cancellable", "ColumnReader", "Gathered", "StoredColumns"})
+OPTIONAL = frozenset({"LakePushdown", "LakePaths", "LimitRule", "PathRule", "LakeEvolving"})
+ON_EXECUTORS = frozenset({"Cancellable", "ColumnReader", "Gathered", "StoredColumns", "StoredPages"})
+# Of a file: those that it builds on, which are compiled before it and packed with it.
+BEFORE = {"StoredPages": ("StoredColumns", "Pco")}
 _JAVA = 8  # whose interfaces have methods with bodies, which Spark's have
 _GROWING = "MutableURLClassLoader"  # how the names of Spark's class loaders end that take further jars
 _LOADERS, _JARS, _FAILED, _SENT = "_tidelake_loaders", "_tidelake_jars", "_tidelake_failed", "_tidelake_jars_sent"
@@ -84,8 +86,7 @@ def compile_jar(jvm: Any, loader: Any, names: Sequence[str], failed: dict[str, s
     """
     code = jvm.java.util.HashMap()
     for file in names:
-        # One loader for all so far: classes of a package see each other's parts only within one.
-        compiler = _compiler(jvm, jvm.org.codehaus.commons.compiler.util.reflect.ByteArrayClassLoader(code, loader))
+        compiler = _compiler(jvm, _of_code(jvm, code, loader))
         compiler.setSourceVersion(_JAVA)
         compiler.setTargetVersion(_JAVA)
         try:
@@ -98,6 +99,11 @@ def compile_jar(jvm: Any, loader: Any, names: Sequence[str], failed: dict[str, s
             continue
         code.putAll(compiler.getBytecodes())
     return _packed({str(name): bytes(each) for name, each in code.items()}, names[-1])
+
+
+def _of_code(jvm: Any, code: Any, parent: Any) -> Any:
+    """Return one loader of all code so far: classes of a package see each other's parts only within one."""
+    return jvm.org.codehaus.commons.compiler.util.reflect.ByteArrayClassLoader(code, parent)
 
 
 def _shared(spark: SparkSession, held: dict[str, Any], name: str, names: Sequence[str]) -> Any:
@@ -117,8 +123,8 @@ def _shared(spark: SparkSession, held: dict[str, Any], name: str, names: Sequenc
 def _loader(spark: SparkSession, held: dict[str, Any], file: str) -> Any:
     """Return the class loader that has a file's classes; the same error again for a file that failed before."""
     loaders, failed = held.setdefault(_LOADERS, {}), held.setdefault(_FAILED, {})
-    if file in failed:
-        raise RuntimeError(failed[file])
+    if missed := [failed[each] for each in (*BEFORE.get(file, ()), file) if each in failed]:
+        raise RuntimeError(missed[0])
     if file not in loaders:
         try:
             loaders[file] = _compiled(spark, file, held)
@@ -129,13 +135,16 @@ def _loader(spark: SparkSession, held: dict[str, Any], file: str) -> Any:
 
 
 def _compiled(spark: SparkSession, file: str, held: dict[str, Any]) -> Any:
-    """Compile one file, and pack it for executors if they need it."""
-    compiler = _compiler(spark.sparkContext._jvm, _spark_loader(spark))
-    compiler.cook(_source(file))
+    """Compile one file with what it builds on, and pack it for executors if they need it."""
+    jvm: Any = spark.sparkContext._jvm
+    code, loader = jvm.java.util.HashMap(), _spark_loader(spark)
+    for each in (*BEFORE.get(file, ()), file):
+        compiler = _compiler(jvm, _of_code(jvm, code, loader))
+        compiler.cook(_source(each))
+        code.putAll(compiler.getBytecodes())
     if file in ON_EXECUTORS:
-        code = {str(name): bytes(code) for name, code in compiler.getBytecodes().items()}
-        held.setdefault(_JARS, {})[file] = _packed(code, file)
-    return compiler.getClassLoader()
+        held.setdefault(_JARS, {})[file] = _packed({str(name): bytes(data) for name, data in code.items()}, file)
+    return _of_code(jvm, code, loader)
 
 
 def _compiler(jvm: Any, parent: Any) -> Any:

@@ -2,7 +2,8 @@
 
 Spark 4.3 by itself keeps one plan for all scans of a frame, whichever filters it pushed last, and pushes no columns to
 a Python source. The rule in ``ScanRule.java`` mends both, and has all scans of a table in one execution of a query read
-one snapshot, which it asks ``pins`` for. It is compiled inside the driver by the compiler that Spark
+one snapshot, which it asks ``pins`` for. Another, in ``StreamRule.java``, has a stream's batches prune by the
+conditions above them, which Spark tells no stream. They are compiled inside the driver by the compiler that Spark
 brings for its own generated code, so there is nothing to install. Where that cannot be done (a Connect client has no
 driver at hand), tables are read whole and Spark filters: slower, and just as right. It does not plan extents.
 """
@@ -10,16 +11,19 @@ driver at hand), tables are read whole and Spark filters: slower, and just as ri
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from tidelake.spark.jvm.compile import java_class
+from tidelake.spark.jvm.compile import jar_class, java_class
 from tidelake.spark.pins import Pins
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 RULE, COLUMNS = "tidelake.ScanRule", "tidelake.ColumnReader$Scans"
-STORED = "tidelake.StoredColumns"
+# What reads extents without Python, and what it is that is read by Python where that cannot be had.
+READERS = {"tidelake.StoredPages": "extents of tlm3", "tidelake.StoredColumns": "all extents"}
+STREAMS, STREAM_FILES = "tidelake.StreamRule", ("Trees", "StreamRule")
 CANCELLABLE = "tidelake.Cancellable"
 
 
@@ -34,14 +38,38 @@ def install(spark: SparkSession) -> bool:
         return False
 
 
+def install_streams(spark: SparkSession) -> bool:
+    """Give a session the rule by which conditions above streams prune, once; False where it cannot have it."""
+    if getattr(spark, "_jsparkSession", None) is None:
+        return False
+    try:
+        add_rules(spark, [jar_class(spark, STREAMS, STREAM_FILES).getDeclaredConstructor(None).newInstance(None)])
+        return True
+    except Exception as error:  # whatever another Spark says to what this one has
+        warnings.warn(f"tidelake: conditions above streams do not prune here: {error}", stacklevel=3)
+        return False
+
+
+def add_rules(spark: SparkSession, rules: Sequence[Any]) -> None:
+    """Give a session rules of classes of which it has none."""
+    jvm: Any = spark.sparkContext._jvm
+    held = _rules_of(jvm, spark._jsparkSession)
+    names = {rule.getClass().getName() for rule in held}
+    if added := [rule for rule in rules if rule.getClass().getName() not in names]:
+        _set_rules(jvm, spark._jsparkSession, [*held, *added])
+
+
 def columns(spark: SparkSession) -> Any:
     """Return what makes tasks hand over columns, and read extents themselves that lie at hand; any error without it."""
     made = java_class(spark, COLUMNS).newInstance()
-    try:
-        java_class(spark, STORED)
-        made.readStored()
-    except Exception as error:
-        warnings.warn(f"tidelake: all extents are read by Python processes here: {error}", stacklevel=5)
+    for reader, missed in READERS.items():
+        try:
+            java_class(spark, reader)
+        except Exception as error:
+            warnings.warn(f"tidelake: {missed} are read by Python processes here: {error}", stacklevel=5)
+            continue
+        made.readStored(reader)
+        break
     return made
 
 

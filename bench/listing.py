@@ -42,8 +42,8 @@ METHOD = (
     "Every extent has five rows' worth of statistics: bounds and distinct values of each column, and the words of "
     "messages; values differ from extent to extent.",
     "A plan goes from the predicate's text to the blocks that would be read, the footer of the one extent that is left "
-    "included; the snapshot's head is asked of the catalog each time. The first plans are answered by the catalog "
-    "while a thread reads what the kept listing needs; 'until the listing is kept' is how long that took.",
+    "included; the snapshot's head is asked of the catalog each time. The first plan that judges a column reads what "
+    "is known of it, of all extents; 'until the listing is kept' is what was left to read after those.",
     "No peer is measured.",
 )
 
@@ -64,7 +64,7 @@ def _measured(lake: Lake, extents: int, rounds: int, filled: float, before: int)
     seconds: dict[str, tuple[float, ...]] = {"filling the catalog": (filled,)}
     kept = listings_of(table._handle.catalog)
     for name, where in NEEDLES.items():
-        seconds[f"{name}: asked of the catalog"] = (_planned(table, where),)
+        seconds[f"{name}: asked for the first time"] = (_planned(table, where),)
     began = time.perf_counter()
     for where in NEEDLES.values():  # one after the other, new columns are read besides
         _planned(table, where)

@@ -346,7 +346,8 @@ def test_a_dashboard_is_made_and_asks_again_only_after_a_commit(
     dialog.get_by_label("shown as").select_option("card")
     dialog.get_by_role("button", name="Done").click()
     page.get_by_role("button", name="Save").click()
-    expect(page.get_by_role("button", name="Save")).to_be_hidden()  # panels have a button named Edit, too, until it is saved
+    # Not until "Edit" shows: while it is being saved, panels have a button of that name, too.
+    expect(page.get_by_role("button", name="Save")).to_be_hidden()
     page.reload()
     card = page.locator(".panel .card b")
     expect(card).to_have_text("4")

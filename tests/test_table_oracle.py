@@ -43,7 +43,7 @@ from tidelake.model.predicate import (
 )
 from tidelake.model.schema import Schema
 from tidelake.scan import block_reading
-from tidelake.scan.evaluate import check
+from tidelake.scan.binding import check
 from tidelake.table import Table
 from tidelake.write import appender, drift, stager
 

@@ -202,6 +202,7 @@ def test_pages_of_an_enemy_are_refused_or_read_and_do_no_harm() -> None:
         block = BlockPages(
             replace(directory, blocks=[own]), 0, len(values),
             fetch=partial(_cut, held), dictionary=partial(reader._leaf_dictionary, "v"),
+            lines=lambda leaf: reader._line_dictionary(("v", leaf)),
         )  # fmt: skip
         for read in (block.whole, partial(block.at_path, "b.c"), partial(block.at_path, "b")):
             try:

@@ -153,6 +153,34 @@ def tide_v3_ids() -> bytes:
     return bytes(store.get(KEY))
 
 
+EVENT_SCHEMA = Schema((Column(1, "ts", DataType("timestamp")), Column(2, "event", DataType("dynamic"))))
+
+
+def tide_v3_leaves_rows() -> list[Row]:
+    """Return events with a line of a log each, some without, some with something else there."""
+    lines = [(row["ts"], row["line"]) for rows in (tide_v3_words_rows(), tide_v3_lines_rows()[:90]) for row in rows]
+    odd: list[Any] = [{}, {"said": 7}, {"said": {"deep": "x"}}, {"said": None}]
+    return [
+        {"ts": NOON_US + n * 1000, "event": None if n == 70 else encode({"n": n, **_said(n, line, odd)})}
+        for n, (_, line) in enumerate(lines)
+    ]
+
+
+def _said(n: int, line: str | None, odd: list[Any]) -> dict[str, Any]:
+    return odd[n // 61 % 4] if n % 61 == 5 else {"said": {"line": line}, "same": f"r{n % 3}"}
+
+
+def tide_v3_leaves() -> bytes:
+    """Write an extent of the third body whose texts at a path are templates, with postings, of two blocks."""
+    store, options = open_store("memory://"), WriteOptions(block_rows=520)
+    with mock.patch.object(postings, "MIN_ROWS", 300):
+        write(
+            store, segment_format("tlm3"), EVENT_SCHEMA, [batch_of(tide_v3_leaves_rows(), EVENT_SCHEMA)],
+            options=options,
+        )  # fmt: skip
+    return bytes(store.get(KEY))
+
+
 NUMBER_SCHEMA = Schema((Column(1, "skewed", DataType("long")), Column(2, "took", DataType("real"))))
 
 
@@ -224,6 +252,7 @@ FILES: dict[str, tuple[Callable[[], bytes], Callable[[], list[list[Row]]]]] = {
     "tide_v3_differences": (tide_v3_differences, lambda: [tide_v3_differences_rows()]),
     "tide_v3_words": (tide_v3_words, lambda: [tide_v3_words_rows()]),
     "tide_v3_ids": (tide_v3_ids, lambda: [tide_v3_ids_rows()]),
+    "tide_v3_leaves": (tide_v3_leaves, lambda: [tide_v3_leaves_rows()[:520], tide_v3_leaves_rows()[520:]]),
     "tide_v3_lines": (tide_v3_lines, lambda: [tide_v3_lines_rows()[:590], tide_v3_lines_rows()[590:]]),
 }
 

@@ -24,6 +24,7 @@ from tidelake.model.predicate import (
     And,
     DynamicPathEquals,
     DynamicPathExists,
+    DynamicPathMayHold,
     DynamicPathTest,
     Equals,
     InSet,
@@ -46,7 +47,8 @@ from tidelake.model.schema import Schema
 from tidelake.pruning.collector import collect
 from tidelake.pruning.outcomes import FALSE, NULL, TRUE, outcomes
 from tidelake.pruning.statistics import merge
-from tidelake.scan.evaluate import check, evaluate, select
+from tidelake.scan.binding import check
+from tidelake.scan.evaluate import evaluate, select
 
 SCHEMA = Schema.of({"i": "int", "l": "long", "r": "real", "b": "bool", "s": "string", "t": "timestamp", "d": "dynamic"})
 INTS = (0, 1, -1, 7, 2**31 - 1, -(2**31))
@@ -145,6 +147,9 @@ def leaves() -> st.SearchStrategy[Any]:
         path.map(lambda at: DynamicPathExists("d", at)),
         st.tuples(path, at_path | numbers).map(lambda asked: DynamicPathEquals("d", *asked)),
         st.tuples(path, path_tests(at_path)).map(lambda asked: DynamicPathTest("d", *asked)),
+        st.tuples(path, text_tests("").filter(lambda test: not isinstance(test, StringMatches))).map(
+            lambda asked: DynamicPathMayHold("d", *asked)
+        ),
     )
 
 
@@ -217,6 +222,11 @@ def leaf_answer(leaf: Leaf, row: dict[str, Any]) -> bool | None:
                 return found is None or found is MISSING
             applies = found is not None and found is not MISSING and applies_to(test, found)
             return passes(test, found) if applies else None
+        case DynamicPathMayHold(_, path, test):
+            found = at_path(value, path)
+            if found is None or found is MISSING:
+                return None
+            return passes(test, found) if isinstance(found, str) else True
         case IsNull():
             return value is None
         case _:

@@ -21,6 +21,7 @@ from tidelake.model.predicate import (
     And,
     DynamicPathEquals,
     DynamicPathExists,
+    DynamicPathMayHold,
     DynamicPathTest,
     Equals,
     InSet,
@@ -126,10 +127,19 @@ def _leaf_answers(leaf: Leaf, row: Row, schema: Schema) -> Answers:
         case DynamicPathTest(_, path, test):
             unknown = EITHER if isinstance(test, IsNull) else UNKNOWN
             return _scalar_answers(value, path, test) if kind == "dynamic" else unknown
+        case DynamicPathMayHold(_, path, test):
+            return _may_hold_answers(value, path, test) if kind == "dynamic" else UNKNOWN
         case VectorTest():
             return _vector_answers(leaf, value) if kind == "vector" else UNKNOWN
         case StringHas() | StringContains() | StartsWith() | StringMatches():
             return frozenset({_text_answer(leaf, value)}) if kind == "string" else EITHER
+
+
+def _may_hold_answers(value: bytes, path: str, test: PathTest) -> Answers:
+    """Judge a text at a path; whatever else is there may hold anything."""
+    found = _at_path(cbor2.loads(value), path)
+    is_other = found is not _MISSING and found is not None and not isinstance(found, str)
+    return frozenset({True}) if is_other else _scalar_answers(value, path, test)
 
 
 def _vector_answers(leaf: VectorTest, vector: Sequence[float]) -> Answers:

@@ -36,7 +36,9 @@ def read_extent(data: bytes) -> tuple[list[dict[str, Any]], list[dict[str, list[
         held = [texts(piece(each), each["count"], None) for each in (place, place["words"])]
         lines[name] = (*held, place["heads"])
     directories = {name: directory(piece(place)) for name, place in extent["shredded"].items()}
-    seen += [(d["at"], d["at"] + d["len"]) for each in directories.values() for d in each["dictionaries"].values()]
+    for known in directories.values():
+        places = [*known["dictionaries"].values(), *(held for own in known["lines"].values() for held in own["places"])]
+        seen += [(place["at"], place["at"] + place["len"]) for place in places]
     listed = {name: [piece(place) for place in places] for name, places in extent.get("postings", {}).items()}
     blocks = []
     for number, entry in enumerate(footer):
@@ -265,7 +267,8 @@ def directory(data: bytes) -> dict[str, Any]:
     nodes, leaves, dictionaries, blocks, pages = struct.unpack_from("<5I", data)
     counts = [nodes, nodes, leaves, leaves, *[dictionaries] * 5, blocks, *[pages] * 4]
     found: list[Any] = []
-    for part, count in zip(parts(data[20:], 14), counts, strict=True):
+    first, rest = some_parts(data[20:], 14)
+    for part, count in zip(first, counts, strict=True):
         found.append(texts(part, count, None) if len(found) == 1 else integers(part, count))
     places = zip(*found[4:9], strict=True)
     listed, at = [], 0
@@ -283,6 +286,28 @@ def directory(data: bytes) -> dict[str, Any]:
         "kinds": found[3],
         "dictionaries": {leaf: {"at": a, "len": n, "count": c, "sum": s & MASK} for leaf, a, n, c, s in places},
         "blocks": listed,
+        "lines": lines_of(rest, blocks) if rest else {},
+    }
+
+
+def lines_of(data: bytes, blocks: int) -> dict[int, dict[str, Any]]:
+    """Return, by leaf, where the templates, the words and the postings of each block are."""
+    (count,) = struct.unpack_from("<I", data)
+    counts = [count, count, *[2 * count] * 4, *[count * blocks] * 3]
+    leaves, every_word, *places = (integers(*each) for each in zip(parts(data[4:], 9), counts, strict=True))
+    dictionaries = [{"at": a, "len": n, "count": c, "sum": s & MASK} for a, n, c, s in zip(*places[:4], strict=True)]
+    listed = [{"at": a, "len": n, "sum": s & MASK} for a, n, s in zip(*places[4:], strict=True)]
+    assert set(every_word) <= {0, 1}
+    return {
+        leaf: {
+            "places": [
+                *dictionaries[2 * at : 2 * at + 2],
+                *(p for p in listed[at * blocks : (at + 1) * blocks] if p["len"]),
+            ],
+            "dictionaries": dictionaries[2 * at : 2 * at + 2],
+            "postings": listed[at * blocks : (at + 1) * blocks],
+        }
+        for at, leaf in enumerate(leaves)
     }
 
 
@@ -299,6 +324,11 @@ def shredded(data: bytes, known: dict[str, Any], block: int, rows: int, whole: b
     shapes = [[next(leaves) for _ in range(size)] for size in integers(sizes, shape_count)]
     rest = iter(texts(*pages.pop(-2), None) if -2 in pages else [])
     columns = {leaf: iter(_items(page, count, leaf, known, whole)) for leaf, (page, count) in pages.items()}
+    for leaf in set(known["lines"]) & set(pages):
+        place, (page, count) = known["lines"][leaf]["postings"][block], pages[leaf]
+        if place["len"]:
+            own = [each.decode() for each in texts(page, count, _lines_at(known, leaf, whole))]
+            check_postings(_verified(place, whole), own)
     row_shapes = iter(integers(numbers, sum(valid)))
     found: list[bytes | None] = []
     for is_valid in valid:
@@ -323,13 +353,21 @@ def _items(page: bytes, count: int, leaf: int, known: dict[str, Any], whole: byt
         return [head(0, each) if each >= 0 else head(1, -1 - each) for each in integers(page, count)]
     if kind == 4:
         return [_shortest(each) for each in reals(page, count)]
-    words = None
+    words: Any = _lines_at(known, leaf, whole) if leaf in known["lines"] else None
     if (place := known["dictionaries"].get(leaf)) is not None:
-        stored = whole[place["at"] : place["at"] + place["len"]]
-        assert xxhash.xxh3_64_intdigest(stored) == place["sum"]
-        words = texts(stored, place["count"], None)
+        words = texts(_verified(place, whole), place["count"], None)
     found = texts(page, count, words)
     return [head(3, len(text)) + text for text in found] if kind == 5 else found
+
+
+def _lines_at(known: dict[str, Any], leaf: int, whole: bytes) -> list[list[bytes]]:
+    return [texts(_verified(place, whole), place["count"], None) for place in known["lines"][leaf]["dictionaries"]]
+
+
+def _verified(place: dict[str, Any], whole: bytes) -> bytes:
+    stored = whole[place["at"] : place["at"] + place["len"]]
+    assert xxhash.xxh3_64_intdigest(stored) == place["sum"]
+    return stored
 
 
 def _way(known: dict[str, Any], node: int) -> list[bytes]:
@@ -373,13 +411,17 @@ def _shortest(value: float) -> bytes:
 
 
 def parts(data: bytes, count: int) -> list[bytes]:
-    found, at = [], 0
-    for _ in range(count):
-        (size,) = struct.unpack_from("<I", data, at)
-        found.append(data[at + 4 : at + 4 + size])
-        at += 4 + size
-    assert at == len(data)
+    found, rest = some_parts(data, count)
+    assert not rest
     return found
+
+
+def some_parts(data: bytes, count: int) -> tuple[list[bytes], bytes]:
+    found = []
+    for _ in range(count):
+        part, data = cut(data)
+        found.append(part)
+    return found, data
 
 
 def narrow(raw: bytes, width: int) -> list[int]:

@@ -23,6 +23,7 @@ from tidelake.model.predicate import (
     And,
     DynamicPathEquals,
     DynamicPathExists,
+    DynamicPathMayHold,
     DynamicPathTest,
     Equals,
     InSet,
@@ -276,13 +277,15 @@ def _needle(choose: _Chooser, pool: Sequence[Any]) -> str:
 
 
 def _pathed(choose: _Chooser, column: Column, pool: Sequence[Any]) -> Predicate:
-    path, form = choose.one_of(PATHS), choose.below(4)
+    path, form = choose.one_of(PATHS), choose.below(5)
     if form == 0:
         return DynamicPathExists(column.name, path)
     if form == 1:
         return DynamicPathEquals(column.name, path, choose.one_of(_LEAVES))
     if form == 2:
         return DynamicPathTest(column.name, path, choose.one_of(_PATH_TESTS))
+    if form == 3:
+        return DynamicPathMayHold(column.name, path, choose.one_of(_HELD_TESTS))
     ends = [choose.one_of(_LEAVES) for _ in range(2)]
     return DynamicPathTest(column.name, path, choose.one_of([InSet("", tuple(ends)), _range(choose, "", *ends)]))
 
@@ -302,16 +305,15 @@ LITERALS: tuple[Any, ...] = (
     datetime(1, 1, 1, tzinfo=UTC),
 )
 _LEAVES = (500, 200.0, 404, 1, 1.5, 7, "GET", "ada", "alpha", "gamma", True, 0, math.nan, 10**400, 2.0**70, b"")
-_PATH_TESTS = (
+_HELD_TESTS: tuple[StringHas | StringContains | StartsWith, ...] = (
     StringHas("", "get"),
     StringHas("", "alpha"),
     StringHas("", "gamma"),
     StringHas("", "zz"),
     StringContains("", "d"),
     StartsWith("", "AD"),
-    StringMatches("", "^a"),
-    IsNull(""),
 )
+_PATH_TESTS = (*_HELD_TESTS, StringMatches("", "^a"), IsNull(""))
 _ABOUT_ABSENT: tuple[Predicate, ...] = (
     Equals("absent", 1),
     Range("absent", high="x"),

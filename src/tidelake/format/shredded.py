@@ -7,7 +7,8 @@ In a block the column is one run of bytes, and so is read whole by one request::
 ``shapes`` says which rows are null and which leaves each of the others has. A leaf that few rows of the extent have
 gets no page: its values lie in ``rest``, as CBOR, in the order of rows. The *directory*, one for the column in the
 extent, has the tree of keys, the leaves, the dictionaries of texts, and of every page its length, number of values and
-checksum; pages follow each other, so that their places follow from their lengths. ``docs/format.md`` is the
+checksum; pages follow each other, so that their places follow from their lengths. Texts that do not repeat may be kept
+as ``leaf_lines`` are. ``docs/format.md`` is the
 specification. It does not fetch bytes.
 """
 
@@ -48,10 +49,12 @@ from tidelake.dynamic.shredding import (
     put_together,
     take_apart,
 )
-from tidelake.format import codecs
+from tidelake.format import codecs, leaf_lines, template_rows, templates
 from tidelake.format.choosing import Choice
 from tidelake.format.dictionaries import Coded, coded
+from tidelake.format.leaf_lines import LeafLines, LinesPlace, Place, signed
 from tidelake.format.segment import PartInfo
+from tidelake.format.template_pages import Dictionary
 from tidelake.kernels.spreading import spread
 
 SHAPES, REST = -1, -2  # pages that are of no leaf
@@ -75,22 +78,14 @@ class Page(NamedTuple):
     checksum: int
 
 
-class DictionaryPlace(NamedTuple):
-    """Where the dictionary of a leaf lies in the object."""
-
-    offset: int
-    length: int
-    words: int
-    checksum: int
-
-
 @dataclass(frozen=True, slots=True)
 class Directory:
     """What is known of a dynamic column in an extent."""
 
     leaves: Leaves
-    dictionaries: Mapping[int, DictionaryPlace]
+    dictionaries: Mapping[int, Place]
     blocks: Sequence[Mapping[int, Page]]
+    lines: Mapping[int, LinesPlace]  # of the leaves whose texts are stored by templates
     _at: dict[str, AtPath] = field(default_factory=dict)  # of the paths that were asked for
 
     def at(self, path: str) -> AtPath:
@@ -100,6 +95,11 @@ class Directory:
                 self._at.clear()
             self._at[path] = self.leaves.at(path)
         return self._at[path]
+
+    def keeps_lines(self, path: str) -> bool:
+        """Whether texts at a path are stored by templates, and nothing else can have the path."""
+        found = self.at(path)
+        return found.is_all and not self.lines.keys().isdisjoint(found.leaves)
 
     def path_bytes(self, block: int, path: str) -> int:
         """Return how many bytes of a block are read for a path."""
@@ -111,6 +111,18 @@ class Directory:
         return sum(page.length for leaf, page in pages.items() if leaf in wanted)
 
 
+class TextRows(NamedTuple):
+    """Which rows of a block have texts at a path, by the number of the leaf, and which have anything else but null."""
+
+    texts: Sequence[tuple[int, npt.NDArray[np.bool_]]]
+    others: npt.NDArray[np.bool_]
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes of memory that takes."""
+        return self.others.nbytes + sum(having.nbytes for _, having in self.texts)
+
+
 @dataclass(frozen=True, slots=True)
 class Encoded:
     """A dynamic column, encoded: the pages of its blocks, and the dictionaries of its leaves."""
@@ -118,6 +130,7 @@ class Encoded:
     leaves: Leaves
     pages: Sequence[Sequence[tuple[int, int, bytes]]]  # of each block: leaf, number of values, bytes
     dictionaries: Mapping[int, tuple[int, bytes]]  # of a leaf: number of texts, page
+    lines: Mapping[int, LeafLines]  # of the leaves whose texts are templates
 
 
 def encode(blocks: Sequence[pa.Array], pool: Executor) -> Encoded:
@@ -139,12 +152,19 @@ def encode(blocks: Sequence[pa.Array], pool: Executor) -> Encoded:
     texts = [leaf for leaf in np.flatnonzero(leaves.kinds == TEXT_LEAF).tolist() if leaf not in rare]
     found = dict(zip(texts, pool.map(coded_leaf, texts), strict=True))
     chosen = {leaf: each for leaf, each in found.items() if each is not None}
+    lines = dict[int, LeafLines]()
+    for leaf in texts:
+        if leaf not in chosen:
+            held = {at: apart.column(own[at][leaf]) for at, apart in enumerate(aparts) if leaf in own[at]}
+            if (split := leaf_lines.encoded(held, pool)) is not None:
+                lines[leaf] = split
     codes: list[dict[int, Any]] = [{} for _ in blocks]
     for leaf, each in chosen.items():
         having = [at for at, names in enumerate(own) if leaf in names]
         for at, block_codes in zip(having, each.codes, strict=True):
             codes[at][leaf] = block_codes
-    jobs = list(zip(blocks, aparts, own, numbers, codes, strict=True))
+    made = [{leaf: each.pages[at] for leaf, each in lines.items() if at in each.pages} for at in range(len(blocks))]
+    jobs = list(zip(blocks, aparts, own, numbers, codes, made, strict=True))
     choices = [Choice() for _ in leaves.kinds]
     paged = partial(_pages, choices=choices, rare=rare)
     pages = [paged(*jobs[0])]  # from which the choices learn
@@ -152,10 +172,10 @@ def encode(blocks: Sequence[pa.Array], pool: Executor) -> Encoded:
         choice.is_open = False
     pages += pool.map(lambda job: paged(*job), jobs[1:])
     dictionaries = {leaf: (len(c.dictionary), c.page) for leaf, c in chosen.items()}
-    return Encoded(leaves, pages, dictionaries)
+    return Encoded(leaves, pages, dictionaries, lines)
 
 
-def directory_bytes(encoded: Encoded, dictionaries: Mapping[int, DictionaryPlace]) -> bytes:
+def directory_bytes(encoded: Encoded, dictionaries: Mapping[int, Place], lines: Mapping[int, LinesPlace]) -> bytes:
     """Write the directory of a dynamic column."""
     pages = [page for block in encoded.pages for page in block]
     leaves = encoded.leaves
@@ -164,16 +184,17 @@ def directory_bytes(encoded: Encoded, dictionaries: Mapping[int, DictionaryPlace
         codecs.encode_texts(pa.array(leaves.tree.keys, pa.binary())),
         codecs.encode_ints(leaves.nodes),
         codecs.encode_ints(leaves.kinds),
-        *(codecs.encode_ints(_signed(dictionaries.keys() if at is None else [d[at] for d in dictionaries.values()]))
+        *(codecs.encode_ints(signed(dictionaries.keys() if at is None else [d[at] for d in dictionaries.values()]))
           for at in (None, 0, 1, 2, 3)),
-        codecs.encode_ints(_signed(len(block) for block in encoded.pages)),
-        codecs.encode_ints(_signed(leaf for leaf, _, _ in pages)),
-        codecs.encode_ints(_signed(len(data) for _, _, data in pages)),
-        codecs.encode_ints(_signed(count for _, count, _ in pages)),
-        codecs.encode_ints(_signed(xxhash.xxh3_64_intdigest(data) for _, _, data in pages)),
+        codecs.encode_ints(signed(len(block) for block in encoded.pages)),
+        codecs.encode_ints(signed(leaf for leaf, _, _ in pages)),
+        codecs.encode_ints(signed(len(data) for _, _, data in pages)),
+        codecs.encode_ints(signed(count for _, count, _ in pages)),
+        codecs.encode_ints(signed(xxhash.xxh3_64_intdigest(data) for _, _, data in pages)),
     ]  # fmt: skip
     sizes = (len(leaves.tree.parents), len(leaves.nodes), len(dictionaries), len(encoded.pages), len(pages))
-    return struct.pack("<5I", *sizes) + b"".join(struct.pack("<I", len(part)) + part for part in parts)
+    known = struct.pack("<5I", *sizes) + b"".join(struct.pack("<I", len(part)) + part for part in parts)
+    return known + leaf_lines.places_bytes(lines) if lines else known
 
 
 def parse_directory(data: memoryview, *, block_count: int, end: int) -> Directory:
@@ -200,7 +221,7 @@ def parse_directory(data: memoryview, *, block_count: int, end: int) -> Director
     for leaf, offset, length, count, checksum in zip(*(each.tolist() for each in columns), strict=True):
         if offset < 0 or length < 0 or offset + length > end or not 0 <= count <= MAX_ENTRIES:
             raise ValueError("a dictionary without a place")
-        dictionaries[leaf] = DictionaryPlace(offset, length, count, checksum % 2**64)
+        dictionaries[leaf] = Place(offset, length, count, checksum % 2**64)
     per_block = codecs.decode_ints(parts[9], blocks)
     page_leaves, lengths, counts, sums = (codecs.decode_ints(parts[at], page_count) for at in range(10, 14))
     if int(per_block.sum()) != page_count or bool((per_block < 0).any()) or bool((lengths < 0).any()):
@@ -216,21 +237,32 @@ def parse_directory(data: memoryview, *, block_count: int, end: int) -> Director
         columns = [page_leaves[here], offsets, lengths[here], counts[here], sums[here].view(np.uint64)]
         found.append({page[0]: Page(*page) for page in zip(*(each.tolist() for each in columns), strict=True)})
         at += size
-    return Directory(Leaves(tree, leaf_nodes, kinds), dictionaries, found)
+    rest = data[20 + sum(4 + len(part) for part in parts) :]
+    lines = leaf_lines.parse_places(rest, leaves=leaf_count, blocks=blocks, end=end)
+    if any(int(kinds[leaf]) != TEXT_LEAF for leaf in lines):
+        raise ValueError("lines of a leaf that has no texts")
+    return Directory(Leaves(tree, leaf_nodes, kinds), dictionaries, found, lines)
 
 
 class BlockPages:
     """Read one block of a dynamic column: whole, or what it has at a path.
 
     ``fetch`` gives bytes of the block's run by their places in it; pages are verified here. ``dictionary`` gives the
-    dictionary of a leaf.
+    dictionary of a leaf, ``lines`` the templates of one.
     """
 
     def __init__(
-        self, directory: Directory, block: int, rows: int, *, fetch: _Fetch, dictionary: Callable[[int], pa.Array]
+        self,
+        directory: Directory,
+        block: int,
+        rows: int,
+        *,
+        fetch: _Fetch,
+        dictionary: Callable[[int], pa.Array],
+        lines: Callable[[int], Dictionary],
     ) -> None:
         self._directory, self._pages, self._rows = directory, directory.blocks[block], rows
-        self._fetch, self._dictionary = fetch, dictionary
+        self._fetch, self._dictionary, self._lines = fetch, dictionary, lines
         self._loaded: dict[int, pa.Buffer] = {}
         self._columns: dict[int, pa.Array] = {}
         self._sorted_rest: tuple[pa.Array, _Ints, _Ints] | None = None
@@ -244,8 +276,8 @@ class BlockPages:
         values = put_together(shapes, self._directory.leaves, lambda leaf: _plain(self._column(leaf, shapes)))
         return values if valid.all() else spread(values, valid)
 
-    def at_path(self, path: str) -> pa.StructArray:
-        """Return what each row has at a path, in the form of ``path_values``."""
+    def at_path(self, path: str, places: _Ints | None = None) -> pa.StructArray:
+        """Return what rows have at a path, in the form of ``path_values``: all, or those at some ascending places."""
         found = self._directory.at(path)
         self._load([SHAPES])
         valid, shapes = self._shapes()
@@ -255,34 +287,72 @@ class BlockPages:
             found = Leaves(own.tree, own.nodes[kept], own.kinds[kept]).at(path)
             found = replace(found, leaves=kept[found.leaves].tolist(), inside=kept[found.inside].tolist())
         if not found.is_all:
-            return path_values.of_extracted(cbor.extract(self.whole(), path))
+            values = path_values.of_extracted(cbor.extract(self.whole(), path))
+            return values if places is None else values.take(pa.array(places))
         leaves = [*found.leaves, *found.inside]
         self._load([leaf if leaf in self._pages else REST for leaf in leaves if self._has_values(leaf)])
-        kinds = np.zeros(self._rows, dtype=np.uint8)
+        kinds = np.zeros(self._rows if places is None else len(places), dtype=np.uint8)
         children: dict[str, pa.Array] = {}
         for leaf in found.leaves:
-            having = np.zeros(self._rows, dtype=np.bool_)
-            having[valid] = shapes.having(leaf)
-            if not having.any():
+            having = self._having(leaf, valid, shapes)
+            wanted = having if places is None else having[places]
+            if not wanted.any():
                 continue
-            kind = int(self._directory.leaves.kinds[leaf])
-            column = self._column(leaf, shapes) if self._has_values(leaf) else None
-            path_values.put(kinds, children, kind, having, column)
+            kind, column = int(self._directory.leaves.kinds[leaf]), None
+            if self._has_values(leaf) and places is None:
+                column = self._column(leaf, shapes)
+            elif self._has_values(leaf) and places is not None:
+                column = self._some(leaf, shapes, (np.cumsum(having) - 1)[places[wanted]])
+            path_values.put(kinds, children, kind, wanted, column)
         if found.inside:
-            self._put_maps(found, valid, shapes, kinds, children)
+            self._put_maps(found, (valid, shapes), places, kinds, children)
         return path_values.joined(kinds, children)
 
+    def text_rows(self, path: str) -> TextRows | None:
+        """Return which rows have a text at a path; None where no texts at it are templates, or there is no telling."""
+        if not self._directory.keeps_lines(path):
+            return None
+        found = self._directory.at(path)
+        self._load([SHAPES])
+        valid, shapes = self._shapes()
+        kinds = {leaf: int(self._directory.leaves.kinds[leaf]) for leaf in found.leaves}
+        texts = [leaf for leaf, kind in kinds.items() if kind == TEXT_LEAF]
+        others = np.zeros(self._rows, dtype=np.bool_)
+        for leaf in [*(leaf for leaf, kind in kinds.items() if kind not in (TEXT_LEAF, NULL)), *found.inside]:
+            others |= self._having(leaf, valid, shapes)
+        return TextRows(tuple((leaf, self._having(leaf, valid, shapes)) for leaf in texts), others)
+
+    def line_page(self, leaf: int) -> tuple[int, memoryview]:
+        """Return how many texts a leaf that is stored by templates has in the block, and their page."""
+        if leaf not in self._pages:
+            raise ValueError(f"no page of leaf {leaf}, whose texts are templates")
+        self._load([leaf])
+        return self._pages[leaf].values, leaf_lines.as_column(memoryview(self._loaded[leaf]))
+
+    def _having(self, leaf: int, valid: npt.NDArray[np.bool_], shapes: Shapes) -> npt.NDArray[np.bool_]:
+        """Return which rows of the block have a leaf."""
+        if valid.all():
+            return shapes.having(leaf)
+        found = np.zeros(self._rows, dtype=np.bool_)
+        found[valid] = shapes.having(leaf)
+        return found
+
     def _put_maps(
-        self, found: AtPath, valid: npt.NDArray[np.bool_], shapes: Shapes, kinds: npt.NDArray[np.uint8], children: Any
-    ) -> None:
+        self, found: AtPath, known: tuple[npt.NDArray[np.bool_], Shapes], places: _Ints | None,
+        kinds: npt.NDArray[np.uint8], children: dict[str, pa.Array],
+    ) -> None:  # fmt: skip
         """Put together the maps that some rows have at a path."""
+        valid, shapes = known
         own, inside = shapes.only(found.inside)
         having = np.zeros(self._rows, dtype=np.bool_)
         having[valid] = own
-        if having.any():
+        wanted = having if places is None else having[places]
+        if wanted.any():
             leaves = self._directory.leaves
             maps = put_together(inside, leaves, lambda leaf: _plain(self._column(leaf, shapes)), found.node)
-            path_values.put(kinds, children, OTHER, having, maps)
+            if places is not None:
+                maps = maps.take(pa.array((np.cumsum(having) - 1)[places[wanted]]))
+            path_values.put(kinds, children, OTHER, wanted, maps)
 
     def _has_values(self, leaf: int) -> bool:
         return int(self._directory.leaves.kinds[leaf]) in WITH_VALUES
@@ -337,7 +407,19 @@ class BlockPages:
             self._counts = shapes.counts(len(self._directory.leaves.nodes))
         return int(self._counts[leaf])
 
+    def _some(self, leaf: int, shapes: Shapes, ranks: _Ints) -> pa.Array:
+        """Return some values of a leaf, by their ascending places among those of all rows that have it."""
+        if leaf in self._columns or leaf not in self._directory.lines:
+            return self._column(leaf, shapes).take(pa.array(ranks))
+        count, page = self.line_page(leaf)
+        if count != self._count(leaf, shapes):
+            raise ValueError(f"leaf {leaf} has {count} values")
+        return template_rows.decode_some(page, count, self._lines(leaf), ranks)
+
     def _decoded(self, leaf: int, kind: int) -> pa.Array:
+        if leaf in self._directory.lines:
+            count, lines = self.line_page(leaf)
+            return templates.decode_column(lines, count, self._lines(leaf))
         page = memoryview(self._loaded[leaf])
         dictionary = self._dictionary(leaf) if leaf in self._directory.dictionaries else None
         return codecs.decode_values(page, self._pages[leaf].values, ARROW_TYPES[kind], dictionary)
@@ -398,7 +480,14 @@ def parts_of(column: str, directory: Directory, blocks: Sequence[memoryview], si
             path = (paths[int(directory.leaves.nodes[leaf])] or b"").decode("utf-8", "replace")
             found.append(part(leaf, KIND_NAMES[int(directory.leaves.kinds[leaf])], path))
             if (place := directory.dictionaries.get(leaf)) is not None:
-                found.append(PartInfo(column, "dictionary", path, (), place.words, place.length))
+                found.append(PartInfo(column, "dictionary", path, (), place.texts, place.length))
+            if (lines := directory.lines.get(leaf)) is not None:
+                for what, own in (("templates", lines.templates), ("words", lines.words)):
+                    found.append(PartInfo(column, what, path, (), own.texts, own.length))
+                listed = [each.length for each in lines.postings if each is not None]
+                if listed:
+                    values = sum(page.values for page, _ in pages[leaf])
+                    found.append(PartInfo(column, "postings", path, (), values, sum(listed)))
     found.sort(key=lambda each: -each.byte_size)
     found += [part(leaf, name, None) for leaf, name in ((SHAPES, "shapes"), (REST, "rest")) if leaf in pages]
     return [*found, PartInfo(column, "directory", None, (), len(directory.leaves.nodes), size)]
@@ -417,8 +506,8 @@ def _rare(counts: _Ints, leaves: Leaves, rows: int) -> frozenset[int]:
 
 
 def _pages(
-    block: pa.Array, apart: Apart, own: Mapping[int, int], numbers: Mapping[int, int], codes: Mapping[int, Any], *,
-    choices: Sequence[Choice], rare: frozenset[int],
+    block: pa.Array, apart: Apart, own: Mapping[int, int], numbers: Mapping[int, int], codes: Mapping[int, Any],
+    made: Mapping[int, bytes], *, choices: Sequence[Choice], rare: frozenset[int],
 ) -> list[tuple[int, int, bytes]]:  # fmt: skip
     """Encode one block: its shapes, the leaves that have pages, and the rest."""
     lookup = np.zeros(max(numbers, default=0) + 1, dtype=np.int64)
@@ -436,8 +525,10 @@ def _pages(
     for number in sorted(own):
         if number in rare or int(own[number]) % KINDS not in WITH_VALUES:
             continue
-        values = apart.column(own[number])
-        found.append((number, len(values), codecs.encode_values(values, codes.get(number), choices[number])))
+        values, page = apart.column(own[number]), made.get(number)
+        if page is None:
+            page = codecs.encode_values(values, codes.get(number), choices[number])
+        found.append((number, len(values), page))
     rest = apart.items(leaf for number, leaf in own.items() if number in rare)
     if len(rest):
         found.append((REST, len(rest), codecs.encode_texts(rest)))
@@ -446,10 +537,6 @@ def _pages(
 
 def _plain(values: pa.Array) -> pa.Array:
     return values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
-
-
-def _signed(numbers: Any) -> _Ints:
-    return np.array([(int(number) + 2**63) % 2**64 - 2**63 for number in numbers], dtype=np.int64)
 
 
 def _check_within(numbers: _Ints, end: int) -> None:

@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -68,6 +68,7 @@ from tidelake.runtime.deferred import deferred
 if TYPE_CHECKING:
     from tidelake.format import (
         dictionaries,
+        leaf_lines,
         postings,
         shredded,
         template_pages,
@@ -86,6 +87,8 @@ else:
 
 NAME = "tlm3"
 
+Texts: TypeAlias = str | tuple[str, int]  # those of a column, or of a leaf of a dynamic one
+
 _MIN_BYTES = MAGIC_BYTES + FRAME_TAIL
 
 
@@ -99,7 +102,7 @@ class Tlm3Reader:
         self._lock = Lock()
         self._directories: dict[str, shredded.Directory] = {}
         self._dictionaries: dict[tuple[str, int], pa.Array] = {}
-        self._templates: dict[str, template_pages.Dictionary] = {}
+        self._templates: dict[Texts, template_pages.Dictionary] = {}
         self._metadata: ExtentMetadata | None = None
 
     def metadata(self) -> ExtentMetadata:
@@ -148,14 +151,9 @@ class Tlm3Reader:
         def decode_alone(column: Column, piece: PieceInfo, data: pa.Buffer) -> pa.Array:
             rows, kind = info.stats.rows, column.type.arrow
             if column.type.kind == "dynamic":
-                pages = shredded.BlockPages(
-                    self._directory(column.name), block, rows,
-                    fetch=lambda places: [data.slice(offset, length) for offset, length in places],
-                    dictionary=lambda leaf: self._leaf_dictionary(column.name, leaf),
-                )  # fmt: skip
-                return pages.whole()
+                return self._block_pages(column.name, block, rows, partial(_slices, data)).whole()
             if column.name in self._parts.templates:
-                return templates.decode_column(memoryview(data), rows, self._column_templates(column.name))
+                return templates.decode_column(memoryview(data), rows, self._line_dictionary(column.name))
             if column.name in told:
                 return differences.decode(memoryview(data), rows, kind, bases[told[column.name]])
             found = codecs.decode_column(memoryview(data), rows, kind, self._column_dictionary(column.name))
@@ -170,8 +168,13 @@ class Tlm3Reader:
         whole = read(first + [column for column in columns if column.name not in needed])
         return whole.select([column.name for column in columns])
 
-    def read_paths(self, block: int, paths: Sequence[tuple[str, str]]) -> list[pa.StructArray]:
-        """Read what the rows of a block have at paths of dynamic columns, in the form of ``dynamic.path_values``."""
+    def read_paths(
+        self, block: int, paths: Sequence[tuple[str, str]], places: npt.NDArray[np.int64] | None = None
+    ) -> list[pa.StructArray]:
+        """Read what rows of a block have at paths of dynamic columns, in the form of ``dynamic.path_values``.
+
+        It is of all rows, or of those at some ascending places.
+        """
         info = block_of(self._parts.blocks, block, self._key)
         opened: dict[str, shredded.BlockPages] = {}
         found = []
@@ -179,8 +182,20 @@ class Tlm3Reader:
             with self._readable(block, name):
                 if name not in opened:
                     opened[name] = self._pages(name, block, info)
-                found.append(opened[name].at_path(path))
+                found.append(opened[name].at_path(path, places))
         return found
+
+    def text_rows(self, block: int, column: str, path: str) -> shredded.TextRows | None:
+        """Return which rows of a block have a text at a path; None where no texts at it are templates."""
+        if not self.keeps_lines(column, path):
+            return None
+        info = block_of(self._parts.blocks, block, self._key)
+        with self._readable(block, column):
+            return self._pages(column, block, info).text_rows(path)
+
+    def keeps_lines(self, column: str, path: str) -> bool:
+        """Whether texts at a path of a dynamic column are stored by templates, and nothing else can have the path."""
+        return column in self._parts.shredded and self._directory(column).keeps_lines(path)
 
     def paths_size(self, block: int, paths: Sequence[tuple[str, str]]) -> int:
         """Return how many bytes of a block the values at paths take, about: dictionaries are not counted."""
@@ -198,46 +213,56 @@ class Tlm3Reader:
 
         ``known`` are the templates of the block's rows, if they were read before.
         """
-        info = block_of(self._parts.blocks, block, self._key)
-        data, own = memoryview(self._verified(info.pieces[column], column)), self._column_templates(column)
         with self._readable(block, column):
-            return template_rows.decode_some(data, info.stats.rows, own, places, known)
+            rows, data = self._line_page(block, column)
+            return template_rows.decode_some(data, rows, self._line_dictionary(column), places, known)
 
-    def lines(self, column: str) -> template_pages.Dictionary | None:
-        """Return the templates that the texts of a column have; None if it is not stored by templates."""
-        return self._column_templates(column) if column in self._parts.templates else None
+    def lines(self, texts: Texts) -> template_pages.Dictionary | None:
+        """Return the templates that texts have; None if they are not stored by templates."""
+        if isinstance(texts, str):
+            return self._line_dictionary(texts) if texts in self._parts.templates else None
+        column, leaf = texts
+        return self._line_dictionary(texts) if leaf in self._directory(column).lines else None
 
-    def row_templates(self, block: int, column: str) -> template_rows.RowTemplates:
-        """Read which templates the texts of a block have in a column that is stored by templates."""
-        rows, data = self._head(block, column)
-        own = self._column_templates(column)
+    def row_templates(self, block: int, texts: Texts) -> template_rows.RowTemplates:
+        """Read which templates the texts of a block have that are stored by templates."""
+        with self._readable(block, _column_of(texts)):
+            rows, data = self._head(block, texts) if isinstance(texts, str) else self._line_page(block, texts)
+            return template_rows.decode_rows(data, rows, self._line_dictionary(texts))
+
+    def keeps_postings(self, texts: Texts) -> bool:
+        """Whether it is told which rows hold which tokens of texts."""
+        if isinstance(texts, str):
+            return texts in self._parts.postings
+        column, leaf = texts
+        held = self._directory(column).lines.get(leaf)
+        return held is not None and any(held.postings)
+
+    def read_postings(self, block: int, texts: Texts) -> postings.Told:
+        """Read which rows of a block, or values of a leaf, may hold which tokens; there are postings."""
+        info, column = block_of(self._parts.blocks, block, self._key), _column_of(texts)
         with self._readable(block, column):
-            return template_rows.decode_rows(data, rows, own)
+            if isinstance(texts, str):
+                rows, piece = info.stats.rows, self._parts.postings[texts][block]
+            else:
+                known, leaf = self._directory(column), texts[1]
+                page, place = known.blocks[block].get(leaf), known.lines[leaf].postings[block]
+                if page is None or place is None:
+                    raise ValueError(f"a block without postings of leaf {leaf}, which has some")
+                rows, piece = page.values, _piece(place)
+            return postings.Told.of(memoryview(self._verified(piece, column)), rows)
 
-    def keeps_postings(self, column: str) -> bool:
-        """Whether it is told which rows hold which tokens of a column."""
-        return column in self._parts.postings
-
-    def read_postings(self, block: int, column: str) -> postings.Told:
-        """Read which rows of a block may hold which tokens of a column that has postings."""
-        info = block_of(self._parts.blocks, block, self._key)
-        data = memoryview(self._verified(self._parts.postings[column][block], column))
-        with self._readable(block, column):
-            return postings.Told.of(data, info.stats.rows)
-
-    def rows_with(self, block: int, column: str, tokens: Sequence[str]) -> npt.NDArray[np.bool_] | None:
+    def rows_with(self, block: int, texts: Texts, tokens: Sequence[str]) -> npt.NDArray[np.bool_] | None:
         """Return which rows of a block may hold all of some tokens; None if there is no telling."""
-        return self.read_postings(block, column).rows_with(tokens) if self.keeps_postings(column) else None
+        return self.read_postings(block, texts).rows_with(tokens) if self.keeps_postings(texts) else None
 
-    def rows_holding(self, block: int, column: str, runs: Sequence[Run]) -> npt.NDArray[np.bool_] | None:
+    def rows_holding(self, block: int, texts: Texts, runs: Sequence[Run]) -> npt.NDArray[np.bool_] | None:
         """Return which rows of a block hold all of some words or parts; None if there is no telling at once."""
-        if column not in self._parts.templates:
+        if self.lines(texts) is None:
             return None
-        info = block_of(self._parts.blocks, block, self._key)
-        data = memoryview(self._verified(info.pieces[column], column))
-        own = self._column_templates(column)
-        with self._readable(block, column):
-            told = [template_search.rows_holding(data, info.stats.rows, own, run) for run in runs]
+        with self._readable(block, _column_of(texts)):
+            (rows, data), own = self._line_page(block, texts), self._line_dictionary(texts)
+            told = [template_search.rows_holding(data, rows, own, run) for run in runs]
         known = [found for found in told if found is not None]
         return np.logical_and.reduce(known) if known else None
 
@@ -246,9 +271,9 @@ class Tlm3Reader:
         held = self._parts.templates.get(column)
         if held is None or held.every_word:
             return None
-        (rows, data), own = self._head(block, column), self._column_templates(column)
         with self._readable(block, column):
-            return templates.decode_shown(data, rows, own)
+            rows, data = self._head(block, column)
+            return templates.decode_shown(data, rows, self._line_dictionary(column))
 
     def _head(self, block: int, column: str) -> tuple[int, memoryview]:
         """Return how many rows a block has, and the bytes that tell their templates."""
@@ -256,6 +281,14 @@ class Tlm3Reader:
         length, checksum = self._parts.templates[column].heads[block]
         place = PieceInfo(info.pieces[column].offset, length, checksum)
         return info.stats.rows, memoryview(self._verified(place, column))
+
+    def _line_page(self, block: int, texts: Texts) -> tuple[int, memoryview]:
+        """Return how many rows, or values of a leaf, a block has, and their page of templates."""
+        info = block_of(self._parts.blocks, block, self._key)
+        if isinstance(texts, str):
+            return info.stats.rows, memoryview(self._verified(info.pieces[texts], texts))
+        column, leaf = texts
+        return self._pages(column, block, info).line_page(leaf)
 
     def parts(self) -> list[PartInfo]:
         """Return what columns consist of: pages and dictionaries, and of dynamic ones the columns of their leaves."""
@@ -310,6 +343,7 @@ class Tlm3Reader:
             ) from error
 
     def _pages(self, name: str, block: int, info: BlockInfo) -> shredded.BlockPages:
+        """Return a block of a dynamic column, of which pages are fetched one by one."""
         piece = info.pieces[name]
 
         def fetch(places: Sequence[tuple[int, int]]) -> Sequence[pa.Buffer]:
@@ -317,9 +351,13 @@ class Tlm3Reader:
                 raise ValueError("a page that ends past its block")
             return self._store.get_ranges(self._key, [(piece.offset + offset, length) for offset, length in places])
 
+        return self._block_pages(name, block, info.stats.rows, fetch)
+
+    def _block_pages(self, name: str, block: int, rows: int, fetch: Any) -> shredded.BlockPages:
         return shredded.BlockPages(
-            self._directory(name), block, info.stats.rows, fetch=fetch,
+            self._directory(name), block, rows, fetch=fetch,
             dictionary=lambda leaf: self._leaf_dictionary(name, leaf),
+            lines=lambda leaf: self._line_dictionary((name, leaf)),
         )  # fmt: skip
 
     def _directory(self, name: str) -> shredded.Directory:
@@ -345,22 +383,30 @@ class Tlm3Reader:
         piece, count = place
         return self._dictionary((name, -1), piece, count)
 
-    def _column_templates(self, name: str) -> template_pages.Dictionary:
-        if name not in self._templates:
-            held = self._parts.templates[name]
-            data = [(memoryview(self._verified(piece, name)), count) for piece, count in (held.templates, held.words)]
-            with self._readable(None, name):
-                texts = [codecs.decode_texts(page, count, pa.binary()) for page, count in data]
-                found = template_pages.Dictionary(*texts, every_word=held.every_word)
+    def _line_dictionary(self, texts: Texts) -> template_pages.Dictionary:
+        """Return the templates and words of texts that are stored by templates."""
+        if texts not in self._templates:
+            column, every_word, places = self._line_places(texts)
+            data = [(memoryview(self._verified(piece, column)), count) for piece, count in places]
+            with self._readable(None, column):
+                held = [codecs.decode_texts(page, count, pa.binary()) for page, count in data]
+                found = template_pages.Dictionary(*held, every_word=every_word)
             with self._lock:
-                self._templates.setdefault(name, found)
-        return self._templates[name]
+                self._templates.setdefault(texts, found)
+        return self._templates[texts]
+
+    def _line_places(self, texts: Texts) -> tuple[str, bool, list[tuple[PieceInfo, int]]]:
+        """Return the column of texts, whether each word is a variable, and where their templates and words lie."""
+        if isinstance(texts, str):
+            held = self._parts.templates[texts]
+            return texts, held.every_word, [held.templates, held.words]
+        column, leaf = texts
+        own = self._directory(column).lines[leaf]
+        return column, own.every_word, [(_piece(place), place.texts) for place in (own.templates, own.words)]
 
     def _leaf_dictionary(self, name: str, leaf: int) -> pa.Array:
         place = self._directory(name).dictionaries[leaf]
-        return self._dictionary(
-            (name, leaf), PieceInfo(place.offset, place.length, f"{place.checksum:016x}"), place.words
-        )
+        return self._dictionary((name, leaf), _piece(place), place.texts)
 
     def _dictionary(self, at: tuple[str, int], piece: PieceInfo, count: int) -> pa.Array:
         if at not in self._dictionaries:
@@ -374,6 +420,18 @@ class Tlm3Reader:
         if checksum_of(data) != piece.checksum:
             raise CorruptExtent("checksum mismatch", object=self._key, column=name, kind="checksum")
         return data
+
+
+def _slices(data: pa.Buffer, places: Sequence[tuple[int, int]]) -> list[pa.Buffer]:
+    return [data.slice(offset, length) for offset, length in places]
+
+
+def _column_of(texts: Texts) -> str:
+    return texts if isinstance(texts, str) else texts[0]
+
+
+def _piece(place: leaf_lines.Place) -> PieceInfo:
+    return PieceInfo(place.offset, place.length, f"{place.checksum:016x}")
 
 
 class _TemplatePlaces(NamedTuple):

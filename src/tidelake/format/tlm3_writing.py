@@ -24,11 +24,11 @@ from tidelake.runtime.deferred import deferred
 from tidelake.runtime.readiness import has_loops
 
 if TYPE_CHECKING:
-    from tidelake.format import dictionaries, shredded, templates
+    from tidelake.format import dictionaries, leaf_lines, shredded, templates
     from tidelake.format.writing import Draft, Seal
 else:
     shredded, dictionaries = deferred("tidelake.format.shredded"), deferred("tidelake.format.dictionaries")
-    templates = deferred("tidelake.format.templates")
+    templates, leaf_lines = deferred("tidelake.format.templates"), deferred("tidelake.format.leaf_lines")
 
 MAGIC_V3 = b"KYMA\x03"
 FILTERS = ("values", "terms", "grams", "leaves")
@@ -96,6 +96,9 @@ def encode(draft: Draft, pool: Executor) -> Seal:
         def put_texts(texts: pa.Array) -> dict[str, Any]:
             return {**put(codecs.encode_texts(texts)), "count": len(texts)}
 
+        def place_of(place: Mapping[str, Any], count: int = 0) -> leaf_lines.Place:
+            return leaf_lines.Place(place["at"], place["len"], count, int(place["sum"], 16))
+
         for number, known in enumerate(stats):
             places = [put(made[column.name][number]) for column in draft.schema]
             entry = block_entry(draft.schema, _within_share(known, draft.schema, places), places)
@@ -113,11 +116,17 @@ def encode(draft: Draft, pool: Executor) -> Seal:
         listed = {name: [put(page) for page in each] for name, each in indexed.items()}
         directories = {}
         for name, each in leaves.items():
-            found = {}
-            for leaf, (count, data) in each.dictionaries.items():
-                place = put(data)
-                found[leaf] = shredded.DictionaryPlace(place["at"], place["len"], count, int(place["sum"], 16))
-            directories[name] = put(shredded.directory_bytes(each, found))
+            found = {leaf: place_of(put(data), count) for leaf, (count, data) in each.dictionaries.items()}
+            told = {
+                leaf: leaf_lines.LinesPlace(
+                    place_of(put_texts(own.templates), len(own.templates)),
+                    place_of(put_texts(own.words), len(own.words)),
+                    own.every_word,
+                    [place_of(put(own.postings[at])) if at in own.postings else None for at in range(len(stats))],
+                )
+                for leaf, own in each.lines.items()
+            }
+            directories[name] = put(shredded.directory_bytes(each, found, told))
         entries[-1]["extent"] = {
             "id": draft.extent_id,
             "schema": draft.schema.to_json(),

@@ -22,6 +22,7 @@ from tidelake.model.predicate import (
     And,
     DynamicPathEquals,
     DynamicPathExists,
+    DynamicPathMayHold,
     DynamicPathTest,
     Equals,
     InSet,
@@ -108,6 +109,8 @@ def _leaf_outcomes(leaf: Leaf, known: ColumnStats, rows: int) -> int:
             found = FALSE | (TRUE if _may_have_path(known, path) else 0)
         case DynamicPathEquals(_, path, value):
             found = FALSE | NULL | (TRUE if _may_have_leaf(known, path, value) else 0)
+        case DynamicPathMayHold(_, path, _):
+            found = FALSE | NULL | (TRUE if _may_have_path(known, path) else 0)
         case DynamicPathTest(_, path, test):
             found = FALSE | NULL | (TRUE if _may_pass_at(known, path, test) else 0)
         case VectorTest():

@@ -23,6 +23,7 @@ from tidelake.model.predicate import (
     And,
     DynamicPathEquals,
     DynamicPathExists,
+    DynamicPathMayHold,
     DynamicPathTest,
     Equals,
     InSet,
@@ -373,7 +374,11 @@ def _asked_of_converted(subject: _Subject, leaf: Leaf) -> Pushed | None:
             if len(given) == 1:
                 return Pushed(DynamicPathEquals(column, path, given[0]), exact=False)
             return Pushed(DynamicPathTest(column, path, InSet(column, tuple(given))), exact=False)
-        return exists if _needs_text(leaf) else None
+        if not _needs_text(leaf):
+            return None
+        if isinstance(leaf, StringHas | StringContains | StartsWith):
+            return Pushed(DynamicPathMayHold(column, path, leaf), exact=False)
+        return exists
     if subject.converted in ("real", "long", "int") and isinstance(leaf, Equals | InSet | Range):
         numbers = _numbers(leaf, whole=subject.converted != "real")
         if numbers is not None:

@@ -31,6 +31,7 @@ IDLE_S = 10.0  # after which a column's place may be taken
 
 if TYPE_CHECKING:
     from tidelake.format.postings import Told
+    from tidelake.format.shredded import TextRows
     from tidelake.format.template_rows import RowTemplates
 
 SMALL_BYTES = 64 << 10  # of what is kept of a block at once, since it is much smaller than the block
@@ -193,24 +194,42 @@ class ReadsDistinct(_KeptReader):
             self._cache.offer(key, found)
         return found
 
-    def read_paths(self, block: int, paths: Sequence[Path]) -> list[pa.StructArray]:
-        """Read what the rows of a block have at paths."""
-        keys = [(self._key, block, f"\0{path!r}") for path in paths]
-        found = self._cache.found(keys)
-        missing = [path for path, key in zip(paths, keys, strict=True) if key not in found]
-        read = iter(self._reader.read_paths(block, missing) if missing else ())
-        arrays = []
-        for key in keys:
-            array = found.get(key)
-            if array is None:
-                array = next(read)
-                self._cache.offer(key, array)
-            arrays.append(array)
-        return arrays
+    def read_paths(
+        self, block: int, paths: Sequence[Path], places: npt.NDArray[np.int64] | None = None
+    ) -> list[pa.StructArray]:
+        """Read what the rows of a block have at paths: all of them, or those at some ascending places.
+
+        Of a path whose texts are stored by templates, the values of some rows are read alone, and not kept.
+        """
+        keys = {path: (self._key, block, f"\0{path!r}") for path in paths}
+        kept = self._cache.found(list(keys.values()))
+        found = {path: kept[key] for path, key in keys.items() if key in kept}
+        missing = [path for path in paths if path not in found]
+        alone = [path for path in missing if places is not None and self.text_rows(block, *path) is not None]
+        whole = [path for path in missing if path not in alone]
+        for path, array in zip(whole, self._reader.read_paths(block, whole) if whole else (), strict=True):
+            self._cache.offer(keys[path], array)
+            found[path] = array
+        if places is None:
+            return [found[path] for path in paths]
+        some = {path: array.take(pa.array(places)) for path, array in found.items()}
+        if alone:
+            some |= dict(zip(alone, self._reader.read_paths(block, alone, places), strict=True))
+        return [some[path] for path in paths]
+
+    def text_rows(self, block: int, column: str, path: str) -> TextRows | None:
+        """Return which rows of a block have a text at a path; None where no texts at it are templates."""
+        if not self._reader.keeps_lines(column, path):
+            return None
+        key = (self._key, block, f"\0@{(column, path)!r}")
+        found: TextRows | None = self._once(key, lambda: self._reader.text_rows(block, column, path))
+        return found
 
     def read_distinct(self, block: int, path: Path) -> pa.StructArray | None:
         """Read what the rows of a block have at a path, each once with its count; None if rows hardly repeat."""
         key = (self._key, block, f"\0#{path!r}")
+        if self._reader.keeps_lines(*path):  # texts that hardly repeat
+            return None
         found = self._cache.found([key]).get(key)
         if found is None:
             found = put_together(self.read_paths(block, [path])[0])

@@ -94,7 +94,7 @@ class Reading:
     def _block(self, reader: StoredBlock, block: Block) -> pa.RecordBatch:
         if block.proven or self.where is None:
             return reader.loaded(self.whole)
-        kept = candidates(reader.reader, block.number, self.where, self.whole.alternatives)
+        kept = candidates(reader.reader, block.number, self.where, self.whole.elsewhere)
         if kept is not None:
             return self._late(reader, self.where, kept) if kept.any() else _nothing(self.whole)
         pieces = reader.reader.metadata().blocks[block.number].pieces

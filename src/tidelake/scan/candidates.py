@@ -1,8 +1,9 @@
 """Find which rows of a block may match, by the words that its texts hold, before any text is read.
 
-Extents may keep with a text column which rows hold which tokens. What a predicate needs of tokens is found as pruning
-does; rows without them cannot match. Nor can rows whose template tells so (``scan.template_answers``). Where there is
-no telling, every row may. It does not read texts, nor answer predicates: candidates are always asked again.
+Extents may keep with a text column, or the texts at a path of a dynamic one, which rows hold which tokens. What a
+predicate needs of tokens is found as pruning does; rows without them cannot match. Nor can rows whose template tells so
+(``scan.template_answers``). Where there is no telling, every row may. It does not read texts, nor answer predicates:
+candidates are always asked again.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ import numpy.typing as npt
 from tidelake.kernels.tokens import Run, has_digit, runs_of
 from tidelake.model.predicate import (
     And,
+    DynamicPathEquals,
+    DynamicPathMayHold,
+    DynamicPathTest,
     Equals,
     InSet,
     Or,
@@ -26,33 +30,40 @@ from tidelake.model.predicate import (
     StringMatches,
 )
 from tidelake.pruning.required_texts import Needs, needs_of
+from tidelake.scan.path_columns import is_apart
 from tidelake.scan.template_answers import Lines, answered
 
 if TYPE_CHECKING:
+    from tidelake.format.shredded import TextRows
     from tidelake.format.template_rows import RowTemplates
 
 FEW = 0.25  # of a block's rows: of more, all are as soon read
 
 Rows = npt.NDArray[np.bool_]
+Texts = str | tuple[str, int]  # those of a column, or of a leaf of a dynamic one, by its number in the extent
 
 
 class KnowsTokens(Protocol):
-    """A reader of extents that may keep which rows hold which tokens."""
+    """A reader of extents that may keep which rows, or values of a leaf, hold which tokens."""
 
-    def rows_with(self, block: int, column: str, tokens: Sequence[str]) -> Rows | None:
+    def rows_with(self, block: int, texts: Texts, tokens: Sequence[str]) -> Rows | None:
         """Return which rows of a block may hold all of some tokens; None if there is no telling."""
         ...
 
-    def rows_holding(self, block: int, column: str, runs: Sequence[Run]) -> Rows | None:
+    def rows_holding(self, block: int, texts: Texts, runs: Sequence[Run]) -> Rows | None:
         """Return which rows of a block hold all of some words or parts; None if there is no telling at once."""
         ...
 
-    def lines(self, column: str) -> Lines | None:
-        """Return the templates that the texts of a column have; None if it is not stored by templates."""
+    def lines(self, texts: Texts) -> Lines | None:
+        """Return the templates that texts have; None if they are not stored by templates."""
         ...
 
-    def row_templates(self, block: int, column: str) -> RowTemplates:
+    def row_templates(self, block: int, texts: Texts) -> RowTemplates:
         """Read which templates the texts of a block have."""
+        ...
+
+    def text_rows(self, block: int, column: str, path: str) -> TextRows | None:
+        """Return which rows of a block have a text at a path; None if there is no telling at once."""
         ...
 
 
@@ -80,46 +91,88 @@ def _rows(reader: KnowsTokens, block: int, where: Predicate, elsewhere: Mapping[
         case Or(parts):
             sides = [_rows(reader, block, part, elsewhere) for part in parts]
             return _either(sides)
-        case StringHas(column, term):
-            needs = Needs(tuple(runs_of(term, whole=True)))
-        case StringContains(column, needle):
-            needs = Needs(tuple(runs_of(needle)))
-        case StartsWith(column, prefix):
-            needs = Needs(tuple(runs_of(prefix, anchored=True)))
-        case StringMatches(column, pattern):
-            needs = needs_of(pattern)
-        case Equals(column, str(text)):
-            needs = Needs(tuple(runs_of(text, whole=True)))
-        case InSet(column, values) if all(isinstance(value, str) for value in values):
-            return _either([_rows(reader, block, Equals(column, value), elsewhere) for value in values])
+        case DynamicPathEquals(column, path, str(text)):
+            return _at_path(reader, block, (column, path), Equals(column, text), elsewhere)
+        case DynamicPathTest(column, path, test):
+            return _at_path(reader, block, (column, path), test, elsewhere)
+        case DynamicPathMayHold(column, path, test):
+            return _at_path(reader, block, (column, path), test, elsewhere, or_other=True)
+        case StringHas() | StringContains() | StartsWith() | StringMatches() | Equals() | InSet():
+            return None if elsewhere.get(where.column) else _of_texts(reader, block, where.column, where)
         case _:
             return None
-    if elsewhere.get(column):
+
+
+def _at_path(
+    reader: KnowsTokens, block: int, place: tuple[str, str], test: Predicate, elsewhere: Mapping[str, Any], *,
+    or_other: bool = False,
+) -> Rows | None:  # fmt: skip
+    """Return the rows whose text at a path may pass a test of texts, or that have something else there."""
+    column, path = place
+    if elsewhere.get(column) or not is_apart(path) or not _is_of_texts(test):
         return None
-    by_template = _by_template(reader, block, column, where)
+    known = reader.text_rows(block, column, path)
+    if known is None:
+        return None
+    found = known.others.copy() if or_other else np.zeros_like(known.others)
+    for leaf, having in known.texts:
+        own = _of_texts(reader, block, (column, leaf), test) if having.any() else None
+        found[having] |= True if own is None else own
+    return found
+
+
+def _is_of_texts(test: Predicate) -> bool:
+    """Whether a test is passed by texts alone."""
+    match test:
+        case InSet(_, values):
+            return all(isinstance(value, str) for value in values)
+        case StringHas() | StringContains() | StartsWith() | StringMatches() | Equals(_, str()):
+            return True
+        case _:
+            return False
+
+
+def _of_texts(reader: KnowsTokens, block: int, texts: Texts, test: Predicate) -> Rows | None:
+    """Return the rows of a column, or values of a leaf, that may pass a test."""
+    match test:
+        case StringHas(_, term):
+            needs = Needs(tuple(runs_of(term, whole=True)))
+        case StringContains(_, needle):
+            needs = Needs(tuple(runs_of(needle)))
+        case StartsWith(_, prefix):
+            needs = Needs(tuple(runs_of(prefix, anchored=True)))
+        case StringMatches(_, pattern):
+            needs = needs_of(pattern)
+        case Equals(_, str(text)):
+            needs = Needs(tuple(runs_of(text, whole=True)))
+        case InSet(column, values) if all(isinstance(value, str) for value in values):
+            return _either([_of_texts(reader, block, texts, Equals(column, value)) for value in values])
+        case _:
+            return None
+    by_template = _by_template(reader, block, texts, test)
     if by_template is not None and by_template.sum() <= FEW * len(by_template):
         return by_template
-    by_words = _meeting(reader, block, column, needs)
+    by_words = _meeting(reader, block, texts, needs)
     return by_words if by_template is None or by_words is None else by_template & by_words
 
 
-def _by_template(reader: KnowsTokens, block: int, column: str, where: Predicate) -> Rows | None:
+def _by_template(reader: KnowsTokens, block: int, texts: Texts, test: Predicate) -> Rows | None:
     """Return the rows whose template lets them match; None if they may be all."""
-    lines = reader.lines(column)
+    lines = reader.lines(texts)
     if lines is None or lines.every_word:  # then templates hold no words
         return None
-    may = answered(where, lines)[1]
-    return None if may.all() else reader.row_templates(block, column).rows(may)
+    may = answered(test, lines)[1]
+    return None if may.all() else reader.row_templates(block, texts).rows(may)
 
 
-def _meeting(reader: KnowsTokens, block: int, column: str, needs: Needs) -> Rows | None:
+def _meeting(reader: KnowsTokens, block: int, texts: Texts, needs: Needs) -> Rows | None:
     """Return the rows that may have what a text needs."""
     tokens = [run.text for run in needs.runs if run.is_whole]
-    known = [reader.rows_with(block, column, tokens) if tokens else None]
+    known = [reader.rows_with(block, texts, tokens) if tokens else None]
     others = [run for run in needs.runs if not run.is_whole or has_digit(run.text)]
     if others and (known[0] is None or known[0].mean() > FEW):
-        known.append(reader.rows_holding(block, column, others))
-    known += [_either([_meeting(reader, block, column, side) for side in choice]) for choice in needs.choices]
+        known.append(reader.rows_holding(block, texts, others))
+    known += [_either([_meeting(reader, block, texts, side) for side in choice]) for choice in needs.choices]
     told = [found for found in known if found is not None]
     return np.logical_and.reduce(told) if told else None
 

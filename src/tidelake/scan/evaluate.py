@@ -1,19 +1,16 @@
 """Answer a predicate for every row of a batch: true, false or null, exactly as ``predicate`` says.
 
-``check`` binds a predicate to a schema before anything is read: what cannot be asked is a QueryError there, and times
-in any form become nanoseconds. Comparisons are exact: a literal becomes the value of the column's own type that decides
-the same, so no row is ever rounded to meet a literal. What a dynamic path has is judged type by type. Nothing here
-loops over rows, but for values at a path that Arrow has no type for: integers beyond 64 bits, bytes and times. It does
-not read extents, nor prune: see ``pruning.outcomes``.
+Comparisons are exact: a literal becomes the value of the column's own type that decides the same, so no row is ever
+rounded to meet a literal. What a dynamic path has is judged type by type. Nothing here loops over rows, but for values
+at a path that Arrow has no type for: integers beyond 64 bits, bytes and times. It does not read extents, nor prune: see
+``pruning.outcomes``.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
-from datetime import date, datetime
-from decimal import Decimal
+from datetime import datetime
 from functools import reduce
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -24,19 +21,18 @@ import pyarrow.compute as pc
 
 from tidelake.dynamic import cbor, path_values
 from tidelake.dynamic.values import decode, get_path
-from tidelake.errors import InvalidInputError, QueryError, SchemaError
-from tidelake.logical import stored_test
+from tidelake.errors import QueryError, SchemaError
 from tidelake.model.expression import unknown_column
 from tidelake.model.predicate import (
     And,
     DynamicPathEquals,
     DynamicPathExists,
+    DynamicPathMayHold,
     DynamicPathTest,
     Equals,
     InSet,
     IsNull,
     Leaf,
-    Nanoseconds,
     Not,
     Or,
     PathTest,
@@ -47,16 +43,15 @@ from tidelake.model.predicate import (
     StringHas,
     StringMatches,
     TimeRange,
-    Value,
     VectorTest,
     conjuncts_of,
     leaves_of,
     time_ns,
 )
-from tidelake.model.schema import Column, DataType, Schema
-from tidelake.model.times import parse_time_ns
+from tidelake.model.schema import Column, DataType
 from tidelake.model.vectors import Metric, measure
 from tidelake.runtime.deferred import deferred
+from tidelake.scan.binding import Family, bind, family_of
 from tidelake.scan.path_columns import names_asked, path_name
 from tidelake.scan.windows import NARROW_SHARE, ROUGH_SHARE, cut_by_time
 from tidelake.scan.words import by_word, plain
@@ -71,41 +66,14 @@ MAX_HITS = 256  # of a text in a batch, looked at one by one; where there are mo
 _SEARCHES = (StringHas, StringContains, StartsWith, StringMatches)
 
 _Rows: TypeAlias = npt.NDArray[np.int64]
-_Family: TypeAlias = type[Any]  # int for all numbers, or str, bool, bytes, datetime
-
-_COMPARES_WITH = {"bool": "true or false", "string": "text", "timestamp": "a time, or a number since 1970"}
+_OfPath: TypeAlias = DynamicPathExists | DynamicPathEquals | DynamicPathTest | DynamicPathMayHold
 
 # What CBOR begins a value with that Arrow has no type for: integers of 64 bits or more, byte strings, times.
-_RARE_HEADS: dict[_Family, list[int]] = {
+_RARE_HEADS: dict[Family, list[int]] = {
     int: [0x1B, 0x3B, 0xC2, 0xC3],
     bytes: list(range(0x40, 0x5C)),
     datetime: [0xC0, 0xC1],
 }
-
-
-def check(predicate: Predicate, schema: Schema) -> Predicate:
-    """Bind a predicate to a schema, or say what is wrong with it; a range of times becomes a TimeRange."""
-    match predicate:
-        case And(parts):
-            return And(tuple(check(part, schema) for part in parts))
-        case Or(parts):
-            return Or(tuple(check(part, schema) for part in parts))
-        case Not(part):
-            return Not(check(part, schema))
-        case leaf:
-            if leaf.column not in schema:
-                raise unknown_column(leaf.column, schema.names)
-            return _bound(leaf, schema[leaf.column])
-
-
-def check_vector(metric: Metric, query: Sequence[float], column: Column) -> None:
-    """Refuse to measure what is no vector, or a vector of another length."""
-    if column.type.kind != "vector":
-        raise QueryError(f"{column.name} is {column.type}: {metric} measures vectors", kind="type_mismatch")
-    if column.type.dimension != len(query):
-        raise QueryError(
-            f"{column.name} is {column.type}: {metric} needs as many numbers", got=len(query), kind="vector_length"
-        )
 
 
 def measured(metric: Metric, query: Sequence[float], values: pa.Array) -> pa.DoubleArray:
@@ -209,84 +177,6 @@ def _rows_with(needle: bytes, values: pa.Array) -> _Rows | None:
     return np.unique(np.searchsorted(places, np.array(hits, dtype=np.int64), side="right") - 1)
 
 
-def _bound(leaf: Leaf, column: Column) -> Leaf:
-    """Check one leaf against its column, with literals as the column's type compares them."""
-    if (translated := stored_test(leaf, column)) is not None:
-        return translated
-    kind = column.type.kind
-    match leaf:
-        case IsNull():
-            return leaf
-        case Equals() | InSet() | Range() if kind == "vector" or (
-            kind == "dynamic" and column.type.logical is not None
-        ):
-            raise QueryError(f"{column.name} is {column.type} and cannot be compared", kind="type_mismatch")
-        case Range() if kind == "dynamic":
-            _check_bounds(leaf)
-            return leaf
-        case Equals() | InSet() | StringHas() | StringContains() | StartsWith() | StringMatches() if (
-            kind == "dynamic" and column.type.logical is None
-        ):
-            return leaf
-        case Equals(name, value):
-            return Equals(name, _literal(value, column))
-        case InSet(name, values):
-            return InSet(name, tuple(_literal(value, column) for value in values))
-        case Range(name, low, high):
-            low, high = (None if bound is None else _literal(bound, column) for bound in (low, high))
-            if kind != "timestamp":
-                return replace(leaf, low=low, high=high)
-            start = None if low is None else int(low) + (not leaf.include_low)
-            return TimeRange(name, start, None if high is None else int(high) + leaf.include_high)
-        case TimeRange():
-            wanted = "timestamp"
-        case StringHas() | StringContains() | StartsWith() | StringMatches():
-            wanted = "string"
-        case VectorTest():
-            check_vector(leaf.metric, leaf.query, column)
-            return leaf
-        case DynamicPathExists() | DynamicPathEquals() | DynamicPathTest():
-            wanted = "dynamic"
-            if isinstance(leaf, DynamicPathTest):
-                _check_bounds(leaf)
-    if kind != wanted:
-        asked = "a path" if wanted == "dynamic" else "a window of time" if wanted == "timestamp" else "text"
-        raise QueryError(f"{column.name} is {column.type}: it cannot be asked for {asked}", kind="type_mismatch")
-    return leaf
-
-
-def _literal(value: Value, column: Column) -> Any:
-    """Return a literal as the column's type compares it."""
-    if isinstance(value, Decimal) and value.is_finite():
-        value = int(value) if value == value.to_integral_value() else float(value)
-    elif isinstance(value, date) and not isinstance(value, datetime):
-        value = value.isoformat()
-    match column.type.kind:
-        case "int" | "long" | "real" if isinstance(value, int | float) and not isinstance(value, bool):
-            return value
-        case "bool" if isinstance(value, bool):
-            return value
-        case "string" if isinstance(value, str):
-            return value
-        case "timestamp" if isinstance(value, str | datetime | int | float) and not isinstance(value, bool):
-            try:
-                return Nanoseconds(parse_time_ns(value))
-            except InvalidInputError as error:
-                raise QueryError(f"{column.name} is timestamp: {error.message}", kind=error.kind) from None
-        case _:
-            hint = _COMPARES_WITH.get(column.type.kind, "a number")
-            raise QueryError(
-                f"{column.name} is {column.type} and cannot be compared with {value!r}: compare it with {hint}",
-                kind="type_mismatch",
-            )
-
-
-def _check_bounds(leaf: DynamicPathTest | Range) -> None:
-    match leaf.test if isinstance(leaf, DynamicPathTest) else leaf:
-        case Range(_, low, high) if low is not None and high is not None and _family(low) != _family(high):
-            raise QueryError(f"the bounds are of two types: {leaf!r}", kind="type_mismatch")
-
-
 def _cost(predicate: Predicate) -> int:
     """Rank what a predicate costs for a row."""
     match predicate:
@@ -294,7 +184,7 @@ def _cost(predicate: Predicate) -> int:
             return max(map(_cost, leaves_of(predicate)))
         case StringMatches() | VectorTest():
             return 3
-        case DynamicPathExists() | DynamicPathEquals() | DynamicPathTest():
+        case DynamicPathExists() | DynamicPathEquals() | DynamicPathTest() | DynamicPathMayHold():
             return 2
         case StringHas() | StringContains() | StartsWith():
             return 1
@@ -305,7 +195,7 @@ def _cost(predicate: Predicate) -> int:
 
 
 def _leaf_answers(leaf: Leaf, batch: pa.RecordBatch) -> pa.BooleanArray:
-    if isinstance(leaf, DynamicPathExists | DynamicPathEquals | DynamicPathTest):
+    if isinstance(leaf, DynamicPathExists | DynamicPathEquals | DynamicPathTest | DynamicPathMayHold):
         at = batch.schema.get_field_index(path_name(leaf.column, leaf.path))
         if at >= 0:
             return _apart_answers(leaf, batch.column(at))
@@ -319,7 +209,7 @@ def _leaf_answers(leaf: Leaf, batch: pa.RecordBatch) -> pa.BooleanArray:
         kind = DataType.from_arrow(values.type)
     except SchemaError as error:
         raise QueryError(error.message, column=leaf.column, **error.facts, kind=error.kind) from None
-    leaf = _bound(leaf, Column(0, leaf.column, kind))
+    leaf = bind(leaf, Column(0, leaf.column, kind))
     if values.type != kind.arrow:
         values = values.cast(kind.arrow)
     match leaf:
@@ -333,7 +223,7 @@ def _leaf_answers(leaf: Leaf, batch: pa.RecordBatch) -> pa.BooleanArray:
             return _answers_to(leaf, cbor.whole(values), None, values)
         case StringHas() | StringContains() | StartsWith() | StringMatches():
             return searching.search(leaf, values)
-        case DynamicPathExists() | DynamicPathEquals() | DynamicPathTest():
+        case DynamicPathExists() | DynamicPathEquals() | DynamicPathTest() | DynamicPathMayHold():
             return _path_answers(leaf, values)
         case VectorTest(_, metric, query, test):
             return _compared(test, measured(metric, query, values))
@@ -459,8 +349,10 @@ def _nulled(answers: pa.BooleanArray, values: pa.Array) -> pa.BooleanArray:
     return pc.if_else(values.is_valid(), answers, pa.scalar(None, pa.bool_())) if values.null_count else answers
 
 
-def _path_answers(leaf: DynamicPathExists | DynamicPathEquals | DynamicPathTest, values: pa.Array) -> pa.BooleanArray:
+def _path_answers(leaf: _OfPath, values: pa.Array) -> pa.BooleanArray:
     found = cbor.extract(values, leaf.path)
+    if isinstance(leaf, DynamicPathMayHold):
+        return _may_hold(_answers_to(leaf.test, found, leaf.path, values), found.kinds)
     match leaf:
         case DynamicPathExists():
             return pa.array(found.is_present())
@@ -472,12 +364,18 @@ def _path_answers(leaf: DynamicPathExists | DynamicPathEquals | DynamicPathTest,
             return _answers_to(test, found, path, values)
 
 
-def _apart_answers(
-    leaf: DynamicPathExists | DynamicPathEquals | DynamicPathTest, values: pa.StructArray
-) -> pa.BooleanArray:
+def _may_hold(answers: pa.BooleanArray, kinds: npt.NDArray[np.uint8]) -> pa.BooleanArray:
+    """Answer what texts at a path pass, and all else that is there."""
+    is_other = (kinds > cbor.NULL_KIND) & (kinds != cbor.TEXT_KIND)
+    return pc.if_else(pa.array(is_other), pa.scalar(True), answers) if is_other.any() else answers
+
+
+def _apart_answers(leaf: _OfPath, values: pa.StructArray) -> pa.BooleanArray:
     """Answer from what rows have at a path, held apart by type."""
     kinds = path_values.kinds_of(values)
     match leaf:
+        case DynamicPathMayHold():
+            return _may_hold(tested(leaf.test, values), kinds)
         case DynamicPathExists():
             return pa.array(kinds != cbor.MISSING_KIND)
         case DynamicPathTest(_, _, IsNull()):
@@ -487,14 +385,14 @@ def _apart_answers(
         case DynamicPathTest():
             test = leaf.test
     answers, known = np.zeros(len(values), dtype=np.bool_), np.zeros(len(values), dtype=np.bool_)
-    for part, family in _by_family(test):
+    for part, family in _byfamily_of(test):
         for rows, judged in _judged_apart(part, family, kinds, values):
             answers[rows], known[rows] = judged[rows] if len(judged) == len(answers) else judged, True
     return pa.array(answers, mask=kinds <= cbor.NULL_KIND if isinstance(test, InSet) else ~known)
 
 
 def _judged_apart(
-    test: Any, family: _Family, kinds: npt.NDArray[np.uint8], values: pa.StructArray
+    test: Any, family: Family, kinds: npt.NDArray[np.uint8], values: pa.StructArray
 ) -> Iterator[tuple[Any, npt.NDArray[np.bool_]]]:
     """Judge the values of one type: of all rows, of which those that have one are named."""
     names = {int: ("int", "real"), str: ("text",)}.get(family, ())
@@ -520,20 +418,20 @@ def _answers_to(test: PathTest, found: cbor.Extracted, path: str | None, values:
     """Test what was found at a path, or without one the values themselves."""
     is_null = found.kinds <= cbor.NULL_KIND
     answers, known = np.zeros(len(values), dtype=np.bool_), np.zeros(len(values), dtype=np.bool_)
-    for part, family in _by_family(test):
+    for part, family in _byfamily_of(test):
         for rows, judged in _judged_at_path(part, family, found, path, values):
             answers[rows], known[rows] = judged, True
     return pa.array(answers, mask=is_null if isinstance(test, InSet) else ~known)
 
 
-def _by_family(test: PathTest) -> Iterator[tuple[PathTest, _Family]]:
+def _byfamily_of(test: PathTest) -> Iterator[tuple[PathTest, Family]]:
     """Part a test by the types of value that it applies to."""
     match test:
         case InSet(name, values):
-            for family in sorted({_family(value) for value in values}, key=str):
-                yield InSet(name, tuple(value for value in values if _family(value) is family)), family
+            for family in sorted({family_of(value) for value in values}, key=str):
+                yield InSet(name, tuple(value for value in values if family_of(value) is family)), family
         case Range(_, low, high):
-            families = {_family(bound) for bound in (low, high) if bound is not None}
+            families = {family_of(bound) for bound in (low, high) if bound is not None}
             if len(families) == 1:
                 yield test, families.pop()
         case _:
@@ -541,7 +439,7 @@ def _by_family(test: PathTest) -> Iterator[tuple[PathTest, _Family]]:
 
 
 def _judged_at_path(
-    test: Any, family: _Family, found: cbor.Extracted, path: str | None, values: pa.Array
+    test: Any, family: Family, found: cbor.Extracted, path: str | None, values: pa.Array
 ) -> Iterator[tuple[_Rows, npt.NDArray[np.bool_]]]:
     """Judge the rows that have a value of one type at a path."""
     if family is int:
@@ -562,7 +460,7 @@ def _judged_at_path(
         yield rows, np.array([_holds(test, value) for value in held], dtype=np.bool_)
 
 
-def _rare(family: _Family, found: cbor.Extracted, path: str | None, values: pa.Array) -> tuple[_Rows, list[Any]]:
+def _rare(family: Family, found: cbor.Extracted, path: str | None, values: pa.Array) -> tuple[_Rows, list[Any]]:
     """Decode the values at a path of a type that Arrow lacks; what they begin with tells them from the rest."""
     rows = np.flatnonzero(found.kinds == cbor.OTHER_KIND)
     if path is None or (path and "[" not in path):  # only then does what was found say where it lies
@@ -590,11 +488,3 @@ def _before(a: Any, b: Any, *, inclusive: bool) -> bool:
 
 def _ordered(value: Any) -> Any:
     return time_ns(value) if isinstance(value, datetime) else value
-
-
-def _family(value: Value) -> _Family:
-    """Return the type that stands for all that a literal compares with."""
-    for family in (bool, int, str, bytes, datetime):
-        if isinstance(value, family):
-            return family
-    return int

@@ -23,6 +23,7 @@ from tidelake.model.path_value import TEMPLATE, PathValue
 from tidelake.model.predicate import (
     DynamicPathEquals,
     DynamicPathExists,
+    DynamicPathMayHold,
     DynamicPathTest,
     Predicate,
     columns_of,
@@ -39,15 +40,17 @@ else:
 Path: TypeAlias = tuple[str, str]  # a dynamic column, and the path in it
 
 _PLAIN_KINDS = (cbor.TEXT_KIND, cbor.INT_KIND, cbor.TRUE_KIND, cbor.FALSE_KIND)
-_PATH_LEAVES = (DynamicPathEquals, DynamicPathExists, DynamicPathTest)
+_PATH_LEAVES = (DynamicPathEquals, DynamicPathExists, DynamicPathMayHold, DynamicPathTest)
 
 
 @runtime_checkable
 class ReadsPaths(Protocol):
     """A reader of extents that keep paths apart."""
 
-    def read_paths(self, block: int, paths: Sequence[Path]) -> list[pa.StructArray]:
-        """Read what the rows of a block have at paths."""
+    def read_paths(
+        self, block: int, paths: Sequence[Path], places: npt.NDArray[np.int64] | None = None
+    ) -> list[pa.StructArray]:
+        """Read what the rows of a block have at paths: all of them, or those at some ascending places."""
         ...
 
     def paths_size(self, block: int, paths: Sequence[Path]) -> int:

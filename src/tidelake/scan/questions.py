@@ -18,7 +18,7 @@ from tidelake.model.snapshot import Snapshot
 from tidelake.model.times import When, parse_time_ns
 from tidelake.pruning.plan import Question
 from tidelake.scan.alternatives import alternatives_of
-from tidelake.scan.evaluate import check, check_vector
+from tidelake.scan.binding import check, check_vector
 
 Columns: TypeAlias = Sequence[str | Distance | PathValue]
 

@@ -56,6 +56,11 @@ class Shape:
         """The names of its columns in a batch."""
         return [*self.arrow.names, *(path_name(*each) for each in self.paths)]
 
+    @property
+    def elsewhere(self) -> Mapping[str, Alternatives]:
+        """Where values of its columns, and of those of its paths, may lie too."""
+        return self.alternatives if self.around is None else {**self.around.alternatives, **self.alternatives}
+
     def written(self, names: Sequence[str]) -> list[str]:
         """Return those of some columns that are read for it."""
         return [name for name in names if name in self.sources]

@@ -5,7 +5,7 @@ It does not answer predicates.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -42,9 +42,7 @@ class StoredBlock:
         rows = block.stats.rows if places is None else len(places)
         batch = shape.conformed(self._read(shape, places), written, rows)
         if shape.paths:
-            values = self._at_paths(shape)
-            some = values if places is None else [each.take(pa.array(places)) for each in values]
-            batch = with_paths(batch, shape.paths, some)
+            batch = with_paths(batch, shape.paths, self._at_paths(shape, places))
         if _HIDDEN.intersection(batch.schema.names):
             first = None if self.first_seq is None else self.first_seq + block.first_row
             seqs = _counted(first, block.stats.rows)
@@ -73,20 +71,31 @@ class StoredBlock:
         dead = self.block.dead
         return np.flatnonzero(kept if dead is None else kept & ~_marked(dead, len(kept)))
 
-    def _at_paths(self, shape: Shape) -> list[pa.StructArray]:
-        """Read what the rows have at paths: alone where the extent keeps them apart, else out of whole values."""
+    def _at_paths(self, shape: Shape, places: Places | None) -> list[pa.StructArray]:
+        """Read what rows have at paths: alone where the extent keeps them apart, else out of whole values."""
         reader, number = self.reader, self.block.number
         apart, found = paths_apart(reader, shape), {}
         if apart and reads_paths(reader):
-            found = dict(zip(apart, reader.read_paths(number, apart), strict=True))
+            found = dict(zip(apart, reader.read_paths(number, apart, places), strict=True))
+        if len(found) == len(shape.paths):
+            return [found[each] for each in shape.paths]
+        others = self._others_at_paths(shape, found)
+        if places is not None:
+            others = {each: values.take(pa.array(places)) for each, values in others.items()}
+        return [(found | others)[each] for each in shape.paths]
+
+    def _others_at_paths(self, shape: Shape, known: Collection[Path]) -> dict[Path, pa.Array]:
+        """Read what all rows have at the paths that are not known: templates of texts, and paths in whole values."""
+        reader, number, found = self.reader, self.block.number, dict[Path, pa.Array]()
         if shape.around is not None:
-            found |= templates_apart(reader, number, shape.paths, shape.around.alternatives)
-        if len(found) < len(shape.paths) and shape.around is not None:
+            found = templates_apart(reader, number, shape.paths, shape.around.alternatives)
+        missing = [each for each in shape.paths if each not in known and each not in found]
+        if missing and shape.around is not None:
             written = reader.metadata().schema.names
             read = reader.read_block(number, shape.around.written(written))
             values = shape.around.conformed(read, written, self.block.stats.rows)
-            found |= {each: extracted(values.column(each[0]), each[1]) for each in shape.paths if each not in found}
-        return [found[each] for each in shape.paths]
+            found |= {each: extracted(values.column(each[0]), each[1]) for each in missing}
+        return found
 
 
 def lines_of(reader: Any, number: int, names: Sequence[str], places: Places) -> dict[str, pa.Array]:

@@ -27,7 +27,7 @@ from tidelake.model.predicate import (
     time_ns,
 )
 from tidelake.model.schema import Schema
-from tidelake.scan.evaluate import check
+from tidelake.scan.binding import check
 from tidelake.spark.lines import pushed as d
 from tidelake.spark.types import spark_names
 

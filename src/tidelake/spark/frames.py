@@ -13,7 +13,7 @@ from tidelake.dynamic.forms import stream_in_form
 from tidelake.handle.table_handle import TableHandle
 from tidelake.model.expression import parse_where
 from tidelake.model.predicate import Predicate
-from tidelake.scan.evaluate import check
+from tidelake.scan.binding import check
 from tidelake.scan.extents import scan_shown
 from tidelake.scan.scannable import Scannable
 from tidelake.spark import register, session

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from tidelake.model.path_value import PathValue
-from tidelake.model.predicate import Predicate
+from tidelake.model.predicate import And, DynamicPathExists, DynamicPathMayHold, Or, Predicate
 from tidelake.model.snapshot import Extent, HotBatch
 from tidelake.pruning.plan import Block, Question
 from tidelake.scan.candidates import Rows, candidates
@@ -43,6 +43,7 @@ class Reading:
 
     footers: Footers
     where: Predicate | None
+    filter: Predicate | None  # what rows are asked: less than ``where`` if it is rough
     whole: Shape
     asked: Shape
     rest: Shape
@@ -54,16 +55,18 @@ class Reading:
     def of(cls, question: Question, footers: Footers) -> Reading:
         names, where = whole_needed(question), question.where
         looked_at, paths, shown = whole_columns(where), paths_in(where), paths_shown(question)
+        rough = question.rough and question.limit is None
         asked, rest = ([name for name in names if (name in looked_at) is each] for each in (True, False))
         return cls(
             footers,
             where,
+            loosened(where) if rough and where is not None else where,
             Shape.of(question, names, paths | shown),
             Shape.of(question, asked, paths),
             Shape.of(question, rest, shown - paths),
             tuple(each for each in question.computed.values() if isinstance(each, PathValue)),
             question.counted,
-            rough=question.rough and question.limit is None,
+            rough=rough,
         )
 
     def block(self, extent: Extent, block: Block) -> pa.RecordBatch:
@@ -73,7 +76,7 @@ class Reading:
 
     def kept(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the rows of a batch that are wanted."""
-        return batch if self.where is None else select(self.where, batch, rough=self.rough)
+        return batch if self.filter is None else select(self.filter, batch, rough=self.rough)
 
     def finished(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return a batch with what is asked of paths in place of all that they have."""
@@ -92,16 +95,16 @@ class Reading:
         return found if found.num_columns else bare(batch.num_rows)
 
     def _block(self, reader: StoredBlock, block: Block) -> pa.RecordBatch:
-        if block.proven or self.where is None:
+        if block.proven or self.where is None or self.filter is None:
             return reader.loaded(self.whole)
         kept = candidates(reader.reader, block.number, self.where, self.whole.elsewhere)
         if kept is not None:
-            return self._late(reader, self.where, kept) if kept.any() else _nothing(self.whole)
+            return self._late(reader, self.filter, kept) if kept.any() else _nothing(self.whole)
         pieces = reader.reader.metadata().blocks[block.number].pieces
         late = sum(pieces[column.name].length for column in self.rest.columns if column.name in pieces)
         if late + paths_size_of(reader.reader, block.number, self.rest) < LATE_BYTES:
             return self.kept(reader.loaded(self.whole))
-        return self._late(reader, self.where)
+        return self._late(reader, self.filter)
 
     def _late(self, reader: StoredBlock, where: Predicate, kept: Rows | None = None) -> pa.RecordBatch:
         """Read what the predicate looks at, of all rows or those that may match, and the rest only where one does."""
@@ -122,7 +125,23 @@ class Reading:
     def hot(self, hot: Sequence[HotBatch], dead: Mapping[str, Any]) -> pa.RecordBatch:
         """Read all hot rows at once; those of one schema are joined before anything else is done to them."""
         joined = hot_versions_of(hot, self.whole, dead)
-        return self.finished(joined if self.where is None else select(self.where, joined))
+        return self.finished(joined if self.filter is None else select(self.filter, joined))
+
+
+def loosened(where: Predicate) -> Predicate:
+    """Return what rows are asked by a scan whose reader asks again: not for texts, which would be looked through twice.
+
+    Where few rows may hold a text, ``candidates`` finds these without looking.
+    """
+    match where:
+        case And(parts):
+            return And(tuple(map(loosened, parts)))
+        case Or(parts):
+            return Or(tuple(map(loosened, parts)))
+        case DynamicPathMayHold(column, path, _):
+            return DynamicPathExists(column, path)
+        case _:
+            return where
 
 
 def _nothing(shape: Shape) -> pa.RecordBatch:

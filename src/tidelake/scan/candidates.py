@@ -149,10 +149,13 @@ def _of_texts(reader: KnowsTokens, block: int, texts: Texts, test: Predicate) ->
             return _either([_of_texts(reader, block, texts, Equals(column, value)) for value in values])
         case _:
             return None
+    by_tokens = _with_tokens(reader, block, texts, needs)
+    if by_tokens is not None and not by_tokens.any():  # a filter of a block's words costs less than its templates
+        return by_tokens
     by_template = _by_template(reader, block, texts, test)
     if by_template is not None and by_template.sum() <= FEW * len(by_template):
-        return by_template
-    by_words = _meeting(reader, block, texts, needs)
+        return by_template if by_tokens is None else by_template & by_tokens
+    by_words = _meeting(reader, block, texts, needs, by_tokens)
     return by_words if by_template is None or by_words is None else by_template & by_words
 
 
@@ -165,14 +168,21 @@ def _by_template(reader: KnowsTokens, block: int, texts: Texts, test: Predicate)
     return None if may.all() else reader.row_templates(block, texts).rows(may)
 
 
-def _meeting(reader: KnowsTokens, block: int, texts: Texts, needs: Needs) -> Rows | None:
-    """Return the rows that may have what a text needs."""
+def _with_tokens(reader: KnowsTokens, block: int, texts: Texts, needs: Needs) -> Rows | None:
+    """Return the rows that may hold all words that a text needs whole; None if there is no telling."""
     tokens = [run.text for run in needs.runs if run.is_whole]
-    known = [reader.rows_with(block, texts, tokens) if tokens else None]
+    return reader.rows_with(block, texts, tokens) if tokens else None
+
+
+def _meeting(reader: KnowsTokens, block: int, texts: Texts, needs: Needs, by_tokens: Rows | None) -> Rows | None:
+    """Return the rows that may have what a text needs; of its whole words that is known."""
+    known = [by_tokens]
     others = [run for run in needs.runs if not run.is_whole or has_digit(run.text)]
-    if others and (known[0] is None or known[0].mean() > FEW):
+    if others and (by_tokens is None or by_tokens.mean() > FEW):
         known.append(reader.rows_holding(block, texts, others))
-    known += [_either([_meeting(reader, block, texts, side) for side in choice]) for choice in needs.choices]
+    for choice in needs.choices:
+        sides = [_meeting(reader, block, texts, side, _with_tokens(reader, block, texts, side)) for side in choice]
+        known.append(_either(sides))
     told = [found for found in known if found is not None]
     return np.logical_and.reduce(told) if told else None
 

@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import tidelake
-from bench.body_lines import measure_lines, measure_loghub
+from bench.body_lines import measure_lines, measure_lines_at_a_path, measure_loghub, vortex_bytes
 from bench.data import START_US, log_table
 from bench.report import Ratio, Report
 from tidelake.dynamic.values import encode
@@ -74,6 +74,8 @@ METHOD = (
     "bytes; for events DuckDB's own, zstd level 3, a column for each field.",
     "chDB: one MergeTree table with one column of type JSON, its default codecs, merged to one part; its size is that "
     "of its active parts.",
+    "Vortex: one file in its compact form, which keeps no checksums of what it stores.",
+    "Lines at a path: events of a level and a line, one dynamic column; Parquet has them as a struct, chDB as JSON.",
     "Lines: one text column and a time; chDB has a text index of the words; the text of zstd is one frame at level 3.",
     "Extents hold all statistics and filters that prune; their bytes are counted.",
     "A question includes parsing, planning and reading, with files in the page cache and footers, directories and "
@@ -90,8 +92,10 @@ def run(folder: Path, *, rows: int, rounds: int) -> Report:
     ratios = [*_log_rows(folder, rows, rounds, seconds, sizes)]
     ratios += measure_lines(folder, rows, lambda held: take_turns(held, rounds, seconds), seconds, sizes)
     ratios += measure_loghub(folder, sizes)
+    few = max(1000, int(rows / EVENT_SHARE))
+    ratios += measure_lines_at_a_path(folder, few, lambda held: take_turns(held, rounds, seconds), seconds, sizes)
     if EVENTS.exists():
-        ratios += _events(folder, max(1000, int(rows / EVENT_SHARE)), rounds, seconds, sizes)
+        ratios += _events(folder, few, rounds, seconds, sizes)
     return Report(
         "body",
         f"{rows:,} log rows, eight columns; as many lines of text; samples of loghub; real events of Windows, "
@@ -148,6 +152,9 @@ def _log_rows(
         sizes[f"logs: {name}"] = sum(path.stat().st_size for path in folder.glob(f"{name}-*.tlm"))
     sizes["logs: Parquet"] = (folder / "logs.parquet").stat().st_size
     yield Ratio("bytes of log rows, Parquet", sizes["logs: tlm3"], sizes["logs: Parquet"], "bytes", 0.80)
+    if (vortex := vortex_bytes(table, folder)) is not None:
+        sizes["logs: Vortex"] = vortex
+        yield Ratio("bytes of log rows, Vortex", sizes["logs: tlm3"], vortex, "bytes", 1.0)
     yield Ratio("bytes of log rows, tlm", sizes["logs: tlm3"], sizes["logs: tlm"], "bytes")
     for what, goal in (("write", 1.3), ("two columns,", 1.0)):
         ours = median(seconds[f"logs: {what} tlm3"])

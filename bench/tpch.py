@@ -18,7 +18,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
@@ -30,6 +30,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from bench.body_lines import vortex_bytes
 from bench.data import ROWS
 from bench.report import RESULTS, Ratio, Report, write_report
 from tidelake.lake import connect
@@ -76,16 +77,29 @@ def measure(
         check_equal(name, found, expected)
         taken = [(_seconds(ask_ours, text), _seconds(ask_peer, text)) for _ in range(rounds)]
         ours[name], peer[name] = zip(*taken, strict=True)
+    sizes = {"tidelake": _size(folder / "lake"), "Parquet": _size(folder / "parquet")}
     return Report(
         name="tpch",
         workload=f"TPC-H at scale {scale:g}: {len(texts)} questions on the local engine, warm"
         + ("" if extents is None else f"; extents are {extents}"),
-        ratios=(*_ratios(ours, peer), _first_ratio(first)),
+        ratios=(*_ratios(ours, peer), _first_ratio(first), *_byte_ratios(folder, sizes)),
         seconds={f"tidelake {name}": each for name, each in ours.items()}
         | {f"DuckDB {name}": each for name, each in peer.items()},
-        sizes={"tidelake": _size(folder / "lake"), "Parquet": _size(folder / "parquet")},
+        sizes=sizes,
         method=METHOD,
     )
+
+
+def _byte_ratios(folder: Path, sizes: dict[str, int]) -> Iterator[Ratio]:
+    """Compare the bytes of the largest table."""
+    with connect(folder / "lake") as lake:
+        ours = sum(extent.byte_size for extent in lake.table("lineitem").extents())
+    place = folder / "parquet" / "lineitem.parquet"
+    sizes["lineitem: tidelake"], sizes["lineitem: Parquet"] = ours, place.stat().st_size
+    yield Ratio("bytes of lineitem, Parquet", ours, sizes["lineitem: Parquet"], "bytes", 0.80)
+    if (vortex := vortex_bytes(pq.read_table(place), folder)) is not None:
+        sizes["lineitem: Vortex"] = vortex
+        yield Ratio("bytes of lineitem, Vortex", ours, vortex, "bytes", 1.0)
 
 
 def questions() -> dict[str, str]:

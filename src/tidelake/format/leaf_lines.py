@@ -21,6 +21,7 @@ from tidelake.format import codecs
 from tidelake.format.templates import templated
 
 PARTS = 9  # of a directory, that say where those of lines lie
+SHARE = 8  # of the texts that do not repeat, a leaf with less than one byte in so many is not looked at: it takes time
 MAX_TEXTS = 1 << 26  # of a dictionary: more is none
 
 _Ints = npt.NDArray[np.int64]
@@ -56,6 +57,13 @@ class LeafLines:
     templates: pa.Array
     words: pa.Array
     every_word: bool
+
+
+def chosen(leaves: Mapping[int, Mapping[int, pa.Array]], pool: Executor) -> dict[int, LeafLines]:
+    """Encode those leaves by templates that become smaller, of those that hold much of the text of a column."""
+    sizes = {leaf: sum(block.nbytes for block in blocks.values()) for leaf, blocks in leaves.items()}
+    large = (leaf for leaf, size in sizes.items() if size * SHARE >= sum(sizes.values()))
+    return {leaf: found for leaf in large if (found := encoded(leaves[leaf], pool)) is not None}
 
 
 def encoded(blocks: Mapping[int, pa.Array], pool: Executor) -> LeafLines | None:

@@ -152,12 +152,10 @@ def encode(blocks: Sequence[pa.Array], pool: Executor) -> Encoded:
     texts = [leaf for leaf in np.flatnonzero(leaves.kinds == TEXT_LEAF).tolist() if leaf not in rare]
     found = dict(zip(texts, pool.map(coded_leaf, texts), strict=True))
     chosen = {leaf: each for leaf, each in found.items() if each is not None}
-    lines = dict[int, LeafLines]()
-    for leaf in texts:
-        if leaf not in chosen:
-            held = {at: apart.column(own[at][leaf]) for at, apart in enumerate(aparts) if leaf in own[at]}
-            if (split := leaf_lines.encoded(held, pool)) is not None:
-                lines[leaf] = split
+    columns = {
+        leaf: {at: apart.column(own[at][leaf]) for at, apart in enumerate(aparts) if leaf in own[at]} for leaf in texts
+    }
+    lines = leaf_lines.chosen({leaf: each for leaf, each in columns.items() if leaf not in chosen}, pool)
     codes: list[dict[int, Any]] = [{} for _ in blocks]
     for leaf, each in chosen.items():
         having = [at for at, names in enumerate(own) if leaf in names]

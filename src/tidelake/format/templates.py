@@ -45,6 +45,7 @@ from tidelake.kernels.template_loops import (
 MIN_ROWS = 256  # of an extent, below which there is nothing to learn
 MIN_LETTERS = 12  # of a text on average: shorter ones have nothing in common but themselves
 SAMPLE, SMALL_SAMPLE = 16_384, 1_024  # rows that show whether templates are worth it, of a long and of a short extent
+SAMPLE_BYTES = 2 << 20  # of its letters, which show it as well where texts are long
 GAIN = 0.92  # texts are put together more slowly than they are decompressed, so there must be something in it
 CLEARLY = 0.95  # smaller, before each word is a variable: then templates are not those that queries ask for
 MAX_TEMPLATES = 1 << 17  # of an extent: whoever reads a block decodes all of them
@@ -83,7 +84,7 @@ def templated(blocks: Sequence[pa.Array], size: float | None, pool: Executor) ->
     if rows < MIN_ROWS or letters < MIN_LETTERS * rows:
         return None
     largest = max(present, key=len)
-    taken = min(SAMPLE, max(SMALL_SAMPLE, rows // 4))
+    taken = max(SMALL_SAMPLE, min(SAMPLE, rows // 4, SAMPLE_BYTES * rows // letters))
     sample = largest.slice(max(0, (len(largest) - taken) // 2), taken)
     encoding = _begun(sample, rows, size)
     if encoding is None:

@@ -20,6 +20,7 @@ from tidelake.model.predicate import (
     And,
     DynamicPathEquals,
     DynamicPathExists,
+    DynamicPathMayHold,
     DynamicPathTest,
     Equals,
     InSet,
@@ -170,6 +171,7 @@ def test_parse_where_reads_every_form_together() -> None:
         ("(a == 1 and b == 2) and c == 3", And((And((Equals("a", 1), Equals("b", 2))), Equals("c", 3)))),
         ("d['a']['b'][0] == 1", DynamicPathEquals("d", "a.b[0]", 1)),
         ("d['a'].b.`c d` == 1", DynamicPathEquals("d", "a.b.c d", 1)),
+        ("maybe(d['a'].b contains_cs 'x')", DynamicPathMayHold("d", "a.b", StringContains("", "x", True))),
         ("d['a'] is null", DynamicPathTest("d", "a", IsNull(""))),
         ("`odd ``name``` == 1", Equals("odd `name`", 1)),
         ("['odd name'] == 1", Equals("odd name", 1)),
@@ -277,6 +279,9 @@ def leaves() -> st.SearchStrategy[Any]:
         st.tuples(NAMES, st.text(max_size=4), tests).map(lambda asked: DynamicPathTest(*asked)),
         st.tuples(NAMES, st.text(max_size=4), VALUES).map(lambda asked: DynamicPathEquals(*asked)),
         st.tuples(NAMES, st.text(max_size=4)).map(lambda asked: DynamicPathExists(*asked)),
+        st.tuples(NAMES, st.text(max_size=4), text.map(lambda term: StringHas("", term))).map(
+            lambda asked: DynamicPathMayHold(*asked)
+        ),
     )
 
 

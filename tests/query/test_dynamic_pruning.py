@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from tidelake import Lake, connect
 from tidelake.query.session import run
@@ -74,3 +75,17 @@ def test_extent_without_first_bytes_is_read(lake: Lake, tmp_path: Path) -> None:
     assert outcomes(wanted, Stats(5, {"d": replace(known, initials=None)})) & TRUE
     assert outcomes(wanted, Stats(5, {"d": replace(known, initials={"p": (48, 90)})})) & TRUE
     assert not outcomes(wanted, Stats(5, {"d": replace(known, initials={"p": (65, 90)})})) & TRUE
+
+
+SEARCHES = ("has 'timeout'", "contains 'IME'", "contains_cs 'IME'", "startswith 'time'", "has '503'", "startswith '5'")
+
+
+def test_searches_at_a_path_give_the_same_rows_on_spark(lake: Lake, spark: SparkSession) -> None:
+    asked = ", ".join(
+        f"(logs | where attributes['{PATH}'] {each} | project q = {at}, id, v = tostring(attributes['{PATH}']))"
+        for at, each in enumerate(SEARCHES)
+    )
+    text = f"union {asked} | sort by q asc, id asc, v asc"
+    found = [lake.kql(text, engine=engine).to_arrow().to_pylist() for engine in ("local", "spark")]
+    assert found[0] == found[1]
+    assert {row["q"] for row in found[0]} == {0, 1, 3, 4, 5}

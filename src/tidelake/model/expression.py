@@ -12,12 +12,13 @@ The text, where a subject is a column or a path into a dynamic one::
     message has "timeout"   message contains "Out"   message startswith_cs "GET"   message !has "x"
     message matches regex "^a.*b$"   message matches regex @"\\d+"
     ts >= datetime(2026-01-01T00:00:00Z)   ts in [2026-01-01T00:00:00Z, 2026-02-01T00:00:00Z)
+    maybe(attributes["a.b"] has "timeout")   (also of what is there and no text)
     attributes["http.status"] == 500   attributes.http.status == 500   attributes["tags"][0] == "x"
     l2_distance(embedding, [0.1, 0.2]) < 0.5   cosine_distance(embedding, [1, 0]) <= 0.2
     `odd name` == 1   ['odd name'] == 1   not a == 1 and (b == 2 or c == 3)
 
 Words are read in any case. Names are checked, and dots in them understood, when the columns are given. It does not know
-types: ``evaluate.check`` does.
+types: ``scan.binding.check`` does.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from tidelake.model.predicate import (
     And,
     DynamicPathEquals,
     DynamicPathExists,
+    DynamicPathMayHold,
     DynamicPathTest,
     Equals,
     InSet,
@@ -314,6 +316,8 @@ class _Parser:
     def _condition(self) -> Predicate:
         if self._peek().is_word("exists") and self._peek(1).is_sign("("):
             return self._existence()
+        if self._peek().is_word("maybe") and self._peek(1).is_sign("("):
+            return self._possibility()
         if self._is_literal(self._peek()):
             return self._literal_first()
         subject = self._subject()
@@ -340,6 +344,16 @@ class _Parser:
             raise self._error(f"a path exists or not, a column is null or not: write {token} is not null", token)
         self._expect_sign(")")
         return subject.exists()
+
+    def _possibility(self) -> Predicate:
+        self._next += 2
+        token, found = self._peek(), self._condition()
+        self._expect_sign(")")
+        match found:
+            case DynamicPathTest(column, path, StringHas() | StringContains() | StartsWith() as test):
+                return DynamicPathMayHold(column, path, test)
+            case _:
+                raise self._error("maybe is asked of a path that has, contains or starts with a text", token)
 
     def _literal_first(self) -> Predicate:
         """Read ``5 < x``, or a range, ``1 <= x < 5``."""

@@ -10,9 +10,9 @@ Predicates combine with ``&``, ``|`` and ``~``. ``repr`` of a predicate is the t
     >>> Equals("service", "auth") & ~IsNull("level")
     (service == 'auth' and not (level is null))
 
-Not said, and so not read back: what may hold a text (``text(…)``), the column of a path's test, whether a bound that is
-not there is included, and that an And or an Or has a single part. NaN reads back, and is not equal to itself in Python.
-A date reads back as its midnight and a decimal as a number or a text, which columns of these types take for the same.
+Not said, and so not read back: the column of a path's test, whether a bound that is not there is included, and that an
+And or an Or has a single part. NaN reads back, and is not equal to itself in Python. A date reads back as its midnight
+and a decimal as a number or a text, which columns of these types take for the same.
 """
 
 from __future__ import annotations
@@ -263,7 +263,7 @@ class DynamicPathMayHold(_Combined):
     test: StringHas | StringContains | StartsWith
 
     def __repr__(self) -> str:
-        return self.test._said_of(f"text({_path_text(self.column, self.path)})")
+        return f"maybe({self.test._said_of(_path_text(self.column, self.path))})"
 
 
 @dataclass(frozen=True, slots=True, repr=False)

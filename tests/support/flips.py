@@ -25,6 +25,7 @@ import xxhash
 
 import tidelake
 from tidelake.errors import CorruptError, TidelakeError
+from tidelake.format import postings
 from tidelake.objects import LOG_CURRENT
 
 _TEMPLATES = "select message_template(line) as t, count(*) as n from {name} group by 1 order by 1"
@@ -35,10 +36,21 @@ def build(root: Path) -> None:
     """Make the lakes below a folder."""
     with tidelake.connect(root / "lake") as lake:
         _fill(lake, "obs.events", format="tlm2")
-        _fill(lake, "obs.lines", format="tlm3")
+        with _small_postings():
+            _fill(lake, "obs.lines", format="tlm3")
         _fill(lake, "obs.parts", format="parquet", bucket="1m", entity="host", coverage="track")
     with tidelake.connect(f"log:{root / 'log'}") as lake:
         _fill(lake, "prices", bucket="1m", entity="host", coverage="track", count=4)
+
+
+@contextmanager
+def _small_postings() -> Iterator[None]:
+    """Have extents of few rows tell which rows hold which words."""
+    kept, postings.MIN_ROWS, postings.SHARE = (postings.MIN_ROWS, postings.SHARE), 256, 3.0
+    try:
+        yield
+    finally:
+        postings.MIN_ROWS, postings.SHARE = kept
 
 
 def _fill(lake: tidelake.Lake, name: str, *, count: int = 3, **how: Any) -> None:
@@ -133,7 +145,10 @@ _QUESTIONS: tuple[Callable[[tidelake.Table], Any], ...] = (
     _counted(where="load < 0.01"),
     _counted(where="host = 'a' and n < 3"),
     _counted(where="extra = 'texttexttext'"),
-    lambda table: _counted(where="line has 'overheated'")(table) if "line" in table.schema.names else None,
+    *(
+        lambda table, where=where: _counted(where=where)(table) if "line" in table.schema.names else None
+        for where in ("line has 'overheated'", "line contains 'erheate'", "line has '17' and n < 4000", "due < 9")
+    ),
     _history,
     _covered,
 )

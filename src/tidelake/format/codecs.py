@@ -200,8 +200,8 @@ def decode_texts(page: memoryview, count: int, kind: pa.DataType, dictionary: pa
             raise ValueError("lengths that end past the page")
         lengths = decode_ints(page[9 : 9 + sizes_size], count)
         rest = page[9 + sizes_size :]
-        if len(lengths) and int(lengths.min()) < 0:
-            raise ValueError("a text ends before it begins")
+        if len(lengths) and not 0 <= int(lengths.min()) <= int(lengths.max()) <= size:  # a sum may go round
+            raise ValueError("a text that ends before it begins, or past all")
         if int(lengths.sum()) != size or (codec == TEXT_PLAIN and len(rest) != size):
             raise ValueError(f"texts of {int(lengths.sum())} bytes in {size}")
         letters = rest if codec == TEXT_PLAIN else decompressed(rest, size)

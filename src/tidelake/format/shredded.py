@@ -95,11 +95,12 @@ class Directory:
 
     def at(self, path: str) -> AtPath:
         """Return what there can be at a path."""
-        if path not in self._at:
+        found = self._at.get(path)  # other threads may let go of it
+        if found is None:
             if len(self._at) >= PATHS_KEPT:
                 self._at.clear()
-            self._at[path] = self.leaves.at(path)
-        return self._at[path]
+            found = self._at[path] = self.leaves.at(path)
+        return found
 
     def path_bytes(self, block: int, path: str) -> int:
         """Return how many bytes of a block are read for a path."""

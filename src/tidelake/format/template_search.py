@@ -41,7 +41,7 @@ class Sought(Protocol):
 
 
 class _Numbers(NamedTuple):
-    """A variable whose values are numbers: how many digits they have or 0, what is around them, and their page."""
+    """A variable whose values are numbers: the minimum of their digits, what is around them, and their page."""
 
     width: int
     prefix: bytes
@@ -100,9 +100,10 @@ class _Word(NamedTuple):
     def in_numbers(self, variable: _Numbers) -> _Ints:
         width, prefix, suffix, page, size = variable
         digits = self.word[len(prefix) : len(self.word) - len(suffix)]
-        if self.word != prefix + digits + suffix or not digits.isdigit() or len(digits) > MAX_DIGITS:
+        if self.word != prefix + digits + suffix or not digits.isdigit() or len(digits.lstrip(b"0")) > MAX_DIGITS:
             return _NONE
-        if len(digits) != width if width else digits[:1] == b"0" and digits != b"0":
+        minimum = max(width, 1)  # of digits: a number that has more begins with no zero
+        if len(digits) < minimum or (len(digits) > minimum and digits[:1] == b"0"):
             return _NONE
         number = int(digits)
         low, high = codecs.bounds_of_ints(page)

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from threading import Lock
@@ -47,6 +47,7 @@ from tidelake.format.segment import (
     ExtentMetadata,
     PartInfo,
     PieceInfo,
+    SharedPiece,
     SharedPlaces,
     block_of,
     checksum_of,
@@ -281,6 +282,22 @@ class Tlm3Reader:
                 found.append(PartInfo(name, "dictionary", None, (words,), place[1], place[0].length))
         return found
 
+    def shared_pieces(self) -> list[SharedPiece]:
+        """Return all bytes that have a checksum beside the pieces of blocks; a damaged directory alone."""
+        parts = self._parts
+        found = [SharedPiece(name, "dictionary", None, piece) for name, (piece, _) in parts.dictionaries.items()]
+        for name, held in parts.templates.items():
+            found += [SharedPiece(name, "templates", None, held.templates[0])]
+            found += [SharedPiece(name, "words", None, held.words[0])]
+        for name, places in parts.postings.items():
+            found += [SharedPiece(name, "postings", block, piece) for block, piece in enumerate(places)]
+        for name, piece in parts.shredded.items():
+            found.append(SharedPiece(name, "directory", None, piece))
+            with suppress(CorruptExtent):
+                leaves = self._directory(name).dictionaries.values()
+                found += [SharedPiece(name, "dictionary", None, _piece_of_dictionary(place)) for place in leaves]
+        return found
+
     def shared_places(self, column: str) -> SharedPlaces:
         """Return what the pages of a column refer to."""
         held, base = self._parts.templates.get(column), self._parts.differences.get(column)
@@ -358,9 +375,7 @@ class Tlm3Reader:
 
     def _leaf_dictionary(self, name: str, leaf: int) -> pa.Array:
         place = self._directory(name).dictionaries[leaf]
-        return self._dictionary(
-            (name, leaf), PieceInfo(place.offset, place.length, f"{place.checksum:016x}"), place.words
-        )
+        return self._dictionary((name, leaf), _piece_of_dictionary(place), place.words)
 
     def _dictionary(self, at: tuple[str, int], piece: PieceInfo, count: int) -> pa.Array:
         if at not in self._dictionaries:
@@ -457,6 +472,10 @@ def _template_places(told: Mapping[str, Any], end: int, blocks: Sequence[BlockIn
         piece_of({"at": place.offset, "len": length, "sum": checksum}, place.offset + place.length)
     own, words = ((piece_of(each, end), _count(each)) for each in (told, told["words"]))
     return _TemplatePlaces(own, words, told["every_word"], heads)
+
+
+def _piece_of_dictionary(place: shredded.DictionaryPlace) -> PieceInfo:
+    return PieceInfo(place.offset, place.length, f"{place.checksum:016x}")
 
 
 def _size(unpacked: object) -> int:

@@ -36,7 +36,6 @@ def inspect(file: str, as_json: bool, endpoint: str | None) -> None:
     else:
         console().print(anatomy(report))
     if report.mismatches:
-        block, column = report.mismatches[0]
-        raise CorruptExtent(
-            "checksum mismatch", object=report.key, block=block, column=column, mismatches=len(report.mismatches)
-        )
+        block, column, part = report.mismatches[0]
+        where = {name: value for name, value in (("block", block), ("column", column), ("part", part)) if value is not None}
+        raise CorruptExtent("checksum mismatch", object=report.key, **where, mismatches=len(report.mismatches))

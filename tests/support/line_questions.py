@@ -107,6 +107,11 @@ def _has(text: str, term: str) -> bool:
     return _bounded(fold(text), fold(term), left=True, right=True)
 
 
+def _small(text: str) -> str:
+    """Return a text in small letters as engines have them, letter by letter."""
+    return "".join("i" if letter == "\u0130" else letter.lower() for letter in text)
+
+
 # Of a text and what is sought. Nothing is found in a null, which is as an empty text where texts are compared.
 OPERATORS: dict[str, Callable[[str, str], bool]] = {
     "has": _has,
@@ -120,7 +125,7 @@ OPERATORS: dict[str, Callable[[str, str], bool]] = {
     "endswith": lambda text, sought: fold(text).endswith(fold(sought)),
     "endswith_cs": lambda text, sought: text.endswith(sought),
     "==": lambda text, sought: text == sought,
-    "=~": lambda text, sought: fold(text) == fold(sought),
+    "=~": lambda text, sought: _small(text) == _small(sought),
 }
 NEGATIONS = {"==": "!=", "=~": "!~", "in": "!in", "in~": "!in~"}
 PATTERNS = ("rack [0-9]+", "^job", "(?i)OVERHEATED|worker", "node[0-3]$", "id0*7", "took 0[01]", "[0-9]{5}", "disk .* on")
@@ -167,8 +172,8 @@ def _leaf(chance: random.Random, known: Sequence[str | None]) -> Asked:
                 ("has_all", lambda text: text is not None and all(_has(text, each) for each in sought)),
                 ("in", lambda text: (text or "") in sought),
                 ("!in", lambda text: (text or "") not in sought),
-                ("in~", lambda text: fold(text or "") in set(map(fold, sought))),
-                ("!in~", lambda text: fold(text or "") not in set(map(fold, sought))),
+                ("in~", lambda text: _small(text or "") in set(map(_small, sought))),
+                ("!in~", lambda text: _small(text or "") not in set(map(_small, sought))),
             )
         )
         listed = ", ".join(map(quoted, sought))

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from tidelake.cli.inspect import MAX_BLOCKS_SHOWN, ExtentReport, anatomy, inspect_extent, size_text, time_text
 from tidelake.errors import CorruptExtent
-from tidelake.format import postings, WriteOptions, segment_format
+from tidelake.format import WriteOptions, postings, segment_format
 from tidelake.model.schema import Schema
 from tidelake.objects import ObjectStore
 

@@ -120,9 +120,8 @@ def lines() -> bytes:
         write(store, segment_format("tlm3"), LINES, [batch_of(rows, LINES)], options=WriteOptions(block_rows=700))
     good = bytes(store.get(KEY))
     shared = _opened(good)[0][-1]["extent"]
-    assert [list(shared[part]) for part in ("templates", "postings", "differences", "dictionaries")] == [
-        ["line"], ["line"], ["due"], ["host"]
-    ]  # fmt: skip
+    assert {*shared["templates"], *shared["postings"], *shared["dictionaries"]} == {"line", "host"}
+    assert len(shared["differences"]) == 1
     return good
 
 

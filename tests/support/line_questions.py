@@ -19,8 +19,10 @@ Row: TypeAlias = dict[str, Any]
 Passes: TypeAlias = Callable[[Row], bool]
 
 WORDS = ("disk", "Rack", "rack", "retry", "user", "on", "x", "Overheated", "node", "GET", "ERROR", "timeout", "é", "ß")
-ODD = ("ſ", "\u212a", "\u0130", "é5", "5é", "日本", "٣", "²", "½", "\U0001f600", "<*>", "\t", "\n", "'", '"', "\\", "%", "_",
-       "a_1", "1e5", "0x1F", "-7", "007", "9" * 30, "9223372036854775808", "A" * 60 + "1", "\x7f", "--")  # fmt: skip
+ODD = (
+    *("ſ", "\u212a", "\u0130", "é5", "5é", "日本", "٣", "²", "½", "\U0001f600", "<*>", "\t", "\n", "'", '"', "\\"),
+    *("%", "_", "a_1", "1e5", "0x1F", "-7", "007", "9" * 30, "9223372036854775808", "A" * 60 + "1", "\x7f", "--"),
+)
 GAPS = (" ", " ", " ", ": ", "=", "/", "-", "_", ", ", "", ".", "  ")
 FLAVOURS = ("log", "words", "ids", "odd", "few", "numbers")
 
@@ -128,7 +130,16 @@ OPERATORS: dict[str, Callable[[str, str], bool]] = {
     "=~": lambda text, sought: _small(text) == _small(sought),
 }
 NEGATIONS = {"==": "!=", "=~": "!~", "in": "!in", "in~": "!in~"}
-PATTERNS = ("rack [0-9]+", "^job", "(?i)OVERHEATED|worker", "node[0-3]$", "id0*7", "took 0[01]", "[0-9]{5}", "disk .* on")
+PATTERNS = (
+    "rack [0-9]+",
+    "^job",
+    "(?i)OVERHEATED|worker",
+    "node[0-3]$",
+    "id0*7",
+    "took 0[01]",
+    "[0-9]{5}",
+    "disk .* on",
+)
 
 
 def quoted(text: str) -> str:
@@ -165,19 +176,7 @@ def _leaf(chance: random.Random, known: Sequence[str | None]) -> Asked:
             lambda row: row["line"] is not None and bool(compiled.search(row["line"])),
         )
     if kind == 2:
-        sought = [needle(chance, known) for _ in range(chance.randrange(1, 20 if chance.random() < 0.2 else 4))]
-        name, test = chance.choice(
-            (
-                ("has_any", lambda text: text is not None and any(_has(text, each) for each in sought)),
-                ("has_all", lambda text: text is not None and all(_has(text, each) for each in sought)),
-                ("in", lambda text: (text or "") in sought),
-                ("!in", lambda text: (text or "") not in sought),
-                ("in~", lambda text: _small(text or "") in set(map(_small, sought))),
-                ("!in~", lambda text: _small(text or "") not in set(map(_small, sought))),
-            )
-        )
-        listed = ", ".join(map(quoted, sought))
-        return Asked(f"line {name} ({listed})", lambda row: test(row["line"]))
+        return _of_several(chance, known)
     if kind == 3:
         return chance.choice((
             Asked("isempty(line)", lambda row: not row["line"]),
@@ -192,6 +191,21 @@ def _leaf(chance: random.Random, known: Sequence[str | None]) -> Asked:
     if chance.random() < 0.25:
         return Asked(f"line {NEGATIONS.get(name, f'!{name}')} {quoted(sought)}", lambda row: not passes(row))
     return Asked(f"line {name} {quoted(sought)}", passes)
+
+
+def _of_several(chance: random.Random, known: Sequence[str | None]) -> Asked:
+    several = [needle(chance, known) for _ in range(chance.randrange(1, 20 if chance.random() < 0.2 else 4))]
+    small = {_small(each) for each in several}
+    tests: dict[str, Callable[[str | None], bool]] = {
+        "has_any": lambda text: text is not None and any(_has(text, each) for each in several),
+        "has_all": lambda text: text is not None and all(_has(text, each) for each in several),
+        "in": lambda text: (text or "") in several,
+        "!in": lambda text: (text or "") not in several,
+        "in~": lambda text: _small(text or "") in small,
+        "!in~": lambda text: _small(text or "") not in small,
+    }
+    name = chance.choice(list(tests))
+    return Asked(f"line {name} ({', '.join(map(quoted, several))})", lambda row: tests[name](row["line"]))
 
 
 def sql_condition(chance: random.Random, known: Sequence[str | None], depth: int = 2) -> str:

@@ -5,6 +5,8 @@ It does not need a lake.
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from tidelake.cli.commands.options import console, json_option, open_object
@@ -36,6 +38,7 @@ def inspect(file: str, as_json: bool, endpoint: str | None) -> None:
     else:
         console().print(anatomy(report))
     if report.mismatches:
-        block, column, part = report.mismatches[0]
-        where = {name: value for name, value in (("block", block), ("column", column), ("part", part)) if value is not None}
+        _block, _column, _part = report.mismatches[0]
+        place = zip(("block", "column", "part"), report.mismatches[0], strict=True)
+        where: dict[str, Any] = {name: value for name, value in place if value is not None}
         raise CorruptExtent("checksum mismatch", object=report.key, **where, mismatches=len(report.mismatches))

@@ -130,18 +130,14 @@ def test_every_byte_of_an_extent_of_the_third_body_is_verified(
         ("event", "directory", None),
         ("event", "dictionary", None),
     ]
-    found = set()
-    for at in range(5, len(data) - 9 - whole.footer_bytes):
-        damaged = bytearray(data)
-        damaged[at] ^= 4
-        if at % 37 and at < len(data) - 9 - whole.footer_bytes - 2000:
-            continue
-        memory_store.put("a", damaged)
+    end, found = len(data) - 9 - whole.footer_bytes, set()
+    for at in (*range(5, end, 7), end - 1):
+        memory_store.put("a", data[:at] + bytes([data[at] ^ 4]) + data[at + 1 :])
         report = inspect_extent(memory_store, "a")
-        assert report.state == "mismatch", at
+        assert len(report.mismatches) == 1, at
         found |= {(column, part, block) for block, column, part in report.mismatches}
     assert found >= set(shared)
-    assert "MISMATCH in 1 of 10 pieces: column event dictionary" in shown(report) or report.mismatches
+    assert "pieces: column event directory" in shown(report)
 
 
 def test_report_says_none_when_another_program_wrote_the_file(local_store: ObjectStore, tmp_path: Path) -> None:

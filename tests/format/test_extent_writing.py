@@ -498,7 +498,7 @@ def test_each_way_of_reading_lines_fetches_just_its_bytes(memory_store: ObjectSt
     templates = shared["line", "templates", None] + shared["line", "words", None]
     near, base = next((name, base) for name, base in reader._parts.differences.items())
     dictionary = shared["host", "dictionary", None]
-    for read, size in (
+    asked: tuple[tuple[Callable[[], Any], int], ...] = (
         (lambda: reader.read_block(1, [near]), pieces[near].length + pieces[base].length),
         (lambda: reader.read_block(1, [base]), pieces[base].length),
         (lambda: reader.read_block(1, ["host"]), pieces["host"].length + dictionary),
@@ -508,7 +508,8 @@ def test_each_way_of_reading_lines_fetches_just_its_bytes(memory_store: ObjectSt
         (lambda: reader.row_templates(1, "line"), reader._parts.templates["line"].heads[1][0]),
         (lambda: reader.read_templates(1, "line"), reader._parts.templates["line"].heads[1][0]),
         (lambda: reader.read_lines(1, "line", np.array([3])), pieces["line"].length),
-    ):
+    )
+    for read, size in asked:
         store.clear()
         read()
         assert store.bytes_read == size

@@ -159,7 +159,10 @@ def sql(chance: random.Random) -> str:
 def answers(lake: tidelake.Lake, text: str, language: Any, *, prune: bool = True) -> list[str] | str:
     try:
         result = run(lake, text, language=language, engine="local", prune=prune)
-        return sorted(map(repr, result.to_arrow().to_pylist()))
+        rows = result.to_arrow().to_pylist()  # a mean depends on the order of rows
+        return sorted(
+            repr([float(f"{each:.10g}") if isinstance(each, float) else each for each in row.values()]) for row in rows
+        )
     except tidelake.TidelakeError as error:
         return f"{type(error).__name__} {error.kind}"
 

@@ -381,7 +381,7 @@ def _is_constant(values: _Array) -> bool:
 
 
 def _narrowed(values: npt.NDArray[np.int64]) -> tuple[int, int, _Array]:
-    """Return numbers as differences from the least, in as few bytes as hold them: the width, the least, and those."""
+    """Return the width, the minimum, and the numbers as differences from it, in as few bytes as hold them."""
     low, high = int(values.min()), int(values.max())
     span = high - low
     width, kind = next((width, kind) for width, kind in _DTYPES.items() if span < 1 << (8 * width))

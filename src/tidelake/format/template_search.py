@@ -3,7 +3,7 @@
 A run of ASCII letters and digits lies within one word. A word of a text stands in its template, or is a variable: of
 those, numbers are compared as numbers, if they can be the word at all, and what stands around numbers, the words of the
 dictionary and the pages of texts are looked through. Rows that are found hold the run, whatever the case of its
-letters. It does not fetch bytes, nor decide when to ask.
+characters. It does not fetch bytes, nor decide when to ask.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class _Numbers(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """A run of letters that may be anywhere in a word."""
+    """A run of characters that may be anywhere in a word."""
 
     run: bytes
 
@@ -87,7 +87,7 @@ class _Word(NamedTuple):
 
     def in_texts(self, letters: _Letters, ends: _Ints) -> _Ints | None:
         alike = np.flatnonzero(np.diff(ends) == len(self.word))
-        for at, letter in enumerate(self.word):  # of most, the first few letters leave nothing
+        for at, letter in enumerate(self.word):  # of most, the first few characters leave nothing
             own = letters[ends[alike] + at]
             is_same = own == letter
             if chr(letter).isalpha():

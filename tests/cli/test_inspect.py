@@ -15,7 +15,7 @@ from rich.console import Console
 
 from tidelake.cli.inspect import MAX_BLOCKS_SHOWN, ExtentReport, anatomy, inspect_extent, size_text, time_text
 from tidelake.errors import CorruptExtent
-from tidelake.format import WriteOptions, segment_format
+from tidelake.format import WriteOptions, postings, segment_format
 from tidelake.model.schema import Schema
 from tidelake.objects import ObjectStore
 
@@ -64,7 +64,9 @@ def test_report_tells_what_was_written(memory_store: ObjectStore, format: str) -
     assert [(block.rows, block.min_ts_ns, block.max_ts_ns) for block in report.blocks] == [
         (250, start * 10**9, (start + 249) * 10**9) for start in (0, 250, 500, 750)
     ]
-    assert (report.state, report.verified, report.mismatches) == ("ok", 4 * 6, ())
+    assert (report.state, report.verified, report.mismatches) == ("ok", len(report.states), ())
+    assert len(report.states) == 4 * 6 + len(report.shared)
+    assert bool(report.shared) is (format == "tlm3")
     sizes = {each.column.name: each.byte_size for each in report.columns}
     assert sizes == {name: sum(block.pieces[name].byte_size for block in report.blocks) for name in SCHEMA.names}
     assert all(0 < each.share == each.byte_size / report.byte_size for each in report.columns)
@@ -92,14 +94,50 @@ def test_report_names_each_piece_whose_bytes_changed(memory_store: ObjectStore, 
             damaged[piece.offset + piece.byte_size // 2] ^= 4
             memory_store.put("a", damaged)
             report = inspect_extent(memory_store, "a")
-            assert (report.state, report.mismatches) == ("mismatch", ((number, name),))
+            assert (report.state, report.mismatches) == ("mismatch", ((number, name, None),))
             assert report.to_json()["checksums"] == {
                 "state": "mismatch",
-                "pieces": 24,
-                "verified": 23,
+                "pieces": len(whole.states),
+                "verified": len(whole.states) - 1,
                 "mismatches": [{"block": number, "column": name}],
             }
-    assert "MISMATCH in 1 of 24 pieces: block 3 column attributes" in shown(report)
+    assert f"MISMATCH in 1 of {len(whole.states)} pieces: block 3 column attributes" in shown(report)
+
+
+def test_every_byte_of_an_extent_of_the_third_body_is_verified(
+    memory_store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postings, "MIN_ROWS", 256)
+    monkeypatch.setattr(postings, "SHARE", 5.0)
+    schema = Schema.of({"ts": "timestamp", "line": "string", "host": "string", "event": "dynamic"})
+    writer = segment_format("tlm3").start_extent(memory_store, "a", schema, extent_id="e")
+    rows = range(1200)
+    columns = [
+        pa.array(rows, pa.timestamp("us", tz="UTC")),
+        pa.array([f"job {n * 7919 % 10007} took {n % 9} ms on rack{n % 7}" for n in rows]),
+        pa.array([f"host-{n * n % 11}.example.org" for n in rows]),
+        pa.array([b"\xa1\x61k\x66worker" if n * n % 3 else b"\xa1\x61k\x65other" for n in rows], pa.binary()),
+    ]
+    writer.append(pa.RecordBatch.from_arrays(columns, schema=schema.arrow))
+    writer.finish()
+    whole, data = inspect_extent(memory_store, "a"), bytes(memory_store.get("a"))
+    shared = [(each.column, each.part, each.block) for each in whole.shared]
+    assert shared == [
+        ("host", "dictionary", None),
+        ("line", "templates", None),
+        ("line", "words", None),
+        ("line", "postings", 0),
+        ("event", "directory", None),
+        ("event", "dictionary", None),
+    ]
+    end, found = len(data) - 9 - whole.footer_bytes, set()
+    for at in (*range(5, end, 7), end - 1):
+        memory_store.put("a", data[:at] + bytes([data[at] ^ 4]) + data[at + 1 :])
+        report = inspect_extent(memory_store, "a")
+        assert len(report.mismatches) == 1, at
+        found |= {(column, part, block) for block, column, part in report.mismatches}
+    assert found >= set(shared)
+    assert "pieces: column event directory" in shown(report)
 
 
 def test_report_says_none_when_another_program_wrote_the_file(local_store: ObjectStore, tmp_path: Path) -> None:

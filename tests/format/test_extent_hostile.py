@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from multiprocessing import get_context
 from typing import Any
 
+import numpy as np
 import psutil
 import pyarrow as pa
 import pytest
@@ -25,18 +26,21 @@ from tests.support import foreign
 from tests.support.hostile import EXTREMES, copy_over, damaged, flip_bits, overwrite, write_extreme
 from tests.support.rows import KEY, Row, batch_of, rows_of, write
 from tidelake.errors import CorruptError, CorruptExtent, SchemaError
-from tidelake.format import SegmentFormat, WriteOptions, segment_format
+from tidelake.format import SegmentFormat, WriteOptions, postings, segment_format
 from tidelake.format.frame import packed_json, unpacked_footer
+from tidelake.kernels.tokens import Run
 from tidelake.model.predicate import And, Equals, IsNull, Not, Or, Predicate, Range, StringContains, TimeRange
 from tidelake.model.schema import Schema
 from tidelake.objects import ObjectStore, open_store
 from tidelake.scan.path_columns import ReadsPaths
+from tidelake.scan.template_answers import judged
 
 MAX_EXTRA_BYTES = 64 << 20
 
 SCHEMA = Schema.of(
     {"ts": "timestamp", "msg": "string", "n": "int", "real": "real", "ok": "bool", "d": "dynamic", "v": "vector(2)"}
 )
+LINES = Schema.of({"ts": "timestamp", "line": "string", "said": "string", "day": "int", "due": "int", "host": "string"})
 ODD_VALUES: tuple[Any, ...] = (*EXTREMES, *(-number for number in EXTREMES), None, True, 1.5, "", "x", [], {}, "int")
 ASKED: Predicate = Or(
     (
@@ -97,6 +101,32 @@ def ours(format: str, *, rows: int = 24, block_rows: int = 12, compression: str 
     return bytes(store.get(KEY))
 
 
+def lines() -> bytes:
+    """Make an extent of lines by their templates with postings, of a dictionary and of differences."""
+    rows: list[Row] = [
+        {
+            "ts": at * 1000,
+            "line": f"job {at * 7919 % 100_003} took {at % 17} ms on node{at % 9}" if at % 50 else f"Disk {at} is hot",
+            "said": f"job {at * 7919 % 10007} of {('mail', 'index')[at % 2]} took {at % 9} ms on rack{at % 7}",
+            "day": at * at * 7919 % 2503,
+            "due": at * at * 7919 % 2503 + at * 31 % 30,
+            "host": f"host-{at * at % 11}.example.org",
+        }
+        for at in range(1_200)
+    ]
+    store = open_store("memory://")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(postings, "MIN_ROWS", 256)
+        patched.setattr(postings, "SHARE", 5.0)
+        write(store, segment_format("tlm3"), LINES, [batch_of(rows, LINES)], options=WriteOptions(block_rows=700))
+    good = bytes(store.get(KEY))
+    shared = _opened(good)[0][-1]["extent"]
+    assert {name: held["every_word"] for name, held in shared["templates"].items()} == {"line": False, "said": True}
+    assert (list(shared["postings"]), list(shared["dictionaries"])) == (["line", "said"], ["host"])
+    assert len(shared["differences"]) == 1
+    return good
+
+
 def resealed(good: bytes, chance: random.Random) -> bytes:
     """Change what the footer of one of our extents says, and seal it as if we had."""
     entries, body = _opened(good)
@@ -111,11 +141,18 @@ def resummed(good: bytes, chance: random.Random) -> bytes:
     places = [place for entry in entries for place in entry["tide"].values()]
     shared = entries[-1]["extent"]
     places += [*shared.get("dictionaries", {}).values(), *shared.get("shredded", {}).values()]
+    for held in shared.get("templates", {}).values():
+        places += [held, held["words"]]
+    places += [place for listed in shared.get("postings", {}).values() for place in listed]
     for place in chance.sample(places, chance.choice((1, 1, 2))):
         start, end = place["at"], place["at"] + place["len"]
         changed = chance.choice((flip_bits, overwrite, write_extreme, copy_over))(body[start:end], chance)
         body = body[:start] + changed + body[end:]
         place["sum"] = xxhash.xxh3_64_hexdigest(changed)
+    for name, held in shared.get("templates", {}).items():
+        for entry, head in zip(entries, held["heads"], strict=True):
+            start = entry["tide"][name]["at"]
+            head[1] = xxhash.xxh3_64_hexdigest(body[start : start + head[0]])
     return _sealed(entries, body, good[-5:])
 
 
@@ -161,6 +198,7 @@ TARGETS = {
     "tlm plain": Target("tlm", lambda: ours("tlm", compression=None)),
     "tlm long": Target("tlm", lambda: ours("tlm", rows=3000, block_rows=3000, compression=None)),
     "tlm3": Target("tlm3", lambda: ours("tlm3", rows=200, block_rows=120)),
+    "tlm3 lines": Target("tlm3", lines),
     "parquet": Target("parquet", lambda: ours("parquet")),
     "parquet plain": Target("parquet", lambda: ours("parquet", compression=None)),
 }
@@ -187,6 +225,8 @@ ENEMY = {
     "bytes": Target("tlm", lambda: ours("tlm", compression=None), checksummed=False, damage=resummed),
     "third footer": Target("tlm3", lambda: ours("tlm3"), checksummed=False, damage=resealed),
     "third bytes": Target("tlm3", lambda: ours("tlm3", rows=200, block_rows=120), checksummed=False, damage=resummed),
+    "lines footer": Target("tlm3", lines, checksummed=False, damage=resealed),
+    "lines bytes": Target("tlm3", lines, checksummed=False, damage=resummed),
     "zstd bytes": Target("tlm", lambda: ours("tlm"), checksummed=False, damage=resummed),
 }
 ALL_TARGETS = TARGETS | FOREIGN | ENEMY
@@ -205,10 +245,30 @@ def read(format: SegmentFormat, store: ObjectStore) -> list[pa.RecordBatch]:
     for number, block in enumerate(metadata.blocks):
         assert reader.read_block(number, []).num_rows == block.stats.rows
         batches.append(reader.read_block(number))
-        if isinstance(reader, ReadsPaths):
+        if isinstance(reader, ReadsPaths) and "d" in metadata.schema:
             assert [len(each) for each in reader.read_paths(number, PATHS)] == [block.stats.rows] * len(PATHS)
+        if hasattr(reader, "lines"):
+            look_for_words(reader, number, block.stats.rows)
         assert batches[-1].num_rows == block.stats.rows
     return batches
+
+
+def look_for_words(reader: Any, number: int, rows: int) -> None:
+    """Ask an extent of lines for words, parts, templates and the texts of few rows."""
+    places = np.arange(0, rows, 97)
+    runs = (Run("rack3", True, True), Run("ode", False, False), Run("17", True, True))
+    for name in ("line", "said"):
+        lines = reader.lines(name) if name in reader.metadata().schema else None
+        if lines is None:
+            continue
+        assert len(reader.read_lines(number, name, places)) == len(places)
+        tokens = ["took", "rack3"]
+        for found in (reader.rows_with(number, name, tokens), reader.rows_holding(number, name, runs)):
+            assert found is None or len(found) == rows
+        found = reader.read_templates(number, name)
+        assert found is None or len(found) == rows
+        known = judged(StringContains(name, "rack 3"), lines)
+        assert len(reader.row_templates(number, name).rows(known[1])) == rows
 
 
 def tried(target: Target, data: bytes, store: ObjectStore, wanted: Sequence[pa.RecordBatch]) -> str:

@@ -11,9 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from tests.format.test_extent_hostile import lines
 from tests.support.faulty import Fault, FaultyStore
 from tests.support.rows import EXTENT_ID, KEY, Row, batch_of, by_time, read_all, rows_of, write
 from tests.support.strategies import NS_EDGE_US
+from tidelake.dynamic.values import encode
 from tidelake.errors import (
     CorruptExtent,
     InvalidInputError,
@@ -22,7 +24,7 @@ from tidelake.errors import (
     StorageError,
     TidelakeError,
 )
-from tidelake.format import FORMATS, ExtentWriteResult, SegmentFormat, WriteOptions
+from tidelake.format import FORMATS, ExtentWriteResult, SegmentFormat, WriteOptions, segment_format
 from tidelake.model.predicate import Equals, Predicate, StringHas
 from tidelake.model.schema import Column, DataType, Schema
 from tidelake.objects import ObjectStore
@@ -485,3 +487,56 @@ def test_metadata_tells_where_everything_lies(memory_store: ObjectStore, format:
     pieces = [piece for block in metadata.blocks for piece in block.pieces.values()]
     assert all(0 < piece.offset < piece.offset + piece.length < result.byte_size for piece in pieces)
     assert all(piece.checksum for piece in pieces)
+
+
+def test_each_way_of_reading_lines_fetches_just_its_bytes(memory_store: ObjectStore) -> None:
+    memory_store.put(KEY, lines())
+    store = FaultyStore(memory_store)
+    reader: Any = segment_format("tlm3").open_extent(store, KEY)
+    pieces = reader.metadata().blocks[1].pieces
+    shared = {(each.column, each.part, each.block): each.piece.length for each in reader.shared_pieces()}
+    templates = shared["line", "templates", None] + shared["line", "words", None]
+    near, base = next((name, base) for name, base in reader._parts.differences.items())
+    dictionary = shared["host", "dictionary", None]
+    asked: tuple[tuple[Callable[[], Any], int], ...] = (
+        (lambda: reader.read_block(1, [near]), pieces[near].length + pieces[base].length),
+        (lambda: reader.read_block(1, [base]), pieces[base].length),
+        (lambda: reader.read_block(1, ["host"]), pieces["host"].length + dictionary),
+        (lambda: reader.read_block(1, ["host"]), pieces["host"].length),
+        (lambda: reader.read_block(1, ["line"]), pieces["line"].length + templates),
+        (lambda: reader.rows_with(1, "line", ["took"]), shared["line", "postings", 1]),
+        (lambda: reader.row_templates(1, "line"), reader._parts.templates["line"].heads[1][0]),
+        (lambda: reader.read_templates(1, "line"), reader._parts.templates["line"].heads[1][0]),
+        (lambda: reader.read_lines(1, "line", np.array([3])), pieces["line"].length),
+    )
+    for read, size in asked:
+        store.clear()
+        read()
+        assert store.bytes_read == size
+    assert reader._parts.templates["line"].heads[1][0] * 4 < pieces["line"].length
+
+
+def test_reading_a_path_fetches_the_shapes_and_its_leaves(memory_store: ObjectStore) -> None:
+    schema = Schema.of({"event": "dynamic"})
+    noise = random.Random(3)
+    events: list[Row] = [
+        {
+            "event": encode(
+                {"id": n * 7919 % 10007, "level": ("INFO", "WARN")[n * n % 3 % 2], "text": noise.randbytes(20).hex()}
+            )
+        }
+        for n in range(3000)
+    ]
+    write(memory_store, segment_format("tlm3"), schema, [batch_of(events, schema)])
+    store = FaultyStore(memory_store)
+    reader: Any = segment_format("tlm3").open_extent(store, KEY)
+    directory = reader.directory("event")
+    pages = directory.blocks[0]
+    for path in ("id", "level", "nowhere"):
+        leaves = directory.at(path).leaves
+        words = sum(place.length for leaf, place in directory.dictionaries.items() if leaf in leaves)
+        store.clear()
+        (found,) = reader.read_paths(0, [("event", path)])
+        assert len(found) == len(events)
+        assert store.bytes_read == sum(page.length for leaf, page in pages.items() if leaf in (-1, *leaves)) + words
+        assert store.bytes_read * 3 < reader.metadata().blocks[0].pieces["event"].length

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+import struct
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -203,6 +204,30 @@ def test_variables_that_are_numbers_are_read_as_such_either_way(monkeypatch: pyt
     read = [at for at, form in enumerate(found[1]) if form is not None]
     for at in read:
         assert plain[0][bounds[at] : bounds[at + 1]].tolist() == found[0][bounds[at] : bounds[at + 1]].tolist()
+
+
+@pytest.mark.parametrize("plainly", [False, True])
+def test_numbers_among_very_many_letters_come_back(plainly: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if plainly:
+        monkeypatch.setattr(template_loops, "has_loops", lambda: False)
+    for line in ("a" * 2**16 + "{}", "{}" + "b" * 2**16, "a" * (2**16 - 1) + "{}", "x {}"):
+        block = pa.array([line.format(n) for n in range(130)], pa.utf8())
+        (page,), dictionary = encoded([block], every_word=False)
+        assert templates.decode_column(memoryview(page), len(block), dictionary).equals(block)
+        assert laid(page, len(block), dictionary).kinds.tolist() == [1 if len(line) < 2**16 + 2 else 0]
+
+
+def test_numbers_of_any_width_are_found_though_we_write_none_such() -> None:
+    """Digits may be more than the width says, or zeros before those that fit into 63 bits."""
+    for width, numbers, asked in ((2, [7, 123, 99], ["07", "123", "99"]), (30, [5, 6, 7], ["0" * 29 + "6"])):
+        written = [f"a{str(number).zfill(width)}" for number in numbers]
+        head = struct.pack("<BHH", width, 1, 0) + b"a"
+        variable = template_search._Numbers.of(
+            memoryview(head + codecs.encode_ints(np.array(numbers, dtype=np.int64))), len(numbers)
+        )
+        for digits in (*asked, "7", "0123", "007", "9" * 30):
+            found = template_search._Word(f"a{digits}".encode()).in_numbers(variable)
+            assert found.tolist() == [at for at, text in enumerate(written) if text == f"a{digits}"], (width, digits)
 
 
 def test_an_extent_of_lines_is_smaller_by_templates_and_gives_them_without_the_texts() -> None:

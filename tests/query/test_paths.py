@@ -175,3 +175,33 @@ def test_compaction_moves_a_table_to_the_third_body(tmp_path: Path) -> None:
     assert answers(lake, "events | where event.level == 'WARN' | count", "kql", prune=False) == answers(
         lake, "events | where event.level == 'WARN' | count", "kql"
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("t | where n < 2 | project n, x = tolong(d.a), y = tolong(d.A)", [(0, 0, 10), (1, 1, 11)]),
+        ("t | summarize count() by x = tostring(d.a), y = tostring(d.A) | sort by x asc, y asc | take 2",
+         [("0", "10", 100), ("0", "12", 100)]),
+        ("t | where n < 2 | project n, x = d['a:b'], y = ['d:a'].b", [(0, "100", "1000"), (1, "101", "1001")]),
+        ("t | where n < 2 and d.a contains '1' | project x = tostring(d.A), y = tostring(['D:A'].b)", [("11", "x")]),
+    ],
+)  # fmt: skip
+def test_paths_whose_names_are_nearly_alike_are_told_apart(
+    tmp_path: Path, text: str, wanted: list[tuple[Any, ...]]
+) -> None:
+    columns = {"ts": "timestamp", "n": "long", "d": "dynamic", "d:a": "dynamic", "D:A": "dynamic"}
+    with tidelake.connect(tmp_path, upkeep=False) as lake:
+        lake.create_table("t", columns).append(
+            [
+                {
+                    "ts": n,
+                    "n": n,
+                    "d": {"a": n % 2, "A": n % 4 + 10, "a:b": n % 2 + 100},
+                    "d:a": {"b": n % 7 + 1000},
+                    "D:A": {"b": "x"},
+                }
+                for n in range(400)
+            ]
+        )
+        assert [tuple(row.values()) for row in lake.kql(text).to_arrow().to_pylist()] == wanted

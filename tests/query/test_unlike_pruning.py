@@ -75,6 +75,13 @@ def test_other_texts_and_endings_lose_no_row_and_prune(lake: Lake, every: int) -
     assert every > 1 or pruned >= {"!=", "!in", "endswith_cs", "!contains", "!has", "!startswith", "has_cs"}
 
 
+def test_patterns_whatever_the_case_lose_no_row_to_letters_that_engines_have_other_small_ones_of(lake: Lake) -> None:
+    for sought, form in product(SOUGHT, ("{}", "{}%", "%{}", "%{}%", "_{}%")):
+        text = f"select id from t where s ilike '{form.format(sought)}'"
+        found, wanted = (session.run(lake, text, engine="local", prune=prune).to_arrow() for prune in (True, False))
+        assert sorted(found["id"].to_pylist()) == sorted(wanted["id"].to_pylist()), text
+
+
 @pytest.mark.parametrize(
     ("condition", "extents"),
     [
@@ -86,6 +93,14 @@ def test_other_texts_and_endings_lose_no_row_and_prune(lake: Lake, every: int) -
         ("r != 0.5", 8),
         ("b != true", 7),
         ("s endswith 'y'", 3),  # letters of other alphabets may be any
+        ("s hasprefix 'ab'", 3),
+        ("s hassuffix 'y'", 3),
+        ("s has_any ('x y', 'zz')", 3),
+        ("s has_all ('x', 'y')", 3),
+        ("s has_all ('ab', 'zz')", 0),
+        ("s =~ 'X Y'", 3),
+        ("s in~ ('X Y', 'AB')", 5),
+        ("s =~ 'ki'", 11),  # engines take other letters for these
         ("d.x != 'a'", 11),
         ("isnull(n) or n != 2", 8),
     ],

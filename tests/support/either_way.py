@@ -7,6 +7,7 @@ judge what comes out.
 from __future__ import annotations
 
 import json
+import random
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -69,17 +70,20 @@ def _outcomes() -> Iterator[tuple[str, Any]]:
         yield made.name, _written(batches[-1].schema, [each.batch for each in batches])
     yield from _hard_lines()
     yield from _texts()
+    yield from _third_body()
     yield from _asked()
 
 
-def _written(schema: Any, batches: Iterable[pa.RecordBatch]) -> dict[str, str]:
+def _written(
+    schema: Any, batches: Iterable[pa.RecordBatch], format: str = "tlm", block_rows: int = 16
+) -> dict[str, str]:
     """Write an extent, and give a digest of its rows and one of its bytes, with all statistics."""
     from tidelake.format import WriteOptions, segment_format
     from tidelake.objects import open_store
 
     several = list(batches)
     store = open_store("memory://")
-    write(store, segment_format("tlm"), schema, several, options=WriteOptions(block_rows=16))
+    write(store, segment_format(format), schema, several, options=WriteOptions(block_rows=block_rows))
     rows = repr([each.to_pydict() for each in several]).encode()
     return {"rows": _digest(rows), "bytes": _digest(bytes(store.get(KEY)))}
 
@@ -116,6 +120,37 @@ def _hard_lines() -> Iterator[tuple[str, Any]]:
             coerce_ndjson(f'{{"ts": "{NOON}Z"}}\n{wrong}\n'.encode(), Schema.of({"ts": "timestamp"}), Rules(time="ts"))
         except InvalidInputError as error:
             yield wrong, str(error)
+
+
+def _third_body() -> Iterator[tuple[str, Any]]:
+    """Write lines, texts that repeat, numbers near others and values of every type as the third body."""
+    from tests.support.line_questions import lines
+    from tidelake.format import postings, segment_format
+    from tidelake.model.schema import Schema
+    from tidelake.objects import open_store
+
+    postings.MIN_ROWS, before = 64, postings.MIN_ROWS
+    for flavour in ("log", "words", "odd", "few"):
+        count = 700
+        texts = lines(random.Random(flavour), flavour, count)
+        columns = {
+            "ts": pa.array(range(count), pa.timestamp("us", tz="UTC")),
+            "line": pa.array(texts, pa.utf8()),
+            "host": pa.array([None if n % 9 == 4 else f"host-{n * n % 13}.example.org" for n in range(count)]),
+            "day": pa.array([n * n * 7919 % 2503 for n in range(count)], pa.int32()),
+            "due": pa.array([n * n * 7919 % 2503 + n * 31 % 30 for n in range(count)], pa.int32()),
+            "took": pa.array([n % 97 / 100 for n in range(count)]),
+            "ok": pa.array([None if n % 5 == 3 else n % 3 == 0 for n in range(count)]),
+        }
+        kinds = ("timestamp", "string", "string", "int", "int", "real", "bool")
+        schema = Schema.of(dict(zip(columns, kinds, strict=True)))
+        batch = pa.RecordBatch.from_arrays(list(columns.values()), schema=schema.arrow)
+        yield f"third body, {flavour}", _written(schema, [batch], "tlm3", 300)
+        store = open_store("memory://")
+        write(store, segment_format("tlm3"), schema, [batch])
+        parts = segment_format("tlm3").open_extent(store, KEY).parts()  # type: ignore[attr-defined]
+        yield f"parts, {flavour}", [(part.column, part.part, part.values, part.byte_size) for part in parts]
+    postings.MIN_ROWS = before
 
 
 def _texts() -> Iterator[tuple[str, Any]]:

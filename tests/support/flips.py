@@ -25,9 +25,10 @@ import xxhash
 
 import tidelake
 from tidelake.errors import CorruptError, TidelakeError
+from tidelake.format import postings
 from tidelake.objects import LOG_CURRENT
 
-_TEMPLATES = "select message_template(line) as t, count(*) as n from {name} group by 1 order by 1"
+_TEMPLATES = "select message_template({column}) as t, count(*) as n from {name} group by 1 order by 1"
 SHORTER = 40  # files of one kind are alike: some of them are flipped
 
 
@@ -35,16 +36,27 @@ def build(root: Path) -> None:
     """Make the lakes below a folder."""
     with tidelake.connect(root / "lake") as lake:
         _fill(lake, "obs.events", format="tlm2")
-        _fill(lake, "obs.lines", format="tlm3")
+        with _small_postings():
+            _fill(lake, "obs.lines", format="tlm3")
         _fill(lake, "obs.parts", format="parquet", bucket="1m", entity="host", coverage="track")
     with tidelake.connect(f"log:{root / 'log'}") as lake:
         _fill(lake, "prices", bucket="1m", entity="host", coverage="track", count=4)
 
 
+@contextmanager
+def _small_postings() -> Iterator[None]:
+    """Have extents of few rows tell which rows hold which words."""
+    kept, postings.MIN_ROWS, postings.SHARE = (postings.MIN_ROWS, postings.SHARE), 256, 3.0
+    try:
+        yield
+    finally:
+        postings.MIN_ROWS, postings.SHARE = kept
+
+
 def _fill(lake: tidelake.Lake, name: str, *, count: int = 3, **how: Any) -> None:
     schema = {"ts": "timestamp", "host": "string", "n": "long", "load": "real", "attributes": "dynamic"}
     if how.get("format") == "tlm3":
-        schema |= {"line": "string", "day": "int", "due": "int"}
+        schema |= {"line": "string", "said": "string", "day": "int", "due": "int"}
     table = lake.create_table(name, schema, time="ts", flush_age="off", **how)
 
     def rows(at: int, many: int) -> list[dict[str, Any]]:
@@ -61,14 +73,16 @@ def _fill(lake: tidelake.Lake, name: str, *, count: int = 3, **how: Any) -> None
 
 
 def _more(n: int) -> dict[str, Any]:
-    """Return a line of a log, and days that lie near each other.
+    """Return lines of a log, and days that lie near each other.
 
-    Extents of the third body keep the line by its template, and know its words; they keep a day by the other.
+    Extents of the third body keep lines by templates, of one every word is a variable, and know their words; they keep
+    a day by the other.
     """
     words = ("disk", "full", "on", "host", "retry", "later", "queue", "slow")
     line = f"{words[n % 8]} {words[n * 7 // 5 % 8]} took {n * 7919 % 1009} ms{' Overheated' if n % 300 == 7 else ''}"
     day = n * n * 7919 % 2503
-    return {"line": line, "day": day, "due": day + n * 31 % 30}
+    said = f"job {n * 7919 % 100_003} of node{n % 9} took {n % 17:03d} ms" if n % 300 else f"disk {n} overheated"
+    return {"line": line, "said": said, "day": day, "due": day + n * 31 % 30}
 
 
 def _rows(at: int, count: int) -> list[dict[str, Any]]:
@@ -93,7 +107,9 @@ def ask(lake: Path) -> list[Any]:
         for name in held.tables():
             answers += [question(held.table(name)) for question in _QUESTIONS]
             if "line" in held.table(name).schema.names:
-                answers.append(held.sql(_TEMPLATES.format(name=name)).to_arrow().to_pylist())
+                asked = [_TEMPLATES.format(name=name, column=column) for column in ("line", "said")]
+                answers += [held.sql(each).to_arrow().to_pylist() for each in asked]
+                answers.append(held.kql(f"{name} | where said has 'overheated' | count").to_arrow().to_pylist())
     return answers
 
 
@@ -133,7 +149,16 @@ _QUESTIONS: tuple[Callable[[tidelake.Table], Any], ...] = (
     _counted(where="load < 0.01"),
     _counted(where="host = 'a' and n < 3"),
     _counted(where="extra = 'texttexttext'"),
-    lambda table: _counted(where="line has 'overheated'")(table) if "line" in table.schema.names else None,
+    *(
+        lambda table, where=where: _counted(where=where)(table) if "line" in table.schema.names else None
+        for where in (
+            "line has 'overheated'",
+            "line contains 'erheate'",
+            "line has '17' and n < 4000",
+            "said has 'node7'",
+            "due < 9",
+        )
+    ),
     _history,
     _covered,
 )

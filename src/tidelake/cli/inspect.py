@@ -60,6 +60,16 @@ class PieceReport:
 
 
 @dataclass(frozen=True, slots=True)
+class SharedReport:
+    """Bytes of a column beside its pieces in blocks, such as a dictionary, and whether they match their checksum."""
+
+    column: str
+    part: str
+    block: int | None  # of what is of one block
+    state: State
+
+
+@dataclass(frozen=True, slots=True)
 class BlockReport:
     """One block: its rows, its time range in nanoseconds, and its pieces by column."""
 
@@ -103,27 +113,38 @@ class ExtentReport:
     columns: tuple[ColumnReport, ...]
     blocks: tuple[BlockReport, ...]
     parts: tuple[PartInfo, ...] = ()  # of columns that consist of parts
+    shared: tuple[SharedReport, ...] = ()  # what columns have beside the pieces of blocks
+
+    @property
+    def states(self) -> list[State]:
+        """The state of every piece, those beside blocks included."""
+        pieces = [piece.state for block in self.blocks for piece in block.pieces.values()]
+        return pieces + [each.state for each in self.shared]
 
     @property
     def state(self) -> State:
         """One wrong piece makes a mismatch; ok means that every piece was verified."""
-        states = {piece.state for block in self.blocks for piece in block.pieces.values()}
+        states = set(self.states)
         return "mismatch" if "mismatch" in states else "ok" if states == {"ok"} else "none"
 
     @property
-    def mismatches(self) -> tuple[tuple[int, str], ...]:
-        """The block and column of every piece whose bytes are not the ones written."""
-        return tuple(
-            (number, name)
+    def mismatches(self) -> tuple[tuple[int | None, str, str | None], ...]:
+        """The block and column of every piece whose bytes are not the ones written, and what it is beside blocks."""
+        in_blocks = (
+            (number, name, None)
             for number, block in enumerate(self.blocks)
             for name, piece in block.pieces.items()
             if piece.state == "mismatch"
+        )
+        return (
+            *in_blocks,
+            *((each.block, each.column, each.part) for each in self.shared if each.state == "mismatch"),
         )
 
     @property
     def verified(self) -> int:
         """How many pieces matched."""
-        return sum(piece.state == "ok" for block in self.blocks for piece in block.pieces.values())
+        return self.states.count("ok")
 
     def to_json(self) -> dict[str, Any]:
         """Return the documented shape."""
@@ -139,9 +160,12 @@ class ExtentReport:
             "schema": self.schema.to_json(),
             "checksums": {
                 "state": self.state,
-                "pieces": len(self.blocks) * len(self.columns),
+                "pieces": len(self.states),
                 "verified": self.verified,
-                "mismatches": [{"block": block, "column": column} for block, column in self.mismatches],
+                "mismatches": [
+                    {"block": block, "column": column} | ({} if part is None else {"part": part})
+                    for block, column, part in self.mismatches
+                ],
             },
             "columns": [
                 {"name": each.column.name, "bytes": each.byte_size, "share": round(each.share, 6)}
@@ -177,6 +201,7 @@ def inspect_extent(store: ObjectStore, key: str) -> ExtentReport:
         columns=tuple(_column_reports(metadata)),
         blocks=blocks,
         parts=_parts(reader),
+        shared=_shared(store, key, reader, metadata.byte_size),
     )
 
 
@@ -186,6 +211,13 @@ def _parts(reader: ExtentReader) -> tuple[PartInfo, ...]:
         return tuple(reader.parts()) if isinstance(reader, TellsParts) else ()
     except CorruptExtent:
         return ()
+
+
+def _shared(store: ObjectStore, key: str, reader: ExtentReader, byte_size: int) -> tuple[SharedReport, ...]:
+    """Verify what columns have beside the pieces of blocks."""
+    pieces = {str(at): each for at, each in enumerate(reader.shared_pieces())} if isinstance(reader, TellsParts) else {}
+    states = _verify(store, key, {at: each.piece for at, each in pieces.items()}, byte_size)
+    return tuple(SharedReport(each.column, each.part, each.block, states[at]) for at, each in pieces.items())
 
 
 def anatomy(report: ExtentReport) -> RenderableType:
@@ -327,16 +359,21 @@ def _time_line(report: ExtentReport) -> str:
 
 
 def _checksum_line(report: ExtentReport) -> str:
-    pieces = len(report.blocks) * len(report.columns)
+    pieces = len(report.states)
     match report.state:
         case "ok":
             return f"ok: all {_many(pieces, 'piece')} match"
         case "none":
             return "none: the extent carries no checksums"
         case "mismatch":
-            places = [f"block {block} column {_clean(column)}" for block, column in report.mismatches]
+            places = [_place_text(*each) for each in report.mismatches]
             more = f" and {len(places) - 3} more" if len(places) > 3 else ""
             return f"MISMATCH in {len(places)} of {_many(pieces, 'piece')}: {', '.join(places[:3])}{more}"
+
+
+def _place_text(block: int | None, column: str, part: str | None) -> str:
+    where = [] if block is None else [f"block {block}"]
+    return " ".join([*where, f"column {_clean(column)}", *([] if part is None else [part])])
 
 
 def _part_table(report: ExtentReport) -> Table:

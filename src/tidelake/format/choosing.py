@@ -64,8 +64,8 @@ def smallest(
     made = [(page, each) for each in candidates if (page := each(values)) is not None]
     if not made:  # those that a sample spoke for have no form for the whole
         return plain(values) or b""
-    least = min(len(page) for page, _ in made)
-    page, codec = next(found for found in made if len(found[0]) <= least * AS_SMALL)
+    minimum = min(len(page) for page, _ in made)
+    page, codec = next(found for found in made if len(found[0]) <= minimum * AS_SMALL)
     if choice is not None and is_learned and choice.is_open:
         choice.codec, choice.rate = codec, len(page) / len(values)
     return page
@@ -91,9 +91,9 @@ def _as_before(values: Array, candidates: Sequence[Encode], choice: Choice) -> b
         return None
     if apart <= THE_SAME:
         return page
-    glance, least = _middle(values, GLANCE), rate * min(GLANCE, len(values)) / AS_SMALL
+    glance, minimum = _middle(values, GLANCE), rate * min(GLANCE, len(values)) / AS_SMALL
     others = (each(glance) for each in candidates if each not in (codec, plain))
-    return page if all(other is None or len(other) > least for other in others) else None
+    return page if all(other is None or len(other) > minimum for other in others) else None
 
 
 def _middle(values: Array, count: int) -> Array:

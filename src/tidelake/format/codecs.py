@@ -200,8 +200,8 @@ def decode_texts(page: memoryview, count: int, kind: pa.DataType, dictionary: pa
             raise ValueError("lengths that end past the page")
         lengths = decode_ints(page[9 : 9 + sizes_size], count)
         rest = page[9 + sizes_size :]
-        if len(lengths) and int(lengths.min()) < 0:
-            raise ValueError("a text ends before it begins")
+        if len(lengths) and not 0 <= int(lengths.min()) <= int(lengths.max()) <= size:  # a sum may go round
+            raise ValueError("a text that ends before it begins, or past all")
         if int(lengths.sum()) != size or (codec == TEXT_PLAIN and len(rest) != size):
             raise ValueError(f"texts of {int(lengths.sum())} bytes in {size}")
         letters = rest if codec == TEXT_PLAIN else decompressed(rest, size)
@@ -381,7 +381,7 @@ def _is_constant(values: _Array) -> bool:
 
 
 def _narrowed(values: npt.NDArray[np.int64]) -> tuple[int, int, _Array]:
-    """Return numbers as differences from the least, in as few bytes as hold them: the width, the least, and those."""
+    """Return the width, the minimum, and the numbers as differences from it, in as few bytes as hold them."""
     low, high = int(values.min()), int(values.max())
     span = high - low
     width, kind = next((width, kind) for width, kind in _DTYPES.items() if span < 1 << (8 * width))

@@ -25,8 +25,8 @@ SAMPLE = 2_048  # values that show whether they repeat
 SPREAD = 16_384  # values of all blocks that show how many different ones there are
 MEASURED = 16_384  # values, from the middle of the largest block, that are measured both ways
 LONG = 48  # bytes of a text on average, offsets included, above which Arrow numbers texts sooner than a loop of ours
-MEASURED_BYTES = 1 << 20  # of their letters, which tell whether there is a doubt at all
-SURELY = 0.7  # of what a low level of zstd makes of letters: texts at the high one take no less
+MEASURED_BYTES = 1 << 20  # of their characters, which tell whether there is a doubt at all
+SURELY = 0.7  # of what a low level of zstd makes of characters: texts at the high one take no less
 GAIN = 0.98  # a dictionary that saves less is not worth a request of its own
 
 

@@ -49,7 +49,7 @@ FORMS = (
     *(Form(0, most, False) for most in (1024, 256, 64, 16)),
 )  # fmt: skip
 NOT_LISTED, LISTED, FILTERED = range(3)  # what is told of tokens that hold a digit
-LEAST_BITS = 5  # of a filter for each token: with fewer, one in eight that are not there would be found
+MIN_BITS = 5  # of a filter for each token: with fewer, one in eight that are not there would be found
 MANY = max(form.most << form.shift for form in FORMS)  # rows that nobody lists
 TOKEN_SHARE = 8  # of the tokens of a block, one in so many tells how much a form takes
 CLEARLY = 1.25  # more than there is room for, by those: then the form is not tried on all
@@ -107,7 +107,7 @@ def _filter_bytes(listed: _Listed, room: float) -> int:
     """Return how large a filter of the tokens with digits is to be; 0 if there is not enough room for one."""
     count = len(listed.digit_hashes())
     size = min(size_for(count), 1 << max(int(room).bit_length() - 1, 0)) if count else 0
-    return size if size * 8 >= count * LEAST_BITS else 0
+    return size if size * 8 >= count * MIN_BITS else 0
 
 
 def listed_rows(form: Form | None) -> int:

@@ -121,12 +121,27 @@ class PartInfo:
     byte_size: int
 
 
+class SharedPiece(NamedTuple):
+    """Bytes of a column beside its pieces in blocks: a dictionary, templates, postings, a directory.
+
+    ``block`` is of what is of one block.
+    """
+
+    column: str
+    part: str
+    block: int | None
+    piece: PieceInfo
+
+
 @runtime_checkable
 class TellsParts(Protocol):
     """A reader of extents whose columns consist of parts."""
 
     def parts(self) -> Sequence[PartInfo]:
         """Return the parts of all columns; their bytes are read."""
+
+    def shared_pieces(self) -> Sequence[SharedPiece]:
+        """Return all bytes that have a checksum beside the pieces of blocks; directories are read."""
 
 
 @dataclass(frozen=True, slots=True)

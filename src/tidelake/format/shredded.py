@@ -90,11 +90,12 @@ class Directory:
 
     def at(self, path: str) -> AtPath:
         """Return what there can be at a path."""
-        if path not in self._at:
+        found = self._at.get(path)  # other threads may let go of it
+        if found is None:
             if len(self._at) >= PATHS_KEPT:
                 self._at.clear()
-            self._at[path] = self.leaves.at(path)
-        return self._at[path]
+            found = self._at[path] = self.leaves.at(path)
+        return found
 
     def keeps_lines(self, path: str) -> bool:
         """Whether texts at a path are stored by templates, and nothing else can have the path."""

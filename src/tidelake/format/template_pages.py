@@ -46,7 +46,7 @@ class Dictionary:
         self.words = _with_slack(word_letters)
         self._templates = templates
         self._shown: pa.Array | None = None
-        self._filled: dict[str, pa.Array] = {}
+        self._filled: tuple[str, pa.Array] | None = None
 
     def shown(self) -> pa.Array | None:
         """Return the templates as ``message_template`` has them; None if they are not the same."""
@@ -61,13 +61,14 @@ class Dictionary:
 
     def filled(self, letter: str) -> pa.Array:
         """Return the templates with an ASCII letter or digit for each variable."""
-        if letter not in self._filled:
+        kept = self._filled  # of the last letter; other threads may ask for others meanwhile
+        if kept is None or kept[0] != letter:
             lengths, letters = codecs.lengths_and_letters(self._templates)
             offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
             data = bytes(letters).replace(bytes([HOLE]), letter.encode())
             buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
-            self._filled = {letter: pa.Array.from_buffers(pa.utf8(), len(lengths), buffers, 0)}
-        return self._filled[letter]
+            kept = self._filled = letter, pa.Array.from_buffers(pa.utf8(), len(lengths), buffers, 0)
+        return kept[1]
 
     def _as_shown(self) -> pa.Array:
         places = np.concatenate([[0], np.cumsum(np.diff(self.first_slot) * (len(PLACEHOLDER) - 1))])

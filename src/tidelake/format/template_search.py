@@ -3,7 +3,7 @@
 A run of ASCII letters and digits lies within one word. A word of a text stands in its template, or is a variable: of
 those, numbers are compared as numbers, if they can be the word at all, and what stands around numbers, the words of the
 dictionary and the pages of texts are looked through. Rows that are found hold the run, whatever the case of its
-letters. It does not fetch bytes, nor decide when to ask.
+characters. It does not fetch bytes, nor decide when to ask.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Sought(Protocol):
 
 
 class _Numbers(NamedTuple):
-    """A variable whose values are numbers: how many digits they have or 0, what is around them, and their page."""
+    """A variable whose values are numbers: the minimum of their digits, what is around them, and their page."""
 
     width: int
     prefix: bytes
@@ -59,7 +59,7 @@ class _Numbers(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """A run of letters that may be anywhere in a word."""
+    """A run of characters that may be anywhere in a word."""
 
     run: bytes
 
@@ -87,7 +87,7 @@ class _Word(NamedTuple):
 
     def in_texts(self, letters: _Letters, ends: _Ints) -> _Ints | None:
         alike = np.flatnonzero(np.diff(ends) == len(self.word))
-        for at, letter in enumerate(self.word):  # of most, the first few letters leave nothing
+        for at, letter in enumerate(self.word):  # of most, the first few characters leave nothing
             own = letters[ends[alike] + at]
             is_same = own == letter
             if chr(letter).isalpha():
@@ -100,9 +100,10 @@ class _Word(NamedTuple):
     def in_numbers(self, variable: _Numbers) -> _Ints:
         width, prefix, suffix, page, size = variable
         digits = self.word[len(prefix) : len(self.word) - len(suffix)]
-        if self.word != prefix + digits + suffix or not digits.isdigit() or len(digits) > MAX_DIGITS:
+        if self.word != prefix + digits + suffix or not digits.isdigit() or len(digits.lstrip(b"0")) > MAX_DIGITS:
             return _NONE
-        if len(digits) != width if width else digits[:1] == b"0" and digits != b"0":
+        minimum = max(width, 1)  # of digits: a number that has more begins with no zero
+        if len(digits) < minimum or (len(digits) > minimum and digits[:1] == b"0"):
             return _NONE
         number = int(digits)
         low, high = codecs.bounds_of_ints(page)

@@ -54,6 +54,8 @@ SURELY = 0.7  # of what texts take at a low level: the high one does not reach t
 WORD_SAMPLE = 8_192  # values of a variable that show whether its words repeat
 WORDS_KNOWN = 1_024  # values of a variable in a sample that show it for good
 
+MAX_AFFIX = 2**16 - 1  # bytes of what stands around a number, which pages tell in sixteen bits
+
 _Ints = npt.NDArray[np.int64]
 _NO_INTS: _Ints = np.zeros(0, dtype=np.int64)
 _NO_BYTES: npt.NDArray[np.uint8] = np.zeros(0, dtype=np.uint8)
@@ -272,7 +274,7 @@ class _Encoding:
             spans = _Spans(letters, starts[own], lengths[own])
             if (earlier := spans.same_as(seen)) is not None:
                 yield _Variable(SAME, struct.pack("<H", earlier), template, slot, spans)
-            elif form is not None:
+            elif form is not None and max(form.prefix, form.suffix) <= MAX_AFFIX:
                 yield _number((template, slot), spans, form, numbers[own])
             else:
                 yield self._texts((template, slot), spans)

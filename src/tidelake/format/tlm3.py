@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from threading import Lock
@@ -47,6 +47,7 @@ from tidelake.format.segment import (
     ExtentMetadata,
     PartInfo,
     PieceInfo,
+    SharedPiece,
     SharedPlaces,
     block_of,
     checksum_of,
@@ -312,6 +313,27 @@ class Tlm3Reader:
             if (place := self._parts.dictionaries.get(name)) is not None:
                 words = codecs.codec_name(memoryview(self._verified(place[0], name)))
                 found.append(PartInfo(name, "dictionary", None, (words,), place[1], place[0].length))
+        return found
+
+    def shared_pieces(self) -> list[SharedPiece]:
+        """Return all bytes that have a checksum beside the pieces of blocks; a damaged directory alone."""
+        parts = self._parts
+        found = [SharedPiece(name, "dictionary", None, piece) for name, (piece, _) in parts.dictionaries.items()]
+        for name, held in parts.templates.items():
+            found += [SharedPiece(name, "templates", None, held.templates[0])]
+            found += [SharedPiece(name, "words", None, held.words[0])]
+        for name, places in parts.postings.items():
+            found += [SharedPiece(name, "postings", block, piece) for block, piece in enumerate(places)]
+        for name, piece in parts.shredded.items():
+            found.append(SharedPiece(name, "directory", None, piece))
+            with suppress(CorruptExtent):
+                known = self._directory(name)
+                found += [SharedPiece(name, "dictionary", None, _piece(place)) for place in known.dictionaries.values()]
+                for lines in known.lines.values():
+                    found.append(SharedPiece(name, "templates", None, _piece(lines.templates)))
+                    found.append(SharedPiece(name, "words", None, _piece(lines.words)))
+                    listed = enumerate(lines.postings)
+                    found += [SharedPiece(name, "postings", block, _piece(place)) for block, place in listed if place]
         return found
 
     def shared_places(self, column: str) -> SharedPlaces:

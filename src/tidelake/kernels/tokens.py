@@ -10,9 +10,9 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
-SHORTEST = 2  # single letters are everywhere: keeping them prunes nothing
+SHORTEST = 2  # single characters are everywhere: keeping them prunes nothing
 TOKEN_SET_CAP = 10_000  # exact tokens kept per extent and column
-TOKEN_LENGTH_CAP = 256  # letters: one long word must not bloat every manifest
+TOKEN_LENGTH_CAP = 256  # characters: one long word must not bloat every manifest
 
 DIGITS = frozenset("0123456789")
 
@@ -44,7 +44,7 @@ class Run:
 
 
 def runs_of(needle: str, *, anchored: bool = False, whole: bool = False) -> list[Run]:
-    """Return the runs of a needle that a matching text must hold, each of two or more letters.
+    """Return the runs of a needle that a matching text must hold, each of two or more characters.
 
     A run that touches the needle's edge may be part of a longer word in the text, so that end is not delimited; unless
     the needle is anchored to the text's start, or must match whole words.

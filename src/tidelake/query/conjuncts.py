@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from decimal import Decimal
@@ -44,12 +44,10 @@ from tidelake.model.schema import DataType
 from tidelake.pruning.outcomes import LONG_SET, TRUE, outcomes
 from tidelake.pruning.statistics import ColumnStats, Stats
 from tidelake.query.constants import Constant, constant_of, time_of
+from tidelake.query.converted_values import MAX_EXACT, given_as, numbers_given
 from tidelake.query.fields import compares, field_of
 from tidelake.query.long_lists import values_of
 from tidelake.scan.evaluate import evaluate
-
-# A number that a double cannot hold exactly could compare otherwise on an engine that rounds it.
-MAX_EXACT = 2**53
 
 _FLIPPED: dict[type[exp.Expr], type[exp.Expr]] = {
     exp.EQ: exp.EQ,
@@ -63,9 +61,16 @@ _FLIPPED: dict[type[exp.Expr], type[exp.Expr]] = {
 }
 # What changes the meaning of a condition in ways that are not looked at here.
 _TWISTS = ("symmetric", "flag", "full_match", "unnest", "field")
+_SEVERAL_TERMS = ("tide_has_any", "tide_has_all")
+MAX_TERMS = 16  # of one test: for each of them a scan looks through the texts
+# Functions that a text passes only if it holds the part that is sought.
+_PARTS = frozenset(f"tide_{name}{case}" for name in ("endswith", "hasprefix", "hassuffix") for case in ("", "_cs")) | {
+    "tide_has_cs"
+}
+# Letters of which engines have other small ones than scans: the Kelvin sign is a k to them, the dotted capital I an i,
+# and to some a sigma at the end of a word is not the one elsewhere.
+_UNLIKE = re.compile("[iIkK\u0130\u212a\u03a3\u03c3\u03c2]")
 _CONVERSION = re.compile(r"tide_to_(string|long|int|real|bool|datetime|timespan)_from_dynamic")
-# Text that no other value is converted to: it begins with a letter and is no word for another value.
-_ONLY_TEXT = re.compile(r"(?!(?i:true|false|null|nan|inf|infinity)$)[A-Za-z_][^\n]*")
 _PLAIN_TIMES = {
     "date": re.compile(r"\d{4}-\d\d-\d\d", re.ASCII),
     "timestamp_ntz": re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d:\d\d(\.\d{1,6})?)?", re.ASCII),
@@ -369,8 +374,8 @@ def _asked_of_converted(subject: _Subject, leaf: Leaf) -> Pushed | None:
     exists = Pushed(DynamicPathExists(column, path), exact=False)
     if subject.converted == "string":
         texts = (leaf.value,) if isinstance(leaf, Equals) else leaf.values if isinstance(leaf, InSet) else ()
-        given = [value for text in texts for value in _given_as(str(text))]
-        if texts and all(_given_as(str(text)) for text in texts):
+        given = [value for text in texts for value in given_as(str(text))]
+        if texts and all(given_as(str(text)) for text in texts):
             if len(given) == 1:
                 return Pushed(DynamicPathEquals(column, path, given[0]), exact=False)
             return Pushed(DynamicPathTest(column, path, InSet(column, tuple(given))), exact=False)
@@ -380,54 +385,13 @@ def _asked_of_converted(subject: _Subject, leaf: Leaf) -> Pushed | None:
             return Pushed(DynamicPathMayHold(column, path, leaf), exact=False)
         return exists
     if subject.converted in ("real", "long", "int") and isinstance(leaf, Equals | InSet | Range):
-        numbers = _numbers(leaf, whole=subject.converted != "real")
+        numbers = numbers_given(leaf, whole=subject.converted != "real")
         if numbers is not None:
             tests: list[Range | InSet] = [numbers, Range(column, high=":", include_high=False)]
             if isinstance(leaf, Range) and leaf.high is None:  # infinity in letters is above all
                 tests += [Range(column, "I", "J", include_high=False), Range(column, "i", "j", include_high=False)]
             return Pushed(Or(tuple(DynamicPathTest(column, path, test) for test in tests)), exact=False)
     return exists
-
-
-def _given_as(text: str) -> tuple[Value, ...]:
-    """Return the values whose text is this one; none where that is not known."""
-    if _ONLY_TEXT.fullmatch(text):
-        return (text,)
-    if text in ("true", "false"):
-        return (text, text == "true")
-    if re.fullmatch(r"-?(0|[1-9][0-9]{0,14})(\.[0-9]{1,15})?", text):
-        number = float(text)
-        return (text, int(number) if number.is_integer() else number)
-    plain = text[:1] not in ("", "[", "{", '"') and re.fullmatch(r"[ -~]+", text) and not re.match(r"[-+.0-9\s]", text)
-    return (text,) if plain and not re.fullmatch(r"(?i:true|false|null|nan|inf|infinity)", text) else ()
-
-
-def _numbers(leaf: Equals | InSet | Range, *, whole: bool) -> Range | InSet | None:
-    """Return the test that numbers pass where what they are converted to passes another; None if some may be rounded.
-
-    Conversion to a whole number cuts off: what becomes five lies between four and six.
-    """
-    values: tuple[Value | None, ...]
-    match leaf:
-        case Equals(_, value):
-            values = (value,)
-        case InSet(_, values):
-            pass
-        case Range(_, low, high):
-            values = (low, high)
-    known = [value for value in values if value is not None]
-    if any(isinstance(value, bool) or not isinstance(value, int | float) for value in known):
-        return None
-    bounds = [value for value in known if isinstance(value, int | float)]
-    if not bounds or not all(abs(value) < MAX_EXACT for value in bounds):
-        return None
-    if not isinstance(leaf, Range):
-        plain = InSet(leaf.column, tuple(bounds))
-        return Range(leaf.column, min(bounds) - 1, max(bounds) + 1) if whole else plain
-    if not whole:
-        return leaf
-    low, high = (value if isinstance(value, int | float) else None for value in (leaf.low, leaf.high))
-    return Range(leaf.column, None if low is None else low - 1, None if high is None else high + 1)
 
 
 def _value(node: exp.Expr, subject: _Subject) -> Value | None:
@@ -474,11 +438,13 @@ def _plain_number(value: Constant) -> Value | None:
 
 
 def _in(node: exp.In, types: Mapping[str, DataType]) -> Pushed | None:
+    listed = values_of(node)
+    constants = listed if listed is not None else [constant_of(each) for each in node.expressions]
+    if isinstance(node.this, exp.Lower):
+        return _in_small_letters(node.this, constants, types)
     subject = _subject(node.this, types)
     if subject is None:
         return None
-    listed = values_of(node)
-    constants = listed if listed is not None else [constant_of(each) for each in node.expressions]
     values = [_fitting(each, subject) for each in constants]
     known = tuple(value for value in values if value is not None)
     return _asked(subject, InSet(subject.column, known)) if len(known) == len(values) else None
@@ -486,6 +452,8 @@ def _in(node: exp.In, types: Mapping[str, DataType]) -> Pushed | None:
 
 def _compared(node: exp.Expr, types: Mapping[str, DataType]) -> Pushed | None:
     kind, left, right = type(node), node.this, node.expression
+    if kind is exp.EQ and isinstance(left, exp.Lower):
+        return _in_small_letters(left, [constant_of(right)], types)
     subject = _subject(left, types)
     if subject is None:
         kind, right = _FLIPPED[kind], left
@@ -503,6 +471,21 @@ def _compared(node: exp.Expr, types: Mapping[str, DataType]) -> Pushed | None:
     if kind in (exp.GT, exp.GTE):
         return _asked(subject, Range(name, low=value, include_low=kind is exp.GTE))
     return _asked(subject, Range(name, high=value, include_high=kind is exp.LTE))
+
+
+def _in_small_letters(
+    lowered: exp.Lower, values: Sequence[Constant | None], types: Mapping[str, DataType]
+) -> Pushed | None:
+    """Ask for a part of each text that a text is compared with in small letters, as engines have them."""
+    subject = _subject(lowered.this, types)
+    if subject is None or subject.kind != "string" or not 0 < len(values) <= MAX_TERMS:
+        return None
+    parts = [max(_UNLIKE.split(value), key=len) if isinstance(value, str) else "" for value in values]
+    found = [_asked(subject, StringContains(subject.column, part)) if part else None for part in parts]
+    asked = tuple(each.predicate for each in found if each is not None)
+    if len(asked) < len(values):
+        return None
+    return Pushed(asked[0] if len(asked) == 1 else Or(asked), exact=False)
 
 
 def _like(node: exp.Like, types: Mapping[str, DataType]) -> Pushed | None:
@@ -532,7 +515,7 @@ def _ilike(node: exp.ILike, types: Mapping[str, DataType]) -> Pushed | None:
     subject, pattern = _text_subject(node.this, types), constant_of(node.expression)
     if subject is None or not isinstance(pattern, str) or "\\" in pattern:
         return None
-    parts = _WILDCARD.split(pattern)
+    parts = [part for between in _WILDCARD.split(pattern) for part in _UNLIKE.split(between)]
     longest = max(parts, key=len)
     if not longest:
         return None
@@ -556,6 +539,8 @@ def _text_subject(node: exp.Expr, types: Mapping[str, DataType]) -> _Subject | N
 def _text(node: exp.Expr, types: Mapping[str, DataType]) -> Pushed | None:
     """Turn the functions that search text."""
     if isinstance(node, exp.Anonymous):
+        if str(node.this).lower() in _SEVERAL_TERMS:
+            return _terms(node, types)
         if len(node.expressions) != 2:
             return _exists(node, types)
         name, (first, second) = str(node.this).lower(), node.expressions
@@ -576,16 +561,30 @@ def _text(node: exp.Expr, types: Mapping[str, DataType]) -> Pushed | None:
             return _asked(subject, StartsWith(column, sought))
         case "tide_startswith_cs" | "StartsWith":
             return _asked(subject, StartsWith(column, sought, case_sensitive=True))
-        case "tide_endswith" | "tide_endswith_cs" | "tide_has_cs" | "tide_hasprefix_cs" | "tide_hassuffix_cs":
+        case _ if name in _PARTS:
             if not sought:
                 return None
-            found = _asked(subject, StringContains(column, sought, case_sensitive=name != "tide_endswith"))
+            found = _asked(subject, StringContains(column, sought, case_sensitive=name.endswith("_cs")))
             return None if found is None else Pushed(found.predicate, exact=False)
         case "tide_matches" | "RegexpLike":
             found = _asked(subject, StringMatches(column, sought))
             return None if found is None else Pushed(found.predicate, exact=name == "tide_matches")
         case _:
             return None
+
+
+def _terms(node: exp.Anonymous, types: Mapping[str, DataType]) -> Pushed | None:
+    """Turn the functions that look for any, or all, of some terms."""
+    subject, sought = _text_subject(node.expressions[0], types), [constant_of(each) for each in node.expressions[1:]]
+    terms = [each for each in sought if isinstance(each, str)]
+    if subject is None or len(terms) < len(sought) or not 0 < len(terms) <= MAX_TERMS:
+        return None
+    parts = [found for term in terms if (found := _asked(subject, StringHas(subject.column, term))) is not None]
+    if len(parts) < len(terms):
+        return None
+    if str(node.this).lower() == "tide_has_all" or len(parts) == 1:
+        return both(parts)
+    return Pushed(Or(tuple(part.predicate for part in parts)), all(part.exact for part in parts))
 
 
 def _exists(node: exp.Anonymous, types: Mapping[str, DataType]) -> Pushed | None:

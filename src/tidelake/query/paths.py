@@ -9,6 +9,7 @@ text column is its template, that becomes a column of the scan, too. It does not
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
@@ -46,6 +47,9 @@ _TESTS = (Equals, InSet, StringHas, StringContains, StartsWith, StringMatches)
 _TEST_NODES = (exp.EQ, exp.In, exp.Like, exp.ILike, exp.RegexpLike, exp.StartsWith, exp.Contains, exp.Anonymous)
 _PREFIX = "tide:"
 _STAND_IN = "x"
+# Columns and paths that a name tells apart as they are. Engines take letters of either case for the same, and a colon
+# may stand in a column or in a path.
+_PLAIN = re.compile(r"[a-z0-9_. -]*")
 
 _Use: TypeAlias = tuple[str, str]  # the name of a reference, and a dynamic column of it
 
@@ -137,8 +141,10 @@ def _put_columns(call: exp.Expr, ask: Ask, name: str) -> Sequence[PathValue]:
     around = call.parent
     asks = str(around.this).lower() if isinstance(around, exp.Anonymous) and len(around.expressions) == 1 else ""
 
+    begin = _name_of(name, path)
+
     def value(form: PathForm) -> PathValue:
-        return PathValue(ask.reference.spelled[name], path, form, f"{_PREFIX}{name}:{path}:{form}")
+        return PathValue(ask.reference.spelled[name], path, form, f"{begin}{form}")
 
     def column(each: PathValue) -> exp.Column:
         return exp.column(exp.to_identifier(each.name, quoted=True), table=exp.to_identifier(alias, quoted=True))
@@ -152,7 +158,7 @@ def _put_columns(call: exp.Expr, ask: Ask, name: str) -> Sequence[PathValue]:
     if asked is not None:
         node, test = asked
         digest = hashlib.blake2b(repr(test).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
-        passes = value("test")._replace(name=f"{_PREFIX}{name}:{path}:{digest}", test=test)
+        passes = value("test")._replace(name=f"{begin}{digest}", test=test)
         if asks == "tide_text":
             node.replace(column(passes))
             return [passes]
@@ -172,6 +178,14 @@ def _put_columns(call: exp.Expr, ask: Ask, name: str) -> Sequence[PathValue]:
     found = value("json")
     call.replace(column(found))
     return [found]
+
+
+def _name_of(column: str, path: str) -> str:
+    """Return how the names of columns for a path begin: unlike those of any other path, whatever the case."""
+    plain = f"{_PREFIX}{column}:{path}:"
+    if _PLAIN.fullmatch(column) and _PLAIN.fullmatch(path):
+        return plain
+    return f"{plain}{hashlib.blake2b(repr((column, path)).encode(), digest_size=8).hexdigest()}:"
 
 
 def _test_of(text: exp.Expr) -> tuple[exp.Expr, Leaf] | None:

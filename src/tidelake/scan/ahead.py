@@ -19,7 +19,7 @@ MEMORY_BUDGET = 256 << 20  # bytes of blocks in memory ahead of the consumer, as
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A unit of reading: one block of an extent, or the hot rows, with the least time in it."""
+    """A unit of reading: one block of an extent, or the hot rows, with the minimum of its times."""
 
     read: Callable[[], pa.RecordBatch]
     byte_size: int

@@ -309,7 +309,7 @@ def _at_least(least: float, values: pa.Array) -> pa.BooleanArray:
 
 
 def _least_int(bound: float, *, strict: bool) -> float:
-    """Return the least integer at or above a number, or above it if strict; infinity if there is none."""
+    """Return the smallest integer at or above a number, or above it if strict; infinity if there is none."""
     if isinstance(bound, float) and not math.isfinite(bound):
         return -math.inf if bound < 0 else math.inf
     least = math.ceil(bound)
@@ -317,7 +317,7 @@ def _least_int(bound: float, *, strict: bool) -> float:
 
 
 def _least_real(bound: float, *, strict: bool) -> float:
-    """Return the least double at or above a number, or above it if strict."""
+    """Return the smallest double at or above a number, or above it if strict."""
     real = _nearest_real(bound)
     return math.nextafter(real, math.inf) if real < bound or (strict and real == bound) else real
 

@@ -35,8 +35,8 @@ class Run:
     """Some extents, and which of them are gone."""
 
     ids: Any  # an Arrow array of texts
-    least: Times
-    most: Times
+    minimums: Times
+    maximums: Times
     columns: Mapping[str, LargeColumn]
     gone: Mask | None = None
 
@@ -55,7 +55,7 @@ class Run:
 
     @property
     def byte_size(self) -> int:
-        own = self.ids.nbytes + self.least.nbytes + self.most.nbytes
+        own = self.ids.nbytes + self.minimums.nbytes + self.maximums.nbytes
         return int(own) + sum(column.byte_size for column in self.columns.values())
 
     def without(self, removed: pa.Array) -> Run:
@@ -74,9 +74,9 @@ class Run:
         start_ns, end_ns = time_window(question)
         found = np.ones(len(self.ids), dtype=np.bool_) if self.gone is None else ~self.gone
         if start_ns is not None:
-            found &= self.most >= start_ns
+            found &= self.maximums >= start_ns
         if end_ns is not None:
-            found &= self.least < end_ns
+            found &= self.minimums < end_ns
 
         def judged(leaf: Leaf) -> Mask | None:
             if isinstance(leaf, TimeRange) and leaf.column == question.time:
@@ -175,8 +175,8 @@ def _joined(runs: Sequence[Run]) -> Run:
         )
     return Run(
         pa.concat_arrays([run.ids for run in runs]),
-        np.concatenate([run.least for run in runs]),
-        np.concatenate([run.most for run in runs]),
+        np.concatenate([run.minimums for run in runs]),
+        np.concatenate([run.maximums for run in runs]),
         {name: united([run.columns[name] for run in runs]) for name in runs[0].columns},
         gone,
     )

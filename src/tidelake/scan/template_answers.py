@@ -1,8 +1,8 @@
 """Answer tests of texts by the templates of a column: which texts pass whatever their variables are, and which may.
 
 A variable is a word: a run of ASCII letters and digits that holds a digit, unless every word is one. So a needle that
-is found in a template, with a letter that the needle does not hold in the place of each variable, is in all of its
-texts. Else it may be in them only if one of its own words can be a variable, and is found with that letter in its
+is found in a template, with a character that the needle does not hold in the place of each variable, is in all of its
+texts. Else it may be in them only if one of its own words can be a variable, and is found with that character in its
 place. It does not read blocks, nor answer for single rows.
 """
 
@@ -64,7 +64,7 @@ class Lines(Protocol):
         ...
 
     def filled(self, letter: str) -> pa.Array:
-        """Return the templates with a letter in the place of each variable."""
+        """Return the templates with a character in the place of each variable."""
         ...
 
 
@@ -138,7 +138,7 @@ def _searched(leaf: StringHas | StringContains | StartsWith, lines: Lines) -> Ju
 
 
 def _variants(leaf: StringHas | StringContains | StartsWith, needle: str, letter: str, lines: Lines) -> Iterator[str]:
-    """Yield the needle with a letter for those of its words that are variables, in every way that there can be."""
+    """Yield the needle with a character for those of its words that are variables, in every way that there can be."""
     choices: list[tuple[str, ...]] = []
     at = 0
     for word in _WORD.finditer(needle):

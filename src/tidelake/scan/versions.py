@@ -380,7 +380,7 @@ def as_bounds(values: pa.Array) -> list[Any]:
 
 
 def _bound(value: pa.Scalar) -> Bound | None:
-    """Return the least or greatest key of hot rows as statistics have it: times in nanoseconds."""
+    """Return the minimum or maximum key of hot rows as statistics have it: times in nanoseconds."""
     if isinstance(value, pa.TimestampScalar):
         return None if value.value is None else int(value.value) * 1000
     found: Bound | None = value.as_py()

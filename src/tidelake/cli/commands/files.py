@@ -5,6 +5,8 @@ It does not need a lake.
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from tidelake.cli.commands.options import console, json_option, open_object
@@ -36,7 +38,7 @@ def inspect(file: str, as_json: bool, endpoint: str | None) -> None:
     else:
         console().print(anatomy(report))
     if report.mismatches:
-        block, column = report.mismatches[0]
-        raise CorruptExtent(
-            "checksum mismatch", object=report.key, block=block, column=column, mismatches=len(report.mismatches)
-        )
+        _block, _column, _part = report.mismatches[0]
+        place = zip(("block", "column", "part"), report.mismatches[0], strict=True)
+        where: dict[str, Any] = {name: value for name, value in place if value is not None}
+        raise CorruptExtent("checksum mismatch", object=report.key, **where, mismatches=len(report.mismatches))

@@ -530,7 +530,8 @@ def _apart(value: Value) -> Value:
 
 
 def _lowered(value: Value) -> Value:
-    if value.is_constant:
+    """Return a text in small letters: by the engine, where it has others than Python, as of a sigma or a dotted I."""
+    if value.is_constant and (value.is_null or str(value.constant).isascii()):
         return literal(None if value.is_null else str(value.constant).lower(), "string")
     return Value(exp.Lower(this=value.sql), "string")
 

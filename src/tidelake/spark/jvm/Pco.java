@@ -282,6 +282,7 @@ public final class Pco extends PcoBits {
       first[i] = bits(of.width);
     }
     of.known = of.order;
+    of.given = 0;
     of.one = (int) bits(of.log);
     of.two = (int) bits(of.log);
     of.three = (int) bits(of.log);
@@ -300,7 +301,8 @@ public final class Pco extends PcoBits {
         return;
       case LOOKBACK:
         goBack(of, into, start, fresh);
-        System.arraycopy(of.past, of.known - of.order - Math.max(fresh, 0), into, start, count);
+        System.arraycopy(of.past, of.given, into, start, count);
+        of.given += count;
         return;
       case CONVOLVED:
         convolve(of, into, start, count);

@@ -151,6 +151,7 @@ public class Pages {
   }
 
   void ints(byte[] page, int at, int end, long[] out, int count) {
+    need(count >= 0 && count <= out.length, "more numbers than there is room for");
     int codec = codec(page, at, end);
     if (codec == CONSTANT) {
       java.util.Arrays.fill(out, 0, count, word(page, at + 1, end));
@@ -372,6 +373,15 @@ public class Pages {
       out[start + i] = (int) value;
     }
     need(all >= 0, "a number beyond what there is");
+  }
+
+  /** Whether all numbers are of 32 bits. */
+  static boolean areInts(long[] values, int count) {
+    long all = 0;
+    for (int i = 0; i < count; i++) {
+      all |= values[i] - Integer.MIN_VALUE | Integer.MAX_VALUE - values[i];
+    }
+    return all >= 0;
   }
 
   /** Puts values where rows have one, from the last on. */

@@ -42,11 +42,14 @@ public class StoredColumns implements BiFunction {
 
   /** The blocks of one task; a batch is good until the next one is asked for. */
   public static class Blocks implements java.util.Iterator, Closeable {
+    static final int MAX_ROWS = 1 << 24;  // that a block may have: there is room made for as many as are told
+    static final int MAX_BYTES = Integer.MAX_VALUE - 8;  // of an array
     final Column[] columns;
-    final ZstdDecompressCtx codec = new ZstdDecompressCtx();
+    final ZstdDecompressCtx codec;
     byte[] piece = new byte[0];
     private final List extents;
     private RandomAccessFile file = null;
+    private long size = 0;  // of the file
     private int extent = 0;
     private int block = 0;
 
@@ -60,6 +63,7 @@ public class StoredColumns implements BiFunction {
       if (schema.fields().length != columns.length) {
         throw new IllegalArgumentException("other columns than were asked for");
       }
+      codec = new ZstdDecompressCtx();  // last: it is not Java's memory, and nobody closes what was not made
     }
 
     static Column column(String kind, DataType type) {
@@ -84,6 +88,15 @@ public class StoredColumns implements BiFunction {
       throw new IllegalArgumentException("columns of a kind that is not known: " + kind);
     }
 
+    /** A number that is told, from 0 to the largest that it may be. */
+    static int number(Object told, long most) {
+      long found = ((Number) told).longValue();
+      if (found < 0 || found > most) {
+        throw new IllegalStateException("a number of " + found + " where no more than " + most + " may be");
+      }
+      return (int) found;
+    }
+
     public boolean hasNext() {
       while (extent < extents.size() && block == ((List) ((Map) extents.get(extent)).get("blocks")).size()) {
         extent++;
@@ -100,9 +113,10 @@ public class StoredColumns implements BiFunction {
       try {
         if (file == null) {
           file = new RandomAccessFile(path, "r");
+          size = file.length();
         }
         Map told = (Map) ((List) of.get("blocks")).get(block);
-        int rows = ((Number) told.get("rows")).intValue();
+        int rows = number(told.get("rows"), MAX_ROWS);
         List places = (List) told.get("columns");
         for (int i = 0; i < columns.length; i++) {
           columns[i].begin((Map) places.get(i), rows);
@@ -134,11 +148,15 @@ public class StoredColumns implements BiFunction {
 
     /** Reads bytes of the object that is open into the array for them, verifies them, and returns how many they are. */
     int fetch(Map place) throws IOException {
-      int length = ((Number) place.get("len")).intValue();
-      if (piece.length < length) {
-        piece = new byte[length + length / 4];
+      int length = number(place.get("len"), Math.min(size, MAX_BYTES));
+      long start = ((Number) place.get("at")).longValue();
+      if (start < 0 || start > size - length) {
+        throw new IllegalStateException("a column that ends past its file");
       }
-      file.seek(((Number) place.get("at")).longValue());
+      if (piece.length < length) {
+        piece = new byte[(int) Math.min(length + length / 4L, MAX_BYTES)];
+      }
+      file.seek(start);
       file.readFully(piece, 0, length);
       String sum = Long.toHexString(Sums.of(piece, length));
       if (!"0000000000000000".substring(sum.length()).concat(sum).equals(place.get("sum"))) {
@@ -154,7 +172,7 @@ public class StoredColumns implements BiFunction {
         column.valid = buffer(column.valid, (List) buffers.get(0), length, (rows + 7) / 8, compressed);
       }
       if (place.containsKey("width")) {
-        int width = ((Number) place.get("width")).intValue();
+        int width = number(place.get("width"), MAX_BYTES);
         column.even(width);
         column.values = buffer(column.values, (List) buffers.get(2), length, width * rows, compressed);
       } else if (column.isText()) {
@@ -167,24 +185,24 @@ public class StoredColumns implements BiFunction {
 
     /** Unpacks a buffer of which so many bytes are needed, into the array of the block before if it is large enough. */
     byte[] buffer(byte[] held, List place, int end, int least, String compressed) {
-      int at = ((Number) place.get(0)).intValue();
-      int length = ((Number) place.get(1)).intValue();
-      if (at < 0 || length < 0 || at + length > end || least < 0) {
-        throw new IllegalStateException("a buffer does not end where its column ends");
-      }
+      int at = number(place.get(0), end);
+      int length = number(place.get(1), end - at);
       if (least == 0) {
         return held;
       }
       long size = length;
       boolean isPlain = compressed == null;
       if (!isPlain) {
+        if (length < 8) {
+          throw new IllegalStateException("a buffer of " + length + " bytes does not say its size");
+        }
         size = Platform.getLong(piece, Platform.BYTE_ARRAY_OFFSET + at);
         at += 8;
         length -= 8;
         isPlain = size == -1;
         size = isPlain ? length : size;
       }
-      if (size < least || size > Integer.MAX_VALUE - 8) {
+      if (size < least || size > MAX_BYTES) {
         throw new IllegalStateException("a buffer of " + size + " bytes where " + least + " are needed");
       }
       byte[] given = held == null || held.length < size ? new byte[(int) size] : held;
@@ -225,6 +243,7 @@ public class StoredColumns implements BiFunction {
     byte[] values;
     Object numbers;
     long at;
+    private long[] zeros = new long[0];
 
     Column(DataType type) {
       super(type);
@@ -233,8 +252,22 @@ public class StoredColumns implements BiFunction {
     /** Begins a block, of which it is told whether all rows are null or what they are counted from. */
     void begin(Map place, int count) {
       rows = count;
-      nulls = place.get("nulls") == null ? 0 : ((Number) place.get("nulls")).intValue();
+      nulls = place.get("nulls") == null ? 0 : Blocks.number(place.get("nulls"), count);
       first = place.containsKey("first") ? ((Number) place.get("first")).longValue() : 0;
+      if (nulls == rows) {
+        blank();
+      } else if (!place.containsKey("at") && !isCounted()) {
+        throw new IllegalStateException("a column that is not stored, and not null");
+      }
+    }
+
+    /**
+     * Has Spark read zeros of rows that are all null. Whoever reads a table by columns of his own that are NOT NULL is
+     * not asked for nulls, and addresses are read without a check.
+     */
+    void blank() {
+      zeros = zeros.length > rows ? zeros : new long[rows + 1];
+      lend(zeros);
     }
 
     /** Has Spark read the bytes that were unpacked. */
@@ -258,6 +291,10 @@ public class StoredColumns implements BiFunction {
     }
 
     boolean isText() {
+      return false;
+    }
+
+    boolean isCounted() {
       return false;
     }
 
@@ -381,6 +418,10 @@ public class StoredColumns implements BiFunction {
       return (rows + 7) / 8;
     }
 
+    void blank() {
+      values = new byte[(rows + 7) / 8];
+    }
+
     public boolean getBoolean(int row) {
       return (values[row >> 3] & 1 << (row & 7)) != 0;
     }
@@ -392,6 +433,10 @@ public class StoredColumns implements BiFunction {
       super(type);
     }
 
+    boolean isCounted() {
+      return true;
+    }
+
     public long getLong(int row) {
       return first + row;
     }
@@ -399,6 +444,7 @@ public class StoredColumns implements BiFunction {
 
   /** Texts that lie in a row, each as long as the other or up to where the next begins, or that are words by number. */
   static class Texts extends Column {
+    static final byte[] NOTHING = new byte[8];
     private int width;
     private byte[] letters;
     private int[] codes;
@@ -413,8 +459,15 @@ public class StoredColumns implements BiFunction {
       return true;
     }
 
+    void blank() {
+      codes = null;
+      width = 0;
+      letters = NOTHING;
+      super.blank();
+    }
+
     void even(int given) {
-      if (given < 1 || (long) given * rows > Integer.MAX_VALUE - 8 || nulls > 0) {
+      if (given < 1 || (long) given * rows > Blocks.MAX_BYTES || nulls > 0) {
         throw new IllegalStateException("texts of " + given + " bytes");
       }
       width = given;

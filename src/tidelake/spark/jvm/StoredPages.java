@@ -22,6 +22,7 @@ public class StoredPages extends StoredColumns {
 
 /** The blocks of one task, be they pages or Arrow buffers. */
 class PageBlocks extends StoredColumns$Blocks {
+  static final int MAX_TEXTS = 1 << 24;  // of a dictionary: there is room made for as many as are told
   private final Pages pages;
   private final PageColumn[] decoded;
   private Map opened = null;  // the extent that dictionaries are held of
@@ -61,7 +62,7 @@ class PageBlocks extends StoredColumns$Blocks {
     for (int i = 0; i < decoded.length; i++) {  // those that are differences from columns which are decoded by now
       Map place = (Map) places.get(i);
       if (place.containsKey("base")) {
-        long[] from = base((Map) place.get("base"), places, rows);
+        long[] from = base((Map) place.get("base"), places, rows, decoded[i].isInt);
         int end = fetch(place);
         decoded[i].read(piece, end, from);
       }
@@ -86,16 +87,17 @@ class PageBlocks extends StoredColumns$Blocks {
   private Letters letters(Map place) throws IOException {
     int end = fetch(place);
     Letters found = new Letters();
-    pages.texts(piece, 0, end, ((Number) place.get("count")).intValue(), found);
+    pages.texts(piece, 0, end, number(place.get("count"), MAX_TEXTS), found);
     return found;
   }
 
   /** Returns the values of the column that another is differences from, which has no nulls. */
-  private long[] base(Map place, List places, int rows) throws IOException {
+  private long[] base(Map place, List places, int rows, boolean isInt) throws IOException {
     for (int i = 0; i < decoded.length; i++) {
       Map other = (Map) places.get(i);
-      if (place.get("at").equals(other.get("at")) && columns[i].nulls == 0) {
-        return decoded[i].wide(rows);
+      boolean isDecoded = place.get("at").equals(other.get("at")) && !other.containsKey("base");
+      if (isDecoded && columns[i].nulls == 0 && decoded[i].isWhole() && decoded[i].isInt == isInt) {
+        return decoded[i].longs;
       }
     }
     if (base == null || !place.get("at").equals(base.get("at"))) {
@@ -105,6 +107,7 @@ class PageBlocks extends StoredColumns$Blocks {
       }
       bases = Pages.room(bases, rows);
       pages.ints(piece, 1, end, bases, rows);
+      Pages.need(!isInt || Pages.areInts(bases, rows), "a number beyond 32 bits");
       base = place;
     }
     return bases;
@@ -119,10 +122,10 @@ class PageColumn {
   Templates templates = null;
   private final StoredColumns$Column column;
   private final Pages pages;
-  private final boolean isInt;
+  final boolean isInt;
   private final boolean isReal;
   private final boolean isBool;
-  private long[] longs = new long[0];
+  long[] longs = new long[0];  // the numbers of the block, as they were decoded
   private int[] ints = new int[0];
   private final Letters letters = new Letters();
 
@@ -146,13 +149,13 @@ class PageColumn {
     int rows = column.rows;
     int at = pages.nulls(page, end, column);
     if (column.nulls == rows) {
+      column.blank();
       return;
     }
     int count = rows - column.nulls;
     if (column.isText()) {
       readTexts(page, at, end, count);
     } else if (isBool) {
-      int bytes = (rows + 7) / 8;
       column.values = pages.bits(page, at, end, column.values, count);
       if (column.nulls > 0) {
         column.values = Pages.spreadBits(column.values, column.valid, rows);
@@ -191,9 +194,9 @@ class PageColumn {
     }
   }
 
-  /** Returns the numbers of the block as they were decoded. */
-  long[] wide(int rows) {
-    return longs;
+  /** Whether its values are whole numbers. */
+  boolean isWhole() {
+    return !isReal && !isBool && !column.isText();
   }
 
   private void readTexts(byte[] page, int at, int end, int count) {

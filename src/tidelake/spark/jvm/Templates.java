@@ -92,7 +92,7 @@ class Templates {
 
   /** Decodes the values of all variables. */
   private void slots(Pages pages, byte[] data, int at, int end) {
-    int inRest = 0;
+    long inRest = 0;
     int own = 0;
     long values = 0;
     for (int template = 0; template < count; template++) {
@@ -104,13 +104,13 @@ class Templates {
       }
       for (int slot = firstSlot[template]; slot < firstSlot[template + 1]; slot++) {
         kinds[slot] = TEXT;
-        next[slot] = inRest;
+        next[slot] = (int) inRest;
         inRest += sizes[template];
       }
     }
-    Pages.need(values <= Pages.MAX_BYTES / 8, "too many variables in a page");
+    Pages.need(values + inRest <= Pages.MAX_BYTES / 8, "too many variables in a page");
     int length = Pages.part(data, at, end);
-    pages.texts(data, at + 4, at + 4 + length, inRest, texts);
+    pages.texts(data, at + 4, at + 4 + length, (int) inRest, texts);
     int from = at + 4 + length;
     Pages.need(Pages.number(data, from, end) == own, "other pages than there are variables");
     from += 4;

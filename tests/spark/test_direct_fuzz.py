@@ -10,6 +10,7 @@ import random
 import struct
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +22,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 import tidelake
-from tests.spark.test_direct import described_as, stored
+from tests.spark.test_direct import stored
+from tests.support.jvm_reads import Reads
 from tidelake import Lake
-from tidelake.format import codecs
-from tidelake.spark.jvm.compile import java_class
-from tidelake.spark.types import spark_schema
+from tidelake.format import WriteOptions, codecs
 from tidelake.write import stager
 
 LEAST, MOST = -(2**63), 2**63 - 1
@@ -34,168 +34,6 @@ TYPES = {
     "int": pa.int32(), "long": pa.int64(), "real": pa.float64(), "bool": pa.bool_(), "string": pa.string(),
     "timestamp": pa.timestamp("us", "UTC"),
 }  # fmt: skip
-
-# Reads what is described, by a class that tasks have.
-READS = """
-package tidelake;
-
-import com.fasterxml.jackson.databind.ObjectMapper;
-import java.io.BufferedOutputStream;
-import java.io.Closeable;
-import java.io.DataOutputStream;
-import java.io.FileOutputStream;
-import java.io.OutputStream;
-import java.io.RandomAccessFile;
-import java.util.ArrayList;
-import java.util.Iterator;
-import java.util.List;
-import java.util.Map;
-import java.util.Random;
-import java.util.function.BiFunction;
-import java.util.zip.CRC32;
-import java.util.zip.CheckedOutputStream;
-import org.apache.spark.sql.types.BooleanType;
-import org.apache.spark.sql.types.DataType;
-import org.apache.spark.sql.types.DoubleType;
-import org.apache.spark.sql.types.IntegerType;
-import org.apache.spark.sql.types.StringType;
-import org.apache.spark.sql.types.StructType;
-import org.apache.spark.sql.vectorized.ColumnVector;
-import org.apache.spark.sql.vectorized.ColumnarBatch;
-
-public class Reads {
-  static final long[] NUMBERS = {
-      -1, 0, 1, 2, 7, 64, 128, 4096, 65535, 1 << 20, (1 << 24) + 1, 1 << 29, (1 << 30) - 1, 1 << 30, (1L << 31) - 1,
-      1L << 31, (1L << 32) + 8, Long.MAX_VALUE, Long.MIN_VALUE, -(1L << 31)};
-  private final BiFunction reader;
-  private final StructType schema;
-
-  public Reads(Object reader, Object schema) {
-    this.reader = (BiFunction) reader;
-    this.schema = (StructType) schema;
-  }
-
-  /** Writes of each block how many rows it has, and of each of its columns which rows have a value, and the values. */
-  public long dump(byte[] described, String path) throws Exception {
-    return dump(described, new FileOutputStream(path));
-  }
-
-  long dump(byte[] described, OutputStream into) throws Exception {
-    CheckedOutputStream sum = new CheckedOutputStream(new BufferedOutputStream(into), new CRC32());
-    DataOutputStream out = new DataOutputStream(sum);
-    Iterator blocks = (Iterator) reader.apply(described, schema);
-    try {
-      while (blocks.hasNext()) {
-        ColumnarBatch batch = (ColumnarBatch) blocks.next();
-        out.writeInt(batch.numRows());
-        for (int i = 0; i < schema.size(); i++) {
-          write(batch.column(i), schema.fields()[i].dataType(), batch.numRows(), out);
-        }
-      }
-    } finally {
-      ((Closeable) blocks).close();
-      out.close();
-    }
-    return sum.getChecksum().getValue();
-  }
-
-  /** A null is written as what is read there by those who do not ask whether it is one. */
-  static void write(ColumnVector column, DataType type, int rows, DataOutputStream out) throws Exception {
-    for (int row = 0; row < rows; row++) {
-      out.writeByte(column.isNullAt(row) ? 0 : 1);
-    }
-    for (int row = 0; row < rows; row++) {
-      if (type instanceof StringType) {
-        byte[] text = column.getUTF8String(row).getBytes();
-        out.writeInt(text.length);
-        out.write(text);
-      } else if (type instanceof IntegerType) {
-        out.writeLong(column.getInt(row));
-      } else if (type instanceof DoubleType) {
-        out.writeLong(Double.doubleToRawLongBits(column.getDouble(row)));
-      } else if (type instanceof BooleanType) {
-        out.writeLong(column.getBoolean(row) ? 1 : 0);
-      } else {
-        out.writeLong(column.getLong(row));
-      }
-    }
-  }
-
-  /** What becomes of a reading: its checksum, or that it is refused in words; anything else comes through. */
-  String outcome(byte[] described, String path) throws Exception {
-    try {
-      return "read " + dump(described, OutputStream.nullOutputStream());
-    } catch (RuntimeException error) {
-      String said = String.valueOf(error.getMessage());
-      if (!said.startsWith("tidelake: ") || !said.contains("object=" + path)) {
-        throw error;
-      }
-      return "refused";
-    }
-  }
-
-  /** Flips single bits of a file, each for one reading; says of each reading what became of it. */
-  public List flips(byte[] described, String path, int count, long seed) throws Exception {
-    Random chance = new Random(seed);
-    List found = new ArrayList();
-    RandomAccessFile file = new RandomAccessFile(path, "rw");
-    for (int i = 0; i < count; i++) {
-      long place = (long) (chance.nextDouble() * file.length());
-      file.seek(place);
-      int held = file.read();
-      file.seek(place);
-      file.write(held ^ 1 << chance.nextInt(8));
-      found.add(outcome(described, path));
-      file.seek(place);
-      file.write(held);
-    }
-    file.close();
-    return found;
-  }
-
-  /** Has one number of a description be another, as a footer could have it, each for one reading. */
-  public List misled(byte[] described, String path, int count, long seed) throws Exception {
-    Random chance = new Random(seed);
-    ObjectMapper json = new ObjectMapper();
-    List found = new ArrayList();
-    for (int i = 0; i < count; i++) {
-      Map told = (Map) json.readValue(described, Map.class);
-      List places = new ArrayList();
-      numbers(told, places);
-      Object[] place = (Object[]) places.get(chance.nextInt(places.size()));
-      long held = ((Number) value(place)).longValue();
-      boolean isNear = chance.nextInt(3) == 0;
-      Long other = Long.valueOf(isNear ? held + chance.nextInt(9) - 4 : NUMBERS[chance.nextInt(NUMBERS.length)]);
-      if (place[0] instanceof Map) {
-        ((Map) place[0]).put(place[1], other);
-      } else {
-        ((List) place[0]).set(((Integer) place[1]).intValue(), other);
-      }
-      found.add(outcome(json.writeValueAsBytes(told), path));
-    }
-    return found;
-  }
-
-  static Object value(Object[] place) {
-    return place[0] instanceof Map
-        ? ((Map) place[0]).get(place[1]) : ((List) place[0]).get(((Integer) place[1]).intValue());
-  }
-
-  static void numbers(Object within, List found) {
-    boolean isMap = within instanceof Map;
-    Object[] keys = isMap ? ((Map) within).keySet().toArray() : new Object[((List) within).size()];
-    for (int i = 0; i < keys.length; i++) {
-      Object[] place = new Object[] {within, isMap ? keys[i] : (Object) Integer.valueOf(i)};
-      Object value = value(place);
-      if (value instanceof Number) {
-        found.add(place);
-      } else if (value instanceof Map || value instanceof List) {
-        numbers(value, found);
-      }
-    }
-  }
-}
-"""
 
 Numbers = npt.NDArray[np.int64]
 
@@ -206,22 +44,8 @@ def session(spark: SparkSession, lake: Lake) -> SparkSession:
 
 
 @pytest.fixture(scope="module")
-def make_reads(spark: SparkSession) -> Callable[[Any], Any]:
-    """Return what makes objects that read what is described of a table."""
-    jvm: Any = spark.sparkContext._jvm
-    compiler = jvm.org.codehaus.janino.SimpleCompiler()
-    compiler.setParentClassLoader(spark._jsparkSession.getClass().getClassLoader())
-    compiler.cook(READS)
-    made = compiler.getClassLoader().loadClass("tidelake.Reads").getConstructors()[0]
-
-    def make(table: Any) -> Any:
-        reader = java_class(spark, "tidelake.StoredPages").getDeclaredConstructor(None).newInstance(None)
-        arguments = spark.sparkContext._gateway.new_array(jvm.Object, 2)  # type: ignore[union-attr]
-        arguments[0] = reader
-        arguments[1] = spark._jsparkSession.parseDataType(spark_schema(table.schema).json())
-        return made.newInstance(arguments)
-
-    return make
+def jvm(spark: SparkSession) -> Reads:
+    return Reads(spark)
 
 
 def whole_numbers(chance: np.random.Generator, count: int, least: int, most: int) -> Numbers:
@@ -399,7 +223,7 @@ def together(parts: list[tuple[bytes, list[bytes] | bytes]]) -> tuple[bytes, lis
 
 
 def check_random_tables(
-    lake: Lake, make_reads: Callable[[Any], Any], seeds: range, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    lake: Lake, jvm: Reads, seeds: range, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Counter[str]:
     """Write tables, read them in the JVM, and compare; return how many columns of which codec there were."""
     seen: Counter[str] = Counter()
@@ -408,7 +232,7 @@ def check_random_tables(
             name, format = f"o.t{seed}", ("tlm2", "tlm3", "tlm3")[seed % 3]
             wanted = write(lake, name, seed, patched, format)
         table = lake.table(name)
-        reads, blocks = make_reads(table), []
+        reads, blocks = jvm.of(table), []
         for described in stored(lake, name):
             assert described, f"seed {seed}: nothing is described"
             reads.dump(bytearray(described), str(tmp_path / "values"))
@@ -429,19 +253,19 @@ CODECS = ("constant", "plain", "zstd", "delta", "pco", "planes", "decimal", "dif
 
 
 def test_random_tables_have_the_rows_that_were_written(
-    lake: Lake, make_reads: Callable[[Any], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: SparkSession
+    lake: Lake, jvm: Reads, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen = check_random_tables(lake, make_reads, range(20, 45), tmp_path, monkeypatch)
+    seen = check_random_tables(lake, jvm, range(20, 33), tmp_path, monkeypatch)
     assert {f"values {codec}" for codec in (*CODECS, "nulls")} <= seen.keys()
 
 
 @pytest.mark.torture
 @pytest.mark.parametrize("first", range(1000, 9000, 1000))
 def test_many_random_tables_have_the_rows_that_were_written(
-    lake: Lake, make_reads: Callable[[Any], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: SparkSession,
+    lake: Lake, jvm: Reads, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     first: int,
 ) -> None:  # fmt: skip
-    check_random_tables(lake, make_reads, range(first, first + 300), tmp_path, monkeypatch)
+    check_random_tables(lake, jvm, range(first, first + 300), tmp_path, monkeypatch)
 
 
 def history(session: SparkSession, lake: Lake, seed: int) -> str:
@@ -493,41 +317,50 @@ HISTORIES = [pytest.param(range(1), id="few"), pytest.param(range(10, 60), marks
 
 
 @pytest.mark.parametrize("seeds", HISTORIES)
-def test_tables_with_a_history_have_the_rows_that_python_reads(
-    session: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch, seeds: range
-) -> None:
+def test_tables_with_a_history_have_the_rows_that_python_reads(session: SparkSession, lake: Lake, seeds: range) -> None:
     by_jvm = 0
     for seed in seeds:
         name = history(session, lake, seed)
         names = [each for each in lake.table(name).schema.names if each != "_overflow"]
-        by_jvm += sum(map(bool, stored(lake, name, names, splitBytes="1")))
-        asked = session.read.format("tidelake").options(lake=lake.where, table=name, splitBytes="1")
+        by_jvm += sum(map(bool, stored(lake, name, names, splitBytes="3000")))
+        asked = session.read.format("tidelake").options(lake=lake.where, table=name, splitBytes="3000")
         found = asked.load().select(*names).toArrow().sort_by("ts")
-        with described_as(monkeypatch, lambda _: b""):
-            by_python = asked.load().select(*names).toArrow().sort_by("ts")
         whole = lake.table(name).to_arrow(names).sort_by("ts")
         assert len(whole) > 0
         for each in names:
-            values, expected, known = (table.column(each).combine_chunks() for table in (found, by_python, whole))
-            assert flat(values) == flat(expected) == flat(known.cast(values.type)), f"seed {seed}: {each}"
+            values, expected = (table.column(each).combine_chunks() for table in (found, whole))
+            assert flat(values) == flat(expected.cast(values.type)), f"seed {seed}: {each}"
     assert by_jvm
 
 
 def damageable(
-    lake: Lake, make_reads: Callable[[Any], Any], folder: Path, monkeypatch: pytest.MonkeyPatch, format: str, seed: int
+    lake: Lake,
+    jvm: Reads,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    format: str,
+    seed: int,
+    *,
+    plain: bool = False,
 ) -> tuple[Any, bytearray, str]:
-    """Write a table of one extent; return what reads it, its description and the file, a copy."""
+    """Write a table of one extent, compressed or not; return what reads it, its description and the file, a copy."""
     with monkeypatch.context() as patched:
         chance = np.random.default_rng(seed)
         kinds, _ = random_table(chance)
-        patched.setattr(stager, "BLOCK_ROWS", 300)
-        patched.setattr(stager, "block_rows_for", lambda *_: 300)
-        count = 500
+        if plain:
+            patched.setattr(stager, "WriteOptions", partial(WriteOptions, compression=None))
+            patched.setattr(codecs, "PLAIN_SHARE", 0)
+            patched.setattr(codecs, "_INTS", (codecs._plain_ints, codecs._pco_ints)[seed % 2 :])
+        patched.setattr(stager, "BLOCK_ROWS", 600)
+        patched.setattr(stager, "block_rows_for", lambda *_: 600)
+        count = 1000
         columns: dict[str, pa.Array] = {name: column(chance, kind, count) for name, kind in kinds.items()}
         columns |= {"ts": pa.array(np.arange(count) * 1000, TYPES["timestamp"])}
         columns |= {"base": pa.array(whole_numbers(chance, count, 0, 2**40)), "same": pa.array(["ab"] * count)}
         columns |= {"near": near(chance, columns["base"])}
-        kinds |= {"base": "long", "near": "long", "same": "string"}
+        lines_of_jobs = [f"job {at} of user{at * at % 7} took {at * 7919 % 99991:05}ms" for at in range(count)]
+        columns |= {"line": pa.array(lines_of_jobs, mask=chance.random(count) < 0.1)}
+        kinds |= {"base": "long", "near": "long", "same": "string", "line": "string"}
         table = lake.create_table(f"o.d{seed}", kinds, time="ts", format=format, flush_age="off")
         table.append(pa.table({name: columns[name] for name in kinds}))
         table.flush()
@@ -538,7 +371,7 @@ def damageable(
     copy = folder / f"copy{seed}"
     copy.write_bytes(Path(told["extents"][0]["file"]).read_bytes())
     told["extents"][0]["file"] = str(copy)
-    return make_reads(lake.table(f"o.d{seed}")), bytearray(orjson.dumps(told)), str(copy)
+    return jvm.of(lake.table(f"o.d{seed}")), bytearray(orjson.dumps(told)), str(copy)
 
 
 DAMAGED = [
@@ -553,11 +386,11 @@ DAMAGED = [
 
 @pytest.mark.parametrize(("format", "seeds", "count"), DAMAGED)
 def test_a_flipped_bit_is_refused_or_changes_nothing(
-    lake: Lake, make_reads: Callable[[Any], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: SparkSession,
+    lake: Lake, jvm: Reads, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     format: str, seeds: range, count: int,
 ) -> None:  # fmt: skip
     for seed in seeds:
-        reads, described, path = damageable(lake, make_reads, tmp_path, monkeypatch, format, seed)
+        reads, described, path = damageable(lake, jvm, tmp_path, monkeypatch, format, seed)
         whole = f"read {reads.dump(described, '/dev/null')}"
         found = Counter(reads.flips(described, path, count, seed))
         assert set(found) <= {whole, "refused"}, f"seed {seed}"
@@ -566,10 +399,24 @@ def test_a_flipped_bit_is_refused_or_changes_nothing(
 
 @pytest.mark.parametrize(("format", "seeds", "count"), DAMAGED)
 def test_numbers_of_a_footer_that_cannot_be_are_refused(
-    lake: Lake, make_reads: Callable[[Any], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: SparkSession,
+    lake: Lake, jvm: Reads, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     format: str, seeds: range, count: int,
 ) -> None:  # fmt: skip
     for seed in seeds:
-        reads, described, path = damageable(lake, make_reads, tmp_path, monkeypatch, format, seed)
+        reads, described, path = damageable(lake, jvm, tmp_path, monkeypatch, format, seed)
         found = Counter(reads.misled(described, path, count, seed))
         assert found["refused"] > count // 4, f"seed {seed}"
+
+
+@pytest.mark.parametrize(("format", "seeds", "count"), DAMAGED)
+def test_damage_below_checksums_is_refused_or_read_as_something(
+    lake: Lake, jvm: Reads, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    format: str, seeds: range, count: int,
+) -> None:  # fmt: skip
+    """What a program writes that is mistaken, or worse: nothing leaves the bounds of what was read."""
+    for seed in seeds:
+        reads, described, path = damageable(lake, jvm, tmp_path, monkeypatch, format, seed, plain=True)
+        whole = reads.dump(described, "/dev/null")
+        found = Counter(reads.spoilt(described, path, count, seed))
+        assert found["refused"] > count // 20, f"seed {seed}"
+        assert reads.dump(described, "/dev/null") == whole, f"seed {seed}"

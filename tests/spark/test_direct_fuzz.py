@@ -22,7 +22,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import tidelake
-from tests.spark.test_direct import stored
+from tests.spark.test_direct import described_as, stored
 from tests.support.jvm_reads import Reads
 from tidelake import Lake
 from tidelake.format import WriteOptions, codecs
@@ -268,9 +268,10 @@ def test_many_random_tables_have_the_rows_that_were_written(
     check_random_tables(lake, jvm, range(first, first + 300), tmp_path, monkeypatch)
 
 
-def history(session: SparkSession, lake: Lake, seed: int) -> str:
+def history(session: SparkSession, lake: Lake, seed: int, monkeypatch: pytest.MonkeyPatch) -> str:
     """Write a table whose extents are of several kinds, some rows of which are hot or gone; return its name."""
     chance, name = np.random.default_rng(seed), f"o.h{seed}"
+    monkeypatch.setattr(stager, "BLOCK_ROWS", int(chance.choice([1 << 16, 300, 100])))
     kinds, (first, *_) = random_table(chance, 1)
     table = lake.create_table(name, kinds, time="ts", format="tlm3", flush_age="off")
     table.append(first)
@@ -316,20 +317,36 @@ def history(session: SparkSession, lake: Lake, seed: int) -> str:
 HISTORIES = [pytest.param(range(1), id="few"), pytest.param(range(10, 60), marks=pytest.mark.torture, id="many")]
 
 
+def with_wrong_sums(description: bytes) -> bytes:
+    """Have the JVM take one column of half of the splits for damaged, in any of their blocks."""
+    rolls = random.Random(description)
+    told = orjson.loads(description) if description and rolls.random() < 0.5 else {}
+    blocks = [block for extent in told.get("extents", ()) for block in extent["blocks"]]
+    places = [place for place in rolls.choice(blocks or [{"columns": []}])["columns"] if "sum" in place]
+    if not places:
+        return description
+    rolls.choice(places)["sum"] = "0" * 16
+    return orjson.dumps(told)
+
+
 @pytest.mark.parametrize("seeds", HISTORIES)
-def test_tables_with_a_history_have_the_rows_that_python_reads(session: SparkSession, lake: Lake, seeds: range) -> None:
+def test_tables_with_a_history_have_the_rows_that_python_reads(
+    session: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch, seeds: range
+) -> None:
     by_jvm = 0
     for seed in seeds:
-        name = history(session, lake, seed)
+        name = history(session, lake, seed, monkeypatch)
         names = [each for each in lake.table(name).schema.names if each != "_overflow"]
-        by_jvm += sum(map(bool, stored(lake, name, names, splitBytes="3000")))
-        asked = session.read.format("tidelake").options(lake=lake.where, table=name, splitBytes="3000")
-        found = asked.load().select(*names).toArrow().sort_by("ts")
         whole = lake.table(name).to_arrow(names).sort_by("ts")
         assert len(whole) > 0
-        for each in names:
-            values, expected = (table.column(each).combine_chunks() for table in (found, whole))
-            assert flat(values) == flat(expected.cast(values.type)), f"seed {seed}: {each}"
+        for size in ("3000", "60000"):
+            by_jvm += sum(map(bool, stored(lake, name, names, splitBytes=size)))
+            asked = session.read.format("tidelake").options(lake=lake.where, table=name, splitBytes=size)
+            with described_as(monkeypatch, with_wrong_sums if size == "60000" else lambda each: each):
+                found = asked.load().select(*names).toArrow().sort_by("ts")
+            for each in names:
+                values, expected = (table.column(each).combine_chunks() for table in (found, whole))
+                assert flat(values) == flat(expected.cast(values.type)), f"seed {seed}: {each}"
     assert by_jvm
 
 

@@ -432,8 +432,25 @@ def test_damage_below_checksums_is_refused_or_read_as_something(
 ) -> None:  # fmt: skip
     """What a program writes that is mistaken, or worse: nothing leaves the bounds of what was read."""
     for seed in seeds:
-        reads, described, path = damageable(lake, jvm, tmp_path, monkeypatch, format, seed, plain=True)
+        reads, described, path = damageable(lake, jvm, tmp_path, monkeypatch, format, seed, plain=seed % 4 != 1)
         whole = reads.dump(described, "/dev/null")
         found = Counter(reads.spoilt(described, path, count, seed))
         assert found["refused"] > count // 20, f"seed {seed}"
         assert reads.dump(described, "/dev/null") == whole, f"seed {seed}"
+
+
+def test_nulls_that_a_footer_tells_otherwise_are_refused(
+    lake: Lake, jvm: Reads, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is null may lie elsewhere in the row, which is decided by what the footer tells."""
+    reads, described, _ = damageable(lake, jvm, tmp_path, monkeypatch, "tlm3", 1)
+    told = orjson.loads(described)
+    columns = [place for block in told["extents"][0]["blocks"] for place in block["columns"] if "at" in place]
+    tried = [place for place in columns if 1 < place["nulls"] < 400]
+    assert tried
+    for place in tried:
+        place["nulls"] -= 1
+        with pytest.raises(Exception, match=r"other nulls than its footer tells object="):
+            reads.dump(bytearray(orjson.dumps(told)), "/dev/null")
+        place["nulls"] += 1
+    reads.dump(bytearray(orjson.dumps(told)), "/dev/null")

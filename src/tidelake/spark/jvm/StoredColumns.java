@@ -237,6 +237,7 @@ public class StoredColumns implements BiFunction {
   abstract static class Column extends ColumnVector {
     int rows;
     int nulls;
+    boolean isTold;  // how many nulls there are
     long first;
     byte[] valid;
     byte[] offsets;
@@ -252,7 +253,8 @@ public class StoredColumns implements BiFunction {
     /** Begins a block, of which it is told whether all rows are null or what they are counted from. */
     void begin(Map place, int count) {
       rows = count;
-      nulls = place.get("nulls") == null ? 0 : Blocks.number(place.get("nulls"), count);
+      isTold = place.get("nulls") != null;
+      nulls = isTold ? Blocks.number(place.get("nulls"), count) : 0;
       first = place.containsKey("first") ? ((Number) place.get("first")).longValue() : 0;
       if (nulls == rows) {
         blank();

@@ -147,7 +147,9 @@ class PageColumn {
   /** Decodes a page up to its end; a column may be differences from the values of another. */
   void read(byte[] page, int end, long[] from) {
     int rows = column.rows;
+    int told = column.nulls;
     int at = pages.nulls(page, end, column);
+    Pages.need(!column.isTold || told == column.nulls, "other nulls than its footer tells");
     if (column.nulls == rows) {
       column.blank();
       return;

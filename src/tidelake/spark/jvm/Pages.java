@@ -49,6 +49,7 @@ public class Pages {
   static final int ALL_NULLS = 33;
   static final int SOME_NULLS = 34;
   static final int MAX_PLACES = 9;
+  static final int MAX_GAIN_LOG = 15;  // zstd makes 128 KiB of four bytes at most
   public static final int MAX_BYTES = Integer.MAX_VALUE - 64;  // of an array that has to have them
   private final ZstdDecompressCtx zstd;
   private byte[] raw = new byte[0];
@@ -280,7 +281,8 @@ public class Pages {
       System.arraycopy(page, start, to.data, 0, size);
     } else {
       long told = Zstd.getFrameContentSize(page, start, end - start);
-      need(told < 0 || told == size, "texts that inflate to other bytes than they have");
+      boolean isPossible = size >> MAX_GAIN_LOG <= end - start;
+      need(isPossible && (told < 0 || told == size), "texts that inflate to other bytes than they have");
       to.room(count, size);
       inflate(page, start, end, to.data, 0, size);
     }

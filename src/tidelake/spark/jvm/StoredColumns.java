@@ -44,6 +44,7 @@ public class StoredColumns implements BiFunction {
   public static class Blocks implements java.util.Iterator, Closeable {
     static final int MAX_ROWS = 1 << 24;  // that a block may have: there is room made for as many as are told
     static final int MAX_BYTES = Integer.MAX_VALUE - 8;  // of an array
+    static final int SPARE = 4096;  // bytes, more than any writer pads a buffer by
     final Column[] columns;
     final ZstdDecompressCtx codec;
     byte[] piece = new byte[0];
@@ -202,7 +203,8 @@ public class StoredColumns implements BiFunction {
         isPlain = size == -1;
         size = isPlain ? length : size;
       }
-      if (size < least || size > MAX_BYTES) {
+      long most = isPlain ? length : Math.min(2L * least + SPARE, MAX_BYTES);
+      if (size < least || size > most) {
         throw new IllegalStateException("a buffer of " + size + " bytes where " + least + " are needed");
       }
       byte[] given = held == null || held.length < size ? new byte[(int) size] : held;

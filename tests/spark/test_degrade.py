@@ -70,8 +70,8 @@ def answers(session: SparkSession, where: str) -> list[Any]:
 @pytest.mark.parametrize(
     "files",
     [
-        ["ScanRule"], ["ColumnReader"], ["StoredColumns"], ["StoredPages"], ["Pco"], ["DriverSource"],
-        ["ScanRule", "ColumnReader", "DriverSource"],
+        ["ScanRule"], ["ColumnReader"], ["StoredColumns"], ["Sums"], ["StoredPages"], ["Pages"], ["Templates"], ["Pco"],
+        ["PcoBits"], ["DriverSource"], ["ScanRule", "ColumnReader", "DriverSource"],
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("format", ["tlm2", "tlm3"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -49,10 +49,10 @@ def rows(count: int, seed: int = 1) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def stored(lake: Lake, table: str, **options: str) -> list[bytes]:
+def stored(lake: Lake, table: str, columns: Sequence[str] | None = None, **options: str) -> list[bytes]:
     """Return what is described of each split of a scan."""
     told = {"lake": lake.where, "table": table, OWN_PLAN: "1", **options}
-    splits = TableReader(told, spark_schema(lake.table(table).schema)).partitions()
+    splits = TableReader(told, spark_schema(lake.table(table).schema, columns)).partitions()
     return [split.stored[len(MARK) + 4 :] for split in splits if isinstance(split, Split) and not split.plan.hot]
 
 
@@ -199,3 +199,42 @@ def test_what_is_not_stored_as_spark_wants_it_is_left_to_python(session: SparkSe
     assert session.table("tidelake.o.parquet").where("code > 'c050'").count() == 147
     with tidelake.connect(lake.where) as again:
         assert len(again.table("o.t")) == 301
+
+
+@pytest.mark.parametrize("format", ["tlm2", "tlm3"])
+def test_rows_that_are_null_are_read_by_a_schema_that_says_not_null(
+    session: SparkSession, lake: Lake, format: str
+) -> None:
+    """Spark then asks for no nulls: it reads zeros, or what nulls are stored as, and nothing else."""
+    table = lake.create_table("o.t", COLUMNS, time="ts", format=format, flush_age="off")
+    table.append([{**row, "k": None, "text": None, "b": None} for row in rows(300)])
+    table.flush()
+    table.add_column("later", "long")
+    table.add_column("said", "string")
+    frame = session.read.format("tidelake").options(lake=lake.where, table="o.t")
+    columns = ", ".join(f"{name} {kind} NOT NULL" for name, kind in [
+        ("k", "BIGINT"), ("text", "STRING"), ("b", "BOOLEAN"), ("later", "BIGINT"), ("said", "STRING"),
+    ])  # fmt: skip
+    asked = "bit_xor(k)", "sum(length(text))", "count_if(b)", "bit_xor(later)", "max(said)"
+    (found,) = frame.schema(columns).load().selectExpr(*asked).collect()
+    assert tuple(found) in ((0, 0, 0, 0, ""), (None, None, 0, None, None))
+
+
+@pytest.mark.parametrize("format", ["tlm2", "tlm3"])
+def test_a_file_that_is_gone_or_cut_off_is_an_error_that_names_it(
+    session: SparkSession, lake: Lake, format: str
+) -> None:
+    table = lake.create_table("o.t", COLUMNS, time="ts", format=format, flush_age="off")
+    table.append(rows(300))
+    table.flush()
+    frame = session.sql("SELECT k FROM tidelake.o.t")
+    (described_of,) = stored(lake, "o.t")
+    file = Path(orjson.loads(described_of)["extents"][0]["file"])
+    data = file.read_bytes()
+    assert len(frame.collect()) == 300  # and so it is planned
+    for left in (data[:20], b"", None):
+        file.unlink()
+        if left is not None:
+            file.write_bytes(left)
+        with pytest.raises(Exception, match=f"tidelake.*{file.name}"):
+            frame.collect()

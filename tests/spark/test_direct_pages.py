@@ -1,4 +1,7 @@
-"""Read pages of the third body in the JVM: the rows are those that Python reads, and what is damaged is an error."""
+"""Read pages of the third body in the JVM: the rows are those that Python reads, and what is damaged is an error.
+
+It damages a few of them, and ``test_direct_fuzz`` thousands.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +20,6 @@ import tidelake
 from tests.spark.test_direct import COLUMNS, described_as, no_tickets, read, rows, stored
 from tidelake import Lake
 from tidelake.format import codecs
-from tidelake.format.segment import checksum_of
-from tidelake.spark.jvm.compile import java_class
-from tidelake.spark.types import spark_schema
 
 ROWS = 3_000
 LEAST, MOST = -(2**63), 2**63 - 1
@@ -27,40 +27,6 @@ NAMES = {
     pa.int32(): "int", pa.int64(): "long", pa.float64(): "real", pa.bool_(): "bool", pa.string(): "string",
     pa.timestamp("us", "UTC"): "timestamp",
 }  # fmt: skip
-
-# Looks at every value of every block, and says how that ended.
-WHOLE = """
-package tidelake;
-
-import org.apache.spark.sql.catalyst.InternalRow;
-import org.apache.spark.sql.types.StructType;
-import org.apache.spark.sql.vectorized.ColumnarBatch;
-import org.apache.spark.unsafe.types.UTF8String;
-
-public class Whole implements java.util.function.BiFunction {
-  public Object apply(Object blocks, Object schema) {
-    try {
-      long sum = 0;
-      while (((java.util.Iterator) blocks).hasNext()) {
-        java.util.Iterator rows = ((ColumnarBatch) ((java.util.Iterator) blocks).next()).rowIterator();
-        while (rows.hasNext()) {
-          InternalRow row = (InternalRow) rows.next();
-          for (int i = 0; i < ((StructType) schema).size(); i++) {
-            if (!row.isNullAt(i)) {
-              Object value = row.get(i, ((StructType) schema).fields()[i].dataType());
-              sum += value instanceof UTF8String ? ((UTF8String) value).clone().hashCode() : value.hashCode();
-            }
-          }
-        }
-      }
-      ((java.io.Closeable) blocks).close();
-      return "read " + sum;
-    } catch (Exception error) {
-      return error.toString();
-    }
-  }
-}
-"""
 
 
 @pytest.fixture
@@ -274,7 +240,7 @@ def test_a_flipped_bit_of_a_page_is_an_error(session: SparkSession, lake: Lake, 
     places = places_of(told)
     assert len(places) > 14
     asked = "SELECT " + ", ".join(f"bit_xor(xxhash64({name}))" for name in lake.table("o.t").schema.names)
-    for place in places:
+    for place in chance.sample(places, 5):
         broken = bytearray(data)
         broken[place["at"] + chance.randrange(place["len"])] ^= 1 << chance.randrange(8)
         file.write_bytes(broken)
@@ -282,46 +248,6 @@ def test_a_flipped_bit_of_a_page_is_an_error(session: SparkSession, lake: Lake, 
             session.sql(f"{asked} FROM tidelake.o.t").collect()
     file.write_bytes(data)
     assert len(session.sql(f"{asked} FROM tidelake.o.t").collect()) == 1
-
-
-def test_pages_that_are_damaged_below_their_checksums_do_no_harm(
-    session: SparkSession, lake: Lake, tmp_path: Path
-) -> None:
-    """What a program writes that is mistaken, or worse: an error that says where, or values, and the JVM goes on."""
-    told, file = damaged_table(lake)
-    data, chance = file.read_bytes(), random.Random(9)
-    reader = java_class(session, "tidelake.StoredPages").getDeclaredConstructor(None).newInstance(None)
-    jvm: Any = session.sparkContext._jvm
-    compiler = jvm.org.codehaus.janino.SimpleCompiler()
-    compiler.setParentClassLoader(session._jsparkSession.getClass().getClassLoader())
-    compiler.cook(WHOLE)
-    whole = compiler.getClassLoader().loadClass("tidelake.Whole").getDeclaredConstructor(None).newInstance(None)
-    schema = session._jsparkSession.parseDataType(spark_schema(lake.table("o.t").schema).json())
-    copy, outcomes = tmp_path / "copy", list[str]()
-
-    def read_all(description: dict[str, Any]) -> str:
-        return str(whole.apply(reader.apply(bytearray(orjson.dumps(description)), schema), schema))
-
-    for _ in range(400):
-        description = orjson.loads(orjson.dumps(told))
-        description["extents"][0]["file"] = str(copy)
-        broken = bytearray(data)
-        place = chance.choice(
-            places_of(description["extents"][0]["blocks"]) + places_of(description["extents"][0]["shared"])
-        )
-        for _ in range(chance.randrange(1, 4)):
-            reach = min(place["len"], chance.choice([4, 32, place["len"]]))
-            broken[place["at"] + chance.randrange(reach)] = chance.choice([0, 1, 127, 255, chance.randrange(256)])
-        if chance.random() < 0.2:
-            place["len"] = chance.randrange(place["len"])
-        for each in places_of(description):
-            each["sum"] = checksum_of(bytes(broken[each["at"] : each["at"] + each["len"]]))
-        copy.write_bytes(broken)
-        outcomes.append(read_all(description))
-    errors = [each for each in outcomes if not each.startswith("read ")]
-    assert 100 < len(errors) < 400
-    assert {f"object={copy} block=0" in each for each in errors} == {True}
-    assert read_all(told).startswith("read ")
 
 
 def test_python_goes_on_where_a_dictionary_cannot_be_read(

@@ -347,3 +347,20 @@ def test_a_hostile_chunk_is_refused(
     read_cases: Callable[[list[Case]], Any], chunk: tuple[tuple[int, int], ...], said: str
 ) -> None:
     assert re.search(said, read_cases([(8, np.full(10, 7, np.uint64), packed(*HEADER, *chunk) + bytes(16))]).said())
+
+
+@pytest.mark.parametrize("given_log", [0, 1, 3, 8, 9])
+@pytest.mark.parametrize("count", [2, 255, 257, 300, 513, 1000, 1025])
+def test_differences_from_numbers_before_of_which_many_are_given_are_decoded(
+    read_cases: Callable[[list[Case]], Any], count: int, given_log: int
+) -> None:
+    """No writer gives more than one number before the first difference, but a file may."""
+    given = np.random.default_rng(count).integers(0, 2**64, 1 << given_log, dtype=np.uint64)
+    values = np.resize(given, max(count, len(given)))
+    values[len(given) :] += (5 * (np.arange(len(given), len(values)) // len(given))).astype(np.uint64)
+    bins = (0, 4), (1, 15), (len(given), 32), (0, 6), (0, 4), (1, 15), (2**63 + 5, 64), (0, 7)
+    back = (2, 4), (given_log, 5), (given_log, 4), (0, 1)  # from one of twice as many numbers before
+    start = (0, 3), *((int(each), 64) for each in given)
+    page = packed(*HEADER, (2, 8), (count - 1, 24), (0, 4), *back, *bins, *start) + b"\0"
+    assert np.array_equal(np.asarray(standalone.simple_decompress(page)), values[:count])
+    assert read_cases([(8, values[:count], page)]).others() == ""

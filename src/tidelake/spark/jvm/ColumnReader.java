@@ -50,6 +50,7 @@ import org.apache.spark.sql.vectorized.ColumnarBatch;
 import org.apache.spark.unsafe.Platform;
 import org.apache.spark.unsafe.types.UTF8String;
 import org.apache.spark.util.AccumulatorV2;
+import org.slf4j.LoggerFactory;
 import scala.Tuple2;
 import scala.collection.Iterator;
 
@@ -261,7 +262,7 @@ class Stored implements PartitionReader {
   static final byte[] MARK = new byte[] {'t', 'i', 'd', 'e', 'l', 'a', 'k', 'e', 0, 's', 't', 'o', 'r', 'e', 'd', 0};
   private final ColumnReader reader;
   private final InputPartition partition;
-  private final java.util.Iterator blocks;
+  private java.util.Iterator blocks;
   private PartitionReader instead = null;
   private ColumnarBatch current = null;
   private long given = 0;
@@ -310,14 +311,18 @@ class Stored implements PartitionReader {
         given += isMore ? current.numRows() : 0;
         return isMore;
       } catch (Throwable error) {
+        LoggerFactory.getLogger("tidelake").warn("Python reads what the JVM does not: {}", error.toString());
         begin();
       }
     }
     return instead.next();
   }
 
-  /** Lets Python read, and passes over the rows that were given. */
+  /** Lets Python read, without what the JVM holds, and passes over the rows that were given. */
   private void begin() throws java.io.IOException {
+    close();
+    blocks = null;
+    current = null;
     instead = reader.ofPython(partition);
     long passed = 0;
     while (passed < given && instead.next()) {
@@ -337,7 +342,9 @@ class Stored implements PartitionReader {
   }
 
   public void close() throws java.io.IOException {
-    ((java.io.Closeable) blocks).close();
+    if (blocks != null) {
+      ((java.io.Closeable) blocks).close();
+    }
     if (instead != null) {
       instead.close();
     }

@@ -16,12 +16,12 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  */
 public class LakePaths implements BiFunction {
   public Object apply(Object table, Object options) {
-    return new HearingBuilder((LakeTable) table, (CaseInsensitiveStringMap) options);
+    return new HearingBuilder((LakeSource) table, (CaseInsensitiveStringMap) options);
   }
 }
 
 class HearingBuilder extends PushingBuilder implements SupportsPushDownVariantExtractions {
-  HearingBuilder(LakeTable table, CaseInsensitiveStringMap given) {
+  HearingBuilder(LakeSource table, CaseInsensitiveStringMap given) {
     super(table, given);
   }
 

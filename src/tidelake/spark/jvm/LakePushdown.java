@@ -55,7 +55,7 @@ public class LakePushdown implements BiFunction {
     } catch (Throwable error) {
       paths = null;  // columns are read whole
     }
-    return new PushingBuilder((LakeTable) table, (CaseInsensitiveStringMap) options);
+    return new PushingBuilder((LakeSource) table, (CaseInsensitiveStringMap) options);
   }
 
   /** What makes builders that hear which paths a query uses, where this Spark tells; see LakePaths. */
@@ -112,7 +112,7 @@ class PushingBuilder extends LakeScanBuilder
     implements SupportsPushDownAggregates, SupportsPushDownLimit, SupportsPushDownTopN {
   private Map told = null;
 
-  PushingBuilder(LakeTable table, CaseInsensitiveStringMap given) {
+  PushingBuilder(LakeSource table, CaseInsensitiveStringMap given) {
     super(table, given);
   }
 
@@ -217,7 +217,7 @@ class PushedScan extends PlannedScan implements SupportsRuntimeV2Filtering {
       Arrays.asList(new String[] {"int", "bigint", "string", "timestamp", "timestamp_ntz", "date", "boolean"});
   private Object found = null;
 
-  PushedScan(LakeTable table, StructType columns, Map given) {
+  PushedScan(LakeSource table, StructType columns, Map given) {
     super(table, columns, given);
   }
 
@@ -229,7 +229,7 @@ class PushedScan extends PlannedScan implements SupportsRuntimeV2Filtering {
     List compared = new ArrayList();
     StructField[] all = columns.fields();
     for (int i = 0; i < all.length; i++) {
-      if (COMPARED.contains(all[i].dataType().simpleString()) && !all[i].name().equals(LakeTable.ROW)) {
+      if (COMPARED.contains(all[i].dataType().simpleString()) && !all[i].name().equals(LakeSource.ROW)) {
         compared.add(Expressions.column("`" + all[i].name().replace("`", "``") + "`"));
       }
     }
@@ -264,7 +264,7 @@ class PushedScan extends PlannedScan implements SupportsRuntimeV2Filtering {
 class PlannedScan extends LakeScan {
   String plan = UUID.randomUUID().toString();
 
-  PlannedScan(LakeTable table, StructType columns, Map given) {
+  PlannedScan(LakeSource table, StructType columns, Map given) {
     super(table, columns, given);
   }
 

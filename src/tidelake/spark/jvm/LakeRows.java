@@ -82,7 +82,7 @@ public class LakeRows extends LakeTable implements SupportsRowLevelOperations, S
 
 class RowColumn implements MetadataColumn {
   public String name() {
-    return LakeTable.ROW;
+    return LakeSource.ROW;
   }
 
   public DataType dataType() {
@@ -147,7 +147,7 @@ class RowChange implements RowLevelOperationBuilder, SupportsDelta {
   public NamedReference[] rowId() {
     List key = table.key();
     if (key.isEmpty()) {
-      return new NamedReference[] {Expressions.column(LakeTable.ROW)};
+      return new NamedReference[] {Expressions.column(LakeSource.ROW)};
     }
     NamedReference[] columns = new NamedReference[key.size()];
     for (int i = 0; i < columns.length; i++) {

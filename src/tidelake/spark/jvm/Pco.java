@@ -1,8 +1,5 @@
 package tidelake;
 
-import java.util.Arrays;
-import org.apache.spark.unsafe.Platform;
-
 /**
  * Decodes standalone files of pcodec: unsigned integers and doubles, in all modes and by all differences that its first
  * major version writes. It knows nothing of pages, nulls or columns.
@@ -14,12 +11,7 @@ import org.apache.spark.unsafe.Platform;
  * Whatever bytes it is given, it returns or throws IllegalArgumentException, and takes no more memory than some times
  * what it was given. Bytes are read past what was checked only where the array has them.
  */
-public final class Pco {
-  static final int BATCH = 256;  // numbers of a stream that stand together: their bins, then their further bits
-  static final int MAX_LOG = 14;  // of the states of a decoder
-  // Bytes that must lie ahead of a batch of a stream: bins and bits of all, and what is read with the last of them.
-  static final int AHEAD = BATCH * (MAX_LOG + 64) / 8 + 64;
-  static final int KEPT = 1 << 18;  // numbers of a chunk whose memory is kept for the next one
+public final class Pco extends PcoBits {
   static final long MAGIC = 0x216F6370L;  // "pco!"
   static final int STANDALONE = 3;
   static final int MAJOR = 4;
@@ -32,7 +24,6 @@ public final class Pco {
   static final int FLOAT_MULT = 2;
   static final int FLOAT_QUANT = 3;
   static final int DICT = 4;
-  static final int APART = 0;  // numbers that are no differences
   static final int CONSECUTIVE = 1;
   static final int LOOKBACK = 2;
   static final int CONVOLVED = 3;
@@ -42,17 +33,11 @@ public final class Pco {
   static final long WHOLE = 1L << 53;  // from which on doubles are counted by their bits
   static final long WHOLE_BITS = 0x4340000000000000L;
   static final long LOW_32 = 0xFFFFFFFFL;
-  static final long[] MASKS = masks();  // so many ones, for 0 to 64
   static final ThreadLocal READERS = new ThreadLocal();
 
-  final Stream lookbacks = new Stream();
-  final Stream primary = new Stream();
-  final Stream secondary = new Stream();
-  final int[] spans = new int[BATCH];  // how many further bits numbers of a batch have
-  final byte[] tail = new byte[2 * AHEAD];  // the last bytes of a file, and zeros
-  byte[] source = null;
-  long at = 0;  // in bits
-  long end = 0;
+  final PcoStream lookbacks = new PcoStream();
+  final PcoStream primary = new PcoStream();
+  final PcoStream secondary = new PcoStream();
   int mode = 0;
   long base = 0;
   long[] dictionary = new long[0];
@@ -81,15 +66,11 @@ public final class Pco {
       reader.at = 8L * from;
       reader.end = 8L * to;
       reader.file(width, out, count);
-      reader.source = null;
     } catch (RuntimeException error) {
-      reader.source = null;
       throw error instanceof IllegalArgumentException ? error : new IllegalArgumentException("pco: " + error, error);
+    } finally {
+      reader.source = null;
     }
-  }
-
-  static IllegalArgumentException corrupt(String what) {
-    return new IllegalArgumentException("pco: " + what);
   }
 
   static int kindOf(int width) {
@@ -151,11 +132,11 @@ public final class Pco {
     boolean isPaired = mode != CLASSIC && mode != DICT;
     boolean isBack = delta == LOOKBACK;
     if (isBack) {
-      readBins(lookbacks);
+      lookbacks.read(this);
     }
-    readBins(primary);
+    primary.read(this);
     if (isPaired) {
-      readBins(secondary);
+      secondary.read(this);
     }
     align();
 
@@ -172,7 +153,7 @@ public final class Pco {
     for (int left = count; left > 0; left -= BATCH) {
       int now = Math.min(left, BATCH);
       if (isBack) {
-        decode(lookbacks, lookbacks.values, 0, Math.min(left - primary.order, BATCH));
+        lookbacks.decode(this, lookbacks.values, 0, Math.min(left - primary.order, BATCH));
       }
       numbers(primary, out, place, now, left);
       if (isPaired) {
@@ -288,41 +269,8 @@ public final class Pco {
     return order;
   }
 
-  /** Reads the bins of a stream, and makes the table of its decoders: what each state stands for, and which is next. */
-  void readBins(Stream of) {
-    int log = (int) bits(4);
-    int bins = (int) bits(15);
-    if (log > MAX_LOG || bins > 1 << log || bins < 2 && log > 0) {
-      throw corrupt(bins + " bins in 2**" + log + " states");
-    }
-    of.reserve(log, bins);
-    int spanBits = of.width == 16 ? 5 : of.width == 32 ? 6 : 7;
-    long middle = of.delta == APART ? 0 : 1L << of.width - 1;  // differences are stored as if that were nothing
-    int total = 0;
-    of.widest = 0;
-    for (int i = 0; i < bins; i++) {
-      int weight = 1 + (int) bits(log);
-      long low = bits(of.width);
-      int span = (int) bits(spanBits);
-      if (span > of.width) {
-        throw corrupt("a bin of 2**" + span + " numbers");
-      }
-      of.weights[i] = weight;
-      of.lows[i] = low + middle;
-      of.binSpans[i] = span;
-      of.widest = Math.max(of.widest, span);
-      total += weight;
-    }
-    if (bins > 0 && total != 1 << log) {
-      throw corrupt("bins of " + total + " states of 2**" + log);
-    }
-    if (bins > 1) {
-      of.spread();
-    }
-  }
-
   /** Reads where a page begins: the numbers before its first difference, and the states of its decoders. */
-  void readStart(Stream of, int count) {
+  void readStart(PcoStream of, int count) {
     if (of.bins == 0 && count > primary.order) {
       throw corrupt("numbers without bins");
     }
@@ -334,6 +282,7 @@ public final class Pco {
       first[i] = bits(of.width);
     }
     of.known = of.order;
+    of.given = 0;
     of.one = (int) bits(of.log);
     of.two = (int) bits(of.log);
     of.three = (int) bits(of.log);
@@ -341,9 +290,9 @@ public final class Pco {
   }
 
   /** Decodes numbers of a batch; those that are differences are added up. */
-  void numbers(Stream of, long[] into, int start, int count, int left) {
+  void numbers(PcoStream of, long[] into, int start, int count, int left) {
     int fresh = Math.min(left - of.order, BATCH);
-    decode(of, into, start, fresh);
+    of.decode(this, into, start, fresh);
     switch (of.delta) {
       case CONSECUTIVE:
         for (int i = of.order - 1; i >= 0; i--) {
@@ -352,7 +301,8 @@ public final class Pco {
         return;
       case LOOKBACK:
         goBack(of, into, start, fresh);
-        System.arraycopy(of.past, of.known - of.order - Math.max(fresh, 0), into, start, count);
+        System.arraycopy(of.past, of.given, into, start, count);
+        of.given += count;
         return;
       case CONVOLVED:
         convolve(of, into, start, count);
@@ -372,7 +322,7 @@ public final class Pco {
     return sum;
   }
 
-  void goBack(Stream of, long[] into, int start, int fresh) {
+  void goBack(PcoStream of, long[] into, int start, int fresh) {
     long[] past = of.past;
     long[] back = lookbacks.values;
     int known = of.known;
@@ -387,7 +337,7 @@ public final class Pco {
     of.known = known;
   }
 
-  void convolve(Stream of, long[] into, int start, int count) {
+  void convolve(PcoStream of, long[] into, int start, int count) {
     long mask = MASKS[of.width];
     long[] moments = of.moments;
     long[] weights = of.convolution;
@@ -473,234 +423,4 @@ public final class Pco {
     return bits ^ (bits >> 63 | SIGN);
   }
 
-  static long[] masks() {
-    long[] found = new long[65];
-    for (int i = 1; i < 65; i++) {
-      found[i] = -1L >>> 64 - i;
-    }
-    return found;
-  }
-
-  /** Decodes the next numbers of a stream, without what they are differences of. */
-  void decode(Stream of, long[] into, int start, int count) {
-    if (count <= 0) {
-      return;
-    }
-    ahead(AHEAD);
-    if (of.bins < 2) {
-      Arrays.fill(into, start, start + count, of.lows[0]);
-      if (of.widest > 0) {
-        Arrays.fill(spans, 0, count, of.widest);
-      }
-    } else if (count == BATCH) {
-      batchOfBins(of, into, start);
-    } else {
-      fewBins(of, into, start, count);
-    }
-    if (of.widest > 57) {
-      addWide(into, start, count);
-    } else if (of.widest > 0) {
-      add(into, start, count);
-    }
-    if (at > end) {
-      throw corrupt("numbers that end past the file");
-    }
-  }
-
-  /**
-   * Decodes the bins of a whole batch: 8 bytes hold what all four decoders read in a turn.
-   *
-   * Tables are read without a check of their bounds: spread sees to it that each state is followed by one of them.
-   */
-  void batchOfBins(Stream of, long[] into, int start) {
-    byte[] from = source;
-    long[] nodes = of.nodes;
-    long[] lows = of.stateLows;
-    int[] further = spans;
-    long place = Platform.BYTE_ARRAY_OFFSET + (at >>> 3);
-    int shift = (int) at & 7;
-    int one = of.one;
-    int two = of.two;
-    int three = of.three;
-    int four = of.four;
-    for (int i = 0; i < BATCH; i += 4) {
-      place += shift >>> 3;
-      shift &= 7;
-      long word = Platform.getLong(from, place);
-      long node = Platform.getLong(nodes, Platform.LONG_ARRAY_OFFSET + 8L * one);
-      into[start + i] = Platform.getLong(lows, Platform.LONG_ARRAY_OFFSET + 8L * one);
-      further[i] = (int) node >>> 8 & 255;
-      one = ((int) node >>> 16) + ((int) (word >>> shift) & (int) (node >>> 32));
-      shift += (int) node & 255;
-
-      node = Platform.getLong(nodes, Platform.LONG_ARRAY_OFFSET + 8L * two);
-      into[start + i + 1] = Platform.getLong(lows, Platform.LONG_ARRAY_OFFSET + 8L * two);
-      further[i + 1] = (int) node >>> 8 & 255;
-      two = ((int) node >>> 16) + ((int) (word >>> shift) & (int) (node >>> 32));
-      shift += (int) node & 255;
-
-      node = Platform.getLong(nodes, Platform.LONG_ARRAY_OFFSET + 8L * three);
-      into[start + i + 2] = Platform.getLong(lows, Platform.LONG_ARRAY_OFFSET + 8L * three);
-      further[i + 2] = (int) node >>> 8 & 255;
-      three = ((int) node >>> 16) + ((int) (word >>> shift) & (int) (node >>> 32));
-      shift += (int) node & 255;
-
-      node = Platform.getLong(nodes, Platform.LONG_ARRAY_OFFSET + 8L * four);
-      into[start + i + 3] = Platform.getLong(lows, Platform.LONG_ARRAY_OFFSET + 8L * four);
-      further[i + 3] = (int) node >>> 8 & 255;
-      four = ((int) node >>> 16) + ((int) (word >>> shift) & (int) (node >>> 32));
-      shift += (int) node & 255;
-    }
-    of.one = one;
-    of.two = two;
-    of.three = three;
-    of.four = four;
-    at = 8 * (place - Platform.BYTE_ARRAY_OFFSET) + shift;
-  }
-
-  /** Decodes the bins of the last batch of a page. */
-  void fewBins(Stream of, long[] into, int start, int count) {
-    for (int i = 0; i < count; i++) {
-      int word = (int) (Platform.getLong(source, Platform.BYTE_ARRAY_OFFSET + (at >>> 3)) >>> (int) (at & 7));
-      long node = of.nodes[of.one];
-      into[start + i] = of.stateLows[of.one];
-      spans[i] = (int) node >>> 8 & 255;
-      int next = ((int) node >>> 16) + (word & (int) (node >>> 32));
-      of.one = of.two;
-      of.two = of.three;
-      of.three = of.four;
-      of.four = next;
-      at += (int) node & 255;
-    }
-  }
-
-  /** Adds to the low ends of bins the further bits of numbers, of which none has more than 57. */
-  void add(long[] into, int start, int count) {
-    byte[] from = source;
-    int[] further = spans;
-    long[] masks = MASKS;
-    long bit = at;
-    for (int i = 0; i < count; i++) {
-      int span = further[i];
-      long word = Platform.getLong(from, Platform.BYTE_ARRAY_OFFSET + (bit >>> 3)) >>> (int) (bit & 7);
-      into[start + i] += word & masks[span];
-      bit += span;
-    }
-    at = bit;
-  }
-
-  void addWide(long[] into, int start, int count) {
-    for (int i = 0; i < count; i++) {
-      into[start + i] += word() & MASKS[spans[i]];
-      at += spans[i];
-    }
-  }
-
-  /** The next 64 bits. */
-  long word() {
-    long place = Platform.BYTE_ARRAY_OFFSET + (at >>> 3);
-    int shift = (int) (at & 7);
-    return Platform.getLong(source, place) >>> shift | Platform.getLong(source, place + 8) << 1 << 63 - shift;
-  }
-
-  long bits(int count) {
-    if (count > end - at) {
-      throw corrupt("a file that ends early");
-    }
-    ahead(16);
-    long found = word() & MASKS[count];
-    at += count;
-    return found;
-  }
-
-  void align() {
-    if (bits((int) (-at & 7)) != 0) {
-      throw corrupt("bits where there are none");
-    }
-  }
-
-  /** Makes sure that so many bytes can be read: near the end of an array, of a copy with zeros behind it. */
-  void ahead(int bytes) {
-    long place = at >>> 3;
-    if (place + bytes > source.length) {
-      int rest = (int) ((end >>> 3) - place);
-      System.arraycopy(source, (int) place, tail, 0, rest);
-      Arrays.fill(tail, rest, tail.length, (byte) 0);
-      source = tail;
-      at &= 7;
-      end = 8L * rest;
-    }
-  }
-
-  /** A stream of a chunk: its bins, what its numbers are differences of, and where its decoders stand. */
-  static final class Stream {
-    int width = 0;  // in bits
-    int log = 0;
-    int bins = 0;
-    int widest = 0;  // of the further bits
-    long[] lows = new long[1];
-    int[] binSpans = new int[1];
-    int[] weights = new int[1];
-    short[] states = new short[0];
-    // Of each state: how many bits it reads (8 bits), how many further bits its bin has (8), the state that follows if
-    // what is read is 0 (16), and ones where it reads (16); and the low end of its bin.
-    long[] nodes = new long[0];
-    long[] stateLows = new long[0];
-    int one = 0;
-    int two = 0;
-    int three = 0;
-    int four = 0;
-    final long[] values = new long[BATCH];
-    int delta = 0;
-    int order = 0;  // how many numbers stand before the first difference
-    final long[] convolution = new long[32];
-    final long[] moments = new long[32 + BATCH];
-    long[] past = new long[0];
-    int known = 0;  // of the past
-
-    void reserve(int log, int bins) {
-      this.log = log;
-      this.bins = bins;
-      if (lows.length < bins) {
-        lows = new long[bins];
-        binSpans = new int[bins];
-        weights = new int[bins];
-      }
-      if (bins == 0) {
-        lows[0] = 0;
-      }
-      if (bins > 1 && states.length < 1 << log) {
-        states = new short[1 << log];
-        nodes = new long[1 << log];
-        stateLows = new long[1 << log];
-      }
-    }
-
-    /** Spreads bins over states, each over as many as its weight, and tells which states follow. */
-    void spread() {
-      int size = 1 << log;
-      int stride = 3 * size / 5 | 1;
-      int place = 0;
-      for (int i = 0; i < bins; i++) {
-        for (int k = weights[i]; k > 0; k--) {
-          states[place] = (short) i;
-          place = place + stride & size - 1;
-        }
-      }
-      for (int i = 0; i < size; i++) {
-        int bin = states[i];
-        int next = weights[bin]++;
-        int taken = Integer.numberOfLeadingZeros(next) - Integer.numberOfLeadingZeros(size);
-        int after = (next << taken) - size;
-        nodes[i] = taken | binSpans[bin] << 8 | (long) after << 16 | (1L << taken) - 1 << 32;
-        stateLows[i] = lows[bin];
-      }
-    }
-
-    void forget() {
-      if (past.length > KEPT) {
-        past = new long[0];
-      }
-    }
-  }
 }

@@ -42,11 +42,15 @@ public class StoredColumns implements BiFunction {
 
   /** The blocks of one task; a batch is good until the next one is asked for. */
   public static class Blocks implements java.util.Iterator, Closeable {
+    static final int MAX_ROWS = 1 << 24;  // that a block may have: there is room made for as many as are told
+    static final int MAX_BYTES = Integer.MAX_VALUE - 8;  // of an array
+    static final int SPARE = 4096;  // bytes, more than any writer pads a buffer by
     final Column[] columns;
-    final ZstdDecompressCtx codec = new ZstdDecompressCtx();
+    final ZstdDecompressCtx codec;
     byte[] piece = new byte[0];
     private final List extents;
     private RandomAccessFile file = null;
+    private long size = 0;  // of the file
     private int extent = 0;
     private int block = 0;
 
@@ -60,6 +64,7 @@ public class StoredColumns implements BiFunction {
       if (schema.fields().length != columns.length) {
         throw new IllegalArgumentException("other columns than were asked for");
       }
+      codec = new ZstdDecompressCtx();  // last: it is not Java's memory, and nobody closes what was not made
     }
 
     static Column column(String kind, DataType type) {
@@ -84,6 +89,15 @@ public class StoredColumns implements BiFunction {
       throw new IllegalArgumentException("columns of a kind that is not known: " + kind);
     }
 
+    /** A number that is told, from 0 to the largest that it may be. */
+    static int number(Object told, long most) {
+      long found = ((Number) told).longValue();
+      if (found < 0 || found > most) {
+        throw new IllegalStateException("a number of " + found + " where no more than " + most + " may be");
+      }
+      return (int) found;
+    }
+
     public boolean hasNext() {
       while (extent < extents.size() && block == ((List) ((Map) extents.get(extent)).get("blocks")).size()) {
         extent++;
@@ -100,9 +114,10 @@ public class StoredColumns implements BiFunction {
       try {
         if (file == null) {
           file = new RandomAccessFile(path, "r");
+          size = file.length();
         }
         Map told = (Map) ((List) of.get("blocks")).get(block);
-        int rows = ((Number) told.get("rows")).intValue();
+        int rows = number(told.get("rows"), MAX_ROWS);
         List places = (List) told.get("columns");
         for (int i = 0; i < columns.length; i++) {
           columns[i].begin((Map) places.get(i), rows);
@@ -134,11 +149,15 @@ public class StoredColumns implements BiFunction {
 
     /** Reads bytes of the object that is open into the array for them, verifies them, and returns how many they are. */
     int fetch(Map place) throws IOException {
-      int length = ((Number) place.get("len")).intValue();
-      if (piece.length < length) {
-        piece = new byte[length + length / 4];
+      int length = number(place.get("len"), Math.min(size, MAX_BYTES));
+      long start = ((Number) place.get("at")).longValue();
+      if (start < 0 || start > size - length) {
+        throw new IllegalStateException("a column that ends past its file");
       }
-      file.seek(((Number) place.get("at")).longValue());
+      if (piece.length < length) {
+        piece = new byte[(int) Math.min(length + length / 4L, MAX_BYTES)];
+      }
+      file.seek(start);
       file.readFully(piece, 0, length);
       String sum = Long.toHexString(Sums.of(piece, length));
       if (!"0000000000000000".substring(sum.length()).concat(sum).equals(place.get("sum"))) {
@@ -154,7 +173,7 @@ public class StoredColumns implements BiFunction {
         column.valid = buffer(column.valid, (List) buffers.get(0), length, (rows + 7) / 8, compressed);
       }
       if (place.containsKey("width")) {
-        int width = ((Number) place.get("width")).intValue();
+        int width = number(place.get("width"), MAX_BYTES);
         column.even(width);
         column.values = buffer(column.values, (List) buffers.get(2), length, width * rows, compressed);
       } else if (column.isText()) {
@@ -167,24 +186,25 @@ public class StoredColumns implements BiFunction {
 
     /** Unpacks a buffer of which so many bytes are needed, into the array of the block before if it is large enough. */
     byte[] buffer(byte[] held, List place, int end, int least, String compressed) {
-      int at = ((Number) place.get(0)).intValue();
-      int length = ((Number) place.get(1)).intValue();
-      if (at < 0 || length < 0 || at + length > end || least < 0) {
-        throw new IllegalStateException("a buffer does not end where its column ends");
-      }
+      int at = number(place.get(0), end);
+      int length = number(place.get(1), end - at);
       if (least == 0) {
         return held;
       }
       long size = length;
       boolean isPlain = compressed == null;
       if (!isPlain) {
+        if (length < 8) {
+          throw new IllegalStateException("a buffer of " + length + " bytes does not say its size");
+        }
         size = Platform.getLong(piece, Platform.BYTE_ARRAY_OFFSET + at);
         at += 8;
         length -= 8;
         isPlain = size == -1;
         size = isPlain ? length : size;
       }
-      if (size < least || size > Integer.MAX_VALUE - 8) {
+      long most = isPlain ? length : Math.min(2L * least + SPARE, MAX_BYTES);
+      if (size < least || size > most) {
         throw new IllegalStateException("a buffer of " + size + " bytes where " + least + " are needed");
       }
       byte[] given = held == null || held.length < size ? new byte[(int) size] : held;
@@ -219,12 +239,14 @@ public class StoredColumns implements BiFunction {
   abstract static class Column extends ColumnVector {
     int rows;
     int nulls;
+    boolean isTold;  // how many nulls there are
     long first;
     byte[] valid;
     byte[] offsets;
     byte[] values;
     Object numbers;
     long at;
+    private long[] zeros = new long[0];
 
     Column(DataType type) {
       super(type);
@@ -233,8 +255,23 @@ public class StoredColumns implements BiFunction {
     /** Begins a block, of which it is told whether all rows are null or what they are counted from. */
     void begin(Map place, int count) {
       rows = count;
-      nulls = place.get("nulls") == null ? 0 : ((Number) place.get("nulls")).intValue();
+      isTold = place.get("nulls") != null;
+      nulls = isTold ? Blocks.number(place.get("nulls"), count) : 0;
       first = place.containsKey("first") ? ((Number) place.get("first")).longValue() : 0;
+      if (nulls == rows) {
+        blank();
+      } else if (!place.containsKey("at") && !isCounted()) {
+        throw new IllegalStateException("a column that is not stored, and not null");
+      }
+    }
+
+    /**
+     * Has Spark read zeros of rows that are all null. Whoever reads a table by columns of his own that are NOT NULL is
+     * not asked for nulls, and addresses are read without a check.
+     */
+    void blank() {
+      zeros = zeros.length > rows ? zeros : new long[rows + 1];
+      lend(zeros);
     }
 
     /** Has Spark read the bytes that were unpacked. */
@@ -258,6 +295,10 @@ public class StoredColumns implements BiFunction {
     }
 
     boolean isText() {
+      return false;
+    }
+
+    boolean isCounted() {
       return false;
     }
 
@@ -381,6 +422,10 @@ public class StoredColumns implements BiFunction {
       return (rows + 7) / 8;
     }
 
+    void blank() {
+      values = new byte[(rows + 7) / 8];
+    }
+
     public boolean getBoolean(int row) {
       return (values[row >> 3] & 1 << (row & 7)) != 0;
     }
@@ -392,6 +437,10 @@ public class StoredColumns implements BiFunction {
       super(type);
     }
 
+    boolean isCounted() {
+      return true;
+    }
+
     public long getLong(int row) {
       return first + row;
     }
@@ -399,6 +448,7 @@ public class StoredColumns implements BiFunction {
 
   /** Texts that lie in a row, each as long as the other or up to where the next begins, or that are words by number. */
   static class Texts extends Column {
+    static final byte[] NOTHING = new byte[8];
     private int width;
     private byte[] letters;
     private int[] codes;
@@ -413,8 +463,15 @@ public class StoredColumns implements BiFunction {
       return true;
     }
 
+    void blank() {
+      codes = null;
+      width = 0;
+      letters = NOTHING;
+      super.blank();
+    }
+
     void even(int given) {
-      if (given < 1 || (long) given * rows > Integer.MAX_VALUE - 8 || nulls > 0) {
+      if (given < 1 || (long) given * rows > Blocks.MAX_BYTES || nulls > 0) {
         throw new IllegalStateException("texts of " + given + " bytes");
       }
       width = given;
@@ -481,152 +538,5 @@ public class StoredColumns implements BiFunction {
     public byte[] getBinary(int row) {
       return getUTF8String(row).getBytes();
     }
-  }
-}
-
-/** The 64 bits of XXH3 without a seed, by which extents check their bytes. */
-class Sums {
-  static final long P32_1 = 0x9E3779B1L;
-  static final long P32_2 = 0x85EBCA77L;
-  static final long P32_3 = 0xC2B2AE3DL;
-  static final long P64_1 = 0x9E3779B185EBCA87L;
-  static final long P64_2 = 0xC2B2AE3D27D4EB4FL;
-  static final long P64_3 = 0x165667B19E3779F9L;
-  static final long P64_4 = 0x85EBCA77C2B2AE63L;
-  static final long P64_5 = 0x27D4EB2F165667C5L;
-  static final long MIX_1 = 0x165667919E3779F9L;
-  static final long MIX_2 = 0x9FB21C651E98DF25L;
-  static final long LOW = 0xFFFFFFFFL;
-  static final int STRIPE = 64;
-  static final int STRIPES = 16;  // of a round, after which the sums are scrambled
-  static final byte[] SECRET = bytes(
-      "b8fe6c3923a44bbe7c01812cf721ad1cded46de9839097db7240a4a4b7b3671fcb79e64eccc0e578825ad07dccff7221b8084674f743248e"
-      + "e03590e6813a264c3c2852bb91c300cb88d0658b1b532ea371644897a20df94e3819ef46a9deacd8a8fa763fe39c343ff9dcbbc7c70b4f1d8a"
-      + "51e04bcdb45931c89f7ec9d9787364eac5ac8334d3ebc3c581a0fffa1363eb170ddd51b7f0da49d316552629d4689e2b16be587d47a1fc8f"
-      + "f8b8d17ad031ce45cb3a8f95160428afd7fbcabb4b407e");
-
-  static byte[] bytes(String hex) {
-    byte[] found = new byte[hex.length() / 2];
-    for (int i = 0; i < found.length; i++) {
-      found[i] = (byte) Integer.parseInt(hex.substring(2 * i, 2 * i + 2), 16);
-    }
-    return found;
-  }
-
-  static long of(byte[] data, int length) {
-    if (length > 240) {
-      return ofMany(data, length);
-    }
-    if (length > 128) {
-      return ofSome(data, length);
-    }
-    if (length > 16) {
-      long sum = length * P64_1;
-      for (int i = (length - 1) / 32; i >= 0; i--) {
-        sum += mixed(data, 16 * i, 32 * i) + mixed(data, length - 16 * (i + 1), 32 * i + 16);
-      }
-      return avalanche(sum);
-    }
-    return ofFew(data, length);
-  }
-
-  static long ofFew(byte[] data, int length) {
-    if (length > 8) {
-      long low = word(data, 0) ^ word(SECRET, 24) ^ word(SECRET, 32);
-      long high = word(data, length - 8) ^ word(SECRET, 40) ^ word(SECRET, 48);
-      return avalanche(length + Long.reverseBytes(low) + high + folded(low, high));
-    }
-    if (length >= 4) {
-      long both = half(data, length - 4) + (half(data, 0) << 32);
-      long keyed = both ^ word(SECRET, 8) ^ word(SECRET, 16);
-      long sum = keyed ^ Long.rotateLeft(keyed, 49) ^ Long.rotateLeft(keyed, 24);
-      sum *= MIX_2;
-      sum ^= (sum >>> 35) + length;
-      sum *= MIX_2;
-      return sum ^ sum >>> 28;
-    }
-    if (length > 0) {
-      long first = data[0] & 255;
-      long middle = data[length >> 1] & 255;
-      long last = data[length - 1] & 255;
-      long all = first << 16 | middle << 24 | last | (long) length << 8;
-      return scattered(all ^ half(SECRET, 0) ^ half(SECRET, 4));
-    }
-    return scattered(word(SECRET, 56) ^ word(SECRET, 64));
-  }
-
-  static long ofSome(byte[] data, int length) {
-    long sum = length * P64_1;
-    for (int i = 0; i < 8; i++) {
-      sum += mixed(data, 16 * i, 16 * i);
-    }
-    sum = avalanche(sum);
-    for (int i = 8; i < length / 16; i++) {
-      sum += mixed(data, 16 * i, 16 * (i - 8) + 3);
-    }
-    return avalanche(sum + mixed(data, length - 16, 136 - 17));
-  }
-
-  static long ofMany(byte[] data, int length) {
-    long[] sums = new long[] {P32_3, P64_1, P64_2, P64_3, P64_4, P32_2, P64_5, P32_1};
-    int round = STRIPE * STRIPES;
-    int rounds = (length - 1) / round;
-    for (int n = 0; n < rounds; n++) {
-      accumulate(sums, data, n * round, STRIPES);
-      for (int i = 0; i < 8; i++) {
-        sums[i] = (sums[i] ^ sums[i] >>> 47 ^ word(SECRET, 128 + 8 * i)) * P32_1;
-      }
-    }
-    accumulate(sums, data, rounds * round, (length - 1 - rounds * round) / STRIPE);
-    stripe(sums, data, length - STRIPE, 192 - STRIPE - 7);
-    long found = length * P64_1;
-    for (int i = 0; i < 4; i++) {
-      found += folded(sums[2 * i] ^ word(SECRET, 11 + 16 * i), sums[2 * i + 1] ^ word(SECRET, 19 + 16 * i));
-    }
-    return avalanche(found);
-  }
-
-  static void accumulate(long[] sums, byte[] data, int at, int stripes) {
-    for (int i = 0; i < stripes; i++) {
-      stripe(sums, data, at + STRIPE * i, 8 * i);
-    }
-  }
-
-  static void stripe(long[] sums, byte[] data, int at, int key) {
-    for (int i = 0; i < 8; i++) {
-      long value = word(data, at + 8 * i);
-      long keyed = value ^ word(SECRET, key + 8 * i);
-      sums[i ^ 1] += value;
-      sums[i] += (keyed & LOW) * (keyed >>> 32);
-    }
-  }
-
-  static long mixed(byte[] data, int at, int key) {
-    return folded(word(data, at) ^ word(SECRET, key), word(data, at + 8) ^ word(SECRET, key + 8));
-  }
-
-  /** The two halves of a product of 128 bits, each without a sign, as one. */
-  static long folded(long one, long other) {
-    long high = Math.multiplyHigh(one, other) + (one >> 63 & other) + (other >> 63 & one);
-    return one * other ^ high;
-  }
-
-  static long avalanche(long sum) {
-    long mixed = (sum ^ sum >>> 37) * MIX_1;
-    return mixed ^ mixed >>> 32;
-  }
-
-  static long scattered(long sum) {
-    long mixed = (sum ^ sum >>> 33) * P64_2;
-    mixed = (mixed ^ mixed >>> 29) * P64_3;
-    return mixed ^ mixed >>> 32;
-  }
-
-  static long word(byte[] data, int at) {
-    return Platform.getLong(data, Platform.BYTE_ARRAY_OFFSET + (long) at);
-  }
-
-  static long half(byte[] data, int at) {
-    return Platform.getInt(data, Platform.BYTE_ARRAY_OFFSET + (long) at) & LOW;
   }
 }

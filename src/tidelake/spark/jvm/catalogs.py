@@ -28,8 +28,8 @@ RULES = ("tidelake.LimitRule", "tidelake.PathRule")  # of a session's optimizer
 PUSHDOWN, PATHS, EVOLVING = "tidelake.LakePushdown", "tidelake.LakePaths", "tidelake.LakeEvolving"
 # Each sees those before it.
 FILES = (
-    "ChangedRows", "Trees", "Door", "LakeTable", "LakePushdown", "LakePaths", "LimitRule", "PathRule", "LakeRows",
-    "LakeEvolving", "LakeCatalog",
+    "ChangedRows", "Trees", "Door", "LakeSource", "LakeScans", "LakeWrites", "LakeTable", "LakePushdown", "LakePaths",
+    "LimitRule", "PathRule", "LakeRows", "LakeEvolving", "LakeCatalog",
 )  # fmt: skip
 SERVER_FILES = (*FILES, "Companion")  # for a JVM that no Python program has started
 SETTING = "spark.sql.catalog."

@@ -25,7 +25,11 @@ if TYPE_CHECKING:
 OPTIONAL = frozenset({"LakePushdown", "LakePaths", "LimitRule", "PathRule", "LakeEvolving"})
 ON_EXECUTORS = frozenset({"Cancellable", "ColumnReader", "Gathered", "StoredColumns", "StoredPages"})
 # Of a file: those that it builds on, which are compiled before it and packed with it.
-BEFORE = {"StoredPages": ("StoredColumns", "Pco")}
+BEFORE = {
+    "StoredColumns": ("Sums",),
+    "Pco": ("PcoBits",),
+    "StoredPages": ("Sums", "StoredColumns", "PcoBits", "Pco", "Pages", "Templates"),
+}
 _JAVA = 8  # whose interfaces have methods with bodies, which Spark's have
 _GROWING = "MutableURLClassLoader"  # how the names of Spark's class loaders end that take further jars
 _LOADERS, _JARS, _FAILED, _SENT = "_tidelake_loaders", "_tidelake_jars", "_tidelake_failed", "_tidelake_jars_sent"

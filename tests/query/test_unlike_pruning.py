@@ -76,8 +76,10 @@ def test_other_texts_and_endings_lose_no_row_and_prune(lake: Lake, every: int) -
 
 
 def test_patterns_whatever_the_case_lose_no_row_to_letters_that_engines_have_other_small_ones_of(lake: Lake) -> None:
-    for sought, form in product(SOUGHT, ("{}", "{}%", "%{}", "%{}%", "_{}%")):
-        text = f"select id from t where s ilike '{form.format(sought)}'"
+    likes = [f"s ilike '{form}'" for form in ("{}", "{}%", "%{}", "%{}%", "_{}%")]
+    small = ["lower(s) = lower('{}')", "lower(s) = '{}'", "lower(s) in ('{}', 'ab')", "lower(s) like '%{}%'"]
+    for sought, form in product((*SOUGHT, "i\u0307i"), (*likes, *small)):
+        text = f"select id from t where {form.format(sought)}"
         found, wanted = (session.run(lake, text, engine="local", prune=prune).to_arrow() for prune in (True, False))
         assert sorted(found["id"].to_pylist()) == sorted(wanted["id"].to_pylist()), text
 

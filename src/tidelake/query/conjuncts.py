@@ -68,8 +68,8 @@ _PARTS = frozenset(f"tide_{name}{case}" for name in ("endswith", "hasprefix", "h
     "tide_has_cs"
 }
 # Letters of which engines have other small ones than scans: the Kelvin sign is a k to them, the dotted capital I an i,
-# and to some a sigma at the end of a word is not the one elsewhere.
-_UNLIKE = re.compile("[iIkK\u0130\u212a\u03a3\u03c3\u03c2]")
+# perhaps with a dot of its own, and to some a sigma at the end of a word is not the one elsewhere.
+_UNLIKE = re.compile("[iIkK\u0130\u0307\u212a\u03a3\u03c3\u03c2]")
 _CONVERSION = re.compile(r"tide_to_(string|long|int|real|bool|datetime|timespan)_from_dynamic")
 _PLAIN_TIMES = {
     "date": re.compile(r"\d{4}-\d\d-\d\d", re.ASCII),

@@ -128,6 +128,16 @@ select truncate(-25, -1) as a, truncate(1.239, 2) as b;
 -- a | b
 -- -20 | 1.23
 
+-- What lines of a log do not have in common: the words that hold a digit.
+select words[0] as first, words[1]::int as second from (
+  select regexp_extract_all(m, '[A-Za-z]*[0-9][0-9A-Za-z]*', 0) as words
+  from values ('took 5 of 70 ms'), ('user9: no'), ('none') as v(m)
+) order by 1 nulls last;
+-- first | second
+-- 5 | 70
+-- user9 | ∅
+-- ∅ | ∅
+
 -- Lines of a log by what they have in common: each word that holds a digit is a placeholder.
 select message_template(m) as t, count(*) as n, min(template_id(m)) = max(template_id(m)) as one
 from values ('took 5 ms'), ('took 77 ms'), ('user9: no') as v(m) group by 1 order by 1;

@@ -158,6 +158,12 @@ FUNCTIONS: tuple[Function, ...] = (
         spark=f"substring(md5({_TEMPLATE_SPARK}), 1, 16)",
         in_sql=True,
     ),
+    declare(
+        "message_variables",
+        returns="dynamic",
+        duckdb=f"to_json(regexp_extract_all({{0}}, '{VARIABLE}'))",
+        spark=f"CAST(regexp_extract_all({{0}}, '{VARIABLE}', 0) AS VARIANT)",
+    ),
     declare("replace_strings", returns="text", python=replace_strings, arity=3),
     declare(
         "translate",

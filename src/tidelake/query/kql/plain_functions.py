@@ -34,6 +34,7 @@ replace_string: tide_replace string text text text
 replace_regex: tide_replace_regex string text regex text
 message_template: tide_message_template string text
 template_id: tide_template_id string text
+message_variables: tide_message_variables dynamic text
 translate: tide_translate string text text text
 strrep: tide_strrep string text long [text]
 url_encode: tide_url_encode_form string text

@@ -99,7 +99,7 @@ def test_a_created_table_is_what_create_table_makes_and_shows_how_it_was_made(
 
 
 def test_a_table_is_altered(session: SparkSession, lake: Lake) -> None:
-    session.sql("CREATE TABLE tidelake.t (ts TIMESTAMP, n INT)")
+    session.sql("CREATE TABLE tidelake.t (ts TIMESTAMP NOT NULL, n INT)")  # the only timestamp is the time
     session.sql("INSERT INTO tidelake.t VALUES (timestamp'2026-01-01', 1)")
     session.sql("ALTER TABLE tidelake.t ADD COLUMNS (name STRING COMMENT 'who', raw VARIANT)")
     session.sql("ALTER TABLE tidelake.t ALTER COLUMN n TYPE BIGINT")

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import tidelake
 import tidelake.spark
+from tidelake.spark.jobs import told_by_task
 from tidelake.spark.jvm.planning import Planner
 from tidelake.spark.reading import Split, TableReader
 
@@ -113,7 +114,13 @@ def test_what_is_no_step_of_a_plan_is_refused() -> None:
     assert b"os is no step of a plan" in answer
 
 
-def test_an_error_of_a_plan_is_told_as_spark_tells_it(spark: SparkSession, tmp_path: Path) -> None:
+def test_an_error_of_a_plan_is_told_in_a_line(spark: SparkSession, tmp_path: Path) -> None:
     where = lake_at(tmp_path / "lake", ROWS)
-    with pytest.raises(Exception, match="no such table"):
+    with pytest.raises(Exception, match="no such table") as raised:
         spark.read.format("tidelake").options(lake=where, table="tt").load()
+    assert "NotFoundError: no such table table=default.tt" in str(raised.value).partition("\n")[0]
+    assert told_by_task(raised.value)[0][0] == "NotFoundError"
+    frame = frame_of(spark, where)
+    with pytest.raises(Exception, match="option blockRows is a whole number") as raised:
+        frame.write.format("tidelake").options(lake=where, table="t", blockRows="many").mode("append").save()
+    assert "Traceback" not in str(raised.value)

@@ -81,5 +81,5 @@ def test_a_condition_bounds_what_it_proves(tree: dict[str, Any], bound: str) -> 
 
 
 def test_paths_are_read_as_spark_writes_them() -> None:
-    paths = ["$.a", "$['a b'].c", '$["x"]', "$", "$[0]", "$.a[1]", "$['a.b']", "a", "$..a"]
-    assert [keys_of(path) for path in paths] == [["a"], ["a b", "c"], ["x"], *[None] * 6]
+    paths = ["$.a", "$['a b'].c", '$["x"]', "$", "$[0]", "$.a[1]", "$['a.b']", "a", "$..a", "$['a[0]']", '$["[0]"]']
+    assert [keys_of(path) for path in paths] == [["a"], ["a b", "c"], ["x"], *[None] * 8]

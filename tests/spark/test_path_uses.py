@@ -35,6 +35,7 @@ WHOLE = [
     "SELECT n, to_json(named_struct('d', d)) j FROM {0} WHERE d:t::int = 1",
     "SELECT try_variant_get(d, concat('$.', substr('s', n % 1 + 1, 1)), 'string') FROM {0}",
     "SELECT try_variant_get(d, '$[1]', 'int') e, count(*) FROM {0} GROUP BY 1",
+    "SELECT d:['s[1]']::string k, count(*) FROM {0} GROUP BY 1",
     "SELECT n, to_json(d) FROM {0} WHERE n = (SELECT max(n) FROM {0} WHERE d:t::int = 1)",
     "SELECT m, to_json(d) FROM (SELECT max(n) m, any_value(d) d FROM {0} GROUP BY n) WHERE d:t::int = 1",
 ]

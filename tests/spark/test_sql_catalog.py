@@ -99,7 +99,7 @@ def test_a_created_table_is_what_create_table_makes_and_shows_how_it_was_made(
 
 
 def test_a_table_is_altered(session: SparkSession, lake: Lake) -> None:
-    session.sql("CREATE TABLE tidelake.t (ts TIMESTAMP, n INT)")
+    session.sql("CREATE TABLE tidelake.t (ts TIMESTAMP NOT NULL, n INT)")  # the only timestamp is the time
     session.sql("INSERT INTO tidelake.t VALUES (timestamp'2026-01-01', 1)")
     session.sql("ALTER TABLE tidelake.t ADD COLUMNS (name STRING COMMENT 'who', raw VARIANT)")
     session.sql("ALTER TABLE tidelake.t ALTER COLUMN n TYPE BIGINT")
@@ -148,6 +148,9 @@ def test_a_table_is_altered(session: SparkSession, lake: Lake) -> None:
         ("CREATE TABLE tidelake.u (ts TIMESTAMP) PARTITIONED BY (days(ts))", "CLUSTER BY columns that are asked for"),
         ("CREATE TABLE tidelake.u (n INT) CLUSTERED BY (n) INTO 4 BUCKETS", "leave PARTITIONED BY out"),
         ("CREATE TABLE tidelake.u (s VARCHAR(3))", "a text is a STRING"),
+        ("CREATE TABLE tidelake.u (s STRING COLLATE UTF8_LCASE)", "texts of a lake are compared byte by byte"),
+        ("CREATE TABLE tidelake.u AS SELECT array('x' COLLATE UNICODE_CI) AS s", "texts of a lake are compared"),
+        ("ALTER TABLE tidelake.t ADD COLUMN s STRING COLLATE UNICODE", "cast them to STRING column=s"),
         ("CREATE TABLE tidelake.u (n INT) LOCATION '/tmp/x'", "leave LOCATION out"),
         ("CREATE TABLE tidelake.u (n INT NOT NULL)", "only the time column and key columns can be NOT NULL"),
         ("CREATE TABLE tidelake.u (n INTERVAL DAY)", "unsupported spark type"),

@@ -49,8 +49,11 @@ from tidelake.write.stager import EXTENT_BYTES
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-# The last line of a Python traceback inside what Spark says of a failed task.
-_TASK_ERROR = re.compile(r"^(?:tidelake\.errors\.)?(\w*(?:Error|Exception|CorruptExtent)): (.+)$", re.MULTILINE)
+# The last line of a Python traceback inside what Spark says of a failed task, or what it says of a failed plan.
+_TASK_ERROR = re.compile(
+    r"^(?:.*Python data source [\w ]+: )?(?:tidelake\.errors\.)?(\w*(?:Error|Exception|CorruptExtent)): (.+)$",
+    re.MULTILINE,
+)
 QUARANTINE = {"ts": "timestamp", "file": "string", "line": "long", "reason": "string", "record": "string"}
 
 

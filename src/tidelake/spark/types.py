@@ -150,7 +150,7 @@ def widened(schema: Schema, rows: t.StructType, table: str) -> Schema:
     wider: list[tuple[str, DataType]] = []
     own = own_names(schema, rows.fieldNames())
     for field in (t.StructField(own[each.name], each.dataType) for each in rows):
-        kind = table_type(field.dataType, field.name)
+        kind = (_table_type if field.name in schema else table_type)(field.dataType, field.name)
         if field.name in schema:
             held = schema[field.name].type
             if _takes(held, kind):
@@ -177,6 +177,16 @@ def widened(schema: Schema, rows: t.StructType, table: str) -> Schema:
 
 def table_type(kind: t.DataType, name: str) -> DataType:
     """Return the type of a new column for values of one of Spark's types."""
+    if _is_collated(kind):
+        raise SchemaError(
+            "texts of a lake are compared byte by byte: cast them to STRING", column=name, type=kind.simpleString(),
+            kind="unsupported_type",
+        )  # fmt: skip
+    return _table_type(kind, name)
+
+
+def _table_type(kind: t.DataType, name: str) -> DataType:
+    """Return the type of a column for values of one of Spark's types, whose collations are not looked at."""
     if (logical := _logical_of(kind)) is not None and logical.kind in OF_COLUMNS:
         return DataType.of(logical)
     for spark, ours in _TABLE_TYPES:
@@ -186,6 +196,21 @@ def table_type(kind: t.DataType, name: str) -> DataType:
     if isinstance(kind, t.CharType | t.VarcharType):
         said += ": lengths are not checked here, a text is a STRING"
     raise SchemaError(said, column=name, type=kind.simpleString(), kind="unsupported_type")
+
+
+def _is_collated(kind: t.DataType) -> bool:
+    """Return whether values have texts that Spark compares otherwise than byte by byte."""
+    match kind:
+        case t.StringType():
+            return kind.collation != t.StringType().collation
+        case t.StructType():
+            return any(_is_collated(field.dataType) for field in kind)
+        case t.ArrayType():
+            return _is_collated(kind.elementType)
+        case t.MapType():
+            return _is_collated(kind.keyType) or _is_collated(kind.valueType)
+        case _:
+            return False
 
 
 def _takes(held: DataType, kind: DataType) -> bool:

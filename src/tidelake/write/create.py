@@ -65,7 +65,7 @@ def create_table(
     if not is_staged:
         refuse_staged(name)
     columns = schema if isinstance(schema, Schema) else Schema.of(schema)
-    named = _time_of(columns, time)
+    named = time_of(columns, time)
     age = flush_age or (USERS_FLUSH_AGE if scope == USER else FLUSH_AGE)
     settings = TableSettings(
         time=named,
@@ -168,7 +168,8 @@ def known_format(name: str) -> str:
     return name
 
 
-def _time_of(schema: Schema, name: str | None) -> str | None:
+def time_of(schema: Schema, name: str | None) -> str | None:
+    """Return the time column of a new table: the one that is named, or else its only timestamp."""
     if name is not None:
         if schema[name].type != DataType("timestamp"):
             raise SchemaError("the time column must be a timestamp", column=name, type=schema[name].type)

@@ -18,7 +18,8 @@ from tidelake.model.schema import Schema
 from tidelake.spark.types import spark_names
 
 MOST_TEXTS = 100  # of an IN that are looked for one by one
-_KEY = re.compile(r"""\.([^.\[\]'"]+)|\['([^'.]+)'\]|\["([^".]+)"\]""")
+# Within quotes a bracket is part of a key in Spark, and an element of a list here.
+_KEY = re.compile(r"""\.([^.\[\]'"]+)|\['([^'.\[]+)'\]|\["([^".\[]+)"\]""")
 _PATH = re.compile(rf"\$(?:{_KEY.pattern})+")
 _ORDERS = frozenset({"=", "<", "<=", ">", ">="})
 _TESTS = frozenset({"IN", "STARTS_WITH", "ENDS_WITH", "CONTAINS", "IS_NOT_NULL"})
@@ -45,14 +46,14 @@ def path_bound(tree: Mapping[str, Any], schema: Schema) -> Predicate | None:
 
 
 def keys_of(path: str) -> list[str] | None:
-    """Return the keys of a path, outermost first; None if it counts elements or a key has a dot."""
+    """Return the keys of a path, outermost first; None if it counts elements or a key has a dot or a bracket."""
     if _PATH.fullmatch(path) is None:
         return None
     return [next(filter(None, found.groups())) for found in _KEY.finditer(path)]
 
 
 def outermost_key(path: str) -> str | None:
-    """Return the first key of a path; None if it begins with none, or with one that has a dot."""
+    """Return the first key of a path; None if it begins with none, or with one that has a dot or a bracket."""
     found = _KEY.match(path, 1) if path.startswith("$") else None
     if found is None or path[found.end() : found.end() + 1] not in ("", ".", "["):
         return None

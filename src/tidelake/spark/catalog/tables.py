@@ -33,7 +33,7 @@ from tidelake.spark.catalog.told import about
 from tidelake.spark.changing import key_names
 from tidelake.spark.types import own_names, spark_schema, table_type
 from tidelake.write.alter import CHANGEABLE, add_column, change_settings, rename_table, widen
-from tidelake.write.create import create_table
+from tidelake.write.create import create_table, time_of
 
 COLUMN_COMMENT = "comment:"  # the setting of a column's comment begins so; the column's name follows
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -146,12 +146,12 @@ def _created(lake: LakeHandle, name: str, question: Mapping[str, Any], *, is_sta
     told = read_properties(question["properties"], question["default_source"])
     if clustered := clustering_of(question["partitioning"]):
         told["cluster_by"] = clustered
-    comments = {COMMENT: told.pop(COMMENT, None)}
+    columns = Schema.of({field.name: table_type(field.dataType, field.name) for field in schema})
+    time, comments = time_of(columns, told.get("time")), {COMMENT: told.pop(COMMENT, None)}
     for field in schema:
-        _check_nullable(field, told.get("time"), told.get("key") or ())
+        _check_nullable(field, time, told.get("key") or ())
         comments[COLUMN_COMMENT + field.name] = field.metadata.get("comment")
-    columns = {field.name: table_type(field.dataType, field.name) for field in schema}
-    create_table(lake.catalog, name, Schema.of(columns), is_staged=is_staged, **told)
+    create_table(lake.catalog, name, columns, is_staged=is_staged, **told)
     table = TableHandle.open(lake, name)
     if said := {key: text for key, text in comments.items() if text is not None}:
         widen(table, (), said)

@@ -215,7 +215,7 @@ class PushingBuilder extends LakeScanBuilder
 class PushedScan extends PlannedScan implements SupportsRuntimeV2Filtering {
   static final List COMPARED =
       Arrays.asList(new String[] {"int", "bigint", "string", "timestamp", "timestamp_ntz", "date", "boolean"});
-  private Object found = null;
+  private final ThreadLocal found = new ThreadLocal();
 
   PushedScan(LakeSource table, StructType columns, Map given) {
     super(table, columns, given);
@@ -236,25 +236,25 @@ class PushedScan extends PlannedScan implements SupportsRuntimeV2Filtering {
     return (NamedReference[]) compared.toArray(new NamedReference[0]);
   }
 
-  /** Takes what a join has found out, for the next batch alone: others may have this scan, too. */
+  /** Takes what a join has found out, for the next batch of this thread alone: others may have this scan, too. */
   public void filter(Predicate[] predicates) {
     if (options().containsKey("tidelakelimit") || options().containsKey("tidelakefirst")) {
       return;  // rows enough of all, and not of those that a join wants
     }
     try {
-      found = table.door.where(options(), predicates, false).get("where");
+      found.set(table.door.where(options(), predicates, false).get("where"));
     } catch (RuntimeException error) {
-      found = null;  // the join drops the rows itself
+      found.remove();  // the join drops the rows itself
     }
   }
 
   public Batch toBatch() {
-    if (found == null) {
+    if (found.get() == null) {
       return super.toBatch();
     }
     Map options = options();
-    options.put("where", found);
-    found = null;
+    options.put("where", found.get());
+    found.remove();
     plan = UUID.randomUUID().toString();
     return new LakeBatch(made(planned(options)).toBatch(), columns, options);
   }

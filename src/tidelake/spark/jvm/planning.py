@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import importlib
 import io
+import logging
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from tidelake.errors import TidelakeError
 from tidelake.spark.jvm.compile import java_class
 
 if TYPE_CHECKING:
@@ -26,12 +28,17 @@ FACTORY = "tidelake.DriverSource$Factory"
 STEPS = "pyspark.sql.worker."
 ASKED = ("create_data_source", "plan_data_source_read", "write_into_data_source", "commit_data_source_write")
 
+log = logging.getLogger("tidelake.spark")
+
 
 class Planner:
     """Answer one step of a plan, as a Python process of Spark's would."""
 
     def apply(self, module: str, question: bytes) -> bytearray:
-        """Run Spark's own function for a step on its bytes; an error is part of the answer, as Spark expects it."""
+        """Run Spark's own function for a step on its bytes; an error is part of the answer, as Spark expects it.
+
+        Of our own errors the message is enough; of any other Spark is told where it came from, too.
+        """
         from pyspark.util import handle_worker_exception
 
         answer = io.BytesIO()
@@ -40,7 +47,8 @@ class Planner:
                 raise ImportError(f"{module} is no step of a plan")
             importlib.import_module(module)._main(io.BytesIO(question), answer)
         except BaseException as error:  # whatever it is, Spark must be answered
-            handle_worker_exception(error, answer)
+            log.info("a step of a plan failed: %s", module, exc_info=True)
+            handle_worker_exception(error, answer, hide_traceback=isinstance(error, TidelakeError) or None)
         return bytearray(answer.getvalue())
 
     class Java:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -35,27 +37,25 @@ def frame_of(spark: SparkSession, where: str) -> DataFrame:
     return spark.read.format("tidelake").options(lake=where, table="t").load()
 
 
-def planners() -> int:
-    """Count the processes of this user that Spark keeps for plans."""
+def planners(spark: SparkSession) -> int:
+    """Count the processes that Spark's JVM keeps for plans."""
     found = 0
-    for process in Path("/proc").iterdir():
-        if process.name.isdigit():
-            try:
-                found += b"pyspark.sql.worker." in (process / "cmdline").read_bytes()
-            except OSError:
-                continue  # it has ended
+    jvm: Any = spark.sparkContext._gateway
+    for process in psutil.Process(jvm.proc.pid).children(recursive=True):
+        with suppress(psutil.Error):  # it has ended
+            found += any("pyspark.sql.worker." in word for word in process.cmdline())
     return found
 
 
 def test_plans_start_no_process(spark: SparkSession, tmp_path: Path) -> None:
-    where, before = lake_at(tmp_path / "lake", ROWS), planners()
+    where, before = lake_at(tmp_path / "lake", ROWS), planners(spark)
     frame = frame_of(spark, where)
     assert frame.where("n >= 15").count() == 5
     with tidelake.connect(where) as lake:
         lake.create_table("copy", SCHEMA, time="ts", flush_age="off")
     frame.write.format("tidelake").options(lake=where, table="copy").mode("append").save()
     assert frame_of(spark, where).count() == 20
-    assert planners() <= before  # an idle one may have ended meanwhile
+    assert planners(spark) <= before  # an idle one may have ended meanwhile
     with tidelake.connect(where) as lake:
         assert lake.table("copy").scan(["n"]).read_all().num_rows == 20
 

@@ -377,7 +377,7 @@ def test_a_deadline_does_not_interrupt_a_finalizer_of_a_scan() -> None:
     assert done == ["closed"]
 
 
-@pytest.mark.parametrize("times", [25, pytest.param(300, marks=pytest.mark.torture)])
+@pytest.mark.parametrize("times", [10, pytest.param(300, marks=pytest.mark.torture)])
 def test_a_deadline_does_not_interrupt_what_the_collector_calls(times: int) -> None:
     """The collector may start at any allocation, also between looking at the stack and raising."""
     broken: list[object] = []

@@ -389,7 +389,7 @@ def test_generated_questions_on_spark_touch_nothing_outside_the_lake(
 ) -> None:
     """The kernel watches, whichever process opens a file: this one, Java's or one of its Python workers."""
     with tidelake.connect(asked) as lake, watched(outside) as watch:
-        said = ask_all(lake, Maker(16, str(outside)), 75, "spark")
+        said = ask_all(lake, Maker(16, str(outside)), 40, "spark")
         assert watch.touched() == []
     assert said["raw"] == []
     assert min(said["answered"], said["refused"]) > 0

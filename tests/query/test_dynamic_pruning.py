@@ -77,7 +77,7 @@ def test_extent_without_first_bytes_is_read(lake: Lake, tmp_path: Path) -> None:
     assert not outcomes(wanted, Stats(5, {"d": replace(known, initials={"p": (65, 90)})})) & TRUE
 
 
-SEARCHES = ("has 'timeout'", "contains 'IME'", "contains_cs 'IME'", "startswith 'time'", "has '503'", "startswith '5'")
+SEARCHES = ("has 'timeout'", "contains_cs 'IME'", "startswith '5'")
 
 
 def test_searches_at_a_path_give_the_same_rows_on_spark(lake: Lake, spark: SparkSession) -> None:
@@ -88,4 +88,4 @@ def test_searches_at_a_path_give_the_same_rows_on_spark(lake: Lake, spark: Spark
     text = f"union {asked} | sort by q asc, id asc, v asc"
     found = [lake.kql(text, engine=engine).to_arrow().to_pylist() for engine in ("local", "spark")]
     assert found[0] == found[1]
-    assert {row["q"] for row in found[0]} == {0, 1, 3, 4, 5}
+    assert {row["q"] for row in found[0]} == {0, 2}

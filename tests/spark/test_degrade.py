@@ -68,13 +68,14 @@ def answers(session: SparkSession, where: str) -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    "files",
+    ("files", "format"),
     [
-        ["ScanRule"], ["ColumnReader"], ["StoredColumns"], ["Sums"], ["StoredPages"], ["Pages"], ["Templates"], ["Pco"],
-        ["PcoBits"], ["DriverSource"], ["ScanRule", "ColumnReader", "DriverSource"],
+        (["ScanRule"], "tlm3"), (["ColumnReader"], "tlm2"), (["StoredColumns"], "tlm2"), (["StoredColumns"], "tlm3"),
+        (["Sums"], "tlm2"), (["StoredPages"], "tlm2"), (["StoredPages"], "tlm3"), (["Pages"], "tlm3"),
+        (["Templates"], "tlm3"), (["Pco"], "tlm3"), (["PcoBits"], "tlm3"), (["DriverSource"], "tlm3"),
+        (["ScanRule", "ColumnReader", "DriverSource"], "tlm3"),
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("format", ["tlm2", "tlm3"])
 def test_reads_are_right_without_a_class(spark: SparkSession, where: str, files: list[str], format: str) -> None:
     with tidelake.connect(where) as lake:
         lake.table("t").convert(format)

@@ -79,7 +79,7 @@ def is_told(session: SparkSession, text: str) -> bool:
 @pytest.mark.parametrize("table", ["sound", "warm", "keyed"])
 def test_first_rows_under_conditions_are_those_of_a_copy(session: SparkSession, table: str) -> None:
     rng = random.Random(table)
-    for condition in [*EXACT, *OTHERS]:
+    for condition in [*EXACT, *OTHERS][:: 1 if table == "sound" else 2]:
         order = rng.choice(["ts DESC", "ts", "ts DESC NULLS FIRST", "ts ASC NULLS LAST"])
         limit, offset = rng.choice([1, 7, 40, 5000]), rng.choice(["", " OFFSET 3"])
         text = f"SELECT n, ts, service FROM {{}} WHERE {condition} ORDER BY {order}, n LIMIT {limit}{offset}"

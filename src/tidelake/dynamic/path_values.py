@@ -70,6 +70,11 @@ def joined(kinds: npt.NDArray[np.uint8], fields: Mapping[str, pa.Array]) -> pa.S
     return pa.StructArray.from_arrays([pa.array(kinds), *fields.values()], names=["kind", *fields])
 
 
+def of_texts(texts: pa.Array) -> pa.StructArray:
+    """Return the struct of rows that all have a text."""
+    return joined(np.full(len(texts), TEXT_KIND, dtype=np.uint8), {"text": texts})
+
+
 def of_extracted(found: Extracted) -> pa.StructArray:
     """Return what was found by looking through whole values."""
     fields: dict[str, pa.Array] = {}

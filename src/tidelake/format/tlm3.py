@@ -208,15 +208,15 @@ class Tlm3Reader:
         return None if place is None else place[1]
 
     def read_lines(
-        self, block: int, column: str, places: npt.NDArray[np.int64], known: template_rows.RowTemplates | None = None
+        self, block: int, texts: Texts, places: npt.NDArray[np.int64], known: template_rows.RowTemplates | None = None
     ) -> pa.Array:
-        """Read the texts that some rows of a block have in a column of templates, by their ascending places.
+        """Read some of the texts of a block that are stored by templates, by their ascending places.
 
-        ``known`` are the templates of the block's rows, if they were read before.
+        ``known`` are the templates of all of them, if they were read before.
         """
-        with self._readable(block, column):
-            rows, data = self._line_page(block, column)
-            return template_rows.decode_some(data, rows, self._line_dictionary(column), places, known)
+        with self._readable(block, _column_of(texts)):
+            rows, data = self._line_page(block, texts)
+            return template_rows.decode_some(data, rows, self._line_dictionary(texts), places, known)
 
     def lines(self, texts: Texts) -> template_pages.Dictionary | None:
         """Return the templates that texts have; None if they are not stored by templates."""

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tidelake.dynamic import path_values
 from tidelake.format import ExtentReader
 from tidelake.runtime.forking import renew_after_fork
 from tidelake.scan.distinct import put_together
@@ -38,6 +39,7 @@ SMALL_BYTES = 64 << 10  # of what is kept of a block at once, since it is much s
 
 _WHOLE = -1  # in place of a block: all of the extent
 
+Texts: TypeAlias = str | tuple[str, int]  # those of a column, or of a leaf of a dynamic one
 _Key: TypeAlias = tuple[str, int, str]  # of an extent, the number of a block, the name of a column
 
 
@@ -152,8 +154,8 @@ class ReadsDistinct(_KeptReader):
             return found[whole].take(pa.array(places))
         return self._reader.read_lines(block, column, places, found.get(known))
 
-    def row_templates(self, block: int, column: str) -> RowTemplates:
-        """Read which templates the texts of a block have in a column of templates."""
+    def row_templates(self, block: int, column: Texts) -> RowTemplates:
+        """Read which templates the texts of a block have that are stored by templates."""
         found: RowTemplates = self._once(
             self._templates_key(block, column), lambda: self._reader.row_templates(block, column)
         )
@@ -175,7 +177,7 @@ class ReadsDistinct(_KeptReader):
     def _counts_key(self, block: int, column: str) -> _Key:
         return (self._key, block, f"\0+{column}")
 
-    def rows_with(self, block: int, column: str, tokens: Sequence[str]) -> npt.NDArray[np.bool_] | None:
+    def rows_with(self, block: int, column: Texts, tokens: Sequence[str]) -> npt.NDArray[np.bool_] | None:
         """Return which rows of a block may hold all of some tokens; None if there is no telling."""
         if not self._reader.keeps_postings(column):
             return None
@@ -183,7 +185,7 @@ class ReadsDistinct(_KeptReader):
         told: Told = self._once(key, lambda: self._reader.read_postings(block, column))
         return told.rows_with(tokens)
 
-    def _templates_key(self, block: int, column: str) -> _Key:
+    def _templates_key(self, block: int, column: Texts) -> _Key:
         return (self._key, block, f"\0?{column}")
 
     def _once(self, key: _Key, read: Callable[[], Any]) -> Any:
@@ -205,17 +207,30 @@ class ReadsDistinct(_KeptReader):
         kept = self._cache.found(list(keys.values()))
         found = {path: kept[key] for path, key in keys.items() if key in kept}
         missing = [path for path in paths if path not in found]
-        alone = [path for path in missing if places is not None and self.text_rows(block, *path) is not None]
-        whole = [path for path in missing if path not in alone]
+        few = {path: self._few_at(block, path, places) for path in missing} if places is not None else {}
+        whole = [path for path in missing if few.get(path) is None]
         for path, array in zip(whole, self._reader.read_paths(block, whole) if whole else (), strict=True):
             self._cache.offer(keys[path], array)
             found[path] = array
         if places is None:
             return [found[path] for path in paths]
         some = {path: array.take(pa.array(places)) for path, array in found.items()}
-        if alone:
-            some |= dict(zip(alone, self._reader.read_paths(block, alone, places), strict=True))
-        return [some[path] for path in paths]
+        return [some[path] if path in some else few[path] for path in paths]
+
+    def _few_at(self, block: int, path: Path, places: npt.NDArray[np.int64]) -> pa.StructArray | None:
+        """Read what some rows have at a path whose texts are stored by templates; None of any other."""
+        rows = self.text_rows(block, *path)
+        if rows is None:
+            return None
+        for leaf, having in rows.texts:
+            texts = (path[0], leaf)
+            if having[places].all() and self._reader.lines(texts) is not None:  # then nothing else need be read
+                ranks = places if having.all() else (np.cumsum(having) - 1)[places]
+                key = self._templates_key(block, texts)
+                known = self._cache.found([key]).get(key)
+                return path_values.of_texts(self._reader.read_lines(block, texts, ranks, known))
+        (found,) = self._reader.read_paths(block, [path], places)
+        return found
 
     def text_rows(self, block: int, column: str, path: str) -> TextRows | None:
         """Return which rows of a block have a text at a path; None where no texts at it are templates."""

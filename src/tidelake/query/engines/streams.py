@@ -7,7 +7,7 @@ as they are stored. It does not plan, and decides nothing about what is read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -29,6 +29,8 @@ NUMBERED = pa.dictionary(pa.int32(), pa.utf8())  # texts as numbers into a dicti
 NUMBERED_WORDS = 4096  # of a dictionary that is given with each batch
 NUMBERED_ROWS = 65_536  # of a scan, from which on it is worth another form of the table
 NUMBERED_EXTENTS = 256  # that are looked at for dictionaries
+SMALL_ROWS = 1_024  # of a batch, which take less time than what an engine does for each batch
+MOST_JOINED = 64  # small batches at once
 
 _JSON = {b"ARROW:extension:name": b"arrow.json", b"ARROW:extension:metadata": b""}
 
@@ -133,14 +135,19 @@ class Stream(pa.Table):  # type: ignore[misc]
 
         return pa.RecordBatchReader.from_batches(schema, batches())
 
+    def _watched(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            self._check_time()
+            yield batch
+
     def _batches(self, columns: Sequence[int]) -> Iterator[pa.RecordBatch]:
         schema = pa.schema([self._schema.field(at) for at in columns])
         question = self._scan.plan.question
         encoded = frozenset(question.columns[at] for at in self._numbered)
         plan = replace(self._scan.plan, question=replace(question, rough=not question.strict, encoded=encoded))
         try:
-            for batch in scan(plan, self._footers):
-                self._check_time()
+            found = self._watched(scan(plan, self._footers))
+            for batch in found if encoded else with_small_joined(found):
                 if not schema.names:
                     yield bare(batch.num_rows)
                     continue
@@ -152,6 +159,31 @@ class Stream(pa.Table):  # type: ignore[misc]
         except TidelakeError as error:
             self.failure = error
             raise
+
+
+def with_small_joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield batches of one schema in their order, of few rows ever more at once: an engine has work with each.
+
+    The first is given as it is, then two, then four: whoever stops early has read twice as much as needed, at most.
+    """
+    held, wanted = list[pa.RecordBatch](), 1
+    for batch in batches:
+        is_small = batch.num_rows < SMALL_ROWS
+        if is_small:
+            held.append(batch)
+        if held and (not is_small or len(held) >= wanted):
+            yield _joined(held)
+            held, wanted = [], min(wanted * 2, MOST_JOINED)
+        if not is_small:
+            yield batch
+    if held:
+        yield _joined(held)
+
+
+def _joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(batches) == 1:
+        return batches[0]
+    return pa.concat_batches(batches) if batches[0].num_columns else bare(sum(batch.num_rows for batch in batches))
 
 
 class Slot(Stream):

@@ -201,7 +201,7 @@ def test_what_was_acknowledged_is_there_once_whichever_process_is_killed(
             press.wait_for_all()
             psutil.wait_procs(left, timeout=WITHIN_S)
             assert not any(each.is_running() for each in left)
-    assert not is_short or any("is started again" in line for line in served.said)
+    assert not is_short or served.says("is started again")
     with tidelake.connect(folder, upkeep=False) as lake:
         press.check(lake)
 

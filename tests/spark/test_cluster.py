@@ -10,6 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.support.servers import S3Server
 from tests.support.spark_cluster import spark_cluster
 
@@ -17,6 +19,7 @@ ROOT = Path(__file__).parents[2]
 DRIVER = Path(__file__).parent / "cluster_driver.py"
 
 
+@pytest.mark.torture  # five JVMs on two cores
 def test_pipeline_on_a_cluster_counts_every_row_once_though_a_worker_dies(
     tmp_path: Path, postgres_database: str, s3: S3Server
 ) -> None:

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ import httpx
 
 from tests.support.servers import free_ports
 
+SAID_WITHIN_S = 20
 READY_WITHIN_S = 60
 _READY = re.compile(r"tidelake: serving .* at (http\S+)")
 
@@ -34,6 +36,15 @@ class Served:
     flight: str
     process: subprocess.Popen[str]
     said: list[str] = field(default_factory=list)
+
+    def says(self, *parts: str) -> bool:
+        """Whether a line of the log has all of these, now or soon: who answers does not wait for the log to be read."""
+        until_s = time.monotonic() + SAID_WITHIN_S
+        while not (found := any(all(part in line for part in parts) for line in list(self.said))):
+            if time.monotonic() > until_s:
+                break
+            time.sleep(0.05)
+        return found
 
     def client(self, token: str | None = None) -> httpx.Client:
         """Return a client, with a token if one is given."""

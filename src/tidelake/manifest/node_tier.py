@@ -8,7 +8,8 @@
     d <state> <due> <table id> 0 <user>   which scopes are to be looked at, the earliest first; none that is in_sync
 
 An update writes what changed, in one batch, and does not wait for the disk: all of it can be had again. RocksDB belongs
-to one process at a time: in another, and where ``rocksdict`` is not installed, there is no such tier. What cannot be
+to one process at a time: in another, in one that was forked from a process that had it, and where ``rocksdict`` is not
+installed, there is no such tier. What cannot be
 read is as good as not there; a folder that is damaged is emptied. It does not know whether a copy is right.
 """
 
@@ -218,6 +219,8 @@ class NodeTier:
 
 _opened: dict[str, tuple[NodeTier, int]] = {}  # in this process, and how many use it
 _opening = threading.Lock()
+_was_used = False  # whether RocksDB has threads in this process
+_is_left = False  # whether they stayed with the parent: a database that needs one would be opened for ever
 _left_behind: list[Any] = []  # databases of the parent of a forked process, which must not be touched
 
 
@@ -226,7 +229,7 @@ def open_node_tier(place: Path) -> tuple[NodeTier | None, bool]:
 
     Also say whether this process did not have them open before.
     """
-    if not is_installed("rocksdict"):
+    if _is_left or not is_installed("rocksdict"):
         return None, False
     name = os.path.realpath(place)
     with _opening:
@@ -243,6 +246,8 @@ def open_node_tier(place: Path) -> tuple[NodeTier | None, bool]:
 
 
 def _database(place: Path) -> Any:
+    global _was_used
+    _was_used = True
     for is_last in (False, True):
         try:
             place.mkdir(parents=True, exist_ok=True)
@@ -286,8 +291,8 @@ def _release(tier: NodeTier) -> None:
 
 def _leave_to_parent() -> None:
     """Have a forked child go on without: its threads and locks stayed with the parent."""
-    global _opening
-    _opening = threading.Lock()
+    global _opening, _is_left
+    _opening, _is_left = threading.Lock(), _was_used
     for tier, _ in _opened.values():
         _left_behind.append(tier._database)
         tier._database, tier._lock = None, threading.Lock()

@@ -22,6 +22,7 @@ import pyarrow as pa
 from tidelake.dynamic import path_values
 from tidelake.format import ExtentReader
 from tidelake.runtime.forking import renew_after_fork
+from tidelake.scan.candidates import Texts
 from tidelake.scan.distinct import put_together
 from tidelake.scan.path_columns import Path, reads_paths
 
@@ -39,7 +40,6 @@ SMALL_BYTES = 64 << 10  # of what is kept of a block at once, since it is much s
 
 _WHOLE = -1  # in place of a block: all of the extent
 
-Texts: TypeAlias = str | tuple[str, int]  # those of a column, or of a leaf of a dynamic one
 _Key: TypeAlias = tuple[str, int, str]  # of an extent, the number of a block, the name of a column
 
 

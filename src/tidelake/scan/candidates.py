@@ -9,7 +9,7 @@ candidates are always asked again.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -39,8 +39,10 @@ if TYPE_CHECKING:
 
 FEW = 0.25  # of a block's rows: of more, all are as soon read
 
-Rows = npt.NDArray[np.bool_]
-Texts = str | tuple[str, int]  # those of a column, or of a leaf of a dynamic one, by its number in the extent
+Rows: TypeAlias = npt.NDArray[np.bool_]
+Texts: TypeAlias = (
+    str | tuple[str, int]
+)  # those of a column, or of a leaf of a dynamic one, by its number in the extent
 
 
 class KnowsTokens(Protocol):

@@ -1,13 +1,17 @@
 """Compile what is usually needed, by doing a little of what is usually done, and leave a mark.
 
 Run as ``python -m tidelake.cli.warm_up json`` by a process that found no compiled loops; see ``runtime/readiness.py``.
-One process does a part, others that are started for it end at once. A mark is left even when something goes wrong: then
-loops are compiled where they are called. It does not touch any lake of the user's.
+One process does a part, others that are started for it end at once. For a while it takes only what others leave of the
+processor, so that what is done in half a minute does not take twice as long; after that like any other process, since
+what takes long is done sooner once loops are compiled. A mark is left even when something goes wrong: then loops are
+compiled where they are called. It does not touch any lake of the user's.
 """
 
 from __future__ import annotations
 
 import fcntl
+import os
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -20,6 +24,9 @@ import orjson
 from tidelake.lake import connect
 from tidelake.runtime.readiness import PARTS, mark, mark_folder
 
+QUIETLY = "quietly"  # said to a process that takes what others leave of the processor
+QUIET_S = 30  # the demonstration and a first file are done by then
+LEAST = 19  # the lowest priority there is
 ROWS = 6_000  # enough that nothing takes the way of a few rows
 _COLUMNS = {"ts": "timestamp", "level": "string", "message": "string", "n": "long", "attributes": "dynamic"}
 _QUESTIONS = (
@@ -36,9 +43,21 @@ def main(part: str) -> None:
         return
     with suppress(OSError), _alone(mark(folder, part).with_suffix(".lock")):
         try:
-            _WORK[part]()
+            if not _is_done_quietly(part):
+                _WORK[part]()
         finally:
             mark(folder, part).touch()
+
+
+def _is_done_quietly(part: str) -> bool:
+    """Have a part compiled at the lowest priority; false where that takes too long: what it compiled is kept."""
+    command = [sys.executable, "-m", "tidelake.cli.warm_up", part, QUIETLY]
+    with tempfile.TemporaryDirectory(prefix="tidelake-warm-up-") as place:  # whoever is killed leaves things behind
+        try:
+            subprocess.run(command, timeout=QUIET_S, check=False, env=os.environ | {"TMPDIR": place})
+        except subprocess.TimeoutExpired:
+            return False
+    return True
 
 
 @contextmanager
@@ -95,4 +114,8 @@ def _rows() -> Iterator[dict[str, Any]]:
 _WORK: dict[str, Callable[[], None]] = {"json": _read_json, "others": _do_others}
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    if sys.argv[2:] == [QUIETLY]:
+        os.nice(LEAST)
+        _WORK[sys.argv[1]]()
+    else:
+        main(sys.argv[1])

@@ -35,7 +35,6 @@ Nothing is half done: an error means that nothing is returned. It does not write
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -49,6 +48,7 @@ from tidelake.ingest.json.plain_reader import few_rows
 from tidelake.ingest.quarantine import Quarantine
 from tidelake.model.schema import OVERFLOW_COLUMN, Column, DataType, Schema
 from tidelake.runtime.deferred import deferred
+from tidelake.runtime.readiness import has_loops
 
 if TYPE_CHECKING:
     from tidelake.ingest import arrays as from_arrow
@@ -134,6 +134,17 @@ def coerce_ndjson(
     return _coerce(from_lines.Lines(_bytes_of(data), schema.names, first_line=first_line), schema, rules)
 
 
+def coerce_lines(data: bytes | memoryview, schema: Schema, rules: Rules, *, first_line: int = 1) -> Coerced:
+    """Coerce as ``coerce_ndjson`` does, without loops where lines are few or there are no compiled ones yet."""
+    if (rows := few_rows(data)) is not None:
+        try:
+            return coerce_rows(rows, schema, rules)
+        except TidelakeError:
+            if not has_loops():  # nobody waits for a compiler to be told the line instead of the row
+                raise
+    return coerce_ndjson(data, schema, rules, first_line=first_line)
+
+
 def coerce_rows(rows: Sequence[Mapping[str, Any]], schema: Schema, rules: Rules) -> Coerced:
     """Coerce dicts of Python values."""
     return _coerce(from_rows.Rows(rows, schema.names), schema, rules)
@@ -186,8 +197,11 @@ def infer_schema(
     one named, or the first of the usual names, in any case, that has a time in every row of the sample.
     """
     if isinstance(sample, bytes | memoryview) and (rows := few_rows(sample)):
-        with suppress(TidelakeError):  # the lines' own say where
+        try:
             return infer_schema(rows, time=time)
+        except TidelakeError:
+            if not has_loops():
+                raise  # else the lines' own says which line it is
     source = _source_of(sample)
     if source.rows == 0:
         raise InvalidInputError("no rows to choose a schema from", kind="no_rows")

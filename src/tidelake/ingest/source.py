@@ -15,13 +15,11 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from tidelake.errors import InvalidInputError, TidelakeError
-from tidelake.ingest.coerce import Coerced, Rules, coerce_arrow, coerce_ndjson, coerce_rows
+from tidelake.errors import InvalidInputError
+from tidelake.ingest.coerce import Coerced, Rules, coerce_arrow, coerce_lines, coerce_rows
 from tidelake.ingest.files import FileRows
-from tidelake.ingest.json.plain_reader import few_rows
 from tidelake.ingest.text_encoding import MAX_LINE_BYTES, line_too_long
 from tidelake.model.schema import Schema
-from tidelake.runtime.readiness import has_loops
 
 PIECE_BYTES = 8 << 20  # of NDJSON
 PIECE_ROWS = 65_536  # of dicts, or of Arrow
@@ -37,24 +35,13 @@ def coerced_stream(rows: Any, schema: Schema, rules: Rules) -> Iterator[Coerced]
     for piece in _pieces(rows):
         if isinstance(piece, tuple):
             line, data = piece
-            coerced = _coerced_lines(line, data, schema, rules)
+            coerced = coerce_lines(data, schema, rules, first_line=line)
         elif isinstance(piece, pa.RecordBatch):
             coerced = coerce_arrow(piece, schema, rules)
         else:
             coerced = coerce_rows(piece, schema, rules)
         schema = coerced.schema
         yield coerced
-
-
-def _coerced_lines(line: int, data: memoryview, schema: Schema, rules: Rules) -> Coerced:
-    """Coerce lines of JSON, a few of them without the loops; what is wrong is said by those, with its line."""
-    if (rows := few_rows(data)) is not None:
-        try:
-            return coerce_rows(rows, schema, rules)
-        except TidelakeError:
-            if not has_loops():  # nobody waits for a compiler to be told the line instead of the row
-                raise
-    return coerce_ndjson(data, schema, rules, first_line=line)
 
 
 def is_rereadable(rows: Any) -> bool:

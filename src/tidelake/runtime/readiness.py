@@ -145,4 +145,4 @@ def _started(part: str) -> subprocess.Popen[bytes]:
     environment = os.environ | {AT_ONCE: "now", "PYTHONPATH": os.pathsep.join(filter(None, paths))}
     command = [sys.executable, "-m", "tidelake.cli.warm_up", part]
     no, place = subprocess.DEVNULL, tempfile.gettempdir()
-    return subprocess.Popen(command, stdin=no, stdout=no, stderr=no, env=environment, start_new_session=True, cwd=place)
+    return subprocess.Popen(command, stdin=no, stdout=no, stderr=no, env=environment, process_group=0, cwd=place)

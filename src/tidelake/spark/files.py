@@ -19,7 +19,7 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from tidelake.errors import InvalidInputError, NotFoundError, StorageError, TidelakeError
-from tidelake.ingest import Coerced, Rules, coerce_arrow, coerce_ndjson, coerce_rows, infer_schema
+from tidelake.ingest import Coerced, Rules, coerce_arrow, coerce_lines, coerce_rows, infer_schema
 from tidelake.ingest.parquet_files import parquet_batches
 from tidelake.model.schema import DataType, Schema
 from tidelake.spark.outside import Outside
@@ -115,7 +115,7 @@ class PieceReader:
         line = 1
         for chunk in _line_chunks(self.piece, self.outside):
             try:
-                coerced = coerce_ndjson(chunk, self.schema, self.rules)
+                coerced = coerce_lines(chunk, self.schema, self.rules)
             except TidelakeError:
                 yield from self._halved(chunk.split(b"\n"), line, _coerce_lines, _show_line)
             else:
@@ -223,7 +223,7 @@ def sample_schema(piece: Piece, time: str | None, outside: Outside | None = None
             if head.lstrip()[:1] == b"[":
                 return _inferred(orjson.loads(_whole(piece, place))[:CHUNK_ROWS], time)
             whole_lines = head[: head.rfind(b"\n") + 1] or head
-            return _inferred(_good_lines(whole_lines), time)
+            return _of_lines(whole_lines, time)
         case "csv":
             with place.stream(piece.path, piece.compression) as stream:
                 handler = pa.csv.ParseOptions(delimiter=_delimiter(piece), invalid_row_handler=lambda row: "skip")
@@ -257,23 +257,21 @@ def _inferred(sample: Any, time: str | None) -> tuple[Schema, str | None]:
         return Schema.of(kinds), time
 
 
-def _good_lines(data: bytes) -> bytes:
-    """Leave out the lines of a sample that are no JSON objects."""
+def _of_lines(data: bytes, time: str | None) -> tuple[Schema, str | None]:
+    """Choose a schema by lines of JSON, without those that are no JSON objects."""
     try:
-        infer_schema(data)
+        return _inferred(data, time)
     except InvalidInputError as error:
-        if error.kind == "no_rows":
+        if error.kind in ("no_rows", "bad_time"):
             raise
-    else:
-        return data
-    kept = []
-    for line in data.split(b"\n"):
-        try:
-            if isinstance(orjson.loads(line), dict):
-                kept.append(line)
-        except orjson.JSONDecodeError:
-            continue
-    return b"\n".join(kept)
+    return _inferred(b"\n".join(line for line in data.split(b"\n") if _is_object(line)), time)
+
+
+def _is_object(line: bytes) -> bool:
+    try:
+        return isinstance(orjson.loads(line), dict)
+    except orjson.JSONDecodeError:
+        return False
 
 
 def _line_chunks(piece: Piece, outside: Outside) -> Iterator[bytes]:
@@ -352,7 +350,7 @@ def _csv_batches(piece: Piece, outside: Outside) -> Iterator[tuple[_Sliced, list
 
 
 def _coerce_lines(lines: list[bytes], schema: Schema, rules: Rules) -> Coerced:
-    return coerce_ndjson(b"\n".join(lines), schema, rules)
+    return coerce_lines(b"\n".join(lines), schema, rules)
 
 
 def _coerce_values(records: list[Any], schema: Schema, rules: Rules) -> Coerced:

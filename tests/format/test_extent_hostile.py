@@ -261,7 +261,7 @@ def look_for_words(reader: Any, number: int, rows: int) -> None:
         lines = reader.lines(name) if name in reader.metadata().schema else None
         if lines is None:
             continue
-        assert len(reader.read_lines(number, name, places)) == len(places)
+        assert len(reader.read_lines(name, [(number, places)])) == len(places)
         tokens = ["took", "rack3"]
         for found in (reader.rows_with(number, name, tokens), reader.rows_holding(number, name, runs)):
             assert found is None or len(found) == rows

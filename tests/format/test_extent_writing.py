@@ -507,7 +507,7 @@ def test_each_way_of_reading_lines_fetches_just_its_bytes(memory_store: ObjectSt
         (lambda: reader.rows_with(1, "line", ["took"]), shared["line", "postings", 1]),
         (lambda: reader.row_templates(1, "line"), reader._parts.templates["line"].heads[1][0]),
         (lambda: reader.read_templates(1, "line"), reader._parts.templates["line"].heads[1][0]),
-        (lambda: reader.read_lines(1, "line", np.array([3])), pieces["line"].length),
+        (lambda: reader.read_lines("line", [(1, np.array([3]))]), pieces["line"].length),
     )
     for read, size in asked:
         store.clear()

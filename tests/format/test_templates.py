@@ -72,10 +72,21 @@ def test_texts_come_back(every_word: bool, plainly: bool, monkeypatch: pytest.Mo
         places = np.array(sorted(drawn), dtype=np.int64)
         known = template_rows.decode_rows(memoryview(pages[0]), len(texts), dictionary)
         for before in (None, known):
-            found = template_rows.decode_some(memoryview(pages[0]), len(texts), dictionary, places, before)
+            found = some_of(pages[0], len(texts), dictionary, places, before)
             assert found.equals(blocks[0].take(pa.array(places)))
 
     check()
+
+
+def some_of(
+    page: bytes | memoryview,
+    rows: int,
+    dictionary: template_pages.Dictionary,
+    places: Any,
+    known: template_rows.RowTemplates | None = None,
+) -> pa.Array:
+    opened = template_rows.LinePage(memoryview(page), rows, dictionary, known)
+    return template_rows.texts_of([(opened, places)], dictionary)
 
 
 def many_lines() -> list[str | None]:
@@ -101,7 +112,7 @@ def test_few_rows_are_those_of_the_whole_block(every_word: bool) -> None:
     for count in (0, 1, 3, 40, 150, 700):
         places = np.array(sorted(chance.sample(range(len(lines)), count)), dtype=np.int64)
         for before in (None, known):
-            found = template_rows.decode_some(memoryview(page), len(lines), dictionary, places, before)
+            found = some_of(page, len(lines), dictionary, places, before)
             assert found.equals(block.take(pa.array(places)))
 
 
@@ -120,7 +131,7 @@ def test_few_rows_of_damaged_pages_are_refused_or_read() -> None:
         damaged[chance.randrange(chance.choice((60, len(damaged))))] = chance.randrange(256)
         cut = memoryview(bytes(damaged[: chance.choice((len(damaged), chance.randrange(len(damaged))))]))
         try:
-            assert len(template_rows.decode_some(cut, len(lines), dictionary, places)) == len(places)
+            assert len(some_of(cut, len(lines), dictionary, places)) == len(places)
         except ValueError:
             refused += 1
     assert refused > 200

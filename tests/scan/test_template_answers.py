@@ -181,7 +181,8 @@ def test_counts_by_template_are_those_of_all_rows(lake: Any, table: str, asked: 
 
 
 def test_no_text_is_read_to_count_what_templates_decide(lake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(block_reading.Reading, "block", None)  # no block can be read
+    for reading in ("few", "looked_through"):  # no row can be read
+        monkeypatch.setattr(block_reading.Reading, reading, None)
     for asked, count in (("line has 'overheated'", 24), ("line contains 'isk'", None), ("line has 'nothing'", 0)):
         text = f"lines | where {asked} | count"
         if count is None:

@@ -10,6 +10,7 @@ chosen for a column so that the index stays below ``SHARE`` of its pages; where 
 
 from __future__ import annotations
 
+import functools
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -177,10 +178,10 @@ class Told:
     def rows_with(self, tokens: Sequence[str]) -> npt.NDArray[np.bool_]:
         """Return which rows may hold all of some tokens."""
         groups = (self.rows + (1 << self.shift) - 1) >> self.shift
-        found = np.ones(groups, dtype=np.bool_)
+        found: npt.NDArray[np.bool_] | None = None
         for token in tokens:
-            hash = hash_bytes(token.encode()) >> (64 - HASH_BITS)
-            if not self.digits and has_digit(token):
+            hash, with_digit = _asked(token)
+            if not self.digits and with_digit:
                 if self.filter is not None and hash_int(hash) not in self.filter:
                     return np.zeros(self.rows, dtype=np.bool_)
                 continue
@@ -192,8 +193,16 @@ class Told:
             if len(own):
                 here = np.zeros(groups, dtype=np.bool_)
                 here[own] = True
-                found &= here
+                found = here if found is None else found & here
+        if found is None:
+            return np.ones(self.rows, dtype=np.bool_)
         return np.repeat(found, 1 << self.shift)[: self.rows] if self.shift else found
+
+
+@functools.lru_cache(maxsize=1024)
+def _asked(token: str) -> tuple[int, bool]:
+    """Return the bits of its hash by which a token is known, and whether it holds a digit; every block is asked."""
+    return hash_bytes(token.encode()) >> (64 - HASH_BITS), has_digit(token)
 
 
 class _Listed(NamedTuple):

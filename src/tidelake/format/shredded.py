@@ -413,7 +413,8 @@ class BlockPages:
         count, page = self.line_page(leaf)
         if count != self._count(leaf, shapes):
             raise ValueError(f"leaf {leaf} has {count} values")
-        return template_rows.decode_some(page, count, self._lines(leaf), ranks)
+        lines = self._lines(leaf)
+        return template_rows.texts_of([(template_rows.LinePage(page, count, lines), ranks)], lines)
 
     def _decoded(self, leaf: int, kind: int) -> pa.Array:
         if leaf in self._directory.lines:

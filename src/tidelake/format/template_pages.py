@@ -19,6 +19,7 @@ from tidelake.format import codecs
 from tidelake.kernels.plain_templates import HOLE, NUMBER, PLACEHOLDER, SLACK, TEXT, WORD, Source
 
 SAME = 3  # a variable that has the values of an earlier one of its template
+SLOT_NUMBERS = 6  # that say where the values of a variable are held
 OWN_ROWS = 128  # of a block that have a template, from which on its variables have pages of their own
 
 _Ints = npt.NDArray[np.int64]

@@ -1,24 +1,38 @@
-"""Read which templates the rows of a block have, and put the texts of a few rows together.
+"""Read which templates the rows of a block have, and put the texts of a few rows of some blocks together.
 
 Of few rows, only the variables of their own templates are decoded, and of these only the values that the rows have are
-copied. It reads what ``templates`` writes, and does not fetch bytes.
+copied; those of several blocks are put together at once, since a block has a row or two of what is looked for. It reads
+what ``templates`` writes, and does not fetch bytes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from tidelake.format import codecs
-from tidelake.format.template_pages import SAME, Dictionary, Held, Laid, cut, decode_numbers, laid_out, same_slot
+from tidelake.format.template_pages import (
+    SAME,
+    SLOT_NUMBERS,
+    Dictionary,
+    Held,
+    Laid,
+    cut,
+    decode_numbers,
+    laid_out,
+    same_slot,
+)
 from tidelake.format.templates import decode_column
 from tidelake.kernels.template_loops import put_together
 
 FEW_TEMPLATES = 64  # of the wanted rows: of more, the block is gone through once for all
-FEW_SHARE = 8  # so does it where one row in so many is wanted
+FEW_SHARE = 8  # so is it where one row in so many is wanted
+LETTERS = 128 << 20  # of the blocks whose texts are put together at once, all of theirs: none has more of them
 
 _Ints = npt.NDArray[np.int64]
 _Rows = npt.NDArray[np.bool_]
@@ -61,68 +75,133 @@ def decode_rows(head: memoryview, rows: int, dictionary: Dictionary) -> RowTempl
     return RowTemplates(numbers, valid, dictionary.count)
 
 
-def decode_some(
-    page: memoryview, rows: int, dictionary: Dictionary, places: _Ints, known: RowTemplates | None = None
-) -> pa.Array:
-    """Put the texts of some rows together, by their ascending places; ``known`` are the templates of the block."""
-    valid, rest = codecs.decode_nulls(page, rows)
-    if not valid[places].any():
-        return pa.nulls(len(places), pa.utf8())
-    if len(places) * FEW_SHARE > rows:
-        return _taken(page, rows, dictionary, places)
-    count = int(valid.sum())
-    if known is None:
-        known = RowTemplates(decode_numbers(rest, count, dictionary)[0], valid, dictionary.count)
-    _, data = cut(rest[1:])
-    if count == rows:
-        dense, present = places, None
-    else:
+class LinePage:
+    """A page of lines, opened: the templates of its rows, and where the values of their variables lie."""
+
+    def __init__(self, page: memoryview, rows: int, dictionary: Dictionary, known: RowTemplates | None = None) -> None:
+        valid, rest = codecs.decode_nulls(page, rows)
+        self.page, self.rows = page, rows
+        self.known = decode_rows(page, rows, dictionary) if known is None else known
+        self.nbytes = len(page) + self.known.nbytes
+        self.laid = laid_out(cut(rest[1:])[1], self.known.counts, dictionary) if valid.any() else None
+        self._rest: tuple[pa.Array, _Ints] | None = None
+
+    def in_rest(self, laid: Laid) -> tuple[pa.Array, _Ints]:
+        """Return the values in the rest, and where those of each variable begin."""
+        if self._rest is None:
+            ends = np.cumsum(laid.in_rest)
+            values = codecs.decode_texts(laid.rest, int(laid.in_rest.sum()), pa.binary())
+            self._rest = values, ends - laid.in_rest
+        return self._rest
+
+    def ranks(self, template: int, places: _Ints) -> _Ints:
+        """Return which of the texts of a template those are that lie at some places."""
+        numbers = self.known.numbers
+        return np.searchsorted(np.flatnonzero(numbers == numbers.dtype.type(template)), places)
+
+
+class _Wanted(NamedTuple):
+    """Texts of a page: their places among those that are not null, their templates, and each of these once.
+
+    ``present`` says which rows of those that were asked for have a text, if not all do.
+    """
+
+    page: LinePage
+    laid: Laid
+    places: _Ints
+    own: _Ints
+    needed: _Ints
+    present: _Rows | None
+
+
+def texts_of(pages: Sequence[tuple[LinePage, _Ints]], dictionary: Dictionary) -> pa.Array:
+    """Put the texts of some rows of some pages together, by their ascending places; pages have the same templates."""
+    found, wanted, letters = list[pa.Array](), list[_Wanted](), 0
+    for page, places in pages:
+        few = None if len(places) * FEW_SHARE > page.rows else _wanted(page, places)
+        if few is None or letters + few.laid.letters > LETTERS:
+            found += _put_together(wanted, dictionary) if wanted else []
+            wanted, letters = [], 0
+        if few is None:
+            found.append(_taken(page, dictionary, places))
+        else:
+            wanted.append(few)
+            letters += few.laid.letters
+    found += _put_together(wanted, dictionary) if wanted else []
+    return found[0] if len(found) == 1 else pa.concat_arrays(found or [pa.array([], pa.utf8())])
+
+
+def _wanted(page: LinePage, places: _Ints) -> _Wanted | None:
+    """Return which texts are wanted of a page; None if it is to be gone through once, or has none there."""
+    valid, present = page.known.valid, None
+    if page.laid is None:
+        return None
+    if valid is not None:
         present = valid[places]
-        dense = (np.cumsum(valid) - 1)[places[present]]
-    own = known.numbers[dense].astype(np.int64)
+        places = (np.cumsum(valid) - 1)[places[present]]
+    own = page.known.numbers[places].astype(np.int64)
     needed = np.unique(own)
-    if len(needed) > FEW_TEMPLATES:
-        return _taken(page, rows, dictionary, places)
-    found = _put_together(known, laid_out(data, known.counts, dictionary), dictionary, dense, own, needed)
-    return found if present is None else found.take(pa.array(np.cumsum(present) - 1, mask=~present))
+    return _Wanted(page, page.laid, places, own, needed, present) if len(needed) <= FEW_TEMPLATES else None
 
 
-def _taken(page: memoryview, rows: int, dictionary: Dictionary, places: _Ints) -> pa.Array:
-    wanted = np.zeros(rows, dtype=np.bool_)
+def _taken(page: LinePage, dictionary: Dictionary, places: _Ints) -> pa.Array:
+    wanted = np.zeros(page.rows, dtype=np.bool_)
     wanted[places] = True
-    return decode_column(page, rows, dictionary, wanted).take(pa.array(places))
+    return decode_column(page.page, page.rows, dictionary, wanted).take(pa.array(places))
 
 
-def _put_together(
-    known: RowTemplates, laid: Laid, dictionary: Dictionary, places: _Ints, own: _Ints, needed: _Ints
-) -> pa.Array:
-    """Put texts together of the values that they have, as if they were all texts of their templates."""
-    widths = np.diff(dictionary.first_slot)[needed]
+def _put_together(wanted: Sequence[_Wanted], dictionary: Dictionary) -> list[pa.Array]:
+    """Put texts together of the values that they have, as if each template of a page were one of its own."""
+    held, slots, templates = Held(), list[list[int]](), list[int]()
+    numbers = []
+    for each in wanted:
+        numbers.append(np.searchsorted(each.needed, each.own) + len(templates))
+        templates += each.needed.tolist()
+        slots += _slots(each, held, dictionary)
+    widths = np.diff(dictionary.first_slot)[templates]
+    rows = np.concatenate(numbers)
+    every = np.ones(len(rows), dtype=np.uint8)
+    source = held.source(dictionary, rows, every, np.array(slots, dtype=np.int64).reshape(-1, SLOT_NUMBERS))
     first_slot = np.concatenate([[0], np.cumsum(widths)])
-    slots, held = np.zeros((int(first_slot[-1]), 6), dtype=np.int64), Held()
-    rest_ends, rest = np.cumsum(laid.in_rest), list[pa.Array]()
-    for at in np.flatnonzero(widths).tolist():
-        template, here = int(needed[at]), int(first_slot[at])
-        first = int(dictionary.first_slot[template])
-        of_template = np.flatnonzero(known.numbers == known.numbers.dtype.type(template))
-        ranks = np.searchsorted(of_template, places[own == template])
-        for slot in range(first, first + int(widths[at])):
-            if laid.in_rest[slot]:
-                rest = rest or [codecs.decode_texts(laid.rest, int(rest_ends[-1]), pa.binary())]
-                begin = int(rest_ends[slot] - laid.in_rest[slot])
-                slots[here + slot - first] = held.put_texts(rest[0].take(pa.array(ranks + begin)))
-                continue
-            page = int(np.searchsorted(laid.own, slot))
-            kind = int(laid.kinds[page])
-            slots[here + slot - first] = (
-                slots[here + same_slot(laid.pages[page], slot, first) - first]
-                if kind == SAME
-                else held.put(laid.pages[page], kind, int(laid.sizes[slot]), dictionary, ranks)
-            )
-    every = np.ones(len(own), dtype=np.uint8)
-    source = held.source(dictionary, np.searchsorted(needed, own), every, slots)
-    source = replace(source, first_piece=dictionary.first_piece[needed], first_slot=first_slot)
-    found = put_together(source, laid.letters)
+    source = replace(source, first_piece=dictionary.first_piece[templates], first_slot=first_slot)
+    letters = sum(each.laid.letters for each in wanted)
+    found = put_together(source, letters) if len(rows) else pa.array([], pa.utf8())
     if found is None:
-        raise ValueError(f"some texts take more than the {laid.letters} bytes of all")
-    return found
+        raise ValueError(f"some texts take more than the {letters} bytes of all")
+    if all(each.present is None for each in wanted):
+        return [found]
+    parts = [np.ones(len(each.own), np.bool_) if each.present is None else each.present for each in wanted]
+    present = np.concatenate(parts)
+    return [found.take(pa.array(np.cumsum(present) - 1, mask=~present))]
+
+
+def _slots(wanted: _Wanted, held: Held, dictionary: Dictionary) -> list[list[int]]:
+    """Decode the values that texts of a page have; return where they are held, by template and variable."""
+    page, laid, places, own, needed, _ = wanted
+    slots, rare, first_rare = list[list[int]](), list[_Ints](), list[tuple[int, int]]()
+    count = 0
+    for template in needed.tolist():
+        first, end = dictionary.first_slot[template : template + 2].tolist()
+        if first == end:
+            continue
+        ranks, here = page.ranks(template, places[own == template]), len(slots)
+        for slot in range(first, end):
+            if laid.in_rest[slot]:
+                _, begins = page.in_rest(laid)
+                rare.append(ranks + begins[slot])
+                first_rare.append((len(slots), count))
+                count += len(ranks)
+                slots.append([])
+                continue
+            at = int(np.searchsorted(laid.own, slot))
+            kind = int(laid.kinds[at])
+            slots.append(
+                slots[here + same_slot(laid.pages[at], slot, first) - first]
+                if kind == SAME
+                else held.put(laid.pages[at], kind, int(laid.sizes[slot]), dictionary, ranks)
+            )
+    if rare:
+        kind, begin, *others = held.put_texts(page.in_rest(laid)[0].take(pa.array(np.concatenate(rare))))
+        for slot, before in first_rare:
+            slots[slot][:] = [kind, begin + before, *others]
+    return slots

@@ -28,7 +28,17 @@ import pyarrow.compute as pc
 
 from tidelake.format import codecs, postings
 from tidelake.format.choosing import Choice
-from tidelake.format.template_pages import OWN_ROWS, SAME, Dictionary, Held, Laid, decode_numbers, laid_out, same_slot
+from tidelake.format.template_pages import (
+    OWN_ROWS,
+    SAME,
+    SLOT_NUMBERS,
+    Dictionary,
+    Held,
+    Laid,
+    decode_numbers,
+    laid_out,
+    same_slot,
+)
 from tidelake.kernels.plain_templates import NUMBER, TEXT, WORD, Number
 from tidelake.kernels.spreading import spread
 from tidelake.kernels.template_loops import (
@@ -443,7 +453,7 @@ def _slots(laid: Laid, dictionary: Dictionary, needed: npt.NDArray[np.bool_]) ->
     """Decode the variables of the templates of a block that are needed."""
     first_slot, held = dictionary.first_slot, Held()
     in_rest = laid.in_rest
-    slots = np.zeros((len(in_rest), 6), dtype=np.int64)
+    slots = np.zeros((len(in_rest), SLOT_NUMBERS), dtype=np.int64)
     slots[:, 1] = np.cumsum(in_rest) - in_rest
     if bool((np.repeat(needed, np.diff(first_slot)) & (in_rest > 0)).any()) or needed.all():
         held.put(laid.rest, TEXT, int(in_rest.sum()), dictionary)

@@ -207,16 +207,22 @@ class Tlm3Reader:
         place = self._parts.dictionaries.get(column)
         return None if place is None else place[1]
 
-    def read_lines(
-        self, block: int, texts: Texts, places: npt.NDArray[np.int64], known: template_rows.RowTemplates | None = None
-    ) -> pa.Array:
-        """Read some of the texts of a block that are stored by templates, by their ascending places.
+    def read_lines(self, texts: Texts, rows: Sequence[tuple[int, npt.NDArray[np.int64]]]) -> pa.Array:
+        """Read some of the texts of some blocks that are stored by templates, by their ascending places in each."""
+        return self.lines_of(texts, [(self.line_page(block, texts), places) for block, places in rows])
 
-        ``known`` are the templates of all of them, if they were read before.
-        """
+    def line_page(
+        self, block: int, texts: Texts, known: template_rows.RowTemplates | None = None
+    ) -> template_rows.LinePage:
+        """Read the page of texts of a block; ``known`` are its templates, if they were read before."""
         with self._readable(block, _column_of(texts)):
             rows, data = self._line_page(block, texts)
-            return template_rows.decode_some(data, rows, self._line_dictionary(texts), places, known)
+            return template_rows.LinePage(data, rows, self._line_dictionary(texts), known)
+
+    def lines_of(self, texts: Texts, pages: Sequence[tuple[template_rows.LinePage, npt.NDArray[np.int64]]]) -> pa.Array:
+        """Return some of the texts of pages that were read, by their ascending places in each."""
+        with self._readable(None, _column_of(texts)):
+            return template_rows.texts_of(pages, self._line_dictionary(texts))
 
     def lines(self, texts: Texts) -> template_pages.Dictionary | None:
         """Return the templates that texts have; None if they are not stored by templates."""

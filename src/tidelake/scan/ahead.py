@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import chain, islice
+from typing import Generic, TypeVar
 
 import pyarrow as pa
 
@@ -17,28 +19,33 @@ READ_THREADS = max(2, min(8, os.cpu_count() or 2))
 MEMORY_BUDGET = 256 << 20  # bytes of blocks in memory ahead of the consumer, as stored
 
 
+T = TypeVar("T")
+
+
 @dataclass(frozen=True, slots=True)
-class Piece:
-    """A unit of reading: one block of an extent, or the hot rows, with the minimum of its times."""
+class Piece(Generic[T]):
+    """A unit of reading: a block of an extent, or rows of some, or the hot rows, with the minimum of its times."""
 
-    read: Callable[[], pa.RecordBatch]
+    read: Callable[[], T]
     byte_size: int
-    first_ns: int | None
+    first_ns: int | None = None
 
 
-def read_ahead(pieces: Sequence[Piece]) -> Iterator[tuple[Piece, pa.RecordBatch]]:
+def read_ahead(pieces: Iterable[Piece[T]]) -> Iterator[tuple[Piece[T], T]]:
     """Read pieces on a few threads, in order, never more than the memory budget ahead of the consumer.
 
     The consumer's own thread is one of them: while another reads the piece that is due, it reads one of the next.
     """
-    if len(pieces) <= 1:
-        yield from ((piece, piece.read()) for piece in pieces)
+    due = iter(pieces)
+    first_two = list(islice(due, 2))
+    if len(first_two) <= 1:
+        yield from ((piece, piece.read()) for piece in first_two)
         return
-    waiting: deque[_Begun] = deque()
+    waiting: deque[_Begun[T]] = deque()
     ahead = 0
     with ThreadPoolExecutor(READ_THREADS - 1, thread_name_prefix="tidelake-scan") as pool:
         try:
-            for piece in pieces:
+            for piece in chain(first_two, due):
                 while waiting and (ahead + piece.byte_size > MEMORY_BUDGET or len(waiting) > 2 * READ_THREADS):
                     first = waiting.popleft()
                     ahead -= first.piece.byte_size
@@ -72,13 +79,13 @@ def done_ahead(
 
 
 @dataclass(slots=True)
-class _Begun:
+class _Begun(Generic[T]):
     """A piece that is being read, or will be."""
 
-    piece: Piece
-    future: Future[pa.RecordBatch]
+    piece: Piece[T]
+    future: Future[T]
 
-    def batch(self, others: Iterable[_Begun]) -> pa.RecordBatch:
+    def batch(self, others: Iterable[_Begun[T]]) -> T:
         """Return what was read. While somebody is at it, read those of the others that nobody has begun."""
         if self.future.cancel():
             return self.piece.read()

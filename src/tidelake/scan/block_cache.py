@@ -19,7 +19,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tidelake.dynamic import path_values
 from tidelake.format import ExtentReader
 from tidelake.runtime.forking import renew_after_fork
 from tidelake.scan.candidates import Texts
@@ -34,7 +33,7 @@ IDLE_S = 10.0  # after which a column's place may be taken
 if TYPE_CHECKING:
     from tidelake.format.postings import Told
     from tidelake.format.shredded import TextRows
-    from tidelake.format.template_rows import RowTemplates
+    from tidelake.format.template_rows import LinePage, RowTemplates
 
 SMALL_BYTES = 64 << 10  # of what is kept of a block at once, since it is much smaller than the block
 
@@ -146,13 +145,25 @@ class _KeptReader:
 class ReadsDistinct(_KeptReader):
     """The same of an extent that keeps paths apart, and may keep templates and words of lines."""
 
-    def read_lines(self, block: int, column: str, places: npt.NDArray[np.int64]) -> pa.Array:
-        """Read the texts that some rows of a block have in a column of templates; these alone are not kept."""
-        whole, known = (self._key, block, column), self._templates_key(block, column)
-        found = self._cache.found([whole, known])
-        if whole in found:
-            return found[whole].take(pa.array(places))
-        return self._reader.read_lines(block, column, places, found.get(known))
+    def read_lines(self, column: Texts, rows: Sequence[tuple[int, npt.NDArray[np.int64]]]) -> pa.Array:
+        """Read the texts that some rows of some blocks have in a column of templates; these alone are not kept."""
+        whole = {(self._key, block, column): places for block, places in rows} if isinstance(column, str) else {}
+        if whole and len(found := self._cache.found(list(whole))) == len(whole):
+            return pa.concat_arrays([found[key].take(pa.array(places)) for key, places in whole.items()])
+        pages = [(self._line_page(block, column), places) for block, places in rows]
+        found_lines: pa.Array = self._reader.lines_of(column, pages)
+        return found_lines
+
+    def _line_page(self, block: int, column: Texts) -> LinePage:
+        """Return the page of the texts of a block, opened: those of lines that are looked for again are kept."""
+
+        def read() -> LinePage:
+            known = self._templates_key(block, column)
+            page: LinePage = self._reader.line_page(block, column, self._cache.found([known]).get(known))
+            return page
+
+        found: LinePage = self._once((self._key, block, f"\0&{column}"), read)
+        return found
 
     def row_templates(self, block: int, column: Texts) -> RowTemplates:
         """Read which templates the texts of a block have that are stored by templates."""
@@ -207,8 +218,10 @@ class ReadsDistinct(_KeptReader):
         kept = self._cache.found(list(keys.values()))
         found = {path: kept[key] for path, key in keys.items() if key in kept}
         missing = [path for path in paths if path not in found]
-        few = {path: self._few_at(block, path, places) for path in missing} if places is not None else {}
-        whole = [path for path in missing if few.get(path) is None]
+        few = {} if places is None else {path: None for path in missing if self._reader.keeps_lines(*path)}
+        if few:
+            few = dict(zip(few, self._reader.read_paths(block, list(few), places), strict=True))
+        whole = [path for path in missing if path not in few]
         for path, array in zip(whole, self._reader.read_paths(block, whole) if whole else (), strict=True):
             self._cache.offer(keys[path], array)
             found[path] = array
@@ -216,21 +229,6 @@ class ReadsDistinct(_KeptReader):
             return [found[path] for path in paths]
         some = {path: array.take(pa.array(places)) for path, array in found.items()}
         return [some[path] if path in some else few[path] for path in paths]
-
-    def _few_at(self, block: int, path: Path, places: npt.NDArray[np.int64]) -> pa.StructArray | None:
-        """Read what some rows have at a path whose texts are stored by templates; None of any other."""
-        rows = self.text_rows(block, *path)
-        if rows is None:
-            return None
-        for leaf, having in rows.texts:
-            texts = (path[0], leaf)
-            if having[places].all() and self._reader.lines(texts) is not None:  # then nothing else need be read
-                ranks = places if having.all() else (np.cumsum(having) - 1)[places]
-                key = self._templates_key(block, texts)
-                known = self._cache.found([key]).get(key)
-                return path_values.of_texts(self._reader.read_lines(block, texts, ranks, known))
-        (found,) = self._reader.read_paths(block, [path], places)
-        return found
 
     def text_rows(self, block: int, column: str, path: str) -> TextRows | None:
         """Return which rows of a block have a text at a path; None where no texts at it are templates."""

@@ -16,8 +16,9 @@ from tidelake.model.path_value import PathValue
 from tidelake.model.predicate import And, DynamicPathExists, DynamicPathMayHold, Or, Predicate
 from tidelake.model.snapshot import Extent, HotBatch
 from tidelake.pruning.plan import Block, Question
-from tidelake.scan.candidates import Rows, candidates
+from tidelake.scan.candidates import candidates
 from tidelake.scan.evaluate import select, tested
+from tidelake.scan.few_rows import FewRows
 from tidelake.scan.footers import Footers
 from tidelake.scan.path_columns import (
     given,
@@ -71,8 +72,33 @@ class Reading:
 
     def block(self, extent: Extent, block: Block) -> pa.RecordBatch:
         """Read the wanted rows of a block."""
-        reader = StoredBlock(self.footers.open(extent), extent.first_seq, block)
-        return self.finished(self._block(reader, block))
+        few = self.glance(extent, block)
+        return self.looked_through(extent, block) if few is None else self.few(few)
+
+    def glance(self, extent: Extent, block: Block) -> FewRows | None:
+        """Return the rows of a block that may match if they are few; None if all are to be looked through."""
+        if block.proven or self.where is None:
+            return None
+        reader = self.footers.open(extent)
+        kept = candidates(reader, block.number, self.where, self.whole.elsewhere)
+        if kept is None:
+            return None
+        places = StoredBlock(reader, extent.first_seq, block).places(kept)
+        return FewRows(reader, extent.first_seq, ((block, places),) if len(places) else ())
+
+    def few(self, rows: FewRows) -> pa.RecordBatch:
+        """Read those of some rows that are wanted: first what the predicate looks at, and of what matches the rest."""
+        if self.filter is None or not len(rows):
+            return self.finished(rows.loaded(self.whole) if len(rows) else nothing(self.whole))
+        asked = rows.loaded(self.asked)
+        found = select(self.filter, asked.append_column(_ROW, pa.array(np.arange(asked.num_rows))), rough=self.rough)
+        numbers = found.column(_ROW).to_numpy()
+        others = rows.only(numbers).loaded(self.rest) if found.num_rows else nothing(self.rest)
+        return self.finished(self._of_both(found, others))
+
+    def looked_through(self, extent: Extent, block: Block) -> pa.RecordBatch:
+        """Read the wanted rows of a block of which all may match."""
+        return self.finished(self._block(StoredBlock(self.footers.open(extent), extent.first_seq, block), block))
 
     def kept(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the rows of a batch that are wanted."""
@@ -97,28 +123,20 @@ class Reading:
     def _block(self, reader: StoredBlock, block: Block) -> pa.RecordBatch:
         if block.proven or self.where is None or self.filter is None:
             return reader.loaded(self.whole)
-        kept = candidates(reader.reader, block.number, self.where, self.whole.elsewhere)
-        if kept is not None:
-            return self._late(reader, self.filter, kept) if kept.any() else _nothing(self.whole)
         pieces = reader.reader.metadata().blocks[block.number].pieces
         late = sum(pieces[column.name].length for column in self.rest.columns if column.name in pieces)
         if late + paths_size_of(reader.reader, block.number, self.rest) < LATE_BYTES:
             return self.kept(reader.loaded(self.whole))
         return self._late(reader, self.filter)
 
-    def _late(self, reader: StoredBlock, where: Predicate, kept: Rows | None = None) -> pa.RecordBatch:
-        """Read what the predicate looks at, of all rows or those that may match, and the rest only where one does."""
-        places = None if kept is None else reader.places(kept)
-        asked = reader.loaded(self.asked, places)
-        numbers = np.arange(asked.num_rows) if places is None else places
-        found = select(where, asked.append_column(_ROW, pa.array(numbers)), rough=self.rough)
-        rows = found.column(_ROW)
-        if not found.num_rows:
-            others = _nothing(self.rest)
-        elif places is None:
-            others = _rows_of(reader.loaded(self.rest), rows)
-        else:
-            others = reader.loaded(self.rest, rows.to_numpy())
+    def _late(self, reader: StoredBlock, where: Predicate) -> pa.RecordBatch:
+        """Read what the predicate looks at, and the rest only where a row matches."""
+        asked = reader.loaded(self.asked)
+        found = select(where, asked.append_column(_ROW, pa.array(np.arange(asked.num_rows))), rough=self.rough)
+        others = _rows_of(reader.loaded(self.rest), found.column(_ROW)) if found.num_rows else nothing(self.rest)
+        return self._of_both(found, others)
+
+    def _of_both(self, found: pa.RecordBatch, others: pa.RecordBatch) -> pa.RecordBatch:
         parts = dict.fromkeys(self.asked.names, found) | dict.fromkeys(self.rest.names, others)
         return pa.RecordBatch.from_arrays([parts[name].column(name) for name in self.whole.names], self.whole.names)
 
@@ -144,7 +162,7 @@ def loosened(where: Predicate) -> Predicate:
             return where
 
 
-def _nothing(shape: Shape) -> pa.RecordBatch:
+def nothing(shape: Shape) -> pa.RecordBatch:
     """Return no rows of a shape."""
     nothing = [nothing_at(path) for _, path in shape.paths]
     return with_paths(pa.RecordBatch.from_pylist([], shape.arrow), shape.paths, nothing)

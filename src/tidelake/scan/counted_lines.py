@@ -8,7 +8,7 @@ statistics leave other parts of the predicate open. It does not count anything e
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,9 +16,10 @@ import pyarrow as pa
 
 from tidelake.model.predicate import And, Predicate, columns_of, conjuncts_of, leaves_of
 from tidelake.model.schema import DataType
-from tidelake.model.snapshot import Extent, HotBatch
+from tidelake.model.snapshot import Extent
 from tidelake.pruning.plan import Block, ExtentTask, Question, surviving
 from tidelake.scan.block_reading import Reading
+from tidelake.scan.few_rows import FewRows
 from tidelake.scan.shapes import bare
 from tidelake.scan.template_answers import TEXT_TESTS, Judged, answered
 
@@ -71,20 +72,24 @@ class CountedLines:
                 rest.append(replace(task, blocks=tuple(left)))
             yield bare(total)
 
-    def block(self, extent: Extent, block: Block) -> pa.RecordBatch:
-        """Count the wanted rows of a block, or read them."""
+    def glance(self, extent: Extent, block: Block) -> FewRows | int | None:
+        """Return how many rows of a block are wanted; else those that may be if they are few."""
         reader: Any = self.reading.footers.open(extent)
         lines = _lines_of(reader, self.column)
         if lines is not None and block.dead is None:
             counts = reader.template_counts(block.number, self.column)
             found = self._count(extent, block, counts, answered(self.where, lines))
             if found is not None:
-                return bare(found)
-        return self.reading.block(extent, block)
+                return found
+        return self.reading.glance(extent, block)
 
-    def hot(self, hot: Sequence[HotBatch], dead: Any) -> pa.RecordBatch:
-        """Read hot rows."""
-        return self.reading.hot(hot, dead)
+    def few(self, rows: FewRows) -> pa.RecordBatch:
+        """Read those of some rows that are wanted."""
+        return self.reading.few(rows)
+
+    def looked_through(self, extent: Extent, block: Block) -> pa.RecordBatch:
+        """Read the wanted rows of a block of which all may match."""
+        return self.reading.looked_through(extent, block)
 
     def _count(self, extent: Extent, block: Block, counts: Any, known: Judged) -> int | None:
         """Return how many rows are wanted; None if there is no telling by templates."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -24,10 +25,12 @@ from tidelake.model.schema import Schema, told_apart
 from tidelake.pruning.plan import Block, ExtentTask, Question, ScanPlan, surviving, with_blocks
 from tidelake.scan.ahead import READ_THREADS, Piece, read_ahead
 from tidelake.scan.block_reading import Reading
+from tidelake.scan.candidates import asks_of_texts
 from tidelake.scan.counted_lines import CountedLines
 from tidelake.scan.counted_reading import CountedReading
 from tidelake.scan.evaluate import measured
 from tidelake.scan.footers import Footers
+from tidelake.scan.glances import glanced
 from tidelake.scan.path_columns import paths_in, paths_shown, whole_needed
 from tidelake.scan.shapes import Shape, given_field
 from tidelake.scan.stored_rows import joined, paths_size_of
@@ -151,16 +154,18 @@ def _projected(question: Question, batch: pa.RecordBatch, schema: pa.Schema) -> 
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _pieces(plan: ScanPlan, tasks: Iterable[ExtentTask], reading: Reading | CountedLines) -> list[Piece]:
-    pieces = [
-        Piece(partial(reading.block, task.extent, block), block.needed_bytes, _first_ns(plan.question, block))
+def _pieces(question: Question, tasks: Iterable[ExtentTask], reading: Reading) -> list[Piece[pa.RecordBatch]]:
+    return [
+        Piece(partial(reading.block, task.extent, block), block.needed_bytes, _first_ns(question, block))
         for task in tasks
         for block in task.blocks or ()
     ]
-    if plan.hot:
-        size = sum(len(batch.payload) for batch in plan.hot)
-        pieces.append(Piece(partial(reading.hot, plan.hot, plan.dead_hot), size, None))
-    return pieces
+
+
+def _hot_piece(plan: ScanPlan, reading: Reading) -> list[Piece[pa.RecordBatch]]:
+    if not plan.hot:
+        return []
+    return [Piece(partial(reading.hot, plan.hot, plan.dead_hot), sum(len(batch.payload) for batch in plan.hot))]
 
 
 def _dead_between(dead: Any, first: int, end: int) -> Any:
@@ -177,7 +182,9 @@ def _unordered(plan: ScanPlan, footers: Footers) -> Iterator[pa.RecordBatch]:
     if (counting := CountedReading.of(reading) or lines) is not None:
         yield from (batch for batch in counting.batches(tasks, rest) if batch.num_rows)
         tasks = tuple(rest)
-    for _, batch in read_ahead(_pieces(plan, tasks, lines or reading)):
+    is_glanced = lines is not None or asks_of_texts(reading.where)
+    pieces = glanced(tasks, lines or reading) if is_glanced else _pieces(plan.question, tasks, reading)
+    for _, batch in read_ahead(chain(pieces, _hot_piece(plan, reading))):
         if batch.num_rows:
             yield batch
 
@@ -185,7 +192,8 @@ def _unordered(plan: ScanPlan, footers: Footers) -> Iterator[pa.RecordBatch]:
 def _ordered(plan: ScanPlan, footers: Footers) -> Iterator[pa.RecordBatch]:
     """Merge blocks by time: rows before the beginning of every block still to come are final."""
     time = plan.question.ordered_by
-    found = _pieces(plan, plan.tasks, Reading.of(plan.question, footers))
+    reading = Reading.of(plan.question, footers)
+    found = _pieces(plan.question, plan.tasks, reading) + _hot_piece(plan, reading)
     pieces = sorted(found, key=lambda piece: -LAST_NS if piece.first_ns is None else piece.first_ns)
     held: list[pa.RecordBatch] = []
     for piece, batch in read_ahead(pieces):

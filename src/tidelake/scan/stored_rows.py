@@ -1,6 +1,6 @@
-"""Read rows of a block, or hot rows, as the table has them now, without those that newer versions hide.
+"""Read a block, or hot rows, as the table has them now, without the rows that newer versions hide.
 
-It does not answer predicates.
+It does not answer predicates, nor read some rows of a block: see ``few_rows``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tidelake.scan.shapes import Shape, bare
 
 Places: TypeAlias = npt.NDArray[np.int64]
 
-_HIDDEN = frozenset((SEQ_COLUMN, DELETED_COLUMN))
+HIDDEN = frozenset((SEQ_COLUMN, DELETED_COLUMN))
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,55 +36,37 @@ class StoredBlock:
     first_seq: int | None
     block: Block
 
-    def loaded(self, shape: Shape, places: Places | None = None) -> pa.RecordBatch:
-        """Read some columns of it, as the table has them now: of all rows, or of those at some ascending places."""
+    def loaded(self, shape: Shape) -> pa.RecordBatch:
+        """Read some columns of it, as the table has them now."""
         block, written = self.block, self.reader.metadata().schema.names
-        rows = block.stats.rows if places is None else len(places)
-        batch = shape.conformed(self._read(shape, places), written, rows)
+        batch = shape.conformed(self._read(shape), written, block.stats.rows)
         if shape.paths:
-            batch = with_paths(batch, shape.paths, self._at_paths(shape, places))
-        if _HIDDEN.intersection(batch.schema.names):
+            batch = with_paths(batch, shape.paths, self._at_paths(shape))
+        if HIDDEN.intersection(batch.schema.names):
             first = None if self.first_seq is None else self.first_seq + block.first_row
-            seqs = _counted(first, block.stats.rows)
-            batch = _with_hidden(batch, seqs if places is None else seqs[places])
-        return _without(batch, block.dead) if places is None else batch
+            batch = with_hidden(batch, counted(first, block.stats.rows))
+        return _without(batch, block.dead)
 
-    def _read(self, shape: Shape, places: Places | None) -> pa.RecordBatch:
-        """Read columns as they were written; those that are wanted as dictionaries as these, where they are kept so."""
-        names, number = shape.written(self.reader.metadata().schema.names), self.block.number
-        some: dict[str, Any] = {}
-        if (encoded := shape.kept_encoded(names)) and reads_encoded(self.reader):
-            some["encoded"] = encoded
-        if places is None:
-            return self.reader.read_block(number, names, **some)
-        lines = lines_of(self.reader, number, names, places)
-        others = [name for name in names if name not in lines]
-        if not others:
-            return pa.RecordBatch.from_pydict(lines) if lines else bare(len(places))
-        batch = self.reader.read_block(number, others, **some).take(pa.array(places))
-        return pa.RecordBatch.from_pydict(
-            {name: lines[name] if name in lines else batch.column(name) for name in names}
-        )
+    def _read(self, shape: Shape) -> pa.RecordBatch:
+        """Read columns as they were written."""
+        return read_columns(self.reader, self.block.number, shape, shape.written(self.reader.metadata().schema.names))
 
     def places(self, kept: Rows) -> Places:
         """Return the places of rows that are kept and not hidden."""
         dead = self.block.dead
         return np.flatnonzero(kept if dead is None else kept & ~_marked(dead, len(kept)))
 
-    def _at_paths(self, shape: Shape, places: Places | None) -> list[pa.StructArray]:
+    def _at_paths(self, shape: Shape) -> list[pa.StructArray]:
         """Read what rows have at paths: alone where the extent keeps them apart, else out of whole values."""
         reader, number = self.reader, self.block.number
-        apart, found = paths_apart(reader, shape), {}
+        apart, found = paths_apart(reader, shape), dict[Path, pa.Array]()
         if apart and reads_paths(reader):
-            found = dict(zip(apart, reader.read_paths(number, apart, places), strict=True))
-        if len(found) == len(shape.paths):
-            return [found[each] for each in shape.paths]
-        others = self._others_at_paths(shape, found)
-        if places is not None:
-            others = {each: values.take(pa.array(places)) for each, values in others.items()}
-        return [(found | others)[each] for each in shape.paths]
+            found = dict(zip(apart, reader.read_paths(number, apart), strict=True))
+        if len(found) < len(shape.paths):
+            found |= self.others_at_paths(shape, found)
+        return [found[each] for each in shape.paths]
 
-    def _others_at_paths(self, shape: Shape, known: Collection[Path]) -> dict[Path, pa.Array]:
+    def others_at_paths(self, shape: Shape, known: Collection[Path]) -> dict[Path, pa.Array]:
         """Read what all rows have at the paths that are not known: templates of texts, and paths in whole values."""
         reader, number, found = self.reader, self.block.number, dict[Path, pa.Array]()
         if shape.around is not None:
@@ -98,11 +80,12 @@ class StoredBlock:
         return found
 
 
-def lines_of(reader: Any, number: int, names: Sequence[str], places: Places) -> dict[str, pa.Array]:
-    """Read those of some columns of which an extent puts the texts of few rows together alone."""
-    if not hasattr(reader, "read_lines"):
-        return {}
-    return {name: reader.read_lines(number, name, places) for name in names if reader.lines(name) is not None}
+def read_columns(reader: ExtentReader, number: int, shape: Shape, names: Sequence[str]) -> pa.RecordBatch:
+    """Read columns of a block as they were written; those that are wanted as dictionaries as these, if kept so."""
+    some: dict[str, Any] = {}
+    if (encoded := shape.kept_encoded(names)) and reads_encoded(reader):
+        some["encoded"] = encoded
+    return reader.read_block(number, names, **some)
 
 
 def reads_encoded(reader: object) -> bool:
@@ -144,20 +127,20 @@ def hot_versions_of(hot: Sequence[HotBatch], shape: Shape, dead: Mapping[str, An
             batch = with_paths(
                 batch, shape.paths, found
             )  # filled, since what is at a path differs from schema to schema
-        if _HIDDEN.intersection(batch.schema.names):
-            batch = _with_hidden(batch, np.concatenate([_counted(each.first_seq, each.rows) for each in batches]))
+        if HIDDEN.intersection(batch.schema.names):
+            batch = with_hidden(batch, np.concatenate([counted(each.first_seq, each.rows) for each in batches]))
         at = np.cumsum([0, *(each.rows for each in batches)])
         gone = [at[n] + hidden[each.id] for n, each in enumerate(batches) if each.id in hidden]
         parts.append(_without(batch, np.concatenate(gone) if gone else None))
     return joined(parts)
 
 
-def _counted(first_seq: int | None, rows: int) -> Any:
+def counted(first_seq: int | None, rows: int) -> Any:
     """Return versions that are not stored: from the first on, row by row."""
     return np.arange(rows) + (first_seq or 0)
 
 
-def _with_hidden(batch: pa.RecordBatch, seqs: Any) -> pa.RecordBatch:
+def with_hidden(batch: pa.RecordBatch, seqs: Any) -> pa.RecordBatch:
     """Fill hidden columns where they are not stored: versions are counted, and nothing is deleted."""
     for name, filling in ((SEQ_COLUMN, pa.array(seqs, pa.int64())), (DELETED_COLUMN, pa.scalar(False))):
         if name in batch.schema.names and batch.column(name).null_count:

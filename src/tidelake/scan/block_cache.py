@@ -145,6 +145,14 @@ class _KeptReader:
 class ReadsDistinct(_KeptReader):
     """The same of an extent that keeps paths apart, and may keep templates and words of lines."""
 
+    def __init__(self, reader: Any, key: str, cache: BlockCache) -> None:
+        super().__init__(reader, key, cache)
+        self._found = set[str]()  # names of what was found in the cache, at least of one block
+
+    def was_searched(self, place: str | Path) -> bool:
+        """Whether words of a column, or of the texts at a path, were looked for in memory before."""
+        return (_words_name(place) if isinstance(place, str) else _texts_name(place)) in self._found
+
     def read_lines(self, column: Texts, rows: Sequence[tuple[int, npt.NDArray[np.int64]]]) -> pa.Array:
         """Read the texts that some rows of some blocks have in a column of templates; these alone are not kept."""
         whole = {(self._key, block, column): places for block, places in rows} if isinstance(column, str) else {}
@@ -192,7 +200,7 @@ class ReadsDistinct(_KeptReader):
         """Return which rows of a block may hold all of some tokens; None if there is no telling."""
         if not self._reader.keeps_postings(column):
             return None
-        key = (self._key, block, f"\0!{column}")
+        key = (self._key, block, _words_name(column))
         told: Told = self._once(key, lambda: self._reader.read_postings(block, column))
         return told.rows_with(tokens)
 
@@ -205,6 +213,8 @@ class ReadsDistinct(_KeptReader):
         if found is None:
             found = read()
             self._cache.offer(key, found)
+        else:
+            self._found.add(key[2])
         return found
 
     def read_paths(
@@ -234,7 +244,7 @@ class ReadsDistinct(_KeptReader):
         """Return which rows of a block have a text at a path; None where no texts at it are templates."""
         if not self._reader.keeps_lines(column, path):
             return None
-        key = (self._key, block, f"\0@{(column, path)!r}")
+        key = (self._key, block, _texts_name((column, path)))
         found: TextRows | None = self._once(key, lambda: self._reader.text_rows(block, column, path))
         return found
 
@@ -261,6 +271,14 @@ class ReadsDistinct(_KeptReader):
     def paths_size(self, block: int, paths: Sequence[Path]) -> int:
         """Return how many bytes that reads, about, if it is not kept."""
         return int(self._reader.paths_size(block, paths))
+
+
+def _words_name(texts: Texts) -> str:
+    return f"\0!{texts}"
+
+
+def _texts_name(path: Path) -> str:
+    return f"\0@{path!r}"
 
 
 def _share() -> int:

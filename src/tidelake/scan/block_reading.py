@@ -31,7 +31,7 @@ from tidelake.scan.path_columns import (
     with_paths,
 )
 from tidelake.scan.shapes import Shape, bare
-from tidelake.scan.stored_rows import StoredBlock, hot_versions_of, paths_size_of
+from tidelake.scan.stored_rows import HIDDEN, StoredBlock, hot_versions_of, paths_size_of
 from tidelake.scan.windows import stretch
 
 LATE_BYTES = 256 << 10  # columns of a block that are read in a second step, if at all: a request costs about as much
@@ -77,12 +77,14 @@ class Reading:
 
     def glance(self, extent: Extent, block: Block) -> FewRows | None:
         """Return the rows of a block that may match if they are few; None if all are to be looked through."""
-        if block.proven or self.where is None:
+        if block.proven or self.where is None or HIDDEN.intersection(self.whole.names):
             return None
         reader = self.footers.open(extent)
         kept = candidates(reader, block.number, self.where, self.whole.elsewhere)
         if kept is None:
             return None
+        if not kept.any():
+            return FewRows(reader, extent.first_seq, ())
         places = StoredBlock(reader, extent.first_seq, block).places(kept)
         return FewRows(reader, extent.first_seq, ((block, places),) if len(places) else ())
 

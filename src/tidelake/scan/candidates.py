@@ -70,12 +70,20 @@ class KnowsTokens(Protocol):
         ...
 
 
-def asks_of_texts(where: Predicate | None) -> bool:
-    """Whether words, or the templates of lines, may tell which rows match."""
-    return where is not None and any(
-        _is_of_texts(leaf) or isinstance(leaf, DynamicPathEquals | DynamicPathTest | DynamicPathMayHold)
-        for leaf in leaves_of(where)
-    )
+def texts_asked(where: Predicate | None) -> frozenset[str | tuple[str, str]]:
+    """Return the columns, and the paths of dynamic ones, of which words or templates may tell which rows match."""
+    found = set[str | tuple[str, str]]()
+    for leaf in () if where is None else leaves_of(where):
+        match leaf:
+            case DynamicPathEquals(column, path, _) | DynamicPathTest(column, path, _):
+                found.add((column, path))
+            case DynamicPathMayHold(column, path, _):
+                found.add((column, path))
+            case StringHas() | StringContains() | StartsWith() | StringMatches() | Equals(_, str()) | InSet():
+                found.add(leaf.column)
+            case _:
+                pass
+    return frozenset(found)
 
 
 def knows_tokens(reader: object) -> TypeGuard[KnowsTokens]:

@@ -25,7 +25,7 @@ from tidelake.model.schema import Schema, told_apart
 from tidelake.pruning.plan import Block, ExtentTask, Question, ScanPlan, surviving, with_blocks
 from tidelake.scan.ahead import READ_THREADS, Piece, read_ahead
 from tidelake.scan.block_reading import Reading
-from tidelake.scan.candidates import asks_of_texts
+from tidelake.scan.candidates import texts_asked
 from tidelake.scan.counted_lines import CountedLines
 from tidelake.scan.counted_reading import CountedReading
 from tidelake.scan.evaluate import measured
@@ -182,7 +182,7 @@ def _unordered(plan: ScanPlan, footers: Footers) -> Iterator[pa.RecordBatch]:
     if (counting := CountedReading.of(reading) or lines) is not None:
         yield from (batch for batch in counting.batches(tasks, rest) if batch.num_rows)
         tasks = tuple(rest)
-    is_glanced = lines is not None or asks_of_texts(reading.where)
+    is_glanced = lines is not None or bool(texts_asked(reading.where))
     pieces = glanced(tasks, lines or reading) if is_glanced else _pieces(plan.question, tasks, reading)
     for _, batch in read_ahead(chain(pieces, _hot_piece(plan, reading))):
         if batch.num_rows:

@@ -2,7 +2,7 @@
 
 A block has a row or two of what is looked for, and what is done for each block takes longer than what is done for such
 a row: so columns are put together, conformed and asked once for the rows of many blocks. It does not find these rows:
-see ``candidates``.
+see ``candidates``; nor does it tell which versions they are.
 """
 
 from __future__ import annotations
@@ -20,13 +20,11 @@ from tidelake.pruning.plan import Block
 from tidelake.scan.path_columns import Path, filled, reads_paths, with_paths
 from tidelake.scan.shapes import Shape, bare
 from tidelake.scan.stored_rows import (
-    HIDDEN,
     Places,
     StoredBlock,
     joined,
     paths_apart,
     read_columns,
-    with_hidden,
 )
 
 
@@ -59,16 +57,7 @@ class FewRows:
         """Read some columns of them, as the table has them now."""
         written = self.reader.metadata().schema.names
         batch = shape.conformed(self._read(shape, shape.written(written)), written, len(self))
-        if shape.paths:
-            batch = with_paths(batch, shape.paths, self._at_paths(shape))
-        return with_hidden(batch, self._seqs()) if HIDDEN.intersection(batch.schema.names) else batch
-
-    def _seqs(self) -> Places:
-        """Return versions that are not stored."""
-        first = self.first_seq
-        return np.concatenate(
-            [places + (0 if first is None else first + block.first_row) for block, places in self.parts]
-        )
+        return with_paths(batch, shape.paths, self._at_paths(shape)) if shape.paths else batch
 
     def _read(self, shape: Shape, names: Sequence[str]) -> pa.RecordBatch:
         """Read columns as they were written; lines are put together for these rows alone."""

@@ -89,7 +89,7 @@ def _small(prepared: Prepared, scan: Scan, budget: Budget, lake: LakeHandle) -> 
     prepared.kept["layout"] = stream.layout
     found = small.rows_of(stream, prepared.rendered["duckdb"])
     if found is None:
-        prepared.known["small"] = False
+        prepared.known["few" if stream.has_many else "small"] = False
         return None
     rows, names = found
     schema, kinds = _shaped_as_before(prepared, rows.schema, names)

@@ -4,7 +4,7 @@ Most of what a small question costs is getting ready: threads, a connection, pla
 on a connection of its own to an engine of one thread, and kept for the next time that the same text comes; the table in
 it is a slot, and each question puts the rows of its own scan there. What a plan of the engine knows of the slot is its
 schema alone (a scan has no statistics for it), so it is right for any rows. Of rows that are only counted, it is enough
-that equal ones are kept as one, of all extents.
+that equal ones are kept as one, of all extents; and rows that are found by their words may turn out to be few.
 
 A question is only small if every node of its tree is known to do little for each row: no joins, no subqueries, nothing
 that makes rows or long values. Whatever the engine complains about is left to ``local``, which words it. It does not
@@ -30,10 +30,14 @@ from tidelake.query.engines.opening import opened
 from tidelake.query.engines.streams import Slot, Stream
 from tidelake.query.prepared import Prepared, Scan
 from tidelake.runtime.forking import renew_after_fork
+from tidelake.scan.block_cache import ReadsDistinct
+from tidelake.scan.candidates import texts_asked
 from tidelake.scan.counted_reading import kept_size
 
 ROWS = 65_536  # that are scanned: a block
 BYTES = 8 << 20  # of them, as stored
+SCANNED_BYTES = 256 << 20  # and as they are scanned: texts of a path may be much larger than what is stored
+SEARCHED_BLOCKS = 256  # in which words are looked for, in memory, before a question is known to be of few rows
 NODES = 1_000  # of a tree
 STATEMENTS = 128  # that are kept while nobody runs them; each has a connection, and is some dozens of kilobytes
 MEMORY = 256 << 20  # of the engine
@@ -141,7 +145,7 @@ def is_small(prepared: Prepared, scans: Sequence[Scan], memory_bytes: int) -> bo
     """Whether a query reads few rows of one table, does little with each, and may take what that takes."""
     if len(scans) != 1 or memory_bytes < MEMORY:
         return False
-    if not _is_little(scans[0]):
+    if not _is_little(scans[0]) and not (prepared.known.get("few", True) and _may_be_few(scans[0])):
         return False
     if "small" not in prepared.known:
         prepared.known["small"] = _is_bounded(prepared.tree)
@@ -160,12 +164,28 @@ def _is_little(scan: Scan) -> bool:
     return kept is not None and kept[0] + hot <= ROWS and kept[1] <= BYTES
 
 
+def _may_be_few(scan: Scan) -> bool:
+    """Whether a scan finds its rows by words that are kept in memory: of as many blocks, there may be few."""
+    plan = scan.plan
+    places = texts_asked(plan.question.where)
+    if not places or plan.question.ordered_by or sum(len(task.blocks or ()) for task in plan.tasks) > SEARCHED_BLOCKS:
+        return False
+    footers = scan.table.footers
+    readers = [footers.open(task.extent) for task in plan.tasks if footers.holds(task.extent)]
+    return len(readers) == len(plan.tasks) and all(
+        isinstance(reader, ReadsDistinct) and any(map(reader.was_searched, places)) for reader in readers
+    )
+
+
 def rows_of(stream: Stream, text: str) -> tuple[pa.Table, list[str]] | None:
     """Run a small query, and return its rows and the engine's types of its columns; None if the engine complains."""
     statements = _statements()
     statement: _Statement | None = None
     try:
-        scanned = stream.read()  # an engine that asks for them batch by batch takes longer than for all of them
+        # An engine that asks for rows batch by batch takes longer than for all of them.
+        scanned = stream.read(ROWS, SCANNED_BYTES)
+        if scanned is None:
+            return None
         statement = statements.taken(text, stream)
         statement.slot.rows = scanned
         ran = statement.connection.execute("EXECUTE tide")

@@ -80,6 +80,7 @@ class Stream(pa.Table):  # type: ignore[misc]
     ) -> None:
         self.name = scan.name
         self.failure: TidelakeError | None = None
+        self.has_many = False  # more than were asked for at once
         self._scan, self._footers, self._check_time = scan, footers, check_time
         self._rows = scan.plan.stages[-1].rows + sum(batch.rows for batch in scan.plan.hot)
         self._given = _given(language)
@@ -111,9 +112,16 @@ class Stream(pa.Table):  # type: ignore[misc]
     def __arrow_c_stream__(self, requested_schema: object = None) -> Any:
         return self.select(range(len(self._schema))).__arrow_c_stream__(requested_schema)
 
-    def read(self) -> pa.Table:
-        """Return all rows at once, which must be few."""
-        return pa.Table.from_batches(self._batches(range(len(self._schema))), self._schema)
+    def read(self, most_rows: int, most_bytes: int) -> pa.Table | None:
+        """Return all rows at once; None if there are more than some."""
+        held, rows, size = list[pa.RecordBatch](), 0, 0
+        for batch in self._batches(range(len(self._schema))):
+            held.append(batch)
+            rows, size = rows + batch.num_rows, size + batch.nbytes
+            if rows > most_rows or size > most_bytes:
+                self.has_many = True
+                return None
+        return pa.Table.from_batches(held, self._schema)
 
     def picked(self, columns: Sequence[str], names: Sequence[str]) -> pa.RecordBatchReader:
         """Return some of the columns under other names, as readers see them."""

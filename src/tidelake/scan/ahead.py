@@ -24,11 +24,15 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Piece(Generic[T]):
-    """A unit of reading: a block of an extent, or rows of some, or the hot rows, with the minimum of its times."""
+    """A unit of reading: a block of an extent, or rows of some, or the hot rows, with the minimum of its times.
+
+    What is quick is in memory, and takes less time than to hand it to a thread that competes for the interpreter.
+    """
 
     read: Callable[[], T]
     byte_size: int
     first_ns: int | None = None
+    is_quick: bool = False
 
 
 def read_ahead(pieces: Iterable[Piece[T]]) -> Iterator[tuple[Piece[T], T]]:
@@ -46,6 +50,9 @@ def read_ahead(pieces: Iterable[Piece[T]]) -> Iterator[tuple[Piece[T], T]]:
     with ThreadPoolExecutor(READ_THREADS - 1, thread_name_prefix="tidelake-scan") as pool:
         try:
             for piece in chain(first_two, due):
+                if piece.is_quick and not waiting:
+                    yield piece, piece.read()
+                    continue
                 while waiting and (ahead + piece.byte_size > MEMORY_BUDGET or len(waiting) > 2 * READ_THREADS):
                     first = waiting.popleft()
                     ahead -= first.piece.byte_size

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 SMALL_BYTES = 64 << 10  # of what is kept of a block at once, since it is much smaller than the block
 
+_PAGE = "\0&"  # begins the names of pages of lines
 _WHOLE = -1  # in place of a block: all of the extent
 
 _Key: TypeAlias = tuple[str, int, str]  # of an extent, the number of a block, the name of a column
@@ -149,6 +150,11 @@ class ReadsDistinct(_KeptReader):
         super().__init__(reader, key, cache)
         self._found = set[str]()  # names of what was found in the cache, at least of one block
 
+    @property
+    def has_pages(self) -> bool:
+        """Whether pages of lines were found in memory before."""
+        return any(name.startswith(_PAGE) for name in self._found)
+
     def was_searched(self, place: str | Path) -> bool:
         """Whether words of a column, or of the texts at a path, were looked for in memory before."""
         return (_words_name(place) if isinstance(place, str) else _texts_name(place)) in self._found
@@ -170,7 +176,7 @@ class ReadsDistinct(_KeptReader):
             page: LinePage = self._reader.line_page(block, column, self._cache.found([known]).get(known))
             return page
 
-        found: LinePage = self._once((self._key, block, f"\0&{column}"), read)
+        found: LinePage = self._once((self._key, block, f"{_PAGE}{column}"), read)
         return found
 
     def row_templates(self, block: int, column: Texts) -> RowTemplates:
@@ -182,16 +188,28 @@ class ReadsDistinct(_KeptReader):
 
     def template_counts(self, block: int, column: str) -> npt.NDArray[np.int64]:
         """Return how many rows of a block have each template of a column."""
-        found = self.kept_counts(block, column)
+        key = self._counts_key(block, column)
+        found: npt.NDArray[np.int64] | None = self._cache.found([key]).get(key)
         if found is None:
             found = self.row_templates(block, column).counts
-            self._cache.offer(self._counts_key(block, column), found, at_once=found.nbytes <= SMALL_BYTES)
+            self._cache.offer(key, found, at_once=found.nbytes <= SMALL_BYTES)
         return found
 
-    def kept_counts(self, block: int, column: str) -> npt.NDArray[np.int64] | None:
-        """Return the same if that is kept."""
-        key = self._counts_key(block, column)
-        return self._cache.found([key]).get(key)
+    def kept_counts(self, blocks: Sequence[int], column: str) -> npt.NDArray[np.int64] | None:
+        """Return the same of some blocks, a row for each, if it is kept of every one."""
+        whole = (self._key, _WHOLE, f"\0+{column}")
+        every = self._cache.found([whole]).get(whole)
+        if every is not None:
+            found: npt.NDArray[np.int64] = every[np.asarray(blocks, dtype=np.int64)]
+            return found
+        keys = [self._counts_key(block, column) for block in blocks]
+        kept = self._cache.found(keys)
+        if not keys or len(kept) < len(keys):
+            return None
+        found = np.stack([kept[key] for key in keys])
+        if len(keys) == len(self._reader.metadata().blocks):
+            self._cache.offer(whole, found, at_once=found.nbytes <= SMALL_BYTES * len(keys))
+        return found
 
     def _counts_key(self, block: int, column: str) -> _Key:
         return (self._key, block, f"\0+{column}")
@@ -271,6 +289,11 @@ class ReadsDistinct(_KeptReader):
     def paths_size(self, block: int, paths: Sequence[Path]) -> int:
         """Return how many bytes that reads, about, if it is not kept."""
         return int(self._reader.paths_size(block, paths))
+
+
+def was_searched(reader: ExtentReader, places: Collection[str | Path]) -> bool:
+    """Whether words of one of some columns, or of texts at paths, were looked for in an extent, and are in memory."""
+    return isinstance(reader, ReadsDistinct) and any(map(reader.was_searched, places))
 
 
 def _words_name(texts: Texts) -> str:

@@ -16,7 +16,8 @@ from tidelake.model.path_value import PathValue
 from tidelake.model.predicate import And, DynamicPathExists, DynamicPathMayHold, Or, Predicate
 from tidelake.model.snapshot import Extent, HotBatch
 from tidelake.pruning.plan import Block, Question
-from tidelake.scan.candidates import candidates
+from tidelake.scan.block_cache import was_searched
+from tidelake.scan.candidates import candidates, texts_asked
 from tidelake.scan.evaluate import select, tested
 from tidelake.scan.few_rows import FewRows
 from tidelake.scan.footers import Footers
@@ -87,6 +88,10 @@ class Reading:
             return FewRows(reader, extent.first_seq, ())
         places = StoredBlock(reader, extent.first_seq, block).places(kept)
         return FewRows(reader, extent.first_seq, ((block, places),) if len(places) else ())
+
+    def is_in_memory(self, extent: Extent) -> bool:
+        """Whether a glance at the blocks of an extent finds in memory what it needs, likely."""
+        return was_searched(self.footers.open(extent), texts_asked(self.where))
 
     def few(self, rows: FewRows) -> pa.RecordBatch:
         """Read those of some rows that are wanted: first what the predicate looks at, and of what matches the rest."""

@@ -9,7 +9,7 @@ statistics leave other parts of the predicate open. It does not count anything e
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -34,6 +34,7 @@ class CountedLines:
     column: str
     where: Predicate
     others: Question | None
+    undecided: set[tuple[str, int]] = field(default_factory=set)  # blocks that templates leave open, by extent
 
     @classmethod
     def of(cls, question: Question, reading: Reading) -> CountedLines | None:
@@ -59,29 +60,43 @@ class CountedLines:
             if lines is None:
                 rest.append(task)
                 continue
-            passed, may = answered(self.where, lines)
-            total, left = 0, list[Block]()
-            for block in task.blocks or ():
-                counts = reader.kept_counts(block.number, self.column) if may.any() else ()
-                found = None if counts is None else self._count(task.extent, block, counts, (passed, may))
-                if found is None:
-                    left.append(block)
-                else:
-                    total += found
+            total, left = self._known_of(task, reader, answered(self.where, lines))
             if left:
-                rest.append(replace(task, blocks=tuple(left)))
+                rest.append(replace(task, blocks=left))
             yield bare(total)
+
+    def _known_of(self, task: ExtentTask, reader: Any, known: Judged) -> tuple[int, tuple[Block, ...]]:
+        """Return how many rows of an extent are wanted as far as that is kept, and the blocks that are left."""
+        passed, may = known
+        if not may.any():
+            return 0, ()
+        blocks = task.blocks or ()
+        counts = reader.kept_counts([block.number for block in blocks], self.column)
+        if counts is None:
+            return 0, blocks
+        is_left = counts[:, may & ~passed].any(axis=1)
+        for at, block in enumerate(blocks):
+            if is_left[at]:
+                self.undecided.add((task.extent.key, block.number))
+            elif block.dead is not None or not self._leaves_nothing_open(task.extent, block):
+                is_left[at] = True
+        left = tuple(block for block, is_one in zip(blocks, is_left.tolist(), strict=True) if is_one)
+        return int(counts[~is_left][:, passed].sum()), left
 
     def glance(self, extent: Extent, block: Block) -> FewRows | int | None:
         """Return how many rows of a block are wanted; else those that may be if they are few."""
         reader: Any = self.reading.footers.open(extent)
         lines = _lines_of(reader, self.column)
-        if lines is not None and block.dead is None:
+        if lines is not None and block.dead is None and (extent.key, block.number) not in self.undecided:
             counts = reader.template_counts(block.number, self.column)
             found = self._count(extent, block, counts, answered(self.where, lines))
             if found is not None:
                 return found
         return self.reading.glance(extent, block)
+
+    def is_in_memory(self, extent: Extent) -> bool:
+        """Whether a glance at the blocks of an extent finds in memory what it needs, likely."""
+        return self.reading.is_in_memory(extent)
 
     def few(self, rows: FewRows) -> pa.RecordBatch:
         """Read those of some rows that are wanted."""
@@ -98,9 +113,11 @@ class CountedLines:
             return 0
         if block.dead is not None or counts[may & ~passed].any():
             return None
-        if self.others is not None and not surviving(self.others, extent, [block.stats]).get(0, False):
-            return None
-        return int(counts[passed].sum())
+        return int(counts[passed].sum()) if self._leaves_nothing_open(extent, block) else None
+
+    def _leaves_nothing_open(self, extent: Extent, block: Block) -> bool:
+        """Whether statistics prove the other parts of the predicate for all rows of a block."""
+        return self.others is None or surviving(self.others, extent, [block.stats]).get(0, False)
 
 
 def _is_of(leaf: Any, column: str) -> bool:

@@ -16,6 +16,7 @@ import pyarrow as pa
 from tidelake.model.snapshot import Extent
 from tidelake.pruning.plan import Block, ExtentTask
 from tidelake.scan.ahead import Piece, read_ahead
+from tidelake.scan.block_cache import ReadsDistinct
 from tidelake.scan.few_rows import FewRows
 from tidelake.scan.shapes import bare
 
@@ -28,6 +29,10 @@ class Glancing(Protocol):
 
     def glance(self, extent: Extent, block: Block) -> FewRows | int | None:
         """Return the rows of a block that may match if they are few, or how many do if nothing else is asked."""
+        ...
+
+    def is_in_memory(self, extent: Extent) -> bool:
+        """Whether a glance at the blocks of an extent finds in memory what it needs, likely."""
         ...
 
     def few(self, rows: FewRows) -> pa.RecordBatch:
@@ -65,7 +70,8 @@ def _together(held: Sequence[tuple[Block, FewRows]], reading: Glancing) -> Piece
     """Return a piece of the few rows of some blocks of an extent."""
     first = held[0][1]
     rows = FewRows(first.reader, first.first_seq, tuple(part for _, few in held for part in few.parts))
-    return Piece(partial(reading.few, rows), sum(block.needed_bytes for block, _ in held))
+    is_quick = isinstance(first.reader, ReadsDistinct) and first.reader.has_pages
+    return Piece(partial(reading.few, rows), sum(block.needed_bytes for block, _ in held), is_quick=is_quick)
 
 
 def _known(tasks: Iterable[ExtentTask], reading: Glancing) -> Iterator[tuple[Extent, Block, FewRows | int | None]]:
@@ -78,9 +84,10 @@ def _known(tasks: Iterable[ExtentTask], reading: Glancing) -> Iterator[tuple[Ext
         sizes = _sizes()
         for task in tasks:
             blocks, at = task.blocks or (), 0
+            is_quick = reading.is_in_memory(task.extent)
             while at < len(blocks):
                 size = next(sizes)
-                yield Piece(partial(glances, task.extent, blocks[at : at + size]), 0)
+                yield Piece(partial(glances, task.extent, blocks[at : at + size]), 0, is_quick=is_quick)
                 at += size
 
     for _, found in read_ahead(pieces()):

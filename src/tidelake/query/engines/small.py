@@ -30,7 +30,7 @@ from tidelake.query.engines.opening import opened
 from tidelake.query.engines.streams import Slot, Stream
 from tidelake.query.prepared import Prepared, Scan
 from tidelake.runtime.forking import renew_after_fork
-from tidelake.scan.block_cache import ReadsDistinct
+from tidelake.scan.block_cache import was_searched
 from tidelake.scan.candidates import texts_asked
 from tidelake.scan.counted_reading import kept_size
 
@@ -172,9 +172,7 @@ def _may_be_few(scan: Scan) -> bool:
         return False
     footers = scan.table.footers
     readers = [footers.open(task.extent) for task in plan.tasks if footers.holds(task.extent)]
-    return len(readers) == len(plan.tasks) and all(
-        isinstance(reader, ReadsDistinct) and any(map(reader.was_searched, places)) for reader in readers
-    )
+    return len(readers) == len(plan.tasks) and all(was_searched(reader, places) for reader in readers)
 
 
 def rows_of(stream: Stream, text: str) -> tuple[pa.Table, list[str]] | None:

@@ -71,19 +71,22 @@ class BlockCache:
                 self._kept.move_to_end(key)
         return {key: array for key, (array, _) in arrays.items()}
 
-    def offer(self, key: _Key, array: Any, *, at_once: bool = False) -> None:
-        """Keep a column, if there is room for it and it was read before, or at once."""
+    def offer(self, key: _Key, array: Any, *, at_once: bool = False) -> bool:
+        """Keep a column, if there is room for it and it was read before, or at once; return whether it is kept now."""
         size = array.nbytes
         with self._lock:
             if key not in self._seen and not at_once:
                 self._seen[key] = None
                 if len(self._seen) > SEEN_KEPT:
                     self._seen.popitem(last=False)
-                return
-            if key in self._kept or size * 4 > self._max_bytes or not self._has_room(size):
-                return
+                return False
+            if key in self._kept:
+                return True
+            if size * 4 > self._max_bytes or not self._has_room(size):
+                return False
             self._kept[key] = (array, size, time.monotonic())
             self.byte_size += size
+            return True
 
     def _has_room(self, size: int) -> bool:
         idle = time.monotonic() - IDLE_S
@@ -148,16 +151,16 @@ class ReadsDistinct(_KeptReader):
 
     def __init__(self, reader: Any, key: str, cache: BlockCache) -> None:
         super().__init__(reader, key, cache)
-        self._found = set[str]()  # names of what was found in the cache, at least of one block
+        self._kept_names = set[str]()  # of what was kept, at least of one block; by now it may be gone
 
     @property
     def has_pages(self) -> bool:
-        """Whether pages of lines were found in memory before."""
-        return any(name.startswith(_PAGE) for name in self._found)
+        """Whether pages of lines are in memory, likely."""
+        return any(name.startswith(_PAGE) for name in self._kept_names)
 
     def was_searched(self, place: str | Path) -> bool:
-        """Whether words of a column, or of the texts at a path, were looked for in memory before."""
-        return (_words_name(place) if isinstance(place, str) else _texts_name(place)) in self._found
+        """Whether words of a column, or of the texts at a path, were looked for again, and so are in memory, likely."""
+        return (_words_name(place) if isinstance(place, str) else _texts_name(place)) in self._kept_names
 
     def read_lines(self, column: Texts, rows: Sequence[tuple[int, npt.NDArray[np.int64]]]) -> pa.Array:
         """Read the texts that some rows of some blocks have in a column of templates; these alone are not kept."""
@@ -228,11 +231,11 @@ class ReadsDistinct(_KeptReader):
     def _once(self, key: _Key, read: Callable[[], Any]) -> Any:
         """Return what is kept, or read it and offer it to the cache."""
         found = self._cache.found([key]).get(key)
-        if found is None:
-            found = read()
-            self._cache.offer(key, found)
-        else:
-            self._found.add(key[2])
+        if found is not None:
+            return found
+        found = read()
+        if self._cache.offer(key, found):
+            self._kept_names.add(key[2])
         return found
 
     def read_paths(

@@ -23,10 +23,11 @@ from tidelake.errors import InvalidInputError, SchemaError
 from tidelake.ingest import OVERFLOW_COLUMN, Coerced, Rules, coerce_arrow, coerce_ndjson, coerce_rows, infer_schema
 from tidelake.ingest.instants import _few_texts
 from tidelake.ingest.json import plain_reader
-from tidelake.ingest.json.plain_reader import few_rows
+from tidelake.ingest.json.plain_reader import few_rows, require_json
 from tidelake.logical import shown
 from tidelake.model.schema import DYNAMIC_FIELD, Column, DataType, Schema
 
+ANY_COLUMNS = Schema.of({"b": "dynamic"})
 RULES = Rules()
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 NEW_YEAR = datetime(2026, 1, 1, tzinfo=UTC)
@@ -142,6 +143,53 @@ def test_a_few_lines_that_were_mutated_are_read_as_the_loops_read_them(data: st.
     schema = Schema.of({"t": "timestamp", "d": "real", "b": "dynamic"})
     if (found := plainly(bytes(text), schema)) is not None:
         assert found == coerce_ndjson(bytes(text), schema, RULES)
+
+
+def complaint(read: Callable[[], object]) -> tuple[str, Any, Any] | None:
+    try:
+        read()
+    except InvalidInputError as error:
+        return error.message, error.facts.get("line"), error.facts.get("column")
+    return None
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *('{"v":.5}', '{"v":"\\x"}', '{"v":"a\tb"}', '{"v":"abc', '{"v":1}x', '{"v":1}{"v":2}', '{"é€😀":1 2}'),
+        *("{", '{"a"', '{"a":', '{"a":1', '{"a":1,', '{"a":1,}', "{a:1}", '{"a":[1,]}', '{"a":nul}', '{"a":1]'),
+        *("[1]", "  3", "null", '"x"'),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_a_line_is_told_without_the_loops_as_by_them(
+    line: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = f'{{"v":1}}\r\n\n{{"v":"\\ud83d"}}\n{line}\n{{"v":3}}\n'.encode()
+    require_json(data)  # who has loops does not ask
+    monkeypatch.setattr(plain_reader, "is_waiting", lambda: True)
+    told = complaint(lambda: require_json(data, 7))
+    assert told is not None
+    assert told == complaint(
+        lambda: coerce_ndjson(data.replace(b"ud83d", b"u0041"), Schema.of({"v": "real"}), RULES, first_line=7)
+    )
+
+
+@given(st.data())
+@settings(max_examples=150, deadline=None)
+def test_no_line_is_called_wrong_that_the_loops_read(data: st.DataObject) -> None:
+    text = bytearray('{"a":"x\\n\\\\y","b":{"c":[1,-2.5e3,null,true]},"é":false}\n'.encode() * 2)
+    for _ in range(data.draw(st.integers(1, 3))):
+        at, size = data.draw(st.integers(0, len(text))), data.draw(st.integers(0, 2))
+        text[at : at + size] = data.draw(
+            st.sampled_from(list(b'"\\{}[]:,.-+eE019\n\r\t\xc3\xa9 n\xef\xbb\xbf')).map(lambda b: bytes([b]))
+        )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plain_reader, "is_waiting", lambda: True)
+        told = complaint(lambda: require_json(bytes(text)))
+    if told is not None:
+        by_loops = complaint(lambda: coerce_ndjson(bytes(text), ANY_COLUMNS, RULES))
+        assert by_loops is not None
+        assert by_loops[1] <= told[1]
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,14 @@ with tidelake.connect(sys.argv[1]) as lake:
     assert lake.sql("select more from t where n < 3", engine="local").to_arrow().num_rows == 3
 print(begun, compiled, readiness.has_loops())
 """
+REFUSED = """
+with tidelake.connect(sys.argv[1]) as lake:
+    try:
+        lake.ingest("t", sys.argv[2])
+    except tidelake.InvalidInputError as error:
+        print(error.message, error.facts["line"], error.facts["column"])
+print(begun, compiled, readiness.has_loops())
+"""
 LOADED = """
 from tidelake.ingest import Rules
 from tidelake.spark.files import PieceReader, cut_pieces, sample_schema
@@ -69,6 +77,16 @@ def test_a_file_is_read_and_asked_while_others_compile(tmp_path: Path) -> None:
     (tmp_path / "rows.ndjson").write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
     count, told = run(INGESTED, tmp_path)
     assert int(count) == sum("word 7" in str(row["message"]) for row in rows)
+    assert told == f"{list(readiness.PARTS)} [] False"
+
+
+@pytest.mark.parametrize("at", [0, 8_999])  # among the lines that a schema is chosen by, and at the end
+def test_a_line_that_is_no_json_is_told_while_others_compile(at: int, tmp_path: Path) -> None:
+    rows = [orjson.dumps({"ts": f"2026-01-01T00:{n // 60 % 60:02}:{n % 60:02}Z", "m": "x" * 500}) for n in range(9_000)]
+    rows[at] = rows[at][:40]
+    (tmp_path / "rows.ndjson").write_bytes(b"\n".join(rows))
+    complaint, told = run(REFUSED, tmp_path)
+    assert complaint == f"bad JSON: the line ends too early {at + 1} 41"
     assert told == f"{list(readiness.PARTS)} [] False"
 
 

@@ -44,7 +44,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelake.errors import InvalidInputError, SchemaError, TidelakeError
-from tidelake.ingest.json.plain_reader import few_rows
+from tidelake.ingest.json.plain_reader import few_rows, require_json
 from tidelake.ingest.quarantine import Quarantine
 from tidelake.model.schema import OVERFLOW_COLUMN, Column, DataType, Schema
 from tidelake.runtime.deferred import deferred
@@ -142,6 +142,7 @@ def coerce_lines(data: bytes | memoryview, schema: Schema, rules: Rules, *, firs
         except TidelakeError:
             if not has_loops():  # nobody waits for a compiler to be told the line instead of the row
                 raise
+    require_json(data, first_line)
     return coerce_ndjson(data, schema, rules, first_line=first_line)
 
 
@@ -202,6 +203,8 @@ def infer_schema(
         except TidelakeError:
             if not has_loops():
                 raise  # else the lines' own says which line it is
+    if isinstance(sample, bytes | memoryview):
+        require_json(sample)
     source = _source_of(sample)
     if source.rows == 0:
         raise InvalidInputError("no rows to choose a schema from", kind="no_rows")

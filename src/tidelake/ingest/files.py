@@ -30,7 +30,7 @@ from tidelake.ingest.coerce import (
     infer_columns,
     require_times,
 )
-from tidelake.ingest.json.plain_reader import few_rows
+from tidelake.ingest.json.plain_reader import few_rows, require_json
 from tidelake.ingest.parquet_files import parquet_batches
 from tidelake.ingest.quarantine import Quarantine
 from tidelake.ingest.text_encoding import (
@@ -226,6 +226,8 @@ class FileRows:
             with suppress(TidelakeError):
                 few = from_rows.Rows(rows, schema.names)
                 return coerce_source(self._with_constants(few, schema.names), schema, rules)
+        if not self.options.skip_bad:
+            require_json(data, line)
         while True:
             try:
                 lines = from_lines.Lines(from_lines.bytes_of(data), schema.names, first_line=line)
@@ -286,6 +288,8 @@ class FileRows:
         if (rows := few_rows(data)) is not None:
             with suppress(TidelakeError):
                 return from_rows.Rows(rows, ())
+        if not self.options.skip_bad:
+            require_json(data, line)
         while True:
             try:
                 return from_lines.Lines(from_lines.bytes_of(data), (), first_line=line)

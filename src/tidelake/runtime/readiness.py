@@ -71,6 +71,11 @@ def has_loops() -> bool:
     return _is_ready
 
 
+def is_waiting() -> bool:
+    """Whether whoever called a loop now would wait for a compiler."""
+    return is_installed(COMPILER) and not has_loops()
+
+
 @functools.cache
 def loop_sources() -> str:
     """Return the digest of all sources that loops are compiled from, which is what kept code is valid for.

@@ -61,6 +61,7 @@ from tidelake.ingest.json.to_cbor import (
     skip_blanks,
     transcode,
 )
+from tidelake.ingest.json.wording import NOT_AN_OBJECT, wrong_json
 from tidelake.kernels.text_loops import finished, stirred
 from tidelake.runtime.compiling import compiled, part
 
@@ -90,7 +91,7 @@ _REASONS = {
     NO_KEY: "expected a key in double quotes",
     NO_COLON: "expected a colon",
     NO_COMMA: "expected a comma or the end of the map or list",
-    NO_OBJECT: "a line must be an object",
+    NO_OBJECT: NOT_AN_OBJECT,
     NO_END: "text after the object",
     BAD_NUMBER: "not a number",
     BAD_RANGE: "number too large",
@@ -156,20 +157,9 @@ def lines_of(data: Bytes) -> Bytes:
 
 
 def bad_json(data: Bytes, at: int, reason: int, *, first_line: int = 1) -> InvalidInputError:
-    """Return what is wrong with the text and where: line and column count from 1, the column in letters."""
-    raw = data.tobytes()
-    begin = raw.rfind(b"\n", 0, at) + 1
-    end = raw.find(b"\n", at)
-    if begin == 0 and raw.startswith(b"\xef\xbb\xbf"):
-        begin = 3
-    line = first_line + raw.count(b"\n", 0, begin)
-    column = len(raw[begin:at].decode("utf-8", "replace")) + 1
-    near = raw[max(begin, at - 20) : min(at + 20, end)].decode("utf-8", "replace")
-    text = _REASONS[reason]
-    if at == end:
-        text = "the line ends too early" if reason != NO_OBJECT else text
+    """Return what is wrong with the text and where."""
     kind = "too_deep" if reason == TOO_DEEP else "bad_utf8" if reason == BAD_UTF8 else "bad_json"
-    return InvalidInputError(f"bad JSON: {text}", line=line, column=column, near=repr(near), kind=kind)
+    return wrong_json(data.tobytes(), at, _REASONS[reason], kind=kind, first_line=first_line)
 
 
 class _Work:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,9 +12,11 @@ import pytest
 
 import tidelake
 from tidelake.format import postings
+from tidelake.model.predicate import Or, StringHas, text_holds
 from tidelake.query.engines import small
 from tidelake.query.session import run
 from tidelake.scan import block_reading, glances
+from tidelake.scan.candidates import blocks_without
 from tidelake.scan.few_rows import FewRows
 from tidelake.write import stager
 
@@ -141,3 +144,30 @@ def test_pages_of_lines_are_kept_once_they_were_read_again(lake: Any) -> None:
     kept = [name for _, _, name in blocks._kept]
     assert any(name.startswith("\0&") for name in kept)
     assert blocks.byte_size >= sum(array.nbytes for array, _, _ in blocks._kept.values())
+
+
+def test_blocks_that_lack_a_word_are_known_at_once_and_rightly(lake: Any) -> None:
+    table, left_out = lake.table("said"), 0
+    chance = random.Random(11)
+    for extent in table.extents():
+        reader: Any = table.handle.footers.open(extent)
+        blocks = list(range(extent.block_count))
+        texts = [reader.read_block(block, ["line"]).column(0).to_pylist() for block in blocks]
+        for _ in range(3):
+            for block in blocks:
+                reader.rows_with(block, "line", ["disk"])
+        ids = [chance.choice([each for each in texts[block] if each and "user:" in each]) for block in blocks]
+        for term in ("overheated", "disk on rack", "nowhere", *(re.findall(r"\d+", each)[0] for each in ids)):
+            asked = StringHas("line", term)
+            gone = blocks_without(reader, blocks, asked, {})
+            assert not gone.intersection(n for n in blocks if any(text_holds(asked, each or "") for each in texts[n]))
+            left_out += len(gone)
+        nowhere = StringHas("line", "nowhere")
+        assert blocks_without(reader, blocks, nowhere, {}) == frozenset(blocks)
+        for where, elsewhere in (
+            (Or((nowhere, StringHas("line", "disk"))), {}),
+            (nowhere, {"line": (("_overflow", "line"),)}),  # where values may lie that are no texts
+            (StringHas("host", "nowhere"), {}),
+        ):
+            assert blocks_without(reader, blocks, where, elsewhere) == frozenset()
+    assert left_out > 20

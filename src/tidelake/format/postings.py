@@ -49,6 +49,7 @@ FORMS = (
     *(Form(0, most, True) for most in (1024, 256, 64)), Form(4, 64, True), Form(6, 16, True),
     *(Form(0, most, False) for most in (1024, 256, 64, 16)),
 )  # fmt: skip
+_NOWHERE, _ANYWHERE = -1, -2  # in place of the number of a token
 NOT_LISTED, LISTED, FILTERED = range(3)  # what is told of tokens that hold a digit
 MIN_BITS = 5  # of a filter for each token: with fewer, one in eight that are not there would be found
 MANY = max(form.most << form.shift for form in FORMS)  # rows that nobody lists
@@ -175,20 +176,28 @@ class Told:
         bits = 0 if self.filter is None else len(self.filter.bits)
         return self.hashes.nbytes + self.starts.nbytes + self.gaps.nbytes + bits
 
+    def lacks(self, tokens: Sequence[str]) -> bool:
+        """Whether no row holds all of some tokens."""
+        return any(self._place(*_asked(token)) == _NOWHERE for token in tokens)
+
+    def _place(self, hash: int, with_digit: bool) -> int:
+        """Return which of the hashes is that of a token; or that it is nowhere, or that there is no telling."""
+        if with_digit and not self.digits:
+            return _ANYWHERE if self.filter is None or hash_int(hash) in self.filter else _NOWHERE
+        wanted = np.uint64(hash)
+        at = int(np.searchsorted(self.hashes, wanted))
+        return at if at < len(self.hashes) and self.hashes[at] == wanted else _NOWHERE
+
     def rows_with(self, tokens: Sequence[str]) -> npt.NDArray[np.bool_]:
         """Return which rows may hold all of some tokens."""
         groups = (self.rows + (1 << self.shift) - 1) >> self.shift
         found: npt.NDArray[np.bool_] | None = None
         for token in tokens:
-            hash, with_digit = _asked(token)
-            if not self.digits and with_digit:
-                if self.filter is not None and hash_int(hash) not in self.filter:
-                    return np.zeros(self.rows, dtype=np.bool_)
-                continue
-            wanted = np.uint64(hash)
-            at = int(np.searchsorted(self.hashes, wanted))
-            if at == len(self.hashes) or self.hashes[at] != wanted:
+            at = self._place(*_asked(token))
+            if at == _NOWHERE:
                 return np.zeros(self.rows, dtype=np.bool_)
+            if at == _ANYWHERE:
+                continue
             own = np.cumsum(self.gaps[int(self.starts[at]) : int(self.starts[at + 1])], dtype=np.int64)
             if len(own):
                 here = np.zeros(groups, dtype=np.bool_)

@@ -225,6 +225,14 @@ class ReadsDistinct(_KeptReader):
         told: Told = self._once(key, lambda: self._reader.read_postings(block, column))
         return told.rows_with(tokens)
 
+    def blocks_without(self, blocks: Sequence[int], column: str, tokens: Sequence[str]) -> frozenset[int]:
+        """Return those of some blocks whose postings are in memory and say that no row has all of some tokens."""
+        if column not in self._reader.metadata().schema or not self._reader.keeps_postings(column):
+            return frozenset()
+        name = _words_name(column)
+        kept: dict[_Key, Told] = self._cache.found([(self._key, block, name) for block in blocks])
+        return frozenset(block for (_, block, _), told in kept.items() if told.lacks(tokens))
+
     def _templates_key(self, block: int, column: Texts) -> _Key:
         return (self._key, block, f"\0?{column}")
 

@@ -28,6 +28,7 @@ from tidelake.model.predicate import (
     StringContains,
     StringHas,
     StringMatches,
+    conjuncts_of,
     leaves_of,
 )
 from tidelake.pruning.required_texts import Needs, needs_of
@@ -102,6 +103,22 @@ def candidates(reader: Any, block: int, where: Predicate, elsewhere: Mapping[str
     return found if found is not None and _are_few(found) else None
 
 
+def blocks_without(
+    reader: Any, blocks: Sequence[int], where: Predicate, elsewhere: Mapping[str, Any]
+) -> frozenset[int]:
+    """Return the blocks of which it is known at once that they lack a word that a text column needs.
+
+    It is for many blocks of which few have a word: what is asked of each is little.
+    """
+    found: frozenset[int] = frozenset()
+    for part in conjuncts_of(where) if hasattr(reader, "blocks_without") else ():
+        if isinstance(part, StringHas | StringContains | StartsWith | Equals) and not elsewhere.get(part.column):
+            needs = _needs_of(part)
+            if needs is not None and (tokens := _tokens_of(needs)):
+                found |= reader.blocks_without([each for each in blocks if each not in found], part.column, tokens)
+    return found
+
+
 def _are_few(rows: Rows) -> bool:
     return bool(np.count_nonzero(rows) <= FEW * len(rows))  # a sixth of the time of a sum
 
@@ -157,21 +174,11 @@ def _is_of_texts(test: Predicate) -> bool:
 
 def _of_texts(reader: KnowsTokens, block: int, texts: Texts, test: Predicate) -> Rows | None:
     """Return the rows of a column, or values of a leaf, that may pass a test."""
-    match test:
-        case StringHas(_, term):
-            needs = Needs(tuple(runs_of(term, whole=True)))
-        case StringContains(_, needle):
-            needs = Needs(tuple(runs_of(needle)))
-        case StartsWith(_, prefix):
-            needs = Needs(tuple(runs_of(prefix, anchored=True)))
-        case StringMatches(_, pattern):
-            needs = needs_of(pattern)
-        case Equals(_, str(text)):
-            needs = Needs(tuple(runs_of(text, whole=True)))
-        case InSet(column, values) if all(isinstance(value, str) for value in values):
-            return _either([_of_texts(reader, block, texts, Equals(column, value)) for value in values])
-        case _:
-            return None
+    if isinstance(test, InSet) and _is_of_texts(test):
+        return _either([_of_texts(reader, block, texts, Equals(test.column, value)) for value in test.values])
+    needs = _needs_of(test)
+    if needs is None:
+        return None
     by_tokens = _with_tokens(reader, block, texts, needs)
     if by_tokens is not None and not np.count_nonzero(
         by_tokens
@@ -182,6 +189,23 @@ def _of_texts(reader: KnowsTokens, block: int, texts: Texts, test: Predicate) ->
         return by_template if by_tokens is None else by_template & by_tokens
     by_words = _meeting(reader, block, texts, needs, by_tokens)
     return by_words if by_template is None or by_words is None else by_template & by_words
+
+
+def _needs_of(test: Predicate) -> Needs | None:
+    """Return what a text needs to pass a test; None if there is no telling."""
+    match test:
+        case StringHas(_, term):
+            return Needs(tuple(runs_of(term, whole=True)))
+        case StringContains(_, needle):
+            return Needs(tuple(runs_of(needle)))
+        case StartsWith(_, prefix):
+            return Needs(tuple(runs_of(prefix, anchored=True)))
+        case StringMatches(_, pattern):
+            return needs_of(pattern)
+        case Equals(_, str(text)):
+            return Needs(tuple(runs_of(text, whole=True)))
+        case _:
+            return None
 
 
 def _by_template(reader: KnowsTokens, block: int, texts: Texts, test: Predicate) -> Rows | None:
@@ -195,8 +219,12 @@ def _by_template(reader: KnowsTokens, block: int, texts: Texts, test: Predicate)
 
 def _with_tokens(reader: KnowsTokens, block: int, texts: Texts, needs: Needs) -> Rows | None:
     """Return the rows that may hold all words that a text needs whole; None if there is no telling."""
-    tokens = [run.text for run in needs.runs if run.is_whole]
+    tokens = _tokens_of(needs)
     return reader.rows_with(block, texts, tokens) if tokens else None
+
+
+def _tokens_of(needs: Needs) -> list[str]:
+    return [run.text for run in needs.runs if run.is_whole]
 
 
 def _meeting(reader: KnowsTokens, block: int, texts: Texts, needs: Needs, by_tokens: Rows | None) -> Rows | None:

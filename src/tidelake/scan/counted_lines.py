@@ -8,7 +8,7 @@ statistics leave other parts of the predicate open. It does not count anything e
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -93,6 +93,10 @@ class CountedLines:
             if found is not None:
                 return found
         return self.reading.glance(extent, block)
+
+    def without(self, extent: Extent, blocks: Sequence[Block]) -> frozenset[int]:
+        """Return the numbers of blocks of which it is known at once that no row matches."""
+        return self.reading.without(extent, blocks)
 
     def is_in_memory(self, extent: Extent) -> bool:
         """Whether a glance at the blocks of an extent finds in memory what it needs, likely."""

@@ -31,6 +31,10 @@ class Glancing(Protocol):
         """Return the rows of a block that may match if they are few, or how many do if nothing else is asked."""
         ...
 
+    def without(self, extent: Extent, blocks: Sequence[Block]) -> frozenset[int]:
+        """Return the numbers of blocks of which it is known at once that no row matches."""
+        ...
+
     def is_in_memory(self, extent: Extent) -> bool:
         """Whether a glance at the blocks of an extent finds in memory what it needs, likely."""
         ...
@@ -78,7 +82,8 @@ def _known(tasks: Iterable[ExtentTask], reading: Glancing) -> Iterator[tuple[Ext
     """Yield blocks with what is known of them at a glance."""
 
     def glances(extent: Extent, blocks: Sequence[Block]) -> list[tuple[Extent, Block, FewRows | int | None]]:
-        return [(extent, block, reading.glance(extent, block)) for block in blocks]
+        gone = reading.without(extent, blocks)
+        return [(extent, block, reading.glance(extent, block)) for block in blocks if block.number not in gone]
 
     def pieces() -> Iterator[Piece[list[tuple[Extent, Block, FewRows | int | None]]]]:
         sizes = _sizes()

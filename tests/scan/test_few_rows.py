@@ -101,7 +101,7 @@ def test_rows_of_neighbouring_blocks_are_read_together_and_in_order(lake: Any, m
 def test_some_of_few_rows_are_chosen_by_their_numbers() -> None:
     places = [np.array(each) for each in ([3, 9, 40], [0], [7, 8])]
     blocks: list[Any] = ["a", "b", "c"]
-    rows = FewRows(None, None, tuple(zip(blocks, places, strict=True)))  # type: ignore[arg-type]
+    rows = FewRows(None, tuple(zip(blocks, places, strict=True)))  # type: ignore[arg-type]
     assert len(rows) == 6
     for numbers in ([], [0], [5], [1, 3, 4], [0, 1, 2, 3, 4, 5]):
         kept = rows.only(np.array(numbers, dtype=np.int64))

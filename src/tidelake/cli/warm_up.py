@@ -26,7 +26,7 @@ from tidelake.runtime.readiness import PARTS, mark, mark_folder
 
 QUIETLY = "quietly"  # said to a process that takes what others leave of the processor
 QUIET_S = 30  # the demonstration and a first file are done by then
-LEAST = 19  # the lowest priority there is
+LOWEST_PRIORITY = 19
 ROWS = 6_000  # enough that nothing takes the way of a few rows
 _COLUMNS = {"ts": "timestamp", "level": "string", "message": "string", "n": "long", "attributes": "dynamic"}
 _QUESTIONS = (
@@ -115,7 +115,7 @@ _WORK: dict[str, Callable[[], None]] = {"json": _read_json, "others": _do_others
 
 if __name__ == "__main__":
     if sys.argv[2:] == [QUIETLY]:
-        os.nice(LEAST)
+        os.nice(LOWEST_PRIORITY)
         _WORK[sys.argv[1]]()
     else:
         main(sys.argv[1])

@@ -194,6 +194,12 @@ class Tlm3Reader:
         with self._readable(block, column):
             return self._pages(column, block, info).text_rows(path)
 
+    def keeps_words(self, place: str | tuple[str, str]) -> bool:
+        """Whether words or templates of a column, or of the texts at a path, are kept."""
+        if isinstance(place, str):
+            return place in self._parts.templates or place in self._parts.postings
+        return self.keeps_lines(*place)
+
     def keeps_lines(self, column: str, path: str) -> bool:
         """Whether texts at a path of a dynamic column are stored by templates, and nothing else can have the path."""
         return column in self._parts.shredded and self._directory(column).keeps_lines(path)

@@ -212,7 +212,8 @@ def put_together(source: Source, size: int) -> pa.Array | None:
         source.affixes, found, offsets,
     ):  # fmt: skip
         return None
-    data = pa.py_buffer(found[: int(offsets[-1])])
+    used = found[: int(offsets[-1])]
+    data = pa.py_buffer(used if len(used) * 2 > size else used.copy())  # few texts do not hold the room of all
     return pa.Array.from_buffers(pa.utf8(), len(source.templates), [None, pa.py_buffer(offsets), data], 0)
 
 

@@ -257,9 +257,8 @@ class ReadsDistinct(_KeptReader):
         kept = self._cache.found(list(keys.values()))
         found = {path: kept[key] for path, key in keys.items() if key in kept}
         missing = [path for path in paths if path not in found]
-        few = {} if places is None else {path: None for path in missing if self._reader.keeps_lines(*path)}
-        if few:
-            few = dict(zip(few, self._reader.read_paths(block, list(few), places), strict=True))
+        lines = [] if places is None else [path for path in missing if self._reader.keeps_lines(*path)]
+        few = dict(zip(lines, self._reader.read_paths(block, lines, places) if lines else (), strict=True))
         whole = [path for path in missing if path not in few]
         for path, array in zip(whole, self._reader.read_paths(block, whole) if whole else (), strict=True):
             self._cache.offer(keys[path], array)

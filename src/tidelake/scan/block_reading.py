@@ -17,7 +17,7 @@ from tidelake.model.predicate import And, DynamicPathExists, DynamicPathMayHold,
 from tidelake.model.snapshot import Extent, HotBatch
 from tidelake.pruning.plan import Block, Question
 from tidelake.scan.block_cache import was_searched
-from tidelake.scan.candidates import blocks_without, candidates, texts_asked
+from tidelake.scan.candidates import blocks_without, candidates, tells, texts_asked
 from tidelake.scan.evaluate import select, tested
 from tidelake.scan.few_rows import FewRows
 from tidelake.scan.footers import Footers
@@ -85,9 +85,9 @@ class Reading:
         if kept is None:
             return None
         if not kept.any():
-            return FewRows(reader, extent.first_seq, ())
+            return FewRows(reader, ())
         places = StoredBlock(reader, extent.first_seq, block).places(kept)
-        return FewRows(reader, extent.first_seq, ((block, places),) if len(places) else ())
+        return FewRows(reader, ((block, places),) if len(places) else ())
 
     def without(self, extent: Extent, blocks: Sequence[Block]) -> frozenset[int]:
         """Return the numbers of blocks of which it is known at once that no row matches."""
@@ -95,6 +95,10 @@ class Reading:
             return frozenset()
         numbers = [block.number for block in blocks]
         return blocks_without(self.footers.open(extent), numbers, self.where, self.whole.elsewhere)
+
+    def tells(self, extent: Extent) -> bool:
+        """Whether an extent keeps words or templates of what is asked."""
+        return tells(self.footers.open(extent), texts_asked(self.where))
 
     def is_in_memory(self, extent: Extent) -> bool:
         """Whether a glance at the blocks of an extent finds in memory what it needs, likely."""

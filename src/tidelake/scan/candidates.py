@@ -8,7 +8,7 @@ candidates are always asked again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeGuard
 
 import numpy as np
@@ -50,6 +50,10 @@ Texts: TypeAlias = (
 class KnowsTokens(Protocol):
     """A reader of extents that may keep which rows, or values of a leaf, hold which tokens."""
 
+    def keeps_words(self, place: str | tuple[str, str]) -> bool:
+        """Whether words or templates of a column, or of the texts at a path, are kept."""
+        ...
+
     def rows_with(self, block: int, texts: Texts, tokens: Sequence[str]) -> Rows | None:
         """Return which rows of a block may hold all of some tokens; None if there is no telling."""
         ...
@@ -80,11 +84,17 @@ def texts_asked(where: Predicate | None) -> frozenset[str | tuple[str, str]]:
                 found.add((column, path))
             case DynamicPathMayHold(column, path, _):
                 found.add((column, path))
-            case StringHas() | StringContains() | StartsWith() | StringMatches() | Equals(_, str()) | InSet():
-                found.add(leaf.column)
+            case InSet() | Equals() | StringHas() | StringContains() | StartsWith() | StringMatches():
+                if _is_of_texts(leaf):
+                    found.add(leaf.column)
             case _:
                 pass
     return frozenset(found)
+
+
+def tells(reader: Any, places: Collection[str | tuple[str, str]]) -> bool:
+    """Whether an extent keeps words or templates of one of some columns, or of texts at paths."""
+    return knows_tokens(reader) and any(map(reader.keeps_words, places))
 
 
 def knows_tokens(reader: object) -> TypeGuard[KnowsTokens]:

@@ -98,6 +98,10 @@ class CountedLines:
         """Return the numbers of blocks of which it is known at once that no row matches."""
         return self.reading.without(extent, blocks)
 
+    def tells(self, extent: Extent) -> bool:
+        """Whether an extent keeps words or templates of what is asked."""
+        return self.reading.tells(extent)
+
     def is_in_memory(self, extent: Extent) -> bool:
         """Whether a glance at the blocks of an extent finds in memory what it needs, likely."""
         return self.reading.is_in_memory(extent)

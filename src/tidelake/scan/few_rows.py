@@ -33,15 +33,10 @@ class FewRows:
     """Rows of one extent: of each block some, by their ascending places in it."""
 
     reader: ExtentReader
-    first_seq: int | None
     parts: tuple[tuple[Block, Places], ...]
 
     def __len__(self) -> int:
         return sum(len(places) for _, places in self.parts)
-
-    def __add__(self, others: FewRows) -> FewRows:
-        """Return these rows and those of later blocks of the same extent."""
-        return FewRows(self.reader, self.first_seq, self.parts + others.parts)
 
     def only(self, numbers: Places) -> FewRows:
         """Return some of these rows, by their ascending numbers among them."""
@@ -51,7 +46,7 @@ class FewRows:
             (block, places[numbers[cuts[at] : cuts[at + 1]] - (ends[at] - len(places))])
             for at, (block, places) in enumerate(self.parts)
         ]
-        return FewRows(self.reader, self.first_seq, tuple(each for each in kept if len(each[1])))
+        return FewRows(self.reader, tuple(each for each in kept if len(each[1])))
 
     def loaded(self, shape: Shape) -> pa.RecordBatch:
         """Read some columns of them, as the table has them now."""
@@ -84,7 +79,7 @@ class FewRows:
         if len(found) < len(shape.paths):
             others = list[dict[Path, pa.Array]]()
             for block, places in self.parts:
-                whole = StoredBlock(self.reader, self.first_seq, block).others_at_paths(shape, found)
+                whole = StoredBlock(self.reader, None, block).others_at_paths(shape, found)
                 others.append({path: values.take(pa.array(places)) for path, values in whole.items()})
             found |= {path: _together([each[path] for each in others]) for path in others[0]}
         return [found[each] for each in shape.paths]

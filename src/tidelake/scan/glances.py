@@ -31,6 +31,10 @@ class Glancing(Protocol):
         """Return the rows of a block that may match if they are few, or how many do if nothing else is asked."""
         ...
 
+    def tells(self, extent: Extent) -> bool:
+        """Whether an extent keeps words or templates of what is asked."""
+        ...
+
     def without(self, extent: Extent, blocks: Sequence[Block]) -> frozenset[int]:
         """Return the numbers of blocks of which it is known at once that no row matches."""
         ...
@@ -73,7 +77,7 @@ def glanced(tasks: Iterable[ExtentTask], reading: Glancing) -> Iterator[Piece[pa
 def _together(held: Sequence[tuple[Block, FewRows]], reading: Glancing) -> Piece[pa.RecordBatch]:
     """Return a piece of the few rows of some blocks of an extent."""
     first = held[0][1]
-    rows = FewRows(first.reader, first.first_seq, tuple(part for _, few in held for part in few.parts))
+    rows = FewRows(first.reader, tuple(part for _, few in held for part in few.parts))
     is_quick = isinstance(first.reader, ReadsDistinct) and first.reader.has_pages
     return Piece(partial(reading.few, rows), sum(block.needed_bytes for block, _ in held), is_quick=is_quick)
 
@@ -89,6 +93,10 @@ def _known(tasks: Iterable[ExtentTask], reading: Glancing) -> Iterator[tuple[Ext
         sizes = _sizes()
         for task in tasks:
             blocks, at = task.blocks or (), 0
+            if not reading.tells(task.extent):
+                nothing = [(task.extent, block, None) for block in blocks]
+                yield Piece(partial(list, nothing), 0, is_quick=True)
+                continue
             is_quick = reading.is_in_memory(task.extent)
             while at < len(blocks):
                 size = next(sizes)

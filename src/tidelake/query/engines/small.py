@@ -36,7 +36,7 @@ from tidelake.scan.counted_reading import kept_size
 
 ROWS = 65_536  # that are scanned: a block
 BYTES = 8 << 20  # of them, as stored
-SCANNED_BYTES = 256 << 20  # and as they are scanned: texts of a path may be much larger than what is stored
+SCANNED_BYTES = 64 << 20  # of rows that turn out to be few, as they are scanned
 SEARCHED_BLOCKS = 256  # in which words are looked for, in memory, before a question is known to be of few rows
 NODES = 1_000  # of a tree
 STATEMENTS = 128  # that are kept while nobody runs them; each has a connection, and is some dozens of kilobytes
@@ -181,7 +181,7 @@ def rows_of(stream: Stream, text: str) -> tuple[pa.Table, list[str]] | None:
     statement: _Statement | None = None
     try:
         # An engine that asks for rows batch by batch takes longer than for all of them.
-        scanned = stream.read(ROWS, SCANNED_BYTES)
+        scanned = stream.read(ROWS, SCANNED_BYTES) if len(stream) > ROWS else stream.read()
         if scanned is None:
             return None
         statement = statements.taken(text, stream)

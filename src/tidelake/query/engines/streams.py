@@ -7,6 +7,7 @@ as they are stored. It does not plan, and decides nothing about what is read.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -112,7 +113,7 @@ class Stream(pa.Table):  # type: ignore[misc]
     def __arrow_c_stream__(self, requested_schema: object = None) -> Any:
         return self.select(range(len(self._schema))).__arrow_c_stream__(requested_schema)
 
-    def read(self, most_rows: int, most_bytes: int) -> pa.Table | None:
+    def read(self, most_rows: float = math.inf, most_bytes: float = math.inf) -> pa.Table | None:
         """Return all rows at once; None if there are more than some."""
         held, rows, size = list[pa.RecordBatch](), 0, 0
         for batch in self._batches(range(len(self._schema))):

@@ -91,7 +91,9 @@ def test_rows_of_neighbouring_blocks_are_read_together_and_in_order(lake: Any, m
         return few(self, rows)
 
     monkeypatch.setattr(block_reading.Reading, "few", counted)
-    found = lake.table("said").scan(["n"], "line has 'overheated'").read_all()["n"].to_pylist()
+    for _ in range(4):  # the last time from memory: what has to be fetched is not fetched ahead for nothing
+        read.clear()
+        found = lake.table("said").scan(["n"], "line has 'overheated'").read_all()["n"].to_pylist()
     assert found == sorted(n for n in range(ROWS) if n % 701 == 5 and n % 97 != 11 and not 4000 <= n < 5500)
     assert max(read) > 1
     assert max(read) <= glances.BLOCKS_AT_ONCE

@@ -20,7 +20,9 @@ from tidelake.scan.block_cache import ReadsDistinct
 from tidelake.scan.few_rows import FewRows
 from tidelake.scan.shapes import bare
 
-BLOCKS_AT_ONCE = 8  # of an extent; the first ones are fewer, so that a query of few rows need not wait
+# Of an extent in memory; the first ones are fewer, so that a query of few rows need not wait. Where blocks have to be
+# fetched they are taken one by one: what is fetched ahead for such a query is for nothing.
+BLOCKS_AT_ONCE = 8
 ROWS_AT_ONCE = 8_192
 
 
@@ -54,17 +56,15 @@ class Glancing(Protocol):
 
 def glanced(tasks: Iterable[ExtentTask], reading: Glancing) -> Iterator[Piece[pa.RecordBatch]]:
     """Yield what is to be read of blocks, in their order; rows that are only counted come last."""
-    counted, held = 0, list[tuple[Block, FewRows]]()
-    sizes = _sizes()
-    at_once = next(sizes)
+    counted, held, at_once = 0, list[tuple[Block, FewRows]](), 1
     for extent, block, known in _known(tasks, reading):
         if isinstance(known, int):
             counted += known
             continue
         is_next = known is not None and (not held or held[0][1].reader is known.reader)
         if held and not (is_next and len(held) < at_once and sum(len(few) for _, few in held) < ROWS_AT_ONCE):
-            yield _together(held, reading)
-            held, at_once = [], next(sizes)
+            yield (piece := _together(held, reading))
+            held, at_once = [], min(at_once * 2, BLOCKS_AT_ONCE) if piece.is_quick else 1
         if known is None:
             yield Piece(partial(reading.looked_through, extent, block), block.needed_bytes)
         elif len(known):
@@ -90,7 +90,7 @@ def _known(tasks: Iterable[ExtentTask], reading: Glancing) -> Iterator[tuple[Ext
         return [(extent, block, reading.glance(extent, block)) for block in blocks if block.number not in gone]
 
     def pieces() -> Iterator[Piece[list[tuple[Extent, Block, FewRows | int | None]]]]:
-        sizes = _sizes()
+        size = 1
         for task in tasks:
             blocks, at = task.blocks or (), 0
             if not reading.tells(task.extent):
@@ -99,17 +99,8 @@ def _known(tasks: Iterable[ExtentTask], reading: Glancing) -> Iterator[tuple[Ext
                 continue
             is_quick = reading.is_in_memory(task.extent)
             while at < len(blocks):
-                size = next(sizes)
                 yield Piece(partial(glances, task.extent, blocks[at : at + size]), 0, is_quick=is_quick)
-                at += size
+                at, size = at + size, min(size * 2, BLOCKS_AT_ONCE) if is_quick else 1
 
     for _, found in read_ahead(pieces()):
         yield from found
-
-
-def _sizes() -> Iterator[int]:
-    """Yield how many blocks are taken at once: 1, 2, 4 and so on."""
-    size = 1
-    while True:
-        yield size
-        size = min(size * 2, BLOCKS_AT_ONCE)

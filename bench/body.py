@@ -79,8 +79,9 @@ METHOD = (
     "Lines at a path: events of a level and a line, one dynamic column; Parquet has them as a struct, chDB as JSON.",
     "Lines: one text column and a time; chDB has a text index of the words; the text of zstd is one frame at level 3.",
     "Extents hold all statistics and filters that prune; their bytes are counted.",
-    "A question includes parsing, planning and reading, with files in the page cache and footers, directories and "
-    "dictionaries of extents kept by the process, as in one that serves.",
+    "A question includes parsing, planning and reading, with files in the page cache and what the process keeps "
+    "of extents: footers, directories and dictionaries, and postings, templates and pages of lines from the second "
+    "reading on, as in one that serves.",
 )
 
 

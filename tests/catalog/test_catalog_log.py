@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from multiprocessing import connection
 from pathlib import Path
 from typing import Any
 
@@ -833,7 +834,7 @@ def test_killed_writers_lose_and_double_nothing(local_store: ObjectStore) -> Non
         ]
         for worker in workers:
             worker.start()
-        pipes[0][0].poll(30)
+        connection.wait([reading for reading, _ in pipes], 30)  # whoever is first: until then the others write
         for worker, (reading, writing) in zip(workers, pipes, strict=True):
             time.sleep(chance.random() * 0.15)
             worker.kill()

@@ -107,11 +107,11 @@ class Reading:
     def few(self, rows: FewRows) -> pa.RecordBatch:
         """Read those of some rows that are wanted: first what the predicate looks at, and of what matches the rest."""
         if self.filter is None or not len(rows):
-            return self.finished(rows.loaded(self.whole) if len(rows) else nothing(self.whole))
+            return self.finished(rows.loaded(self.whole) if len(rows) else _nothing(self.whole))
         asked = rows.loaded(self.asked)
         found = select(self.filter, asked.append_column(_ROW, pa.array(np.arange(asked.num_rows))), rough=self.rough)
         numbers = found.column(_ROW).to_numpy()
-        others = rows.only(numbers).loaded(self.rest) if found.num_rows else nothing(self.rest)
+        others = rows.only(numbers).loaded(self.rest) if found.num_rows else _nothing(self.rest)
         return self.finished(self._of_both(found, others))
 
     def looked_through(self, extent: Extent, block: Block) -> pa.RecordBatch:
@@ -151,7 +151,7 @@ class Reading:
         """Read what the predicate looks at, and the rest only where a row matches."""
         asked = reader.loaded(self.asked)
         found = select(where, asked.append_column(_ROW, pa.array(np.arange(asked.num_rows))), rough=self.rough)
-        others = _rows_of(reader.loaded(self.rest), found.column(_ROW)) if found.num_rows else nothing(self.rest)
+        others = _rows_of(reader.loaded(self.rest), found.column(_ROW)) if found.num_rows else _nothing(self.rest)
         return self._of_both(found, others)
 
     def _of_both(self, found: pa.RecordBatch, others: pa.RecordBatch) -> pa.RecordBatch:
@@ -180,7 +180,7 @@ def loosened(where: Predicate) -> Predicate:
             return where
 
 
-def nothing(shape: Shape) -> pa.RecordBatch:
+def _nothing(shape: Shape) -> pa.RecordBatch:
     """Return no rows of a shape."""
     nothing = [nothing_at(path) for _, path in shape.paths]
     return with_paths(pa.RecordBatch.from_pylist([], shape.arrow), shape.paths, nothing)

@@ -44,7 +44,7 @@ class StoredBlock:
             batch = with_paths(batch, shape.paths, self._at_paths(shape))
         if HIDDEN.intersection(batch.schema.names):
             first = None if self.first_seq is None else self.first_seq + block.first_row
-            batch = with_hidden(batch, counted(first, block.stats.rows))
+            batch = _with_hidden(batch, _counted(first, block.stats.rows))
         return _without(batch, block.dead)
 
     def _read(self, shape: Shape) -> pa.RecordBatch:
@@ -128,19 +128,19 @@ def hot_versions_of(hot: Sequence[HotBatch], shape: Shape, dead: Mapping[str, An
                 batch, shape.paths, found
             )  # filled, since what is at a path differs from schema to schema
         if HIDDEN.intersection(batch.schema.names):
-            batch = with_hidden(batch, np.concatenate([counted(each.first_seq, each.rows) for each in batches]))
+            batch = _with_hidden(batch, np.concatenate([_counted(each.first_seq, each.rows) for each in batches]))
         at = np.cumsum([0, *(each.rows for each in batches)])
         gone = [at[n] + hidden[each.id] for n, each in enumerate(batches) if each.id in hidden]
         parts.append(_without(batch, np.concatenate(gone) if gone else None))
     return joined(parts)
 
 
-def counted(first_seq: int | None, rows: int) -> Any:
+def _counted(first_seq: int | None, rows: int) -> Any:
     """Return versions that are not stored: from the first on, row by row."""
     return np.arange(rows) + (first_seq or 0)
 
 
-def with_hidden(batch: pa.RecordBatch, seqs: Any) -> pa.RecordBatch:
+def _with_hidden(batch: pa.RecordBatch, seqs: Any) -> pa.RecordBatch:
     """Fill hidden columns where they are not stored: versions are counted, and nothing is deleted."""
     for name, filling in ((SEQ_COLUMN, pa.array(seqs, pa.int64())), (DELETED_COLUMN, pa.scalar(False))):
         if name in batch.schema.names and batch.column(name).null_count:

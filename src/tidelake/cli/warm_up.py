@@ -2,7 +2,7 @@
 
 Run as ``python -m tidelake.cli.warm_up json`` by a process that found no compiled loops; see ``runtime/readiness.py``.
 One process does a part, others that are started for it end at once. For a while it takes only what others leave of the
-processor, so that what is done in half a minute does not take twice as long; after that like any other process, since
+processor, so that what is done in a minute does not take twice as long; after that like any other process, since
 what takes long is done sooner once loops are compiled. A mark is left even when something goes wrong: then loops are
 compiled where they are called. It does not touch any lake of the user's.
 """
@@ -25,7 +25,7 @@ from tidelake.lake import connect
 from tidelake.runtime.readiness import PARTS, mark, mark_folder
 
 QUIETLY = "quietly"  # said to a process that takes what others leave of the processor
-QUIET_S = 30  # the demonstration and a first file are done by then
+QUIET_S = 60  # the demonstration and a first file are done by then, on a slow machine too
 LOWEST_PRIORITY = 19
 ROWS = 6_000  # enough that nothing takes the way of a few rows
 _COLUMNS = {"ts": "timestamp", "level": "string", "message": "string", "n": "long", "attributes": "dynamic"}
